@@ -1,0 +1,35 @@
+# Two commands need nothing but python3, make and git: `make run` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: run test check crash bench prove clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[remote]' --group dev
+	touch $@
+
+run: $(VENV)/.ready  ## a short live tour on a throw-away store
+	$(BIN)/reverie tour
+
+check: $(VENV)/.ready  ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: check  ## everything that gates a change
+	$(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
+
+crash: $(VENV)/.ready  ## 5,000 rounds of kill -9
+	REVERIE_CRASH_ROUNDS=5000 $(BIN)/pytest -n $(WORKERS) tests/crash
+
+prove: crash bench  ## the long proofs
+
+bench: $(VENV)/.ready  ## CPU ratios against raw SQLite, FTS5 and numpy
+	$(BIN)/python bench/speed.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

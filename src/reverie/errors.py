@@ -1,0 +1,179 @@
+"""Everything Reverie raises.
+
+    ReverieError
+    ├── InvalidInput                     the caller's value cannot be used
+    ├── ConfigError                      a setting cannot be used
+    ├── MissingExtra                     an optional part is not installed
+    ├── NotFound                         nothing of that name in this scope
+    ├── Conflict
+    │   ├── VersionConflict              the memory changed since it was read
+    │   ├── KeyConflict                  an idempotency key was used for something else
+    │   └── SubjectExists                this subject is already remembered
+    ├── SharedReadOnly                   a user's handle cannot change shared memories
+    ├── StoreError
+    │   ├── StoreFull                    no space left
+    │   ├── StoreReadOnly                the file cannot be written
+    │   ├── StoreBusy                    another writer held the store for too long
+    │   ├── StoreDamaged                 the file is not a store, or is broken
+    │   ├── StoreFailed                  the disk failed; reopen before writing again
+    │   ├── StoreClosed                  the handle was closed
+    │   ├── ForkedHandle                 the handle came from a parent process
+    │   └── NewerSchema                  written by a newer Reverie
+    └── EmbeddingError
+        ├── EmbedderMissing              a vector search without an embedder
+        ├── EmbeddingModelChangedError   the store's vectors come from another model
+        ├── DimensionMismatchError       the vectors have another length
+        └── EmbeddingFailed              the embedding service did not answer
+
+Each message is one line that says what happened and what to do next. A failed write means
+"unknown", never "absent": repeat it with the same ``key``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reverie.model import Memory
+
+
+class ReverieError(Exception):
+    """The root of every error Reverie raises on purpose."""
+
+
+class InvalidInput(ReverieError, ValueError):
+    """A value that cannot be stored or searched for."""
+
+
+class ConfigError(ReverieError, ValueError):
+    """A setting that cannot be used."""
+
+
+class MissingExtra(ReverieError, ImportError):
+    """An optional part is not installed; the message holds the command that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an optional part: pip install 'reverie[{extra}]'")
+        self.extra = extra
+
+
+class NotFound(ReverieError, LookupError):
+    """Nothing of that name in this scope."""
+
+
+class Conflict(ReverieError):
+    """The write does not fit what is stored now."""
+
+
+class VersionConflict(Conflict):
+    """The memory is not at the version the caller expected."""
+
+    def __init__(self, memory_id: str, expected: int, current: int) -> None:
+        super().__init__(
+            f"memory {memory_id} is at version {current}, not {expected}: "
+            "read it again and repeat the change"
+        )
+        self.memory_id = memory_id
+        self.expected = expected
+        self.current = current
+
+
+class KeyConflict(Conflict):
+    """The idempotency key was already used for a different write."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"key {key!r} was already used for another write: choose a new key")
+        self.key = key
+
+
+class SubjectExists(Conflict):
+    """A memory of the same category and subject exists; it is in ``existing``."""
+
+    def __init__(self, existing: Memory) -> None:
+        super().__init__(
+            f"{existing.category} {existing.subject!r} is already remembered as {existing.id}: "
+            f"revise {existing.id}, or pass force=True (--force) to keep both"
+        )
+        self.existing = existing
+
+
+class SharedReadOnly(ReverieError, PermissionError):
+    """A user's handle reads the shared memories of its space and writes only its own."""
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(
+            f"memory {memory_id} is shared by the whole space: change it through a handle without a user"
+        )
+        self.memory_id = memory_id
+
+
+class StoreError(ReverieError):
+    """The store itself cannot do its work."""
+
+
+class StoreFull(StoreError):
+    """There is no space left; nothing acknowledged was lost."""
+
+
+class StoreReadOnly(StoreError):
+    """The file or its folder cannot be written."""
+
+
+class StoreBusy(StoreError):
+    """Another writer held the store for longer than the busy timeout."""
+
+
+class StoreDamaged(StoreError):
+    """The file is not a store, or its pages are broken."""
+
+
+class StoreFailed(StoreError):
+    """A write or sync failed; nothing is acknowledged until the store is opened again."""
+
+
+class StoreClosed(StoreError):
+    """The handle was closed."""
+
+
+class ForkedHandle(StoreError):
+    """The handle was opened by the parent process."""
+
+
+class NewerSchema(StoreError):
+    """The store was written by a newer Reverie."""
+
+
+class EmbeddingError(ReverieError):
+    """Vectors cannot be made or compared."""
+
+
+class EmbedderMissing(EmbeddingError):
+    """A vector search without an embedder."""
+
+
+class EmbeddingModelChangedError(EmbeddingError):
+    """The vectors in the store come from another model than the one configured."""
+
+    def __init__(self, stored: str, configured: str) -> None:
+        super().__init__(
+            f"the vectors in this store come from {stored}, the configured embedder is {configured}: "
+            "run 'reverie reembed' to make them anew, or configure the former embedder"
+        )
+        self.stored = stored
+        self.configured = configured
+
+
+class DimensionMismatchError(EmbeddingError):
+    """A vector has another length than those in the store."""
+
+    def __init__(self, stored: int, given: int) -> None:
+        super().__init__(
+            f"the vectors in this store have {stored} dimensions, this one has {given}: "
+            "run 'reverie reembed', or use the embedder the store was made with"
+        )
+        self.stored = stored
+        self.given = given
+
+
+class EmbeddingFailed(EmbeddingError):
+    """The embedding service did not give usable vectors."""

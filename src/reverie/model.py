@@ -1,0 +1,175 @@
+"""The values of Reverie: frozen, without I/O. Times are integer milliseconds UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Kind = Literal["fact", "note"]
+HitKind = Literal["fact", "note", "event"]
+Mode = Literal["hybrid", "keyword", "vector"]
+Order = Literal["newest", "category"]
+Trust = Literal["person", "agent", "model", "tool", "document", "import"]
+Op = Literal["remember", "revise", "forget", "restore", "erase", "promote", "append"]
+
+KINDS: tuple[Kind, ...] = ("fact", "note")
+MODES: tuple[Mode, ...] = ("hybrid", "keyword", "vector")
+ORDERS: tuple[Order, ...] = ("newest", "category")
+TRUSTS: tuple[Trust, ...] = ("person", "agent", "model", "tool", "document", "import")
+
+
+class Origin(NamedTuple):
+    """The event something came from."""
+
+    session: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a handle can see. Equality decides, never a prefix."""
+
+    space: str
+    user: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One remembered thing, as it is at one version."""
+
+    id: str
+    kind: Kind
+    content: str
+    category: str
+    subject: str | None
+    tags: tuple[str, ...]
+    concept_tags: tuple[str, ...]
+    version: int
+    user: str | None
+    session: str | None
+    source: str | None
+    trust: Trust
+    pinned: bool
+    created_at: int
+    updated_at: int
+    happened_at: int | None
+    forgotten_at: int | None
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One state of a memory, never changed once written. An erased one has no content."""
+
+    memory_id: str
+    version: int
+    uuid: str
+    position: int
+    op: Op
+    content: str | None
+    category: str | None
+    subject: str | None
+    tags: tuple[str, ...]
+    trust: Trust
+    recorded_at: int
+    actor: str | None
+    reason: str | None
+    origin: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One message of a session, verbatim."""
+
+    session: str
+    sequence: int
+    role: str
+    text: str
+    message: Mapping[str, Any]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One result of a recall. ``parts`` holds each stage's number when explain was asked for."""
+
+    kind: HitKind
+    id: str
+    text: str
+    score: float
+    memory: Memory | None = None
+    event: Event | None = None
+    parts: Mapping[str, float | str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """How candidates become hits: the weight of each kind of evidence, and how many to look at."""
+
+    vector_weight: float = 0.5
+    keyword_weight: float = 0.5
+    candidates: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureReport:
+    """What an erase destroyed. ``pending`` is True while another process may still read old pages."""
+
+    memory_id: str
+    entries: tuple[int, ...]
+    passages: int
+    sources: tuple[Origin, ...]
+    position: int
+    pending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceInfo:
+    """One space, as the operator sees it."""
+
+    name: str
+    users: tuple[str, ...]
+    facts: int
+    notes: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to be done later."""
+
+    space: str
+    id: int
+    kind: str
+    state: Literal["ready", "running", "parked"]
+    due_at: int
+    attempts: int
+    error: str | None
+    payload: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import did, line by line where it did nothing."""
+
+    added: int
+    unchanged: int
+    skipped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What a verification looked at, and every problem it found."""
+
+    spaces: int
+    memories: int
+    versions: int
+    passages: int
+    digest: str
+    problems: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems

@@ -1,0 +1,132 @@
+"""What the outside things must do: the clock, the id source, the embedder and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
+    Matrix = NDArray[np.float32]
+
+Row = tuple[Any, ...]
+
+
+class Clock(Protocol):
+    def now(self) -> int:
+        """Milliseconds UTC. May repeat and may step backwards; nothing orders by it."""
+        ...
+
+
+class Ids(Protocol):
+    def memory(self) -> str:
+        """Eight characters of A-Z, a-z, 0-9."""
+        ...
+
+    def uuid(self) -> str:
+        """A fresh UUID."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns text into vectors of one length. Rows are unit length, or zero for text that says nothing."""
+
+    @property
+    def identity(self) -> str:
+        """``provider:model[:hash8(base_url)]``. Two embedders of one identity are interchangeable."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """True when a call may wait on a network: then vectors are filled in by a job."""
+        ...
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        """One float32 row for each text."""
+        ...
+
+    def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
+        """One float32 vector for a query; ``weights`` say how much each of its words counts."""
+        ...
+
+
+class Owner(NamedTuple):
+    """The wall, as the engine knows it: every row of an owner starts with these two numbers."""
+
+    space: int
+    number: int
+
+
+class Transaction(Protocol):
+    """One snapshot of the store; inside ``Engine.write`` also the one writer."""
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]: ...
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None: ...
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Run one statement; how many rows it changed."""
+        ...
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
+
+    def put_vectors(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
+        """Store the vectors of consecutive passages, the first of which is ``first``."""
+        ...
+
+    def clear_vectors(self, owner: Owner, first: int, count: int) -> None:
+        """Destroy the vectors of these passages in every generation."""
+        ...
+
+    def nearest(
+        self,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        limit: int,
+        allowed: Sequence[int] | None = None,
+    ) -> list[tuple[int, float]]:
+        """The passages most like the query, best first, among ``allowed`` when given."""
+        ...
+
+
+class Engine(Protocol):
+    """A database that keeps the log, the index and the agenda."""
+
+    url: str
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        """A consistent snapshot. Nests inside read and write alike."""
+        ...
+
+    def write(self) -> AbstractContextManager[Transaction]:
+        """The one writer: committed and synced when the block ends, undone when it raises."""
+        ...
+
+    def scrub(self) -> bool:
+        """Make deleted bytes unreadable on disk; False while another reader still holds them."""
+        ...
+
+    def backup(self, target: Path) -> None:
+        """An online copy of the whole store."""
+        ...
+
+    def check(self) -> list[str]:
+        """What the database itself finds wrong with its files."""
+        ...
+
+    def describe(self) -> Mapping[str, str]:
+        """Versions and places, for people."""
+        ...
+
+    def vacuum(self) -> None:
+        """Give unused pages back to the file system."""
+        ...
+
+    def close(self) -> None: ...
