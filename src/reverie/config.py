@@ -19,7 +19,7 @@ class Settings:
     """Every setting, each also an environment variable ``REVERIE_<NAME>`` and a key of the file."""
 
     url: str = ""
-    """Where the store is: a path, ``sqlite:///path`` or ``postgresql://…``. Empty: the user's own."""
+    """Where the store is: a path, ``sqlite:///path``, ``postgresql://…``. Empty: the user's own."""
     space: str = "default"
     """The space the command line uses when none is named."""
     user: str = ""

@@ -102,7 +102,8 @@ class SharedReadOnly(ReverieError, PermissionError):
 
     def __init__(self, memory_id: str) -> None:
         super().__init__(
-            f"memory {memory_id} is shared by the whole space: change it through a handle without a user"
+            f"memory {memory_id} is shared by the whole space: "
+            "change it through a handle without a user"
         )
         self.memory_id = memory_id
 
@@ -156,7 +157,7 @@ class EmbeddingModelChangedError(EmbeddingError):
 
     def __init__(self, stored: str, configured: str) -> None:
         super().__init__(
-            f"the vectors in this store come from {stored}, the configured embedder is {configured}: "
+            f"the vectors in this store come from {stored}, the embedder is {configured}: "
             "run 'reverie reembed' to make them anew, or configure the former embedder"
         )
         self.stored = stored

@@ -115,7 +115,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """What an erase destroyed. ``pending`` is True while another process may still read old pages."""
+    """What an erase destroyed. ``pending``: another process may still read old pages."""
 
     memory_id: str
     entries: tuple[int, ...]

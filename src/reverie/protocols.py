@@ -35,11 +35,11 @@ class Ids(Protocol):
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns text into vectors of one length. Rows are unit length, or zero for text that says nothing."""
+    """Turns text into vectors: unit length, or zero for text that says nothing."""
 
     @property
     def identity(self) -> str:
-        """``provider:model[:hash8(base_url)]``. Two embedders of one identity are interchangeable."""
+        """``provider:model[:hash8(base_url)]``. Equal identities give interchangeable vectors."""
         ...
 
     @property
@@ -84,6 +84,14 @@ class Transaction(Protocol):
         """Destroy the vectors of these passages in every generation."""
         ...
 
+    def drop_vectors(self, keep: int) -> None:
+        """Destroy every generation of every owner but one: the operator's call."""
+        ...
+
+    def vector_numbers(self, owner: Owner, generation: int) -> list[int]:
+        """The passages that have a vector."""
+        ...
+
     def nearest(
         self,
         owner: Owner,
@@ -109,12 +117,19 @@ class Engine(Protocol):
         """The one writer: committed and synced when the block ends, undone when it raises."""
         ...
 
-    def scrub(self) -> bool:
-        """Make deleted bytes unreadable on disk; False while another reader still holds them."""
+    def scrub(self, erased: Sequence[str] = ()) -> bool:
+        """Make deleted bytes unreadable on disk, and look that these texts are gone from it.
+
+        False while another reader still holds them.
+        """
         ...
 
     def backup(self, target: Path) -> None:
         """An online copy of the whole store."""
+        ...
+
+    def restore(self, source: Path) -> None:
+        """Put a copy made by backup in the place of everything here, in one step."""
         ...
 
     def check(self) -> list[str]:

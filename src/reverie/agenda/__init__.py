@@ -1,0 +1,1 @@
+"""What happens later: jobs, and the worker that runs them."""

@@ -1,0 +1,199 @@
+"""Jobs: written in the transaction of the change that causes them, claimed under a lease.
+
+A claimed job is due again when its lease ends; whoever claims it then gets a new token, and the
+former holder's effects are refused because they check the token in their own transaction. ``due``
+tells a worker in which space to look.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reverie.errors import NotFound, ReverieError
+from reverie.model import Job
+from reverie.protocols import Owner, Transaction
+
+LEASE_MS = 5 * 60_000
+MAX_ATTEMPTS = 8
+_FIRST_WAIT_MS = 1_000
+_LONGEST_WAIT_MS = 60 * 60_000
+
+
+class LeaseLost(ReverieError):
+    """The lease ended and another worker has the job now; nothing of this run may remain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job that this worker holds until its lease ends."""
+
+    owner: Owner
+    job: int
+    kind: str
+    payload: Mapping[str, Any]
+    attempts: int
+    token: str
+
+    def finish(self, tx: Transaction) -> None:
+        """The job is done, in the transaction of its effect."""
+        self._require_lease(
+            tx.run(
+                "DELETE FROM jobs WHERE space = ? AND job = ? AND token = ?",
+                (self.owner.space, self.job, self.token),
+            )
+        )
+        _set_due(tx, self.owner.space)
+
+    def again(self, tx: Transaction, due_at: int) -> None:
+        """Part of the job is done; the rest is due later."""
+        self._require_lease(
+            tx.run(
+                "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, token = NULL, "
+                "error = NULL WHERE space = ? AND job = ? AND token = ?",
+                (due_at, self.owner.space, self.job, self.token),
+            )
+        )
+        _set_due(tx, self.owner.space)
+
+    def fail(self, tx: Transaction, now: int, error: str) -> None:
+        """Try again later, or park it where people can see it."""
+        attempts = self.attempts + 1
+        wait = min(_FIRST_WAIT_MS * 2**self.attempts, _LONGEST_WAIT_MS)
+        self._require_lease(
+            tx.run(
+                "UPDATE jobs SET state = ?, due_at = ?, attempts = ?, token = NULL, error = ? "
+                "WHERE space = ? AND job = ? AND token = ?",
+                (
+                    "parked" if attempts >= MAX_ATTEMPTS else "ready",
+                    now + wait,
+                    attempts,
+                    error,
+                    self.owner.space,
+                    self.job,
+                    self.token,
+                ),
+            )
+        )
+        _set_due(tx, self.owner.space)
+
+    def _require_lease(self, changed: int) -> None:
+        if changed != 1:
+            raise LeaseLost(f"the lease of job {self.job} ended: another worker has it now")
+
+
+def add(
+    tx: Transaction,
+    owner: Owner,
+    kind: str,
+    payload: Mapping[str, Any],
+    *,
+    due_at: int,
+    now: int,
+    lane: str | None = None,
+) -> int:
+    """Queue a job. Jobs of one lane run in the order in which they were queued."""
+    tx.run("UPDATE counters SET job = job + 1 WHERE space = ?", (owner.space,))
+    row = tx.one("SELECT job FROM counters WHERE space = ?", (owner.space,))
+    assert row is not None
+    tx.run(
+        "INSERT INTO jobs (space, job, owner, kind, lane, state, due_at, attempts, token, payload, "
+        "error, created_at) VALUES (?, ?, ?, ?, ?, 'ready', ?, 0, NULL, ?, NULL, ?)",
+        (owner.space, row[0], owner.number, kind, lane, due_at, json.dumps(payload), now),
+    )
+    tx.run(
+        "INSERT INTO due (space, at) VALUES (?, ?) "
+        "ON CONFLICT (space) DO UPDATE SET at = MIN(at, excluded.at)",
+        (owner.space, due_at),
+    )
+    return int(row[0])
+
+
+def add_once(tx: Transaction, owner: Owner, kind: str, *, due_at: int, now: int) -> None:
+    """Queue a job unless the owner has one of this kind that nobody has begun."""
+    waiting = tx.one(
+        "SELECT 1 FROM jobs WHERE space = ? AND owner = ? AND kind = ? AND state = 'ready' LIMIT 1",
+        (*owner, kind),
+    )
+    if waiting is None:
+        add(tx, owner, kind, {}, due_at=due_at, now=now)
+
+
+def next_space(tx: Transaction, now: int) -> int | None:
+    """The operator's question: in which space is something due?"""
+    row = tx.one("SELECT space FROM due WHERE at <= ? ORDER BY at, space LIMIT 1", (now,))
+    return None if row is None else row[0]
+
+
+def next_due(tx: Transaction) -> int | None:
+    row = tx.one("SELECT MIN(at) FROM due")
+    return None if row is None else row[0]
+
+
+def claim(tx: Transaction, space: int, now: int, token: str) -> Claim | None:
+    """The longest-due job of a space whose lane is free."""
+    row = tx.one(
+        "SELECT j.job, j.owner, j.kind, j.payload, j.attempts FROM jobs j "
+        "WHERE j.space = ? AND j.state IN ('ready', 'running') AND j.due_at <= ? "
+        "AND (j.lane IS NULL OR NOT EXISTS (SELECT 1 FROM jobs e WHERE e.space = j.space "
+        "AND e.owner = j.owner AND e.lane = j.lane AND e.job < j.job AND e.state <> 'parked')) "
+        "ORDER BY j.due_at, j.job LIMIT 1",
+        (space, now),
+    )
+    if row is None:
+        _set_due(tx, space, after=now)
+        return None
+    job, number, kind, payload, attempts = row
+    tx.run(
+        "UPDATE jobs SET state = 'running', due_at = ?, token = ? WHERE space = ? AND job = ?",
+        (now + LEASE_MS, token, space, job),
+    )
+    _set_due(tx, space)
+    return Claim(Owner(space, number), job, kind, json.loads(payload), attempts, token)
+
+
+def listed(tx: Transaction, space: int, name: str) -> list[Job]:
+    return [
+        Job(name, job, kind, state, due_at, attempts, error, json.loads(payload))
+        for job, kind, state, due_at, attempts, error, payload in tx.all(
+            "SELECT job, kind, state, due_at, attempts, error, payload FROM jobs "
+            "WHERE space = ? ORDER BY job",
+            (space,),
+        )
+    ]
+
+
+def retry(tx: Transaction, space: int, job: int, now: int) -> None:
+    """Make a job due now, a parked one included."""
+    changed = tx.run(
+        "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, token = NULL, error = NULL "
+        "WHERE space = ? AND job = ?",
+        (now, space, job),
+    )
+    if not changed:
+        raise NotFound(f"there is no job {job}: 'reverie jobs list' shows the ones there are")
+    _set_due(tx, space)
+
+
+def drop(tx: Transaction, space: int, job: int) -> None:
+    if not tx.run("DELETE FROM jobs WHERE space = ? AND job = ?", (space, job)):
+        raise NotFound(f"there is no job {job}: 'reverie jobs list' shows the ones there are")
+    _set_due(tx, space)
+
+
+def _set_due(tx: Transaction, space: int, after: int | None = None) -> None:
+    """Say when to look in this space next. ``after``: what is due until then waits for its lane."""
+    row = tx.one(
+        "SELECT MIN(due_at) FROM jobs WHERE space = ? AND state <> 'parked' AND due_at > ?",
+        (space, -1 if after is None else after),
+    )
+    if row is None or row[0] is None:
+        tx.run("DELETE FROM due WHERE space = ?", (space,))
+        return
+    tx.run(
+        "INSERT INTO due (space, at) VALUES (?, ?) "
+        "ON CONFLICT (space) DO UPDATE SET at = excluded.at",
+        (space, row[0]),
+    )

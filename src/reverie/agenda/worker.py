@@ -1,0 +1,89 @@
+"""Runs what is due. A job's kind names its handler, loaded when it is first due."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from reverie.agenda import jobs
+from reverie.protocols import Clock, Engine, Ids
+
+log = logging.getLogger("reverie.worker")
+
+# Modules above this one, by name: the agenda must not import what it serves.
+HANDLERS: dict[str, str] = {
+    "embed": "reverie.memory.upkeep:fill_vectors",
+    "expire": "reverie.memory.upkeep:forget_expired",
+    "prune": "reverie.memory.upkeep:prune_recalls",
+    "scrub": "reverie.memory.upkeep:finish_erasure",
+}
+
+
+class Resources(Protocol):
+    """What a handler works with; the worker itself needs these three of it."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def ids(self) -> Ids: ...
+
+
+def run_one(resources: Resources) -> bool:
+    """Run one due job; False when nothing is due."""
+    now = resources.clock.now()
+    claim = None
+    while claim is None:
+        with resources.engine.read() as tx:
+            space = jobs.next_space(tx, now)
+        if space is None:
+            return False
+        with resources.engine.write() as tx:
+            claim = jobs.claim(tx, space, now, resources.ids.uuid())
+    try:
+        handler = _handler(claim.kind)
+        handler(resources, claim)
+    except jobs.LeaseLost as error:
+        log.warning("%s", error)
+    except Exception as error:  # noqa: BLE001 - a job's failure is recorded, never raised
+        log.warning("job %s (%s) failed: %s", claim.job, claim.kind, error)
+        _record_failure(resources, claim, f"{type(error).__name__}: {error}")
+    return True
+
+
+def _record_failure(resources: Resources, claim: jobs.Claim, error: str) -> None:
+    try:
+        with resources.engine.write() as tx:
+            claim.fail(tx, resources.clock.now(), error)
+    except jobs.LeaseLost as lost:
+        log.warning("%s", lost)
+
+
+def drain(resources: Resources) -> int:
+    """Run everything that is due now; how many jobs that were."""
+    count = 0
+    while run_one(resources):
+        count += 1
+    return count
+
+
+def run_forever(resources: Resources, stop: threading.Event, poll_seconds: float = 1.0) -> None:
+    """Serve the agenda until told to stop."""
+    while not stop.is_set():
+        if not run_one(resources):
+            stop.wait(poll_seconds)
+
+
+def _handler(kind: str) -> Callable[[Any, jobs.Claim], None]:
+    place = HANDLERS.get(kind)
+    if place is None:
+        raise LookupError(f"no handler for jobs of kind {kind!r}: upgrade Reverie")
+    module, _, name = place.partition(":")
+    handler: Callable[[Any, jobs.Claim], None] = getattr(importlib.import_module(module), name)
+    return handler

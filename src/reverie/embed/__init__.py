@@ -1,0 +1,57 @@
+"""Embedders. ``open_embedder`` is the one place where a setting becomes one."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from reverie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reverie.config import Settings
+    from reverie.protocols import Embedder
+
+__all__ = ["PROVIDERS", "identity", "open_embedder"]
+
+PROVIDERS = ("openai", "anthropic", "google", "ollama")
+
+
+def identity(provider: str, model: str, base_url: str) -> str:
+    """``provider:model[:hash8(base_url)]``; a model that already has a colon stands as it is."""
+    name = model if ":" in model else f"{provider}:{model}"
+    return f"{name}:{sha256(base_url.encode()).hexdigest()[:8]}" if base_url else name
+
+
+def open_embedder(settings: Settings) -> Embedder | None:
+    """The embedder the settings name; None for a store without vectors."""
+    spec = settings.embedder.strip()
+    provider, _, model = spec.partition(":")
+    provider = provider.lower()
+    if spec.lower() in {"", "none"}:
+        return None
+    if spec.lower() == "local":
+        from reverie.embed.local import LocalEmbedder
+
+        return LocalEmbedder()
+    if spec.lower() == "hashing":
+        from reverie.embed.hashing import HashingEmbedder
+
+        return HashingEmbedder()
+    if provider == "model2vec":
+        from reverie.embed.model2vec import Model2VecEmbedder
+
+        return Model2VecEmbedder(model)
+    reserved = {"", "none", "local", "hashing"}
+    if provider in PROVIDERS or (settings.embedder_base_url and provider not in reserved):
+        from reverie.embed.openai import OpenAIEmbedder
+
+        return OpenAIEmbedder(
+            provider,
+            model,
+            base_url=settings.embedder_base_url,
+            api_key_env=settings.embedder_api_key_env,
+        )
+    raise ConfigError(
+        f"unknown embedder {spec!r}: use local, none, hashing, model2vec:PATH or PROVIDER[:MODEL] "
+        f"with a provider of {', '.join(PROVIDERS)}; any other needs embedder_base_url"
+    )

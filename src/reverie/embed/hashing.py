@@ -1,0 +1,67 @@
+"""A deterministic embedder for tests: no model, no files, near texts near each other."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reverie.embed.weighing import unit, word_spans
+from reverie.errors import ConfigError
+from reverie.text.normalise import folded
+from reverie.text.words import tokens
+
+if TYPE_CHECKING:
+    from reverie.protocols import Matrix, Vector
+
+
+class HashingEmbedder:
+    """Each word and each three letters of it falls into a bucket, with a sign.
+
+    It knows spelling, not meaning: "colour" is near "colours", never near "hue".
+    """
+
+    remote = False
+
+    def __init__(self, dimensions: int = 64) -> None:
+        if dimensions < 1:
+            raise ConfigError(f"dimensions must be 1 or more, not {dimensions}")
+        self.dimensions = dimensions
+        self.identity = f"hashing:{dimensions}"
+
+    def __repr__(self) -> str:
+        return f"HashingEmbedder({self.dimensions})"
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        rows = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            row[:] = self._sum((word, 1.0) for word in tokens(folded(text)))
+        return rows
+
+    def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
+        text = unicodedata.normalize("NFKC", text)
+        weighted = [(folded(text[s:e]), weight) for s, e, weight in word_spans(text, weights or {})]
+        if weighted:
+            return self._sum(weighted)
+        row: Vector = self.embed([text])[0]
+        return row
+
+    def _sum(self, weighted: Iterable[tuple[str, float]]) -> Vector:
+        total = np.zeros(self.dimensions)
+        for word, weight in weighted:
+            for feature in _features(word):
+                number = int.from_bytes(
+                    blake2b(feature.encode("utf-8", "replace"), digest_size=8).digest(), "big"
+                )
+                total[(number >> 1) % self.dimensions] += weight if number & 1 else -weight
+        return unit(total)
+
+
+def _features(word: str) -> Iterator[str]:
+    yield f"word {word}"
+    framed = f"^{word}$"
+    for start in range(len(framed) - 2):
+        yield framed[start : start + 3]

@@ -1,0 +1,96 @@
+"""The embedder that needs nothing: wordllama's static vectors, read straight from its files."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from math import sqrt
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reverie.embed.tokens import bundled, encodable, tokenizer
+from reverie.embed.weighing import word_spans
+
+if TYPE_CHECKING:
+    from reverie.protocols import Matrix, Vector
+
+MAX_CHARS = 20_000
+"""What of a text is looked at. Longer text is split into passages long before."""
+SLICE = 500
+
+_lock = Lock()
+
+
+class LocalEmbedder:
+    """A text is the sum of its tokens' vectors, each times √(how often it occurs)."""
+
+    identity = "wordllama:l2_supercat_256"
+    remote = False
+    dimensions = 256
+
+    def __repr__(self) -> str:
+        return "LocalEmbedder()"
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        rows = np.zeros((len(texts), self.dimensions), np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            counts = Counter(tokenizer().encode(clean(text), add_special_tokens=False).ids)
+            if counts:
+                row[:] = _sum(list(counts), [sqrt(count) for count in counts.values()])
+        return rows
+
+    def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
+        if not weights:
+            return self._plain(text)
+        text = clean(text)
+        by_character = [0.0] * len(text)
+        for start, end, weight in word_spans(text, weights):
+            for at in range(start, end):
+                by_character[at] = max(by_character[at], weight)
+        # The whole query is read at once, so that each word gets the tokens it has in a sentence.
+        encoded = tokenizer().encode(text, add_special_tokens=False)
+        by_token = [max(by_character[start:end], default=0.0) for start, end in encoded.offsets]
+        largest = max(by_token, default=0.0)
+        if not largest:
+            return self._plain(text)
+        return _sum(encoded.ids, [weight / largest for weight in by_token])
+
+    def _plain(self, text: str) -> Vector:
+        row: Vector = self.embed([text])[0]
+        return row
+
+
+def clean(text: str) -> str:
+    """The text with one space between words: only after a space does a word get its own tokens."""
+    text = text[:MAX_CHARS]
+    if not text.isascii():
+        # In slices: a pile of marks on one letter is sorted in quadratic time.
+        slices = (text[at : at + SLICE] for at in range(0, len(text), SLICE))
+        text = "".join(unicodedata.normalize("NFKC", part) for part in slices)
+        text = encodable(text[:MAX_CHARS])
+    return " ".join(text.split())
+
+
+def _sum(tokens: Sequence[int], factors: Sequence[float]) -> Vector:
+    # einsum, not a matrix product: that would wake the threads of BLAS, which cost more than this.
+    total: Vector = np.einsum("i,ij->j", np.array(factors, np.float32), _table()[list(tokens)])
+    length = sqrt(float(np.einsum("i,i->", total, total)))
+    return total / np.float32(length) if length else total
+
+
+def _table() -> Matrix:
+    with _lock:
+        return _load()
+
+
+@cache
+def _load() -> Matrix:
+    """32,000 × 256 float32: 33 MB, twice the file, for rows that are ready to add."""
+    from safetensors.numpy import load_file
+
+    tensors = load_file(bundled("weights/l2_supercat_256.safetensors"))
+    return tensors["embedding.weight"].astype(np.float32)

@@ -1,0 +1,81 @@
+"""Static models of the model2vec family, from a folder or the Hugging Face hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reverie.embed.weighing import unit
+from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
+
+if TYPE_CHECKING:
+    from reverie.protocols import Matrix, Vector
+
+NAMES = {
+    "potion_32m": "minishlab/potion-base-32M",
+    "potion_8m": "minishlab/potion-base-8M",
+}
+
+
+class Model2VecEmbedder:
+    """Loaded when made, so that a model that is missing is known before the first write.
+
+    The models carry their own word weights: a query's weights are not used.
+    """
+
+    remote = False
+
+    def __init__(self, path_or_name: str) -> None:
+        name = NAMES.get(path_or_name.strip().lower(), path_or_name.strip())
+        if not name:
+            raise ConfigError("model2vec needs a model: model2vec:PATH, or model2vec:potion_32m")
+        try:
+            from model2vec import StaticModel
+        except ImportError as error:
+            raise MissingExtra("model2vec embeddings", "model2vec") from error
+        folder = Path(name).expanduser()
+        local = folder.exists()
+        if not local and _is_path(name):
+            raise EmbeddingFailed(
+                f"there is no model2vec model at {folder}: give the folder it was saved to"
+            )
+        if local:
+            name = str(folder.resolve())  # elsewhere the same relative name is another model
+        try:
+            self._model = StaticModel.from_pretrained(name)
+        except Exception as error:
+            raise EmbeddingFailed(_advice(name, local, error)) from error
+        self.identity = f"model2vec:{name}"
+        self.dimensions = int(self._model.dim)
+
+    def __repr__(self) -> str:
+        return f"Model2VecEmbedder({self.identity.removeprefix('model2vec:')!r})"
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        if not texts:
+            return np.zeros((0, self.dimensions), np.float32)
+        cleaned = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+        return unit(np.asarray(self._model.encode(cleaned, use_multiprocessing=False)))
+
+    def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
+        row: Vector = self.embed([text])[0]
+        return row
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
+
+
+def _advice(name: str, local: bool, error: Exception) -> str:
+    if local:
+        return (
+            f"{name} holds no readable model2vec model ({type(error).__name__}): "
+            "give a folder written by StaticModel.save_pretrained"
+        )
+    return (
+        f"the model2vec model {name!r} could not be loaded ({type(error).__name__}): check its "
+        "name and the network, or download it elsewhere and set embedder to model2vec:PATH"
+    )

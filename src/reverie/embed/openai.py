@@ -1,0 +1,292 @@
+"""Any service that speaks OpenAI's ``POST /embeddings``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from reverie.embed import identity
+from reverie.embed.weighing import unit
+from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import tenacity
+
+    from reverie.protocols import Matrix, Vector
+
+TIMEOUT = 30.0
+BATCH = 64
+TRIES = 3
+MAX_BYTES = 32 * 1024 * 1024
+MAX_CHARS = 20_000
+LONGEST_WAIT = 10.0
+CACHED_QUERIES = 64
+
+# What reading an answer of any shape may raise.
+_MALFORMED = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+
+
+class _Provider(NamedTuple):
+    name: str
+    base_url: str
+    model: str
+    key_env: str
+    dummy_key: str = ""
+
+
+_OPENAI = _Provider(
+    "openai", "https://api.openai.com/v1", "text-embedding-3-small", "OPENAI_API_KEY"
+)
+_PROVIDERS = {
+    "openai": _OPENAI,
+    "anthropic": _OPENAI,  # Anthropic offers no embeddings
+    "google": _Provider(
+        "google",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "text-embedding-004",
+        "GOOGLE_API_KEY",
+    ),
+    "ollama": _Provider("ollama", "http://localhost:11434/v1", "nomic-embed-text", "", "ollama"),
+}
+
+
+class _Retryable(EmbeddingFailed):
+    """A failure that another try may mend, after ``wait`` seconds when the service says so."""
+
+    def __init__(self, message: str, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class OpenAIEmbedder:
+    """Vectors from a service. A key that is missing is known when the embedder is made."""
+
+    remote = True
+
+    def __init__(
+        self,
+        provider: str = "openai",
+        model: str = "",
+        *,
+        base_url: str = "",
+        api_key_env: str = "",
+        timeout: float = TIMEOUT,
+        backoff: float = 0.5,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        try:
+            import httpx
+            import tenacity
+        except ImportError as error:
+            raise MissingExtra("remote embeddings", "remote") from error
+        known = _PROVIDERS.get(provider, _Provider(provider, "", "", ""))
+        self.model = model or known.model
+        if not self.model:
+            raise ConfigError(f"{provider} has no default model: set embedder to {provider}:MODEL")
+        address = _address(base_url or known.base_url, provider)
+        self.identity = identity(known.name, self.model, base_url)
+        # Only what is free of credentials may appear in a message.
+        self._place = f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}"
+        self._key_env = api_key_env or ("" if base_url else known.key_env)
+        self._timeout = timeout
+        self._queries: OrderedDict[str, Vector] = OrderedDict()
+        self._lock = Lock()
+        dummy = "custom-provider" if base_url else known.dummy_key
+        key = _key(provider, self._key_env, os.environ if environ is None else environ) or dummy
+        self._url = f"{(base_url or known.base_url).rstrip('/')}/embeddings"
+        self._client = httpx.Client(
+            headers={"Authorization": f"Bearer {key}"}, timeout=timeout, follow_redirects=False
+        )
+        self._retrying: Callable[..., Matrix] = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(TRIES),
+            wait=_wait(backoff),
+            retry=tenacity.retry_if_exception_type(_Retryable),
+            reraise=True,
+        )
+
+    def __repr__(self) -> str:
+        return f"OpenAIEmbedder({self.identity!r})"
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        batches = [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
+        parts = [self._retrying(self._batch, batch) for batch in batches]
+        if len({part.shape[1] for part in parts}) > 1:
+            raise EmbeddingFailed(f"{self._place} gave vectors of different lengths: {self._check}")
+        return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
+
+    def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
+        """One vector; the last few are kept. A service weighs words itself, so no weights."""
+        with self._lock:
+            if text in self._queries:
+                self._queries.move_to_end(text)
+                return self._queries[text].copy()
+        made: Vector = self.embed([text])[0]
+        with self._lock:
+            self._queries[text] = made
+            while len(self._queries) > CACHED_QUERIES:
+                self._queries.popitem(last=False)
+        return made.copy()
+
+    def close(self) -> None:
+        self._client.close()
+
+    @property
+    def _check(self) -> str:
+        return f"check that {self.model!r} is an embedding model there"
+
+    def _batch(self, texts: Sequence[str]) -> Matrix:
+        # Many services refuse an empty text: a space stands for it, and its vector is not used.
+        sent = [_sendable(text) or " " for text in texts]
+        rows = self._parse(self._post({"model": self.model, "input": sent}), len(sent))
+        rows[[text == " " for text in sent]] = 0.0
+        return unit(rows)
+
+    def _post(self, body: Mapping[str, Any]) -> bytes:
+        import httpx
+
+        if self._client.is_closed:
+            raise EmbeddingFailed("this embedder was closed: open the store again")
+        deadline = monotonic() + self._timeout
+        answer = bytearray()
+        try:
+            with self._client.stream("POST", self._url, json=body) as response:
+                self._refuse(response.status_code, response.headers.get("Retry-After", ""))
+                for chunk in response.iter_bytes():
+                    answer += chunk
+                    if len(answer) > MAX_BYTES:
+                        raise EmbeddingFailed(f"{self._place} answered with more than 32 MB")
+                    if monotonic() > deadline:  # httpx bounds each read, not their sum
+                        raise httpx.ReadTimeout("too slow", request=response.request)
+        except httpx.TimeoutException as error:
+            raise _Retryable(
+                f"{self._place} did not answer within {self._timeout:g} s: try again later"
+            ) from error
+        except httpx.TransportError as error:
+            raise _Retryable(
+                f"{self._place} cannot be reached ({type(error).__name__}): "
+                "check the network and the address"
+            ) from error
+        except httpx.DecodingError as error:
+            raise EmbeddingFailed(f"{self._place} sent bytes that cannot be decoded") from error
+        return bytes(answer)
+
+    def _refuse(self, status: int, retry_after: str) -> None:
+        if status == 429 or status >= 500:
+            wait = _seconds(retry_after)
+            message = f"{self._place} is busy or failing (HTTP {status}): try again later"
+            if wait is not None and wait > LONGEST_WAIT:
+                raise EmbeddingFailed(f"{message}, it asks for {wait:.0f} s")
+            raise _Retryable(message, wait)
+        if status in {401, 403}:
+            variable = self._key_env or "the variable that embedder_api_key_env names"
+            raise EmbeddingFailed(
+                f"{self._place} refused the key (HTTP {status}): check {variable}"
+            )
+        if 300 <= status < 400:
+            raise EmbeddingFailed(
+                f"{self._place} redirects (HTTP {status}), which is not followed: "
+                "set embedder_base_url to the final address"
+            )
+        if status != 200:
+            raise EmbeddingFailed(f"{self._place} refused (HTTP {status}): {self._check}")
+
+    def _parse(self, answer: bytes, count: int) -> np.typing.NDArray[np.float64]:
+        try:
+            data = json.loads(answer)["data"]
+            places = [entry.get("index", at) for at, entry in enumerate(data)]
+            if sorted(places) != list(range(count)):
+                raise EmbeddingFailed(
+                    f"{self._place} gave {len(places)} vectors for {count} texts, or numbered them "
+                    f"wrongly: {self._check}"
+                )
+            rows = np.zeros((0, 0))
+            for place, entry in zip(places, data, strict=True):
+                vector = np.asarray(entry["embedding"], np.float64)
+                if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
+                    raise ValueError("not a vector")
+                if not rows.size:
+                    rows = np.zeros((count, vector.size))
+                if vector.size != rows.shape[1]:
+                    raise ValueError("vectors of different lengths")
+                rows[place] = vector
+        except _MALFORMED as error:
+            raise EmbeddingFailed(f"{self._place} gave no usable vectors: {self._check}") from error
+        return rows
+
+
+def _address(base_url: str, provider: str) -> Any:
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ConfigError(
+            f"the address for embeddings of {provider} cannot be used: "
+            "set embedder_base_url to http(s)://HOST/v1"
+        )
+    return parts
+
+
+def _key(provider: str, variable: str, environ: Mapping[str, str]) -> str:
+    if not variable:
+        return ""
+    key = environ.get(variable, "").strip()
+    if key and key.isascii() and key.isprintable():
+        return key
+    problem = "holds a key that cannot be sent" if key else "is not set"
+    hint = " (Anthropic has no embeddings, OpenAI's are used)" if provider == "anthropic" else ""
+    raise ConfigError(
+        f"{variable} {problem}: embeddings of {provider} need that key{hint}; "
+        "set it, or set embedder to local"
+    )
+
+
+def _sendable(text: str) -> str:
+    text = text[:MAX_CHARS].encode("utf-8", "replace").decode("utf-8")
+    return text if text.strip() else ""
+
+
+def _seconds(retry_after: str) -> float | None:
+    """What ``Retry-After`` says: seconds, or a date."""
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        at = parsedate_to_datetime(retry_after)
+        return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+def _wait(backoff: float) -> Callable[[tenacity.RetryCallState], float]:
+    import tenacity
+
+    growing = tenacity.wait_random_exponential(multiplier=backoff, max=8.0)
+
+    def wait(state: tenacity.RetryCallState) -> float:
+        error = state.outcome and state.outcome.exception()
+        asked = error.wait if isinstance(error, _Retryable) else None
+        return growing(state) if asked is None else asked
+
+    return wait

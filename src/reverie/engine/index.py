@@ -1,0 +1,415 @@
+"""The index: which memories there are now, their passages, and the words in them.
+
+Everything here is a view of the log. A memory's passages are numbered consecutively within its
+owner and never reuse a number, so that other processes can tell new vectors from old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from reverie.model import Memory
+from reverie.protocols import Owner, Row, Transaction
+from reverie.text.normalise import subject_key
+from reverie.text.passages import split
+from reverie.text.words import Terms, analyse
+
+
+class Place(NamedTuple):
+    """Where a memory stands in the index."""
+
+    born: int
+    memory: str
+    position: int
+    version: int
+    kind: str
+    category: str
+    subject_key: str | None
+    pinned: int
+    forgotten_at: int | None
+    first_passage: int
+    passages: int
+
+
+_PLACE = ", ".join(Place._fields)
+
+
+class Statistics(NamedTuple):
+    """What scoring needs to know of one owner."""
+
+    epoch: int
+    next_passage: int
+    passages: int
+    terms: int
+    facts: int
+    notes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which memories may be seen. Applied in SQL, before anything is ranked."""
+
+    kinds: tuple[str, ...] = ()
+    category: str | None = None
+    subject_key: str | None = None
+    tags: tuple[str, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    include_forgotten: bool = False
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves out anything that the index holds."""
+        return bool(
+            self.kinds
+            or self.category
+            or self.subject_key
+            or self.tags
+            or self.since is not None
+            or self.until is not None
+        )
+
+    def where(self, owner: Owner) -> tuple[str, list[object]]:
+        """Conditions on ``m`` (memories) and their values."""
+        parts = ["m.space = ?", "m.owner = ?"]
+        values: list[object] = [*owner]
+        if not self.include_forgotten:
+            parts.append("m.forgotten_at IS NULL")
+        if self.kinds:
+            parts.append(f"m.kind IN ({_marks(len(self.kinds))})")
+            values.extend(self.kinds)
+        for column, value in (("category", self.category), ("subject_key", self.subject_key)):
+            if value is not None:
+                parts.append(f"m.{column} = ?")
+                values.append(value)
+        for tag in self.tags:
+            parts.append(
+                "EXISTS (SELECT 1 FROM tags t WHERE t.space = ? AND t.owner = ? AND t.tag = ? "
+                "AND t.born = m.born)"
+            )
+            values.extend((*owner, tag))
+        if self.since is not None:
+            parts.append("m.at >= ?")
+            values.append(self.since)
+        if self.until is not None:
+            parts.append("m.at < ?")
+            values.append(self.until)
+        return " AND ".join(parts), values
+
+    def admits(self, memory: Memory) -> bool:
+        """The same rules for a state that is not in the index (an earlier moment)."""
+        at = memory.created_at if memory.happened_at is None else memory.happened_at
+        return (
+            (self.include_forgotten or memory.forgotten_at is None)
+            and (not self.kinds or memory.kind in self.kinds)
+            and (self.category is None or memory.category == self.category)
+            and (self.subject_key is None or subject_key(memory.subject) == self.subject_key)
+            and set(self.tags) <= set(memory.tags)
+            and (self.since is None or at >= self.since)
+            and (self.until is None or at < self.until)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One stretch of a text, ready to be indexed."""
+
+    start: int
+    text: str
+    terms: Terms
+
+
+def passages_of(content: str) -> list[Passage]:
+    return [
+        Passage(start, content[start:end], analyse(content[start:end]))
+        for start, end in split(content)
+    ]
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def add(
+    tx: Transaction, owner: Owner, born: int, position: int, state: Memory, parts: list[Passage]
+) -> int:
+    """Put the current state of a memory into the index; the number of its first passage."""
+    first = 0
+    if state.forgotten_at is None:
+        first = _take_passages(tx, owner, parts, state.kind)
+        _index_passages(tx, owner, born, first, parts)
+    else:
+        parts = []
+    _put_memory(tx, owner, born, position, state, first, len(parts))
+    return first
+
+
+def relabel(
+    tx: Transaction, owner: Owner, place: Place, position: int, old: Memory, new: Memory
+) -> None:
+    """A new version with the same text: its passages stay as they are."""
+    _drop_memory(tx, owner, place.born, old.tags)
+    _put_memory(tx, owner, place.born, position, new, place.first_passage, place.passages)
+
+
+def remove(tx: Transaction, owner: Owner, place: Place, old: Memory) -> None:
+    """Take a memory out of the index, its vectors included."""
+    if place.passages:
+        _remove_passages(tx, owner, place, old.content)
+    _drop_memory(tx, owner, place.born, old.tags)
+
+
+def _put_memory(
+    tx: Transaction, owner: Owner, born: int, position: int, state: Memory, first: int, count: int
+) -> None:
+    tx.run(
+        "INSERT INTO memories (space, owner, born, memory, position, version, kind, category, "
+        "subject_key, session, pinned, at, expires_at, forgotten_at, first_passage, passages) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *owner,
+            born,
+            state.id,
+            position,
+            state.version,
+            state.kind,
+            state.category,
+            subject_key(state.subject),
+            state.session,
+            int(state.pinned),
+            state.created_at if state.happened_at is None else state.happened_at,
+            state.expires_at,
+            state.forgotten_at,
+            first,
+            count,
+        ),
+    )
+    for tag in state.tags:
+        tx.run(
+            "INSERT INTO tags (space, owner, tag, born) VALUES (?, ?, ?, ?)", (*owner, tag, born)
+        )
+
+
+def _drop_memory(tx: Transaction, owner: Owner, born: int, tags: Sequence[str]) -> None:
+    for tag in tags:
+        tx.run(
+            "DELETE FROM tags WHERE space = ? AND owner = ? AND tag = ? AND born = ?",
+            (*owner, tag, born),
+        )
+    tx.run("DELETE FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, born))
+
+
+def _take_passages(tx: Transaction, owner: Owner, parts: list[Passage], kind: str) -> int:
+    row = tx.one(
+        "SELECT next_passage FROM statistics WHERE space = ? AND owner = ?",
+        owner,
+    )
+    assert row is not None
+    tx.run(
+        "UPDATE statistics SET next_passage = next_passage + ?, passages = passages + ?, "
+        f"terms = terms + ?, {kind}s = {kind}s + 1 WHERE space = ? AND owner = ?",
+        (len(parts), len(parts), sum(part.terms.length for part in parts), *owner),
+    )
+    return int(row[0])
+
+
+def _index_passages(
+    tx: Transaction, owner: Owner, born: int, first: int, parts: list[Passage]
+) -> None:
+    tx.many(
+        "INSERT INTO passages (space, owner, passage, born, start, length) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        [(*owner, first + i, born, part.start, len(part.text)) for i, part in enumerate(parts)],
+    )
+    tx.many(
+        "INSERT INTO postings (space, owner, term, passage, tf, len) VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (*owner, term, first + i, count, part.terms.length)
+            for i, part in enumerate(parts)
+            for term, count in part.terms.counts.items()
+        ],
+    )
+
+
+def _remove_passages(tx: Transaction, owner: Owner, place: Place, content: str) -> None:
+    parts = passages_of(content)
+    numbers = range(place.first_passage, place.first_passage + place.passages)
+    tx.many(
+        "DELETE FROM postings WHERE space = ? AND owner = ? AND term = ? AND passage = ?",
+        [
+            (*owner, term, number)
+            for number, part in zip(numbers, parts, strict=True)
+            for term in part.terms.counts
+        ],
+    )
+    tx.run(
+        "DELETE FROM passages WHERE space = ? AND owner = ? AND passage BETWEEN ? AND ?",
+        (*owner, numbers[0], numbers[-1]),
+    )
+    tx.run(
+        "DELETE FROM unembedded WHERE space = ? AND owner = ? AND passage BETWEEN ? AND ?",
+        (*owner, numbers[0], numbers[-1]),
+    )
+    tx.clear_vectors(owner, numbers[0], len(numbers))
+    touch(tx, owner, numbers)
+    tx.run(
+        "UPDATE statistics SET passages = passages - ?, terms = terms - ?, "
+        f"{place.kind}s = {place.kind}s - 1 WHERE space = ? AND owner = ?",
+        (len(parts), sum(part.terms.length for part in parts), *owner),
+    )
+
+
+def touch(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> None:
+    """Tell every process that these vectors changed."""
+    row = tx.one("SELECT touches FROM statistics WHERE space = ? AND owner = ?", owner)
+    assert row is not None
+    tx.many(
+        "INSERT INTO touched (space, owner, touch, passage) VALUES (?, ?, ?, ?)",
+        [(*owner, row[0] + 1 + i, number) for i, number in enumerate(numbers)],
+    )
+    tx.run(
+        "UPDATE statistics SET touches = touches + ? WHERE space = ? AND owner = ?",
+        (len(numbers), *owner),
+    )
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def find(tx: Transaction, owner: Owner, memory: str) -> Place | None:
+    """A memory by its id, if it is this owner's."""
+    row = tx.one(
+        f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND born = "
+        "(SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1)",
+        (*owner, owner.space, memory),
+    )
+    return None if row is None else Place(*row)
+
+
+def find_subject(tx: Transaction, owner: Owner, category: str, key: str) -> Place | None:
+    row = tx.one(
+        f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND category = ? "
+        "AND subject_key = ? AND forgotten_at IS NULL ORDER BY born DESC LIMIT 1",
+        (*owner, category, key),
+    )
+    return None if row is None else Place(*row)
+
+
+def places(tx: Transaction, owner: Owner, chosen: Filter, limit: int | None = None) -> list[Place]:
+    """The memories that a filter admits, the newest first."""
+    where, values = chosen.where(owner)
+    tail = "" if limit is None else f" LIMIT {int(limit)}"
+    return [
+        Place(*row)
+        for row in tx.all(
+            f"SELECT {_PLACE} FROM memories m WHERE {where} ORDER BY m.born DESC{tail}", values
+        )
+    ]
+
+
+def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
+    """What a cap evicts first: never what is pinned."""
+    return [
+        Place(*row)
+        for row in tx.all(
+            f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND kind = ? "
+            "AND forgotten_at IS NULL AND pinned = 0 ORDER BY born LIMIT ?",
+            (*owner, kind, limit),
+        )
+    ]
+
+
+def statistics(tx: Transaction, owner: Owner) -> Statistics:
+    row = tx.one(
+        "SELECT epoch, next_passage, passages, terms, facts, notes FROM statistics "
+        "WHERE space = ? AND owner = ?",
+        owner,
+    )
+    return Statistics(0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
+
+
+def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str, int]:
+    """In how many of the owner's passages each term stands."""
+    if not terms:
+        return {}
+    rows = tx.all(
+        "SELECT term, COUNT(*) FROM postings WHERE space = ? AND owner = ? "
+        f"AND term IN ({_marks(len(terms))}) GROUP BY term",
+        (*owner, *terms),
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def keyword(
+    tx: Transaction,
+    owner: Owner,
+    weights: dict[str, float],
+    saturation: tuple[float, float],
+    chosen: Filter,
+    limit: int,
+) -> list[tuple[int, float]]:
+    """Passages by the weighted terms in them, best first.
+
+    A term adds ``weight * tf / (tf + a + b * len)``; ``saturation`` is (a, b).
+    """
+    if not weights:
+        return []
+    narrowed, condition = "", ""
+    values: list[object] = [part for pair in weights.items() for part in pair]
+    values += [*saturation, *owner]
+    if chosen.narrows:
+        where, filter_values = chosen.where(owner)
+        narrowed = (
+            "JOIN passages s ON s.space = p.space AND s.owner = p.owner AND s.passage = p.passage "
+            "JOIN memories m ON m.space = s.space AND m.owner = s.owner AND m.born = s.born "
+        )
+        condition = f" AND {where}"
+        values += filter_values
+    return [
+        (passage, score)
+        for passage, score in tx.all(
+            f"WITH q (term, weight) AS (VALUES {', '.join(['(?, ?)'] * len(weights))}) "
+            "SELECT p.passage, SUM(q.weight * p.tf / (p.tf + ? + ? * p.len)) AS score "
+            f"FROM q JOIN postings p ON p.term = q.term {narrowed}"
+            f"WHERE p.space = ? AND p.owner = ?{condition} "
+            f"GROUP BY p.passage ORDER BY score DESC, p.passage DESC LIMIT {int(limit)}",
+            values,
+        )
+    ]
+
+
+def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int] | None:
+    """The passages a filter admits, or None for all of them."""
+    if not chosen.narrows:
+        return None
+    return [
+        number
+        for place in places(tx, owner, chosen)
+        for number in range(place.first_passage, place.first_passage + place.passages)
+    ]
+
+
+def located(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> dict[int, Row]:
+    """For each passage: born, start, length."""
+    found: dict[int, Row] = {}
+    for i in range(0, len(numbers), 500):
+        part = numbers[i : i + 500]
+        for passage, born, start, length in tx.all(
+            "SELECT passage, born, start, length FROM passages WHERE space = ? AND owner = ? "
+            f"AND passage IN ({_marks(len(part))})",
+            (*owner, *part),
+        ):
+            found[passage] = (born, start, length)
+    return found
+
+
+def current_position(tx: Transaction, owner: Owner, born: int) -> int | None:
+    row = tx.one(
+        "SELECT position FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, born)
+    )
+    return None if row is None else row[0]
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)

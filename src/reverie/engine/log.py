@@ -1,0 +1,339 @@
+"""The log: positions, entries, and the states of memories that they hold.
+
+Functions take the owner first: nothing here can be asked without one, except by the operator's
+few calls that resolve names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reverie.model import Memory, Op, Origin, Trust, Version
+from reverie.protocols import Owner, Row, Transaction
+
+SHARED = 0
+BODY_SCHEMA = 1
+
+_COLUMNS = (
+    "position, op, recorded_at, actor, trust, reason, origin_session, origin_sequence, "
+    "key, request, memory, version, uuid, body"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the log."""
+
+    position: int
+    op: Op
+    recorded_at: int
+    actor: str | None
+    trust: Trust
+    reason: str | None
+    origin: Origin | None
+    key: str | None
+    request: str | None
+    memory: str
+    version: int
+    uuid: str
+    body: Mapping[str, Any] | None
+
+    def state(self, user: str | None) -> Memory:
+        """The memory as this version left it. Only for versions that still have a body."""
+        assert self.body is not None
+        body = self.body
+        return Memory(
+            id=self.memory,
+            kind=body["kind"],
+            content=body["content"],
+            category=body["category"],
+            subject=body["subject"],
+            tags=tuple(body["tags"]),
+            concept_tags=tuple(body["concept_tags"]),
+            version=self.version,
+            user=user,
+            session=body["session"],
+            source=body["source"],
+            trust=body["trust"],
+            pinned=body["pinned"],
+            created_at=body["created_at"],
+            updated_at=body["updated_at"],
+            happened_at=body["happened_at"],
+            forgotten_at=body["forgotten_at"],
+            expires_at=body["expires_at"],
+        )
+
+    def as_version(self) -> Version:
+        body = self.body or {}
+        return Version(
+            memory_id=self.memory,
+            version=self.version,
+            uuid=self.uuid,
+            position=self.position,
+            op=self.op,
+            content=body.get("content"),
+            category=body.get("category"),
+            subject=body.get("subject"),
+            tags=tuple(body.get("tags", ())),
+            trust=self.trust,
+            recorded_at=self.recorded_at,
+            actor=self.actor,
+            reason=self.reason,
+            origin=self.origin,
+        )
+
+
+def encode(body: Any) -> str:
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def find_space(tx: Transaction, name: str) -> int | None:
+    row = tx.one("SELECT space FROM spaces WHERE name = ?", (name,))
+    return None if row is None else row[0]
+
+
+def find_owner(tx: Transaction, space: int, user: str | None) -> Owner | None:
+    row = tx.one("SELECT owner FROM owners WHERE space = ? AND name = ?", (space, user or ""))
+    return None if row is None else Owner(space, row[0])
+
+
+def ensure_owner(tx: Transaction, name: str, user: str | None) -> Owner:
+    """The owner of these names, made on its first write."""
+    space = find_space(tx, name)
+    if space is None:
+        (space,) = tx.one("SELECT COALESCE(MAX(space), 0) + 1 FROM spaces") or (1,)
+        tx.run("INSERT INTO spaces (space, name) VALUES (?, ?)", (space, name))
+        tx.run(
+            "INSERT INTO counters (space, position, recorded_at, job) VALUES (?, 0, 0, 0)", (space,)
+        )
+        _add_owner(tx, Owner(space, SHARED), "")
+    owner = find_owner(tx, space, user)
+    if owner is None:
+        (number,) = tx.one(
+            "SELECT COALESCE(MAX(owner), 0) + 1 FROM owners WHERE space = ?", (space,)
+        ) or (1,)
+        owner = Owner(space, number)
+        _add_owner(tx, owner, user or "")
+    return owner
+
+
+def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
+    tx.run("INSERT INTO owners (space, owner, name) VALUES (?, ?, ?)", (*owner, name))
+    tx.run(
+        "INSERT INTO statistics (space, owner, epoch, next_passage, passages, terms, touches, "
+        "facts, notes) VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)",
+        owner,
+    )
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def advance(tx: Transaction, space: int, now: int) -> tuple[int, int]:
+    """The next position, and a recorded_at that never runs backwards."""
+    tx.run(
+        "UPDATE counters SET position = position + 1, recorded_at = MAX(recorded_at, ?) "
+        "WHERE space = ?",
+        (now, space),
+    )
+    row = tx.one("SELECT position, recorded_at FROM counters WHERE space = ?", (space,))
+    assert row is not None
+    return row[0], row[1]
+
+
+def recording_time(tx: Transaction, owner: Owner, now: int) -> int:
+    """What advance will record for this moment."""
+    row = tx.one("SELECT recorded_at FROM counters WHERE space = ?", (owner.space,))
+    return now if row is None else max(now, row[0])
+
+
+def append(tx: Transaction, owner: Owner, entry: Entry) -> None:
+    origin = entry.origin or (None, None)
+    tx.run(
+        "INSERT INTO log (space, position, owner, op, recorded_at, schema, actor, trust, reason, "
+        "origin_session, origin_sequence, key, request, memory, version, uuid, body) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            owner.space,
+            entry.position,
+            owner.number,
+            entry.op,
+            entry.recorded_at,
+            BODY_SCHEMA,
+            entry.actor,
+            entry.trust,
+            entry.reason,
+            *origin,
+            entry.key,
+            entry.request,
+            entry.memory,
+            entry.version,
+            entry.uuid,
+            None if entry.body is None else encode(entry.body),
+        ),
+    )
+
+
+def blank(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:
+    """Destroy what these entries said; that they were made remains."""
+    for position in positions:
+        tx.run(
+            "UPDATE log SET body = NULL, request = NULL, reason = NULL "
+            "WHERE space = ? AND owner = ? AND position = ?",
+            (*owner, position),
+        )
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def by_key(tx: Transaction, owner: Owner, key: str) -> Entry | None:
+    return _first(
+        tx.all(
+            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND key = ?", (*owner, key)
+        )
+    )
+
+
+def at_position(tx: Transaction, owner: Owner, position: int) -> Entry | None:
+    return _first(
+        tx.all(
+            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND position = ? AND owner = ?",
+            (owner.space, position, owner.number),
+        )
+    )
+
+
+def versions(tx: Transaction, owner: Owner, memory: str) -> list[Entry]:
+    """Every version of a memory, the oldest first; none when it is another owner's."""
+    return [
+        _entry(row)
+        for row in tx.all(
+            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND memory = ? AND owner = ? "
+            "ORDER BY version",
+            (owner.space, memory, owner.number),
+        )
+    ]
+
+
+def id_taken(tx: Transaction, owner: Owner, memory: str) -> bool:
+    """Whether any owner of the space has, or had, a memory of this id."""
+    return (
+        tx.one("SELECT 1 FROM log WHERE space = ? AND memory = ? LIMIT 1", (owner.space, memory))
+        is not None
+    )
+
+
+def events_at(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:
+    """The positions of the entries that hold this event."""
+    return [
+        row[0]
+        for row in tx.all(
+            "SELECT position FROM log WHERE space = ? AND owner = ? AND session = ? "
+            "AND sequence = ? AND body IS NOT NULL",
+            (*owner, *origin),
+        )
+    ]
+
+
+def last_position(tx: Transaction, owner: Owner) -> int:
+    row = tx.one("SELECT position FROM counters WHERE space = ?", (owner.space,))
+    return 0 if row is None else row[0]
+
+
+def position_at(tx: Transaction, owner: Owner, time: int) -> int:
+    """The last position recorded at or before a time."""
+    row = tx.one(
+        "SELECT position FROM log WHERE space = ? AND recorded_at <= ? "
+        "ORDER BY position DESC LIMIT 1",
+        (owner.space, time),
+    )
+    return 0 if row is None else row[0]
+
+
+def time_of(tx: Transaction, owner: Owner, position: int) -> int:
+    """When the last entry at or before a position was recorded."""
+    row = tx.one(
+        "SELECT recorded_at FROM log WHERE space = ? AND position <= ? "
+        "ORDER BY position DESC LIMIT 1",
+        (owner.space, position),
+    )
+    return 0 if row is None else row[0]
+
+
+def birth(tx: Transaction, owner: Owner, memory: str) -> int:
+    """The position of a memory's first version."""
+    row = tx.one(
+        "SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1 AND owner = ?",
+        (owner.space, memory, owner.number),
+    )
+    assert row is not None
+    return int(row[0])
+
+
+def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[Entry]:
+    """The version each memory had at a position, forgotten ones included, in order of birth."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND position IN ("
+        "SELECT MAX(position) FROM log WHERE space = ? AND owner = ? AND position <= ? "
+        "AND memory IS NOT NULL GROUP BY memory) ORDER BY position",
+        (*owner, *owner, position),
+    )
+    return (entry for entry in map(_entry, rows) if entry.body is not None and entry.op != "erase")
+
+
+def entries(tx: Transaction, owner: Owner) -> Iterator[Entry]:
+    """Every entry about a memory, in order."""
+    after = 0
+    while rows := tx.all(
+        f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND position > ? "
+        "AND memory IS NOT NULL ORDER BY position LIMIT 1000",
+        (*owner, after),
+    ):
+        for row in rows:
+            yield _entry(row)
+        after = rows[-1][0]
+
+
+def _first(rows: list[Row]) -> Entry | None:
+    return _entry(rows[0]) if rows else None
+
+
+def _entry(row: Row) -> Entry:
+    (
+        position,
+        op,
+        recorded_at,
+        actor,
+        trust,
+        reason,
+        session,
+        sequence,
+        key,
+        request,
+        memory,
+        version,
+        uuid,
+        body,
+    ) = row
+    return Entry(
+        position=position,
+        op=op,
+        recorded_at=recorded_at,
+        actor=actor,
+        trust=trust,
+        reason=reason,
+        origin=None if session is None else Origin(session, sequence),
+        key=key,
+        request=request,
+        memory=memory,
+        version=version,
+        uuid=uuid,
+        body=None if body is None else json.loads(body),
+    )

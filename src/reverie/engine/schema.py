@@ -1,0 +1,100 @@
+"""The schema in numbered steps, written once for every engine.
+
+The space leads every key, and the owner follows wherever rows belong to one. Store-wide tables are
+``meta``, ``spaces``, ``owners`` and ``due``. Everything below ``log`` except the agenda and the
+recall notes is a view of the log and can be made anew from it.
+
+``{clustered}`` keeps a table in the order of its key.
+"""
+
+from __future__ import annotations
+
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) {clustered}",
+        "CREATE TABLE spaces (space BIGINT PRIMARY KEY, name TEXT NOT NULL UNIQUE) {clustered}",
+        # The shared owner has number 0 and the empty name, which no user can have.
+        """CREATE TABLE owners (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, name TEXT NOT NULL,
+            PRIMARY KEY (space, owner), UNIQUE (space, name)) {clustered}""",
+        """CREATE TABLE counters (
+            space BIGINT PRIMARY KEY, position BIGINT NOT NULL, recorded_at BIGINT NOT NULL,
+            job BIGINT NOT NULL) {clustered}""",
+        # body is the whole state a version has, as JSON; NULL once it was erased.
+        """CREATE TABLE log (
+            space BIGINT NOT NULL, position BIGINT NOT NULL, owner BIGINT NOT NULL,
+            op TEXT NOT NULL, recorded_at BIGINT NOT NULL, schema BIGINT NOT NULL,
+            actor TEXT, trust TEXT NOT NULL, reason TEXT,
+            origin_session TEXT, origin_sequence BIGINT,
+            key TEXT, request TEXT,
+            memory TEXT, version BIGINT, uuid TEXT,
+            session TEXT, sequence BIGINT,
+            body TEXT,
+            PRIMARY KEY (space, position),
+            FOREIGN KEY (space, owner) REFERENCES owners (space, owner)) {clustered}""",
+        # One index serves history and keeps memory ids unique in their space.
+        """CREATE UNIQUE INDEX log_memory ON log (space, memory, version)
+            WHERE memory IS NOT NULL""",
+        "CREATE UNIQUE INDEX log_key ON log (space, owner, key) WHERE key IS NOT NULL",
+        # born is the position of a memory's first version; position is that of the current one.
+        """CREATE TABLE memories (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, born BIGINT NOT NULL,
+            memory TEXT NOT NULL, position BIGINT NOT NULL, version BIGINT NOT NULL,
+            kind TEXT NOT NULL, category TEXT NOT NULL, subject_key TEXT, session TEXT,
+            pinned BIGINT NOT NULL, at BIGINT NOT NULL, expires_at BIGINT, forgotten_at BIGINT,
+            first_passage BIGINT NOT NULL, passages BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, born),
+            FOREIGN KEY (space, owner) REFERENCES owners (space, owner)) {clustered}""",
+        """CREATE INDEX memories_subject ON memories (space, owner, category, subject_key)
+            WHERE subject_key IS NOT NULL AND forgotten_at IS NULL""",
+        """CREATE TABLE tags (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, tag TEXT NOT NULL, born BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, tag, born)) {clustered}""",
+        """CREATE TABLE documents (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, source TEXT NOT NULL,
+            born BIGINT NOT NULL, hash TEXT NOT NULL,
+            PRIMARY KEY (space, owner, source)) {clustered}""",
+        """CREATE TABLE passages (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, passage BIGINT NOT NULL,
+            born BIGINT NOT NULL, start BIGINT NOT NULL, length BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, passage)) {clustered}""",
+        """CREATE TABLE postings (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, term TEXT NOT NULL,
+            passage BIGINT NOT NULL, tf BIGINT NOT NULL, len BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, term, passage)) {clustered}""",
+        # epoch changes when passages are numbered anew; touches counts the rows of touched.
+        """CREATE TABLE statistics (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, epoch BIGINT NOT NULL,
+            next_passage BIGINT NOT NULL, passages BIGINT NOT NULL, terms BIGINT NOT NULL,
+            touches BIGINT NOT NULL, facts BIGINT NOT NULL, notes BIGINT NOT NULL,
+            PRIMARY KEY (space, owner)) {clustered}""",
+        # Vectors that changed after they were first written: how other processes learn of it.
+        """CREATE TABLE touched (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, touch BIGINT NOT NULL,
+            passage BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, touch)) {clustered}""",
+        # Passages whose vectors are still to be made.
+        """CREATE TABLE unembedded (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, passage BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, passage)) {clustered}""",
+        """CREATE TABLE recalls (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, recall BIGINT NOT NULL,
+            at BIGINT NOT NULL, query TEXT NOT NULL, session TEXT, sequence BIGINT,
+            hits TEXT NOT NULL,
+            PRIMARY KEY (space, owner, recall)) {clustered}""",
+        """CREATE TABLE jobs (
+            space BIGINT NOT NULL, job BIGINT NOT NULL, owner BIGINT NOT NULL,
+            kind TEXT NOT NULL, lane TEXT, state TEXT NOT NULL, due_at BIGINT NOT NULL,
+            attempts BIGINT NOT NULL, token TEXT, payload TEXT NOT NULL, error TEXT,
+            created_at BIGINT NOT NULL,
+            PRIMARY KEY (space, job)) {clustered}""",
+        "CREATE INDEX jobs_due ON jobs (space, state, due_at)",
+        "CREATE TABLE due (space BIGINT PRIMARY KEY, at BIGINT NOT NULL) {clustered}",
+        "CREATE INDEX due_at ON due (at)",
+    ),
+)
+
+CURRENT = len(STEPS)
+
+# The tables that rebuild makes anew from the log.
+DERIVED = ("memories", "tags", "documents", "passages", "postings", "touched", "unembedded")

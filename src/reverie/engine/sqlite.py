@@ -1,0 +1,503 @@
+"""SQLite through apsw: one file, many processes and threads, every acknowledged write synced.
+
+Connections are lent from a pool and never shared by two threads at once. A writer takes a file lock
+before ``BEGIN IMMEDIATE``: waiting writers then queue in the kernel instead of polling.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import threading
+import urllib.parse
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from reverie.engine import schema
+from reverie.engine.blocks import Blocks, VectorCache
+from reverie.errors import (
+    ForkedHandle,
+    InvalidInput,
+    NewerSchema,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreReadOnly,
+)
+from reverie.protocols import Owner, Row
+
+if TYPE_CHECKING:
+    from reverie.protocols import Matrix, Vector
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows waits with the busy timeout alone
+    fcntl = None  # type: ignore[assignment]
+
+# Every older SQLite can corrupt a shared file when writers and checkpointers race.
+OLDEST_SAFE = (3, 51, 3)
+APPLICATION_ID = 0x52455645  # "REVE"
+BUSY_TIMEOUT_MS = 30_000
+_INCREMENTAL = 2
+_FULL = 2
+
+# In the order they must be set: auto_vacuum before the first table, and before WAL writes page one.
+_PRAGMAS: tuple[tuple[str, str, object], ...] = (
+    ("auto_vacuum", "INCREMENTAL", _INCREMENTAL),
+    ("journal_mode", "WAL", "wal"),
+    ("synchronous", "FULL", _FULL),
+    ("foreign_keys", "ON", 1),
+    ("secure_delete", "ON", 1),
+    ("temp_store", "MEMORY", 2),
+    ("cache_size", "-32768", -32768),
+    ("mmap_size", "0", 0),
+)
+
+
+class SQLiteTransaction:
+    """One snapshot on one connection."""
+
+    def __init__(self, connection: apsw.Connection, vectors: VectorCache, writing: bool) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._vectors = vectors
+        self._blocks = Blocks(connection)
+        self.writing = writing
+
+    def close(self) -> None:
+        """Let go of the last statement: while it is open its snapshot is too."""
+        self._cursor.close(True)
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._cursor.execute(sql, values).fetchall()
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        return self._cursor.execute(sql, values).fetchone()
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
+        self._cursor.execute(sql, values)
+        return self._connection.changes()
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._cursor.executemany(sql, rows)
+
+    def put_vectors(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
+        self._blocks.put(owner, generation, first, rows)
+
+    def clear_vectors(self, owner: Owner, first: int, count: int) -> None:
+        self._blocks.clear(owner, first, count)
+
+    def drop_vectors(self, keep: int) -> None:
+        self._cursor.execute("DELETE FROM vectors WHERE generation <> ?", (keep,))
+
+    def vector_numbers(self, owner: Owner, generation: int) -> list[int]:
+        return self._blocks.numbers(owner, generation)
+
+    def nearest(
+        self,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        limit: int,
+        allowed: Sequence[int] | None = None,
+    ) -> list[tuple[int, float]]:
+        return self._vectors.nearest(self, self._blocks, owner, generation, query, limit, allowed)
+
+
+class SQLiteEngine:
+    """One SQLite file."""
+
+    def __init__(self, url: str) -> None:
+        _require_safe_sqlite()
+        self.path, options = _parse(url)
+        self.url = f"sqlite:///{self.path}"
+        self._read_only = options.get("mode") == "ro"
+        self._vfs = options.get("vfs")
+        self._pid = os.getpid()
+        self._free: list[apsw.Connection] = []
+        self._lent: set[apsw.Connection] = set()
+        self._pool_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+        self._thread = threading.local()
+        self._closed = False
+        self._failed: str | None = None
+        self._vectors = VectorCache()
+        self._lock_file: int | None = None
+        self._prepare_files()
+        try:
+            with self._exclusively():
+                self._create_or_upgrade()
+        except BaseException:
+            self.close()
+            raise
+        _open_engines.add(self)
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def _prepare_files(self) -> None:
+        if self._read_only:
+            if not self.path.is_file():
+                raise StoreReadOnly(f"{self.path} does not exist and cannot be created: mode=ro")
+            return
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            lock_path = self.path.with_name(self.path.name + "-lock")
+            self._lock_file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except IsADirectoryError as error:
+            raise StoreDamaged(f"{self.path} is a folder: give the path of a file") from error
+        except FileExistsError as error:
+            raise StoreDamaged(f"{self.path.parent} is not a folder: give another path") from error
+        except PermissionError as error:
+            raise StoreReadOnly(
+                f"{self.path} cannot be written: change its permissions, or add ?mode=ro to read it"
+            ) from error
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
+
+    def _connect(self) -> apsw.Connection:
+        flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
+        with self._translated():
+            connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
+            try:
+                connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+                if not self._read_only:
+                    _set_pragmas(connection)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _create_or_upgrade(self) -> None:
+        connection = self._connect()
+        self._free.append(connection)
+        with self._translated():
+            found = connection.pragma("user_version")
+            if connection.pragma("application_id") != APPLICATION_ID and (
+                found or connection.execute("SELECT count(*) FROM sqlite_schema").get
+            ):
+                raise StoreDamaged(
+                    f"{self.path} is a database of another program: give another path"
+                )
+            if found > schema.CURRENT:
+                raise NewerSchema(
+                    f"{self.path} has schema {found}, this Reverie knows {schema.CURRENT}: "
+                    "upgrade with pip install --upgrade reverie"
+                )
+            for number in range(found + 1, schema.CURRENT + 1):
+                if self._read_only:
+                    raise StoreReadOnly(f"{self.path} needs an upgrade: open it without ?mode=ro")
+                _apply_step(connection, number)
+
+    # -- transactions -------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[SQLiteTransaction]:
+        current = self._current()
+        if current is not None:
+            yield current
+            return
+        with self._translated(), self._lend() as connection:
+            connection.execute("BEGIN")
+            try:
+                with self._as_current(SQLiteTransaction(connection, self._vectors, False)) as tx:
+                    yield tx
+            finally:
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[SQLiteTransaction]:
+        current = self._current()
+        if current is not None:
+            if not current.writing:
+                raise StoreError("a write cannot start inside a read: end the read first")
+            yield current
+            return
+        if self._read_only:
+            raise StoreReadOnly(f"{self.path} was opened with ?mode=ro: open it without to write")
+        with self._exclusively(), self._translated(writing=True), self._lend() as connection:
+            self._require_working()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                with self._as_current(SQLiteTransaction(connection, self._vectors, True)) as tx:
+                    yield tx
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _current(self) -> SQLiteTransaction | None:
+        self._require_usable()
+        transaction: SQLiteTransaction | None = getattr(self._thread, "current", None)
+        return transaction
+
+    @contextlib.contextmanager
+    def _as_current(self, transaction: SQLiteTransaction) -> Iterator[SQLiteTransaction]:
+        self._thread.current = transaction
+        try:
+            yield transaction
+        finally:
+            self._thread.current = None
+            transaction.close()
+
+    @contextlib.contextmanager
+    def _lend(self) -> Iterator[apsw.Connection]:
+        with self._pool_lock:
+            connection = self._free.pop() if self._free else None
+        if connection is None:
+            connection = self._connect()
+        with self._pool_lock:
+            self._lent.add(connection)
+        try:
+            yield connection
+        finally:
+            with self._pool_lock:
+                self._lent.discard(connection)
+                if self._closed:
+                    connection.close()
+                else:
+                    self._free.append(connection)
+
+    @contextlib.contextmanager
+    def _exclusively(self) -> Iterator[None]:
+        with self._write_lock:
+            if self._lock_file is None or fcntl is None:
+                yield
+                return
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    def _require_usable(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedHandle(
+                "this store was opened before fork: call reverie.open() in the child process"
+            )
+        if self._closed:
+            raise StoreClosed("this store was closed: call reverie.open() again")
+
+    def _require_working(self) -> None:
+        if self._failed is not None:
+            raise StoreFailed(
+                f"an earlier write failed ({self._failed}): close the store and open it again"
+            )
+
+    @contextlib.contextmanager
+    def _translated(self, *, writing: bool = False) -> Iterator[None]:
+        """SQLite's errors as ours. A failed write or sync stops all writing until reopened."""
+        try:
+            yield
+        except apsw.FullError as error:
+            raise StoreFull(
+                f"no space left for {self.path}: free some and repeat the write with the same key"
+            ) from error
+        except apsw.ReadOnlyError as error:
+            raise StoreReadOnly(f"{self.path} cannot be written: check its permissions") from error
+        except (apsw.BusyError, apsw.LockedError) as error:
+            raise StoreBusy(
+                f"another process kept {self.path} locked for too long: try again"
+            ) from error
+        except (apsw.NotADBError, apsw.CorruptError) as error:
+            raise StoreDamaged(
+                f"{self.path} is not a store or is damaged: run 'reverie verify', "
+                "then 'reverie backup restore' with a good copy"
+            ) from error
+        except apsw.CantOpenError as error:
+            raise StoreError(f"{self.path} cannot be opened: check the path") from error
+        except apsw.IOError as error:
+            if writing:
+                self._failed = str(error)
+            raise StoreFailed(
+                f"the disk failed under {self.path} ({error}): check it, open the store again "
+                "and repeat the write with the same key"
+            ) from error
+        except apsw.TooBigError as error:
+            raise InvalidInput("the text is too long for one row: split it") from error
+        except apsw.NoMemError as error:
+            raise StoreError(f"not enough memory to work with {self.path}") from error
+
+    # -- upkeep -------------------------------------------------------------------------------
+
+    def scrub(self, erased: Sequence[str] = ()) -> bool:
+        """Empty the write-ahead log; where half-used pages still hold copies, rewrite the file."""
+        self._require_usable()
+        with self._exclusively(), self._translated(writing=True), self._lend() as connection:
+            self._require_working()
+            connection.set_busy_timeout(250)
+            try:
+                if _truncate_wal(connection) and self._holds(connection, erased):
+                    connection.execute("VACUUM")
+                return _truncate_wal(connection)
+            except apsw.BusyError:
+                return False
+            finally:
+                connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+
+    def _holds(self, connection: apsw.Connection, erased: Sequence[str]) -> bool:
+        """Whether the file has bytes of these texts that belong to no living row."""
+        for text in erased:
+            for piece in _pieces(text):
+                living = "SELECT 1 FROM log WHERE instr(body, ?) LIMIT 1"
+                if (
+                    _file_has(self.path, piece.encode())
+                    and not connection.execute(living, (piece,)).fetchall()
+                ):
+                    return True
+        return False
+
+    def backup(self, target: Path) -> None:
+        self._require_usable()
+        with self._translated(), self._lend() as connection:
+            copy = apsw.Connection(str(target))
+            try:
+                with copy.backup("main", connection, "main") as task:
+                    while not task.done:
+                        task.step(1024)
+                copy.pragma("journal_mode", "delete")
+            finally:
+                copy.close()
+
+    def restore(self, source: Path) -> None:
+        """Through SQLite itself: other processes see one big change, never a swapped file."""
+        self._require_usable()
+        with self._exclusively(), self._translated(writing=True):
+            with self._lend() as connection:
+                self._require_working()
+                copy = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
+                try:
+                    with connection.backup("main", copy, "main") as task:
+                        task.step(-1)
+                finally:
+                    copy.close()
+            self._create_or_upgrade()
+
+    def check(self) -> list[str]:
+        self._require_usable()
+        with self._translated(), self._lend() as connection:
+            problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+            broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+        found = [problem for problem in problems if problem != "ok"]
+        return found + [f"{row[0]} row {row[1]} refers to a missing {row[2]}" for row in broken]
+
+    def describe(self) -> Mapping[str, str]:
+        with self.read() as tx:
+            pages = tx.one("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+        return {
+            "engine": f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})",
+            "file": str(self.path),
+            "bytes": str(pages[0] if pages else 0),
+            "schema": str(schema.CURRENT),
+        }
+
+    def vacuum(self) -> None:
+        with self._exclusively(), self._translated(writing=True), self._lend() as connection:
+            self._require_working()
+            connection.execute("VACUUM")
+            _truncate_wal(connection)
+
+    def close(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        with self._pool_lock:
+            self._closed = True
+            idle, self._free = self._free, []
+        for connection in idle:
+            with contextlib.suppress(apsw.Error):
+                connection.close()
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+            self._lock_file = None
+
+
+def _truncate_wal(connection: apsw.Connection) -> bool:
+    busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
+    return not busy
+
+
+def _pieces(text: str) -> list[str]:
+    """A few stretches of a text, each short enough to lie within one page."""
+    step = max(len(text) // 8, 32)
+    return [text[i : i + 32] for i in range(0, max(len(text) - 31, 1), step)]
+
+
+def _file_has(path: Path, needle: bytes) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+        return pages.find(needle) >= 0
+
+
+def _require_safe_sqlite() -> None:
+    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if found < OLDEST_SAFE:
+        raise StoreError(
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a shared file: "
+            "pip install --upgrade apsw"
+        )
+
+
+def _parse(url: str) -> tuple[Path, dict[str, str]]:
+    """A plain path, or ``sqlite://`` and an absolute path, with ``?mode=ro`` or ``?vfs=NAME``."""
+    if not url.startswith("sqlite://"):
+        return Path(url).expanduser().absolute(), {}
+    path, _, query = url.removeprefix("sqlite://").partition("?")
+    return Path(urllib.parse.unquote(path)).expanduser().absolute(), dict(
+        urllib.parse.parse_qsl(query)
+    )
+
+
+def _set_pragmas(connection: apsw.Connection) -> None:
+    """One at a time and read back: a PRAGMA that SQLite does not honour is silent otherwise."""
+    for name, value, expected in _PRAGMAS:
+        connection.execute(f"PRAGMA {name} = {value}").fetchall()
+        row = connection.execute(f"PRAGMA {name}").fetchone()
+        if row is not None and row[0] != expected:
+            raise StoreError(f"SQLite refused PRAGMA {name} = {value} (it is {row[0]})")
+
+
+def _apply_step(connection: apsw.Connection, number: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in schema.STEPS[number - 1]:
+            connection.execute(
+                statement.format(clustered="WITHOUT ROWID").replace("BIGINT", "INTEGER")
+            )
+        if number == 1:
+            connection.execute(Blocks.TABLE)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", number)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+_open_engines: weakref.WeakSet[SQLiteEngine] = weakref.WeakSet()
+_inherited: list[apsw.Connection] = []
+
+
+def _after_fork() -> None:
+    """A child must neither hold the parent's file lock nor close the parent's connections."""
+    for engine in _open_engines:
+        if engine._lock_file is not None:
+            with contextlib.suppress(OSError):
+                os.close(engine._lock_file)
+            engine._lock_file = None
+        _inherited.extend(engine._free)
+        _inherited.extend(engine._lent)
+        engine._thread = threading.local()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,191 @@
+"""What a caller wants remembered, checked and brought into shape before anything is locked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from reverie.config import Settings
+from reverie.engine.index import Passage, passages_of
+from reverie.errors import InvalidInput
+from reverie.memory import generations
+from reverie.memory.times import Time, optional_ms
+from reverie.model import KINDS, Kind, Memory, Origin
+from reverie.text.normalise import category_slug, one_line, plain_name, storable
+from reverie.text.tags import clean_tags, concept_tags
+
+if TYPE_CHECKING:
+    from reverie.memory.resources import Resources
+    from reverie.protocols import Matrix
+
+MOST_CHARS = 16_000_000
+MOST_KEY_CHARS = 200
+MOST_SUBJECT_CHARS = 200
+MOST_SOURCE_CHARS = 1_000
+MOST_REASON_CHARS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A content with all that the index needs of it. vectors is None when a job will make them."""
+
+    content: str
+    passages: list[Passage]
+    concept_tags: tuple[str, ...]
+    vectors: Matrix | None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A memory that has no id yet."""
+
+    text: Text
+    kind: Kind
+    category: str
+    subject: str | None
+    tags: tuple[str, ...]
+    source: str | None
+    origin: Origin | None
+    happened_at: int | None
+    expires_at: int | None
+    pinned: bool
+    session: str | None = None
+    document: str | None = None
+    created_at: int | None = None
+
+
+def prepare_text(resources: Resources, content: str) -> Text:
+    """Split, analyse and, with a local embedder, embed."""
+    return prepare_texts(resources, [content])[0]
+
+
+def prepare_texts(resources: Resources, contents: Sequence[str]) -> list[Text]:
+    """The same for many at once: one call to the embedder."""
+    embedder = resources.embedder
+    if embedder is not None:
+        with resources.engine.read() as tx:
+            generations.require(tx, embedder)
+    split = [passages_of(content) for content in contents]
+    vectors: Matrix | None = None
+    if embedder is not None and not embedder.remote:
+        vectors = embedder.embed([part.text for parts in split for part in parts])
+    texts, first = [], 0
+    for content, parts in zip(contents, split, strict=True):
+        own = None if vectors is None else vectors[first : first + len(parts)]
+        first += len(parts)
+        texts.append(Text(content, parts, concept_tags(content), own))
+    return texts
+
+
+def check_content(content: str, kind: str, settings: Settings) -> str:
+    storable(content, "content")
+    if not one_line(content):
+        raise InvalidInput("content must not be empty")
+    if kind == "fact" and len(content) > settings.fact_chars:
+        raise InvalidInput(
+            f"a fact has at most {settings.fact_chars} characters, this has {len(content)}: "
+            "shorten it, or keep it as a note (kind='note', --note)"
+        )
+    if len(content) > MOST_CHARS:
+        raise InvalidInput(f"content has at most {MOST_CHARS} characters: split it")
+    return content
+
+
+def check_kind(kind: str) -> Kind:
+    if kind not in KINDS:
+        raise InvalidInput(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    return kind
+
+
+def check_category(category: str) -> str:
+    return category_slug(storable(category, "category"))
+
+
+def check_subject(subject: str | None) -> str | None:
+    if subject is None or not one_line(storable(subject, "subject")):
+        return None
+    return plain_name(subject, "subject", MOST_SUBJECT_CHARS)
+
+
+def check_optional(value: str | None, what: str, limit: int) -> str | None:
+    return None if value is None else plain_name(value, what, limit)
+
+
+def check_origin(origin: Origin | Sequence[Any] | None) -> Origin | None:
+    if origin is None:
+        return None
+    if (
+        not isinstance(origin, Sequence)
+        or isinstance(origin, str)
+        or len(origin) != 2
+        or not isinstance(origin[1], int)
+    ):
+        raise InvalidInput("origin must be the session and the sequence of an event")
+    return Origin(plain_name(origin[0], "the session of origin", 200), origin[1])
+
+
+def draft(
+    resources: Resources,
+    content: str,
+    *,
+    kind: str,
+    category: str,
+    subject: str | None,
+    tags: Iterable[str],
+    source: str | None,
+    origin: Origin | None,
+    happened_at: Time | None,
+    expires_at: Time | None,
+    pinned: bool,
+) -> Draft:
+    checked = check_kind(kind)
+    check_content(content, checked, resources.settings)
+    fields = {
+        "kind": checked,
+        "category": check_category(category),
+        "subject": check_subject(subject),
+        "tags": clean_tags(tags),
+        "source": check_optional(source, "source", MOST_SOURCE_CHARS),
+        "origin": check_origin(origin),
+        "happened_at": optional_ms(happened_at, "happened_at"),
+        "expires_at": optional_ms(expires_at, "expires_at"),
+        "pinned": bool(pinned),
+    }
+    return Draft(text=prepare_text(resources, content), **cast(dict[str, Any], fields))
+
+
+def check_key(key: str | None) -> str | None:
+    return check_optional(key, "key", MOST_KEY_CHARS)
+
+
+def request_hash(key: str | None, verb: str, *arguments: object) -> str | None:
+    """What a key stands for: the same verb with the same arguments."""
+    if key is None:
+        return None
+    text = json.dumps([verb, *arguments], ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def body_of(state: Memory, **more: Any) -> dict[str, Any]:
+    """The whole state as the log keeps it."""
+    return {
+        "kind": state.kind,
+        "content": state.content,
+        "category": state.category,
+        "subject": state.subject,
+        "tags": state.tags,
+        "concept_tags": state.concept_tags,
+        "session": state.session,
+        "source": state.source,
+        "trust": state.trust,
+        "pinned": state.pinned,
+        "created_at": state.created_at,
+        "updated_at": state.updated_at,
+        "happened_at": state.happened_at,
+        "forgotten_at": state.forgotten_at,
+        "expires_at": state.expires_at,
+        **more,
+    }

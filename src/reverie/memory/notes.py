@@ -1,0 +1,72 @@
+"""Which memories were recalled, for dreaming: buffered, and written with the next write.
+
+A recall never waits for this and never fails because of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import deque
+from typing import NamedTuple
+
+from reverie.agenda import jobs
+from reverie.engine import log
+from reverie.model import Scope
+from reverie.protocols import Transaction
+
+MOST_BUFFERED = 1_000
+DAY_MS = 24 * 60 * 60_000
+
+
+class Note(NamedTuple):
+    """One recall: when, a hash of what was asked, and the ids that were found, best first."""
+
+    scope: Scope
+    at: int
+    query: str
+    hits: tuple[str, ...]
+
+
+class RecallNotes:
+    """The notes not yet written. When too many wait, the oldest are given up."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Note] = deque(maxlen=MOST_BUFFERED)
+        self._lock = threading.Lock()
+
+    def add(self, scope: Scope, at: int, query: str, hits: tuple[str, ...]) -> None:
+        digest = hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        with self._lock:
+            self._waiting.append(Note(scope, at, digest, hits))
+
+    def spaces(self) -> set[str]:
+        with self._lock:
+            return {note.scope.space for note in self._waiting}
+
+    def write(self, tx: Transaction, space: str) -> None:
+        """Write the notes of one space, and see that old ones will be pruned."""
+        with self._lock:
+            ready = [note for note in self._waiting if note.scope.space == space]
+            for note in ready:
+                self._waiting.remove(note)
+        for note in ready:
+            owner = log.ensure_owner(tx, note.scope.space, note.scope.user)
+            (number,) = tx.one(
+                "SELECT COALESCE(MAX(recall), 0) + 1 FROM recalls WHERE space = ? AND owner = ?",
+                owner,
+            ) or (1,)
+            tx.run(
+                "INSERT INTO recalls (space, owner, recall, at, query, session, sequence, hits) "
+                "VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
+                (
+                    *owner,
+                    number,
+                    note.at,
+                    note.query,
+                    note.scope.session,
+                    json.dumps(note.hits),
+                ),
+            )
+            jobs.add_once(tx, owner, "prune", due_at=note.at + DAY_MS, now=note.at)

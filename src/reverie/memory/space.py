@@ -1,0 +1,402 @@
+"""A handle on one space, or on one user's part of it. The scope is in the handle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import EllipsisType
+from typing import Any
+
+from reverie.engine import index, log
+from reverie.engine.index import Filter
+from reverie.errors import InvalidInput, NotFound
+from reverie.memory import documents, drafts, profile, recall, transfer, writes
+from reverie.memory.drafts import request_hash
+from reverie.memory.resources import Resources
+from reverie.memory.times import Time, optional_ms, to_ms
+from reverie.memory.writes import Author, Stamp
+from reverie.model import (
+    MODES,
+    ORDERS,
+    ErasureReport,
+    Hit,
+    ImportReport,
+    Memory,
+    Mode,
+    Order,
+    Origin,
+    Ranking,
+    Version,
+)
+from reverie.protocols import Owner, Transaction
+from reverie.text.normalise import storable, subject_key
+from reverie.text.tags import clean_tags
+
+MOST_HITS = 1_000
+
+
+class Space:
+    """Remember and recall within one scope. Made by ``Store.space``; threads may share it."""
+
+    def __init__(self, resources: Resources, author: Author) -> None:
+        self._resources = resources
+        self._author = author
+
+    def __repr__(self) -> str:
+        scope = self._author.scope
+        user = "" if scope.user is None else f", user={scope.user!r}"
+        return f"Space({scope.space!r}{user})"
+
+    @property
+    def name(self) -> str:
+        return self._author.scope.space
+
+    @property
+    def user(self) -> str | None:
+        return self._author.scope.user
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def remember(
+        self,
+        content: str,
+        *,
+        kind: str = "fact",
+        category: str = "general",
+        subject: str | None = None,
+        tags: Iterable[str] = (),
+        source: str | None = None,
+        origin: Origin | None = None,
+        happened_at: Time | None = None,
+        expires_at: Time | None = None,
+        pinned: bool = False,
+        key: str | None = None,
+        force: bool = False,
+    ) -> Memory:
+        """Keep one thing. Returns once it is on disk.
+
+        Raises SubjectExists when the same category and subject is remembered already, unless
+        ``force``. The same ``key`` with the same arguments returns the first result.
+        """
+        draft = drafts.draft(
+            self._resources,
+            content,
+            kind=kind,
+            category=category,
+            subject=subject,
+            tags=tags,
+            source=source,
+            origin=origin,
+            happened_at=happened_at,
+            expires_at=expires_at,
+            pinned=pinned,
+        )
+        asked = (content, *(getattr(draft, name) for name in _ASKED))
+        stamp = self._stamp(key, "remember", *asked, origin=draft.origin)
+        return writes.remember(self._resources, self._author, draft, stamp, force)
+
+    def remember_file(self, path: str | Path, *, category: str = "document") -> Memory:
+        """Keep a text document as a note. Unchanged content is not processed again."""
+        return documents.remember(self._resources, self._author, Path(path), category)
+
+    def revise(
+        self,
+        id: str,
+        content: str | None = None,
+        *,
+        category: str | EllipsisType = ...,
+        subject: str | None | EllipsisType = ...,
+        tags: Iterable[str] | EllipsisType = ...,
+        pinned: bool | EllipsisType = ...,
+        expected_version: int | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> Memory:
+        """A new version of the same memory. What is not given stays as it is."""
+        changes: dict[str, Any] = {}
+        if not isinstance(category, EllipsisType):
+            changes["category"] = drafts.check_category(category)
+        if not isinstance(subject, EllipsisType):
+            changes["subject"] = drafts.check_subject(subject)
+        if not isinstance(tags, EllipsisType):
+            changes["tags"] = clean_tags(tags)
+        if not isinstance(pinned, EllipsisType):
+            changes["pinned"] = bool(pinned)
+        if content is None and not changes:
+            raise InvalidInput(
+                "nothing to revise: give a content, category, subject, tags or pinned"
+            )
+        text = None
+        if content is not None:
+            kind = self.get(id).kind
+            drafts.check_content(content, kind, self._resources.settings)
+            text = drafts.prepare_text(self._resources, content)
+            changes |= {"content": content, "concept_tags": text.concept_tags}
+        trust = self._author.trust
+
+        def alter(old: Memory, at: int) -> Memory:
+            if old.forgotten_at is not None:
+                raise NotFound(f"memory {old.id} is forgotten: restore it first")
+            writes.expect(old, expected_version)
+            kept = trust if content is not None else writes.less_trusted(old.trust, trust)
+            return replace(old, **changes, trust=kept, updated_at=at)
+
+        stamp = self._stamp(key, "revise", id, changes, reason=reason)
+        return writes.change(self._resources, self._author, _id(id), "revise", stamp, alter, text)
+
+    def forget(self, id: str, *, reason: str | None = None, key: str | None = None) -> Memory:
+        """Take a memory out of every recall. Its history stays, and ``restore`` brings it back."""
+        stamp = self._stamp(key, "forget", id, reason=reason)
+        return writes.change(
+            self._resources,
+            self._author,
+            _id(id),
+            "forget",
+            stamp,
+            lambda old, at: None if old.forgotten_at is not None else replace(old, forgotten_at=at),
+        )
+
+    def restore(self, id: str, *, key: str | None = None) -> Memory:
+        """Bring a forgotten memory back."""
+        return writes.change(
+            self._resources,
+            self._author,
+            _id(id),
+            "restore",
+            self._stamp(key, "restore", id),
+            lambda old, _: None if old.forgotten_at is None else replace(old, forgotten_at=None),
+        )
+
+    def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
+        """Destroy every version of a memory. This cannot be undone."""
+        stamp = self._stamp(key, "erase", id, with_source)
+        return writes.erase(self._resources, self._author, _id(id), with_source, stamp)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def recall(
+        self,
+        query: str,
+        *,
+        limit: int = 5,
+        mode: Mode = "hybrid",
+        kinds: Iterable[str] | None = None,
+        category: str | None = None,
+        tags: Iterable[str] | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
+        as_of: Time | None = None,
+        ranking: Ranking | None = None,
+        query_embedding: Sequence[float] | None = None,
+        explain: bool = False,
+    ) -> list[Hit]:
+        """What is most worth knowing for a query, best first.
+
+        ``since`` and ``until`` (exclusive) look at when something happened. ``as_of`` is a position
+        of the log (an int) or a time: what would have been found then.
+        """
+        if not isinstance(query, str):
+            raise InvalidInput("query must be text")
+        if mode not in MODES:
+            raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+        chosen = Filter(
+            kinds=tuple(drafts.check_kind(kind) for kind in kinds or ()),
+            category=None if category is None else drafts.check_category(category),
+            tags=clean_tags(tags or ()),
+            since=optional_ms(since, "since"),
+            until=optional_ms(until, "until"),
+        )
+        asked = recall.Query(
+            query,
+            _limit(limit, MOST_HITS),
+            mode,
+            chosen,
+            ranking or Ranking(),
+            query_embedding,
+            explain,
+        )
+        if as_of is not None:
+            with self._resources.engine.read() as tx:
+                states = self._states_at(tx, as_of, chosen)
+            return recall.recall_as_of(self._resources, states, asked)
+        with self._resources.engine.read() as tx:
+            owners = self._owners(tx)
+        hits = recall.recall(self._resources, owners, asked)
+        if hits:
+            found = tuple(hit.id for hit in hits)
+            now = self._resources.clock.now()
+            self._resources.notes.add(self._author.scope, now, query, found)
+        return hits
+
+    def get(self, id: str) -> Memory:
+        """A memory by its id, a forgotten one included."""
+        with self._resources.engine.read() as tx:
+            for owner, user in self._owners(tx).items():
+                place = index.find(tx, owner, _id(id))
+                if place is not None:
+                    return writes.current_entry(tx, owner, place).state(user)
+        raise writes.missing(id)
+
+    def history(self, id: str) -> list[Version]:
+        """Every version, the oldest first. An erased memory's versions have no content."""
+        with self._resources.engine.read() as tx:
+            for owner in self._owners(tx):
+                entries = log.versions(tx, owner, _id(id))
+                if entries:
+                    return [
+                        replace(entry, body=None).as_version()
+                        if entry.op == "erase"
+                        else entry.as_version()
+                        for entry in entries
+                    ]
+        raise writes.missing(id)
+
+    def memories(
+        self,
+        *,
+        category: str | None = None,
+        subject: str | None = None,
+        tags: Iterable[str] | None = None,
+        kind: str | None = None,
+        include_forgotten: bool = False,
+        as_of: Time | None = None,
+        limit: int | None = None,
+        order: Order = "newest",
+    ) -> list[Memory]:
+        """The memories of this scope, the newest first or by category."""
+        if order not in ORDERS:
+            raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
+        chosen = Filter(
+            kinds=() if kind is None else (drafts.check_kind(kind),),
+            category=None if category is None else drafts.check_category(category),
+            subject_key=None if subject is None else _subject(subject),
+            tags=clean_tags(tags or ()),
+            include_forgotten=include_forgotten,
+        )
+        most = None if limit is None else _limit(limit, None)
+        with self._resources.engine.read() as tx:
+            if as_of is not None:
+                found = self._states_at(tx, as_of, chosen)
+            else:
+                found = self._current(tx, chosen, most if order == "newest" else None)
+        now = self._resources.clock.now()
+        found = [
+            pair
+            for pair in found
+            if include_forgotten or as_of is not None or not _over(pair[1], now)
+        ]
+        found.sort(key=lambda pair: -pair[0])
+        if order == "category":
+            found.sort(key=lambda pair: (pair[1].category, pair[1].created_at, pair[0]))
+        return [memory for _, memory in found][:most]
+
+    def profile(self, *, tokens: int = 2000) -> str:
+        """The prompt block of what is known, the same bytes for the same memories."""
+        from reverie.embed.tokens import count_tokens
+
+        with self._resources.engine.read() as tx:
+            found = self._current(tx, Filter(), None)
+        now = self._resources.clock.now()
+        return profile.render(
+            [pair for pair in found if not _over(pair[1], now)], _limit(tokens, None), count_tokens
+        )
+
+    # -- in and out ---------------------------------------------------------------------------
+
+    def export(self) -> Iterator[dict[str, Any]]:
+        """Every version of every memory this handle owns, as plain values, the oldest first."""
+        return transfer.export(self._resources, self._author)
+
+    def import_records(self, records: Iterable[Mapping[str, Any]]) -> ImportReport:
+        """Take in what ``export`` gave, or plain records with a content. Repeating it is safe."""
+        return transfer.import_records(self._resources, self._author, records)
+
+    # -- parts --------------------------------------------------------------------------------
+
+    def _owners(self, tx: Transaction) -> dict[Owner, str | None]:
+        """The one or two owners this handle reads, its own first, with their users."""
+        scope = self._author.scope
+        space = log.find_space(tx, scope.space)
+        if space is None:
+            return {}
+        owners: dict[Owner, str | None] = {}
+        if scope.user is not None:
+            own = log.find_owner(tx, space, scope.user)
+            if own is not None:
+                owners[own] = scope.user
+        owners[Owner(space, log.SHARED)] = None
+        return owners
+
+    def _current(
+        self, tx: Transaction, chosen: Filter, limit: int | None
+    ) -> list[tuple[int, Memory]]:
+        return [
+            (place.born, writes.current_entry(tx, owner, place).state(user))
+            for owner, user in self._owners(tx).items()
+            for place in index.places(tx, owner, chosen, limit)
+        ]
+
+    def _states_at(self, tx: Transaction, as_of: Time, chosen: Filter) -> list[tuple[int, Memory]]:
+        found = []
+        for owner, user in self._owners(tx).items():
+            if isinstance(as_of, int):
+                position, moment = as_of, log.time_of(tx, owner, as_of)
+            else:
+                moment = to_ms(as_of, "as_of")
+                position = log.position_at(tx, owner, moment)
+            for entry in log.states_at(tx, owner, position):
+                memory = entry.state(user)
+                if chosen.admits(memory) and not _over(memory, moment):
+                    found.append((log.birth(tx, owner, memory.id), memory))
+        return found
+
+    def _stamp(
+        self,
+        key: str | None,
+        verb: str,
+        *arguments: object,
+        reason: str | None = None,
+        origin: Origin | None = None,
+    ) -> Stamp:
+        checked = drafts.check_key(key)
+        return Stamp(
+            key=checked,
+            request=request_hash(checked, verb, *arguments),
+            reason=drafts.check_optional(reason, "reason", drafts.MOST_REASON_CHARS),
+            origin=origin,
+        )
+
+
+_ASKED = (
+    "kind",
+    "category",
+    "subject",
+    "tags",
+    "source",
+    "origin",
+    "happened_at",
+    "expires_at",
+    "pinned",
+)
+
+
+def _id(value: str) -> str:
+    """An id as given; what cannot be an id is simply not found."""
+    if not isinstance(value, str) or not value.isascii() or not value.isalnum():
+        raise writes.missing(str(value)[:40])
+    return value
+
+
+def _subject(value: str) -> str:
+    return subject_key(storable(value, "subject")) or ""
+
+
+def _limit(value: int, most: int | None) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInput(f"limit must be a whole number from 1, not {value!r}")
+    return value if most is None else min(value, most)
+
+
+def _over(memory: Memory, now: int) -> bool:
+    return memory.expires_at is not None and memory.expires_at <= now

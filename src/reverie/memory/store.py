@@ -1,0 +1,183 @@
+"""A store: one database, and the handles on its spaces."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from reverie import config
+from reverie.agenda import jobs, worker
+from reverie.clock import RandomIds, SystemClock
+from reverie.config import Settings
+from reverie.embed import open_embedder
+from reverie.engine import log, open_engine
+from reverie.errors import InvalidInput, ReverieError
+from reverie.memory import backups, upkeep
+from reverie.memory.notes import RecallNotes
+from reverie.memory.resources import Resources
+from reverie.memory.space import Space
+from reverie.memory.writes import Author
+from reverie.model import TRUSTS, Job, Scope, SpaceInfo, Trust, VerifyReport
+from reverie.protocols import Clock, Embedder, Ids
+from reverie.text.normalise import plain_name
+
+MOST_NAME_CHARS = 200
+Progress = Callable[[int, int], None]
+
+
+def open(
+    url: str | Path | None = None,
+    *,
+    settings: Settings | None = None,
+    embedder: str | Embedder | None = None,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+) -> Store:
+    """Open a store, made on its first use.
+
+    What is not given comes from ``settings``, else from the environment and ``reverie.toml``.
+    ``embedder`` is an Embedder or a name such as ``"local"``; ``"none"``: a store without vectors.
+    """
+    found = config.load() if settings is None else settings
+    if isinstance(embedder, str):
+        found = replace(found, embedder=embedder)
+    chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
+    address = str(url) if url is not None else found.url or config.default_url()
+    return Store(
+        Resources(
+            engine=open_engine(address),
+            clock=clock or SystemClock(),
+            ids=ids or RandomIds(),
+            settings=found,
+            embedder=chosen,
+            notes=RecallNotes(),
+        )
+    )
+
+
+class Store:
+    """One database. Close it, or use it as a context manager."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Store({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        return self._resources.engine.url
+
+    @property
+    def settings(self) -> Settings:
+        return self._resources.settings
+
+    def space(
+        self,
+        name: str,
+        *,
+        user: str | None = None,
+        actor: str | None = None,
+        trust: Trust = "person",
+    ) -> Space:
+        """A handle on a space: its shared memories, and with ``user`` that user's as well."""
+        plain_name(name, "the name of a space", MOST_NAME_CHARS)
+        if user is not None:
+            plain_name(user, "the name of a user", MOST_NAME_CHARS)
+        if actor is not None:
+            plain_name(actor, "the actor", MOST_NAME_CHARS)
+        if trust not in TRUSTS:
+            raise InvalidInput(f"trust must be one of {', '.join(TRUSTS)}, not {trust!r}")
+        return Space(self._resources, Author(Scope(name, user), actor, trust))
+
+    def close(self) -> None:
+        """Write what is buffered and let go of the files."""
+        with contextlib.suppress(ReverieError):
+            for space in self._resources.notes.spaces():
+                with self._resources.engine.write() as tx:
+                    self._resources.notes.write(tx, space)
+        self._resources.engine.close()
+        closer = getattr(self._resources.embedder, "close", None)
+        if closer is not None:
+            closer()
+
+    # -- the operator's calls, which look across spaces ---------------------------------------
+
+    def spaces(self) -> list[SpaceInfo]:
+        """Every space, by name."""
+        return upkeep.spaces(self._resources)
+
+    def drain(self) -> int:
+        """Run every job that is due; how many that were."""
+        return worker.drain(self._resources)
+
+    def work(self, stop: Any, poll_seconds: float = 1.0) -> None:
+        """Serve the agenda until ``stop`` (a threading.Event) is set."""
+        worker.run_forever(self._resources, stop, poll_seconds)
+
+    def jobs(self) -> list[Job]:
+        """Everything on the agenda, parked jobs included."""
+        with self._resources.engine.read() as tx:
+            names = tx.all("SELECT space, name FROM spaces ORDER BY name")
+            return [job for space, name in names for job in jobs.listed(tx, space, name)]
+
+    def retry_job(self, space: str, job: int) -> None:
+        """Make a job due now."""
+        with self._resources.engine.write() as tx:
+            jobs.retry(tx, self._space_number(tx, space), job, self._resources.clock.now())
+
+    def drop_job(self, space: str, job: int) -> None:
+        """Take a job off the agenda, undone."""
+        with self._resources.engine.write() as tx:
+            jobs.drop(tx, self._space_number(tx, space), job)
+
+    def rebuild(self, progress: Progress | None = None) -> int:
+        """Make the index and the vectors anew from the log; how many memories that were."""
+        return upkeep.rebuild(self._resources, progress)
+
+    def reembed(self, progress: Progress | None = None) -> int:
+        """Make every vector anew with the configured embedder, then switch to them in one step."""
+        return upkeep.reembed(self._resources, progress)
+
+    def verify(self) -> VerifyReport:
+        """Check the files, and that the index says what the log says."""
+        return upkeep.verify(self._resources)
+
+    def backup(self, target: str | Path) -> VerifyReport:
+        """An online copy, verified before this returns."""
+        return backups.backup(self._resources, Path(target))
+
+    def restore_backup(self, source: str | Path) -> VerifyReport:
+        """Put a backup in the place of what is here. What was erased since stays erased."""
+        return backups.restore(self._resources, Path(source))
+
+    def doctor(self) -> Mapping[str, Any]:
+        """Versions, places, pending work, and what is wrong."""
+        return upkeep.doctor(self._resources)
+
+    def vacuum(self) -> None:
+        """Give unused pages back to the file system."""
+        self._resources.engine.vacuum()
+
+    def _space_number(self, tx: Any, name: str) -> int:
+        space = log.find_space(tx, name)
+        if space is None:
+            raise InvalidInput(
+                f"there is no space {name!r}: 'reverie spaces' shows the ones there are"
+            )
+        return space

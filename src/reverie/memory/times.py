@@ -1,0 +1,44 @@
+"""Times as people give them, to milliseconds UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+from reverie.errors import InvalidInput
+
+Time = datetime | date | str | int
+
+
+def to_ms(value: Time, what: str) -> int:
+    """Milliseconds UTC from a datetime, a date, an ISO 8601 text or milliseconds.
+
+    A time without a zone is UTC; a day is its first moment.
+    """
+    if isinstance(value, bool):
+        raise InvalidInput(f"{what} must be a time, not {value!r}")
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise InvalidInput(
+                f"{what} must be a time such as 2026-01-31 or 2026-01-31T09:30:00+00:00, "
+                f"not {value!r}"
+            ) from error
+    if not isinstance(value, datetime):
+        if not isinstance(value, date):
+            raise InvalidInput(f"{what} must be a time, not {type(value).__name__}")
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if value.tzinfo is None:
+        value = value.replace(tzinfo=UTC)
+    return round(value.timestamp() * 1000)
+
+
+def optional_ms(value: Time | None, what: str) -> int | None:
+    return None if value is None else to_ms(value, what)
+
+
+def iso(ms: int) -> str:
+    """ISO 8601 with +00:00, to the second, as people read it."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")

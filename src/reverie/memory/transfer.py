@@ -1,0 +1,282 @@
+"""Memories as plain records: out with their whole history, in again without doing anything twice.
+
+A record of ours is one entry of the log. Any other record needs only a ``content``; its identity is
+made from what it says, so that importing the same file again changes nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from reverie.clock import ID_LENGTH
+from reverie.engine import index, log
+from reverie.engine.log import Entry
+from reverie.errors import InvalidInput, ReverieError
+from reverie.memory import drafts, writes
+from reverie.memory.resources import Resources
+from reverie.memory.times import to_ms
+from reverie.memory.writes import Author, Stamp
+from reverie.model import TRUSTS, ImportReport, Origin
+from reverie.protocols import Owner, Transaction
+from reverie.text.normalise import plain_name, storable
+from reverie.text.tags import clean_tags
+
+FORMAT = 1
+BATCH = 500
+OPS = ("remember", "revise", "forget", "restore", "erase", "promote")
+
+
+class Unreadable(NamedTuple):
+    """A part of a file that is no record, and why."""
+
+    place: str
+    why: str
+
+
+Record = Mapping[str, Any]
+
+
+def export(resources: Resources, author: Author) -> Iterator[dict[str, Any]]:
+    """Every entry of this owner's memories. Read in one snapshot."""
+    with resources.engine.read() as tx:
+        owner = _find(tx, author)
+        if owner is None:
+            return
+        for entry in log.entries(tx, owner):
+            yield {
+                "reverie": FORMAT,
+                "op": entry.op,
+                "memory": entry.memory,
+                "version": entry.version,
+                "uuid": entry.uuid,
+                "recorded_at": entry.recorded_at,
+                "actor": entry.actor,
+                "trust": entry.trust,
+                "reason": entry.reason,
+                "origin": entry.origin,
+                "body": None if entry.op == "erase" else entry.body,
+            }
+
+
+def import_records(
+    resources: Resources, author: Author, records: Iterable[Record | Unreadable]
+) -> ImportReport:
+    added, unchanged, skipped = 0, 0, []
+    numbered = enumerate(records, 1)
+    names: dict[str, str] = {}
+    while batch := list(islice(numbered, BATCH)):
+        prepared = [_prepare(resources, number, record) for number, record in batch]
+        texts = drafts.prepare_texts(
+            resources, [item.content for item in prepared if isinstance(item, _Plain)]
+        )
+        ready = iter(texts)
+        with writes.writing(resources, author.scope) as (tx, owner):
+            for item in prepared:
+                if isinstance(item, str):
+                    skipped.append(item)
+                    continue
+                try:
+                    if isinstance(item, _Plain):
+                        new = _add_plain(tx, resources, owner, author, item, next(ready))
+                    else:
+                        new = _add_entry(tx, resources, owner, item, names)
+                except ReverieError as error:
+                    skipped.append(f"record {item.number}: {error}")
+                    continue
+                added, unchanged = added + new, unchanged + (not new)
+    return ImportReport(added, unchanged, tuple(skipped))
+
+
+# -- reading records ------------------------------------------------------------------------------
+
+
+class _Plain(NamedTuple):
+    number: int
+    content: str
+    fields: dict[str, Any]
+    uuid: str
+
+
+class _Ours(NamedTuple):
+    number: int
+    entry: Entry
+
+
+def _prepare(
+    resources: Resources, number: int, record: Record | Unreadable
+) -> _Plain | _Ours | str:
+    """A record checked, or one line that says why it is left out."""
+    if isinstance(record, Unreadable):
+        return f"{record.place}: {record.why}"
+    try:
+        if not isinstance(record, Mapping):
+            raise InvalidInput("a record must be an object with a content")
+        if "reverie" in record:
+            return _Ours(number, _entry(record))
+        return _plain(resources, number, record)
+    except (ReverieError, KeyError, TypeError, ValueError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        return f"record {number}: {why}"
+
+
+def _entry(record: Record) -> Entry:
+    if record["reverie"] != FORMAT:
+        raise InvalidInput("it was exported by a newer Reverie: upgrade this one")
+    if record["op"] not in OPS or record["trust"] not in TRUSTS:
+        raise InvalidInput("its op or trust is unknown")
+    body = record["body"]
+    if body is not None:
+        drafts.check_kind(body["kind"])
+        storable(body["content"], "content")
+    origin = record.get("origin")
+    return Entry(
+        position=0,
+        op=record["op"],
+        recorded_at=int(record["recorded_at"]),
+        actor=record.get("actor"),
+        trust=record["trust"],
+        reason=record.get("reason"),
+        origin=None if origin is None else Origin(str(origin[0]), int(origin[1])),
+        key=None,
+        request=None,
+        memory=plain_name(record["memory"], "memory", 64),
+        version=int(record["version"]),
+        uuid=str(uuid.UUID(record["uuid"])),
+        body=body,
+    )
+
+
+def _plain(resources: Resources, number: int, record: Record) -> _Plain:
+    content = record["content"]
+    longer = isinstance(content, str) and len(content) > resources.settings.fact_chars
+    kind = drafts.check_kind(record.get("kind") or ("note" if longer else "fact"))
+    drafts.check_content(content, kind, resources.settings)
+    created = record.get("created_at")
+    fields = {
+        "kind": kind,
+        "category": drafts.check_category(record.get("category") or "general"),
+        "subject": drafts.check_subject(record.get("subject")),
+        "tags": clean_tags(record.get("tags") or ()),
+        "source": drafts.check_optional(record.get("source"), "source", drafts.MOST_SOURCE_CHARS),
+        "created_at": None if created is None else to_ms(created, "created_at"),
+        "pinned": bool(record.get("pinned", False)),
+    }
+    return _Plain(number, content, fields, str(_derived_uuid(content, fields)))
+
+
+# -- writing records ------------------------------------------------------------------------------
+
+
+def _add_plain(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    item: _Plain,
+    text: drafts.Text,
+) -> bool:
+    memory = _derived_id(f"{item.uuid}:{owner.number}")
+    if log.id_taken(tx, owner, memory):
+        return False
+    draft = drafts.Draft(text=text, origin=None, happened_at=None, expires_at=None, **item.fields)
+    stamp = Stamp(recorded_at=item.fields["created_at"], uuid=item.uuid)
+    author = author._replace(trust="import")
+    writes.add_memory(tx, resources, owner, author, draft, stamp, memory)
+    return True
+
+
+def _add_entry(
+    tx: Transaction, resources: Resources, owner: Owner, item: _Ours, names: dict[str, str]
+) -> bool:
+    """One entry of an export: the next version of its memory here, or nothing."""
+    entry = item.entry
+    memory = names.get(entry.memory)
+    if memory is None:
+        memory = _name_here(tx, owner, entry)
+        names[entry.memory] = memory
+    here = log.versions(tx, owner, memory)
+    if any(known.uuid == entry.uuid for known in here):
+        return False
+    if here and here[-1].op == "erase":
+        raise InvalidInput(f"memory {memory} was erased here and stays so")
+    if entry.version != len(here) + 1:
+        raise InvalidInput(f"version {entry.version} of {memory} does not follow what is here")
+    if entry.op == "erase" and here and here[-1].body is not None:
+        raise InvalidInput(f"{memory} was erased where it comes from: erase it here too")
+    place = index.find(tx, owner, memory)
+    now = min(entry.recorded_at, resources.clock.now())
+    position, recorded_at = log.advance(tx, owner.space, now)
+    log.append(
+        tx,
+        owner,
+        Entry(
+            **{
+                name: getattr(entry, name)
+                for name in Entry.__slots__
+                if name not in {"position", "recorded_at", "memory", "body"}
+            },
+            position=position,
+            recorded_at=recorded_at,
+            memory=memory,
+            body=entry.body if entry.op != "erase" else {},
+        ),
+    )
+    _index_entry(tx, resources, owner, place, here, memory, position)
+    return True
+
+
+def _index_entry(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    place: index.Place | None,
+    here: list[Entry],
+    memory: str,
+    position: int,
+) -> None:
+    """Let the index show the entry just written."""
+    if place is not None:
+        index.remove(tx, owner, place, here[-1].state(None))
+    entry = log.at_position(tx, owner, position)
+    assert entry is not None
+    if entry.op == "erase" or entry.body is None:
+        return
+    state = entry.state(None)
+    text = writes.text_of(resources, state)
+    born = here[0].position if here else position
+    first = index.add(tx, owner, born, position, state, text.passages)
+    if state.forgotten_at is None:
+        writes.put_vectors(tx, resources, owner, first, text)
+    if (document := entry.body.get("document")) is not None and state.source is not None:
+        writes.keep_document(tx, owner, state.source, born, document)
+
+
+def _name_here(tx: Transaction, owner: Owner, entry: Entry) -> str:
+    """Its own id where that is free or already means this memory, else one made from its uuid."""
+    if not log.id_taken(tx, owner, entry.memory):
+        return entry.memory
+    here = log.versions(tx, owner, entry.memory)
+    if here and here[0].uuid == entry.uuid:
+        return entry.memory
+    return _derived_id(f"{entry.uuid}:{owner.number}")
+
+
+def _find(tx: Transaction, author: Author) -> Owner | None:
+    space = log.find_space(tx, author.scope.space)
+    return None if space is None else log.find_owner(tx, space, author.scope.user)
+
+
+def _derived_uuid(content: str, fields: Mapping[str, Any]) -> uuid.UUID:
+    said = log.encode([content, fields["category"], fields["subject"], fields["created_at"]])
+    return uuid.UUID(bytes=hashlib.sha256(said.encode()).digest()[:16], version=4)
+
+
+def _derived_id(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    letters = base64.b64encode(digest, altchars=b"zZ").decode()
+    return letters[:ID_LENGTH]

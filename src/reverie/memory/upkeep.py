@@ -1,0 +1,295 @@
+"""The operator's work: what jobs do, and making views anew from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from reverie.agenda.jobs import Claim
+from reverie.engine import index, log
+from reverie.engine.schema import DERIVED
+from reverie.errors import ConfigError, StoreDamaged
+from reverie.memory import generations, verification, writes
+from reverie.memory.notes import DAY_MS
+from reverie.memory.resources import Resources
+from reverie.memory.writes import Author, Stamp
+from reverie.model import Scope, SpaceInfo, VerifyReport
+from reverie.protocols import Owner, Transaction
+
+EMBED_BATCH = 256
+Progress = Callable[[int, int], None]
+
+
+# -- what jobs do ---------------------------------------------------------------------------------
+
+
+def fill_vectors(resources: Resources, claim: Claim) -> None:
+    """Make vectors that are still missing, a batch at a time. The texts wait outside the lock."""
+    embedder, owner = resources.embedder, claim.owner
+    if embedder is None:
+        raise ConfigError("vectors are waiting but no embedder is configured: set REVERIE_EMBEDDER")
+    with resources.engine.read() as tx:
+        generations.require(tx, embedder)
+        waiting = [
+            row[0]
+            for row in tx.all(
+                "SELECT passage FROM unembedded WHERE space = ? AND owner = ? "
+                f"ORDER BY passage LIMIT {EMBED_BATCH}",
+                owner,
+            )
+        ]
+        texts = passage_texts(tx, owner, waiting)
+    rows = embedder.embed(list(texts.values())) if texts else None
+    with resources.engine.write() as tx:
+        now = resources.clock.now()
+        for i, passage in enumerate(texts):
+            assert rows is not None
+            still = tx.run(
+                "DELETE FROM unembedded WHERE space = ? AND owner = ? AND passage = ?",
+                (*owner, passage),
+            )
+            if still:
+                generation = generations.ensure(tx, embedder, rows.shape[1], now)
+                tx.put_vectors(owner, generation.number, passage, rows[i : i + 1])
+                index.touch(tx, owner, [passage])
+        if tx.one("SELECT 1 FROM unembedded WHERE space = ? AND owner = ? LIMIT 1", owner):
+            claim.again(tx, now)
+        else:
+            claim.finish(tx)
+
+
+def forget_expired(resources: Resources, claim: Claim) -> None:
+    """A memory's time has come, unless it was given another one since."""
+    owner, now = claim.owner, resources.clock.now()
+    with resources.engine.write() as tx:
+        place = index.find(tx, owner, claim.payload["memory"])
+        if place is not None:
+            author = Author(owner_scope(tx, owner), "reverie", "agent")
+            writes.change_in(
+                tx,
+                resources,
+                owner,
+                author,
+                place,
+                "forget",
+                Stamp(reason="it expired"),
+                lambda old, at: (
+                    replace(old, forgotten_at=at)
+                    if old.forgotten_at is None and (old.expires_at or now + 1) <= now
+                    else None
+                ),
+            )
+        claim.finish(tx)
+
+
+def prune_recalls(resources: Resources, claim: Claim) -> None:
+    """Old recall notes go; the job comes back while there are any."""
+    owner, now = claim.owner, resources.clock.now()
+    with resources.engine.write() as tx:
+        tx.run(
+            "DELETE FROM recalls WHERE space = ? AND owner = ? AND at < ?",
+            (*owner, now - resources.settings.recall_days * DAY_MS),
+        )
+        if tx.one("SELECT 1 FROM recalls WHERE space = ? AND owner = ? LIMIT 1", owner):
+            claim.again(tx, now + DAY_MS)
+        else:
+            claim.finish(tx)
+
+
+def finish_erasure(resources: Resources, claim: Claim) -> None:
+    """Another process was still reading when something was erased: empty the files now."""
+    if not resources.engine.scrub():
+        raise StoreDamaged("another process is still reading old pages")
+    with resources.engine.write() as tx:
+        claim.finish(tx)
+
+
+# -- making anew ----------------------------------------------------------------------------------
+
+
+def rebuild(resources: Resources, progress: Progress | None = None) -> int:
+    """Index and vectors from the log, a space at a time, each in one transaction."""
+    with resources.engine.read() as tx:
+        owners = all_owners(tx)
+        whole = sum(_count(tx, "memories", owner) for owner in owners)
+    done = 0
+    for owner in owners:
+        with resources.engine.write() as tx:
+            for name in DERIVED:
+                tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", owner)
+            tx.clear_vectors(owner, 0, max(index.statistics(tx, owner).next_passage, 1))
+            tx.run(
+                "UPDATE statistics SET epoch = epoch + 1, next_passage = 0, passages = 0, "
+                "terms = 0, touches = 0, facts = 0, notes = 0 WHERE space = ? AND owner = ?",
+                owner,
+            )
+            for entry in log.states_at(tx, owner, log.last_position(tx, owner)):
+                state = entry.state(None)
+                text = writes.text_of(resources, state)
+                born = log.birth(tx, owner, state.id)
+                first = index.add(tx, owner, born, entry.position, state, text.passages)
+                if state.forgotten_at is None:
+                    writes.put_vectors(tx, resources, owner, first, text)
+                document = (entry.body or {}).get("document")
+                if document is not None and state.source is not None:
+                    writes.keep_document(tx, owner, state.source, born, document)
+                done += 1
+                if progress is not None:
+                    progress(done, whole)
+    return done
+
+
+def reembed(resources: Resources, progress: Progress | None = None) -> int:
+    """Fill a new generation beside the current one, then switch when nothing is missing.
+
+    Stopped half-way it goes on where it was: the blocks that exist are done.
+    """
+    embedder = resources.embedder
+    if embedder is None:
+        raise ConfigError("no embedder is configured: set REVERIE_EMBEDDER, for instance to local")
+    with resources.engine.write() as tx:
+        current = generations.read(tx)
+        begun = generations.read(tx, generations.NEXT)
+        if begun is None or begun.identity != embedder.identity:
+            number = max(current.number if current else 0, begun.number if begun else 0) + 1
+            begun = generations.Generation(number, embedder.identity, None)
+            generations.write(tx, begun, generations.NEXT)
+    done: dict[Owner, int] = {}
+    while True:
+        with resources.engine.read() as tx:
+            ends = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
+        for owner, statistics in ends.items():
+            while done.get(owner, 0) < statistics.next_passage:
+                first = done.get(owner, 0)
+                done[owner] = min(first + EMBED_BATCH, statistics.next_passage)
+                begun = _embed_range(resources, owner, begun, first, done[owner])
+                if progress is not None:
+                    progress(sum(done.values()), sum(end.next_passage for end in ends.values()))
+        if _switched(resources, begun, ends):
+            return sum(end.passages for end in ends.values())
+
+
+def _embed_range(
+    resources: Resources, owner: Owner, begun: generations.Generation, first: int, end: int
+) -> generations.Generation:
+    assert resources.embedder is not None
+    with resources.engine.read() as tx:
+        texts = passage_texts(tx, owner, range(first, end))
+    if not texts:
+        return begun
+    rows = resources.embedder.embed(list(texts.values()))
+    with resources.engine.write() as tx:
+        alive = index.located(tx, owner, list(texts))
+        for i, passage in enumerate(texts):
+            if passage in alive:
+                tx.put_vectors(owner, begun.number, passage, rows[i : i + 1])
+        if begun.dimensions is None:
+            begun = begun._replace(dimensions=rows.shape[1])
+            generations.write(tx, begun, generations.NEXT)
+    return begun
+
+
+def _switched(
+    resources: Resources, begun: generations.Generation, ends: Mapping[Owner, index.Statistics]
+) -> bool:
+    """Switch, unless something was written meanwhile."""
+    with resources.engine.write() as tx:
+        for owner in all_owners(tx):
+            now = index.statistics(tx, owner)
+            seen = ends.get(owner)
+            if seen is None or (now.epoch, now.next_passage) != (seen.epoch, seen.next_passage):
+                return False
+        tx.drop_vectors(begun.number)
+        generations.write(tx, begun)
+        tx.run("DELETE FROM meta WHERE key = ?", (generations.NEXT,))
+        tx.run("DELETE FROM unembedded")
+    return True
+
+
+# -- looking --------------------------------------------------------------------------------------
+
+
+def spaces(resources: Resources) -> list[SpaceInfo]:
+    found = []
+    with resources.engine.read() as tx:
+        for space, name in tx.all("SELECT space, name FROM spaces ORDER BY name"):
+            users = tx.all(
+                "SELECT name FROM owners WHERE space = ? AND name <> '' ORDER BY name", (space,)
+            )
+            counts = tx.one(
+                "SELECT SUM(facts), SUM(notes) FROM statistics WHERE space = ?", (space,)
+            )
+            position = log.last_position(tx, Owner(space, log.SHARED))
+            facts, notes = counts or (0, 0)
+            found.append(
+                SpaceInfo(name, tuple(row[0] for row in users), facts or 0, notes or 0, position)
+            )
+    return found
+
+
+def verify(resources: Resources) -> VerifyReport:
+    problems = resources.engine.check()
+    with resources.engine.read() as tx:
+        return verification.compare(tx, resources, all_owners(tx), problems)
+
+
+def doctor(resources: Resources) -> dict[str, Any]:
+    with resources.engine.read() as tx:
+        generation = generations.read(tx)
+        waiting = tx.one("SELECT COUNT(*) FROM unembedded")
+        states: dict[str, int] = dict(tx.all("SELECT state, COUNT(*) FROM jobs GROUP BY state"))
+    embedder = resources.embedder
+    problems = list(resources.engine.check())
+    if embedder and generation and generation.identity != embedder.identity:
+        problems.append(
+            f"the vectors come from {generation.identity}, the embedder is {embedder.identity}: "
+            "run 'reverie reembed'"
+        )
+    if states.get("parked"):
+        problems.append(f"{states['parked']} jobs are parked: 'reverie jobs list' shows why")
+    return {
+        **resources.engine.describe(),
+        "embedder": embedder.identity if embedder else "none",
+        "vectors": generation.identity if generation else "none yet",
+        "vectors waiting": waiting[0] if waiting else 0,
+        "jobs": {name: states.get(name, 0) for name in ("ready", "running", "parked")},
+        "spaces": len(spaces(resources)),
+        "problems": problems,
+    }
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def all_owners(tx: Transaction) -> list[Owner]:
+    return [Owner(*row) for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner")]
+
+
+def owner_scope(tx: Transaction, owner: Owner) -> Scope:
+    row = tx.one(
+        "SELECT s.name, o.name FROM owners o JOIN spaces s ON s.space = o.space "
+        "WHERE o.space = ? AND o.owner = ?",
+        owner,
+    )
+    assert row is not None
+    return Scope(row[0], row[1] or None)
+
+
+def passage_texts(tx: Transaction, owner: Owner, passages: Any) -> dict[int, str]:
+    """The text of each of these passages that is still there."""
+    texts: dict[int, str] = {}
+    contents: dict[int, str] = {}
+    for passage, (born, start, length) in sorted(index.located(tx, owner, list(passages)).items()):
+        if born not in contents:
+            position = index.current_position(tx, owner, born)
+            entry = None if position is None else log.at_position(tx, owner, position)
+            assert entry is not None and entry.body is not None
+            contents[born] = entry.body["content"]
+        texts[passage] = contents[born][start : start + length]
+    return texts
+
+
+def _count(tx: Transaction, table: str, owner: Owner) -> int:
+    row = tx.one(f"SELECT COUNT(*) FROM {table} WHERE space = ? AND owner = ?", owner)
+    return 0 if row is None else row[0]

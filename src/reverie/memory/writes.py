@@ -1,0 +1,404 @@
+"""The only sequencer of writes: each verb is one transaction that appends to the log.
+
+The state, the index, the vectors of a local embedder and the jobs a change causes are written in
+that same transaction, so that nothing is ever half there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from reverie.agenda import jobs
+from reverie.engine import index, log
+from reverie.engine.index import Place
+from reverie.engine.log import Entry
+from reverie.errors import KeyConflict, NotFound, SharedReadOnly, SubjectExists, VersionConflict
+from reverie.memory import generations
+from reverie.memory.drafts import Draft, Text, body_of
+from reverie.memory.resources import Resources
+from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Scope, Trust
+from reverie.protocols import Owner, Transaction
+from reverie.text.normalise import subject_key
+
+
+class Author(NamedTuple):
+    """Who writes: the scope of the handle, and what the surface that made it said of the writer."""
+
+    scope: Scope
+    actor: str | None
+    trust: Trust
+
+
+class Stamp(NamedTuple):
+    """What a write carries besides its content."""
+
+    key: str | None = None
+    request: str | None = None
+    reason: str | None = None
+    origin: Origin | None = None
+    # Set by an import only: when and under which uuid the version was first written.
+    recorded_at: int | None = None
+    uuid: str | None = None
+
+
+@contextlib.contextmanager
+def writing(resources: Resources, scope: Scope) -> Iterator[tuple[Transaction, Owner]]:
+    """A write transaction of one owner. Recall notes of its space go along."""
+    with resources.engine.write() as tx:
+        yield tx, log.ensure_owner(tx, scope.space, scope.user)
+        resources.notes.write(tx, scope.space)
+
+
+def repeated(tx: Transaction, owner: Owner, stamp: Stamp) -> Entry | None:
+    """The entry an idempotency key already stands for."""
+    if stamp.key is None:
+        return None
+    entry = log.by_key(tx, owner, stamp.key)
+    if entry is None:
+        return None
+    if entry.request is not None and entry.request != stamp.request:
+        raise KeyConflict(stamp.key)
+    return entry
+
+
+def earlier_state(entry: Entry, author: Author) -> Memory:
+    if entry.body is None or entry.op == "erase":
+        raise NotFound(f"memory {entry.memory} was erased after this key was used")
+    return entry.state(author.scope.user)
+
+
+# -- verbs ----------------------------------------------------------------------------------------
+
+
+def remember(
+    resources: Resources, author: Author, draft: Draft, stamp: Stamp, force: bool
+) -> Memory:
+    with writing(resources, author.scope) as (tx, owner):
+        done = repeated(tx, owner, stamp)
+        if done is not None:
+            return earlier_state(done, author)
+        key = subject_key(draft.subject)
+        if key is not None and not force:
+            existing = index.find_subject(tx, owner, draft.category, key)
+            if existing is not None:
+                raise SubjectExists(current_entry(tx, owner, existing).state(author.scope.user))
+        return add_memory(tx, resources, owner, author, draft, stamp)
+
+
+def add_memory(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    draft: Draft,
+    stamp: Stamp,
+    memory_id: str | None = None,
+) -> Memory:
+    """Append version 1 of a new memory and index it."""
+    now = resources.clock.now()
+    position, recorded_at = log.advance(tx, owner.space, _time(stamp, now))
+    created_at = recorded_at if draft.created_at is None else draft.created_at
+    state = Memory(
+        id=memory_id or _fresh_id(tx, resources, owner),
+        kind=draft.kind,
+        content=draft.text.content,
+        category=draft.category,
+        subject=draft.subject,
+        tags=draft.tags,
+        concept_tags=draft.text.concept_tags,
+        version=1,
+        user=author.scope.user,
+        session=draft.session,
+        source=draft.source,
+        trust=author.trust,
+        pinned=draft.pinned,
+        created_at=created_at,
+        updated_at=created_at,
+        happened_at=draft.happened_at,
+        forgotten_at=None,
+        expires_at=draft.expires_at,
+    )
+    more = {} if draft.document is None else {"document": draft.document}
+    _append(tx, resources, owner, author, stamp, "remember", state, (position, recorded_at), **more)
+    first = index.add(tx, owner, position, position, state, draft.text.passages)
+    put_vectors(tx, resources, owner, first, draft.text)
+    if draft.document is not None and draft.source is not None:
+        keep_document(tx, owner, draft.source, position, draft.document)
+    if state.expires_at is not None:
+        jobs.add(tx, owner, "expire", {"memory": state.id}, due_at=state.expires_at, now=now)
+    evict(tx, resources, owner, state.kind)
+    return state
+
+
+def change(
+    resources: Resources,
+    author: Author,
+    memory_id: str,
+    op: Op,
+    stamp: Stamp,
+    alter: Callable[[Memory, int], Memory | None],
+    text: Text | None = None,
+    document: str | None = None,
+) -> Memory:
+    """Append the next version. ``alter`` gives the new state, or None when nothing is to change."""
+    with writing(resources, author.scope) as (tx, owner):
+        done = repeated(tx, owner, stamp)
+        if done is not None:
+            return earlier_state(done, author)
+        place = own_place(tx, owner, author, memory_id)
+        return change_in(tx, resources, owner, author, place, op, stamp, alter, text, document)
+
+
+def change_in(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    place: Place,
+    op: Op,
+    stamp: Stamp,
+    alter: Callable[[Memory, int], Memory | None],
+    text: Text | None = None,
+    document: str | None = None,
+) -> Memory:
+    entry = current_entry(tx, owner, place)
+    old = entry.state(author.scope.user)
+    now = _time(stamp, resources.clock.now())
+    altered = alter(old, log.recording_time(tx, owner, now))
+    if altered is None:
+        return old
+    position, recorded_at = log.advance(tx, owner.space, now)
+    new = replace(altered, version=old.version + 1)
+    hash_ = document or (entry.body or {}).get("document")
+    more = {} if hash_ is None else {"document": hash_}
+    _append(tx, resources, owner, author, stamp, op, new, (position, recorded_at), **more)
+    was, is_now = old.forgotten_at is None, new.forgotten_at is None
+    if was == is_now and text is None:
+        index.relabel(tx, owner, place, position, old, new)
+        return new
+    index.remove(tx, owner, place, old)
+    if is_now and text is None:
+        text = text_of(resources, new)
+    first = index.add(tx, owner, place.born, position, new, text.passages if text else [])
+    if text is not None and is_now:
+        put_vectors(tx, resources, owner, first, text)
+    if document is not None and new.source is not None:
+        keep_document(tx, owner, new.source, place.born, document)
+    return new
+
+
+def erase(
+    resources: Resources, author: Author, memory_id: str, with_source: bool, stamp: Stamp
+) -> ErasureReport:
+    """Destroy every version of a memory, then see that the bytes are gone from the files too."""
+    with writing(resources, author.scope) as (tx, owner):
+        done = repeated(tx, owner, stamp)
+        if done is not None:
+            return _report(done, pending=False)
+        place = own_place(tx, owner, author, memory_id)
+        held = log.versions(tx, owner, memory_id)
+        erased = {log.encode(entry.body["content"])[1:-1] for entry in held if entry.body}
+        entry = erase_in(tx, resources, owner, author, place, held, with_source, stamp)
+        job = jobs.add(
+            tx, owner, "scrub", {}, due_at=resources.clock.now(), now=resources.clock.now()
+        )
+    pending = not resources.engine.scrub(sorted(erased))
+    if not pending:
+        with resources.engine.write() as tx, contextlib.suppress(NotFound):
+            jobs.drop(tx, owner.space, job)
+    return _report(entry, pending)
+
+
+def erase_in(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    place: Place,
+    held: list[Entry],
+    with_source: bool,
+    stamp: Stamp,
+) -> Entry:
+    old = current_entry(tx, owner, place).state(author.scope.user)
+    index.remove(tx, owner, place, old)
+    tx.run("DELETE FROM documents WHERE space = ? AND owner = ? AND born = ?", (*owner, place.born))
+    positions = [entry.position for entry in held]
+    sources = sorted({entry.origin for entry in held if entry.origin}) if with_source else []
+    events = [found for origin in sources for found in log.events_at(tx, owner, origin)]
+    log.blank(tx, owner, positions + events)
+    position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
+    entry = Entry(
+        position=position,
+        op="erase",
+        recorded_at=recorded_at,
+        actor=author.actor,
+        trust=author.trust,
+        reason=stamp.reason,
+        origin=None,
+        key=stamp.key,
+        request=stamp.request,
+        memory=old.id,
+        version=held[-1].version + 1,
+        uuid=stamp.uuid or resources.ids.uuid(),
+        body={"entries": positions + events, "passages": place.passages, "sources": sources},
+    )
+    log.append(tx, owner, entry)
+    return entry
+
+
+def evict(tx: Transaction, resources: Resources, owner: Owner, kind: str) -> None:
+    """Beyond a cap the oldest is forgotten, with the reason; never what is pinned."""
+    cap = resources.settings.max_facts if kind == "fact" else resources.settings.max_notes
+    if not cap:
+        return
+    statistics = index.statistics(tx, owner)
+    excess = (statistics.facts if kind == "fact" else statistics.notes) - cap
+    if excess <= 0:
+        return
+    name = tx.one("SELECT name FROM owners WHERE space = ? AND owner = ?", owner)
+    author = Author(Scope("", name[0] or None if name else None), "reverie", "agent")
+    for place in index.oldest(tx, owner, kind, excess):
+        change_in(
+            tx,
+            resources,
+            owner,
+            author,
+            place,
+            "forget",
+            Stamp(reason=f"the cap of {cap} {kind}s was reached"),
+            lambda old, at: replace(old, forgotten_at=at),
+        )
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def own_place(tx: Transaction, owner: Owner, author: Author, memory_id: str) -> Place:
+    """The memory this handle may write."""
+    place = index.find(tx, owner, memory_id)
+    if place is not None:
+        return place
+    shared = Owner(owner.space, log.SHARED)
+    if owner != shared and index.find(tx, shared, memory_id) is not None:
+        raise SharedReadOnly(memory_id)
+    raise missing(memory_id)
+
+
+def missing(memory_id: str) -> NotFound:
+    return NotFound(
+        f"there is no memory {memory_id!r} here: 'list' shows the ones there are, "
+        "and --space/--user say where to look"
+    )
+
+
+def current_entry(tx: Transaction, owner: Owner, place: Place) -> Entry:
+    entry = log.at_position(tx, owner, place.position)
+    assert entry is not None
+    return entry
+
+
+def expect(memory: Memory, version: int | None) -> None:
+    if version is not None and memory.version != version:
+        raise VersionConflict(memory.id, version, memory.version)
+
+
+def less_trusted(one: Trust, other: Trust) -> Trust:
+    return max(one, other, key=TRUSTS.index)
+
+
+def put_vectors(
+    tx: Transaction, resources: Resources, owner: Owner, first: int, text: Text
+) -> None:
+    """Store the vectors, or note that a job has to make them."""
+    now = resources.clock.now()
+    if text.vectors is not None and resources.embedder is not None:
+        dimensions = text.vectors.shape[1]
+        generation = generations.ensure(tx, resources.embedder, dimensions, now)
+        tx.put_vectors(owner, generation.number, first, text.vectors)
+        return
+    tx.many(
+        "INSERT INTO unembedded (space, owner, passage) VALUES (?, ?, ?)",
+        [(*owner, first + i) for i in range(len(text.passages))],
+    )
+    if resources.embedder is not None:
+        generations.ensure(tx, resources.embedder, None, now)
+        jobs.add_once(tx, owner, "embed", due_at=now, now=now)
+
+
+def keep_document(tx: Transaction, owner: Owner, source: str, born: int, hash_: str) -> None:
+    tx.run(
+        "INSERT INTO documents (space, owner, source, born, hash) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (space, owner, source) DO UPDATE SET born = excluded.born, "
+        "hash = excluded.hash",
+        (*owner, source, born, hash_),
+    )
+
+
+def text_of(resources: Resources, state: Memory) -> Text:
+    """What the index needs of a content that is stored already."""
+    parts = index.passages_of(state.content)
+    embedder = resources.embedder
+    vectors = None
+    if embedder is not None and not embedder.remote and state.forgotten_at is None:
+        vectors = embedder.embed([part.text for part in parts])
+    return Text(state.content, parts, state.concept_tags, vectors)
+
+
+def _append(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    stamp: Stamp,
+    op: Op,
+    state: Memory,
+    when: tuple[int, int],
+    **more: Any,
+) -> None:
+    log.append(
+        tx,
+        owner,
+        Entry(
+            position=when[0],
+            op=op,
+            recorded_at=when[1],
+            actor=author.actor,
+            trust=author.trust,
+            reason=stamp.reason,
+            origin=stamp.origin,
+            key=stamp.key,
+            request=stamp.request,
+            memory=state.id,
+            version=state.version,
+            uuid=stamp.uuid or resources.ids.uuid(),
+            body=body_of(state, **more),
+        ),
+    )
+
+
+def _fresh_id(tx: Transaction, resources: Resources, owner: Owner) -> str:
+    for _ in range(100):
+        candidate = resources.ids.memory()
+        if not log.id_taken(tx, owner, candidate):
+            return candidate
+    raise RuntimeError("the id source gave a hundred ids that are all taken")
+
+
+def _time(stamp: Stamp, now: int) -> int:
+    """An import keeps its times, but never runs ahead of the clock."""
+    return now if stamp.recorded_at is None else min(stamp.recorded_at, now)
+
+
+def _report(entry: Entry, pending: bool) -> ErasureReport:
+    body = entry.body or {}
+    return ErasureReport(
+        memory_id=entry.memory,
+        entries=tuple(body.get("entries", ())),
+        passages=body.get("passages", 0),
+        sources=tuple(Origin(*source) for source in body.get("sources", ())),
+        position=entry.position,
+        pending=pending,
+    )

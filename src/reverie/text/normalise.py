@@ -1,0 +1,78 @@
+"""Text made comparable, storable or safe to put on one line."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from reverie.errors import InvalidInput
+
+# Whitespace, Cc and Cf. ZWNJ and ZWJ stay (Indic words and emoji are spelled with them); the
+# variation selectors are not Cf. Tag characters (U+E0020…) go: they hide text from people.
+_BREAKS = re.compile(
+    r"[\s\x00-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e"
+    r"\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb"
+    r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0001\U000e0020-\U000e007f]+"
+)
+_NOT_SLUG = re.compile(r"[^a-z0-9]+")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def one_line(text: str) -> str:
+    """The text on one line: every run of whitespace and invisible controls is one space."""
+    return _BREAKS.sub(" ", text).strip()
+
+
+def category_slug(text: str) -> str:
+    """``My Notes`` -> ``my_notes``; nothing left -> ``general``."""
+    return _NOT_SLUG.sub("_", text.lower()).strip("_") or "general"
+
+
+def folded(text: str) -> str:
+    """NFKC and casefolded."""
+    if text.isascii():
+        return text.lower()
+    # Casefolding can leave text that is no longer composed, hence the second pass.
+    folded_once = unicodedata.normalize("NFKC", text).casefold()
+    return unicodedata.normalize("NFKC", folded_once)
+
+
+def subject_key(subject: str | None) -> str | None:
+    """What two subjects are compared by; None when there is no subject."""
+    if subject is None:
+        return None
+    return " ".join(folded(subject).split()) or None
+
+
+def storable(text: str, what: str) -> str:
+    """The text unchanged, or InvalidInput when UTF-8 cannot hold it."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be text, not {type(text).__name__}")
+    if not text.isascii() and (found := _SURROGATE.search(text)):
+        raise InvalidInput(
+            f"{what} holds half a character (U+{ord(found[0]):04X}) at place {found.start()}: "
+            "decode it properly, or remove it"
+        )
+    return text
+
+
+def no_controls(text: str, what: str) -> str:
+    """The text unchanged, or InvalidInput when it holds a control character or line break."""
+    if found := _CONTROL.search(text):
+        raise InvalidInput(
+            f"{what} holds a control character (U+{ord(found[0]):04X}) at place {found.start()}: "
+            "remove it"
+        )
+    return text
+
+
+def plain_name(text: str, what: str, limit: int) -> str:
+    """The name unchanged: names are equal only when every character is."""
+    storable(text, what)
+    if not text.strip():
+        raise InvalidInput(f"{what} must not be empty")
+    if len(text) > limit:
+        raise InvalidInput(f"{what} has {len(text)} characters, at most {limit} are allowed")
+    return no_controls(text, what)

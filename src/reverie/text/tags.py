@@ -1,0 +1,120 @@
+"""Tags: those a caller gives, and those derived from the text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+from reverie.errors import InvalidInput
+from reverie.text.normalise import no_controls, storable
+from reverie.text.words import HAN, KATAKANA, STOP_WORDS, tokens
+
+MOST_TAGS = 16
+LONGEST_TAG = 64
+LONGEST_CONCEPT = 32
+CONCEPT_CHARS = 4_000
+
+_ASCII_TERMS = (
+    "backup backups embedding embeddings failover gateway glacier gpt network openai qmd router "
+    "vlan basculement datensicherung enrutador netzwerk passerelle respaldo routeur sauvegarde"
+)
+_WIDE_TERMS = (
+    "conmutación réseau 备份 備份 故障转移 网关 网络 网路 嵌入 路由器 バックアップ "
+    "フェイルオーバー ゲートウェイ ネットワーク ルーター 埋め込み 백업 페일오버 게이트웨이 "
+    "네트워크 라우터 임베딩"
+)
+_ASCII_GLOSSARY = tuple(_ASCII_TERMS.split())
+_WIDE_GLOSSARY = tuple(_WIDE_TERMS.split())
+# As substrings these would be found inside other words ("mkv").
+_SHORT_GLOSSARY = re.compile(r"(?<![^\W_])(?:s3|kv)(?![^\W_])")
+_GLOSSARY = frozenset((*_ASCII_GLOSSARY, *_WIDE_GLOSSARY, "s3", "kv"))
+
+_NOISE_WORDS = """
+    agent agents also always another assistant called chat check come conversation daily data
+    date day days done entry every file files find first get give going good has info item keep
+    know last later let like line list log logs look made make many may memories memory message
+    messages month move much must need new next note notes now old one open part please put run
+    save said say see session sessions search set still sure take tell thing things think time
+    today tomorrow two update us use used user users using want way week well will work workspace
+    year years yes yesterday yet
+    al con como de del el en es la las los para por que se sin su sus una uno unos unas y
+    cjs cpp cts jsx json md mjs mts text toml ts tsx txt yaml yml
+"""
+_NOISE = STOP_WORDS | frozenset(_NOISE_WORDS.split())
+
+# Only tried where a word starts: otherwise a long word is scanned once for each letter.
+_COMPOUND = re.compile(r"(?<![^\W_])[^\W_]++(?:[._/-][^\W_]++)+")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:\.\w+)?")
+_CJK = re.compile(rf"[{HAN}{KATAKANA}\u3041-\u309f\uac00-\ud7a3]")
+_KANA_ONLY = re.compile(rf"[{KATAKANA}\u3041-\u309f]+")
+# A long stretch of Han is a clause, and hiragana mostly grammar: neither is a concept.
+_CJK_WORD = re.compile(rf"(?<![{HAN}])[{HAN}]{{2,4}}(?![{HAN}])|[{KATAKANA}]{{3,}}")
+_UNSEGMENTED = re.compile(rf"[{HAN}{KATAKANA}\u3041-\u309f\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+
+
+def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Trimmed, lower-case tags, each once; too many or too long is an error, never cut."""
+    if isinstance(tags, str):
+        raise InvalidInput("tags must be a list of texts, not one text: wrap it in a list")
+    kept: dict[str, None] = {}
+    for tag in tags:
+        clean = storable(tag, "a tag").strip().lower()
+        if not clean:
+            continue
+        no_controls(clean, "a tag")
+        if len(clean) > LONGEST_TAG:
+            raise InvalidInput(
+                f"a tag has {len(clean)} characters, at most {LONGEST_TAG} are allowed"
+            )
+        kept[clean] = None
+        if len(kept) > MOST_TAGS:
+            raise InvalidInput(f"at most {MOST_TAGS} tags are allowed")
+    return tuple(kept)
+
+
+def concept_tags(text: str, limit: int = 8) -> tuple[str, ...]:
+    """What a text is about, the same every time: known terms first, then compounds, then words."""
+    if limit <= 0:
+        return ()
+    # Lower case can leave text that is no longer composed, as with "İ".
+    source = unicodedata.normalize("NFKC", text[:CONCEPT_CHARS]).lower()
+    kept: dict[str, None] = {}
+    for candidate in _candidates(source):
+        if candidate in kept:
+            continue
+        if candidate in _GLOSSARY or _is_concept(candidate):
+            kept[candidate] = None
+            if len(kept) >= limit:
+                break
+    return tuple(kept)
+
+
+def _candidates(source: str) -> Iterator[str]:
+    yield from [term for term in _ASCII_GLOSSARY if term in source]
+    yield from _SHORT_GLOSSARY.findall(source)
+    if not source.isascii():
+        yield from [term for term in _WIDE_GLOSSARY if term in source]
+    for compound in _COMPOUND.findall(source):
+        yield compound.replace("_", "-")
+    for token in tokens(source):
+        if _UNSEGMENTED.match(token):
+            yield from _CJK_WORD.findall(token)
+        elif "'" in token or "\u2019" in token:
+            yield _without_possessive(token.replace("\u2019", "'"))
+        else:
+            yield token
+
+
+def _without_possessive(word: str) -> str:
+    bare = word.removesuffix("'s")
+    return "" if bare.replace("'", "") in _NOISE else bare
+
+
+def _is_concept(tag: str) -> bool:
+    length = len(tag)
+    if length > LONGEST_CONCEPT or tag in _NOISE:
+        return False
+    if length < 3 and (length < 2 or not _CJK.search(tag) or _KANA_ONLY.fullmatch(tag)):
+        return False
+    return not tag.isdecimal() and not _DATE.fullmatch(tag)
