@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -82,6 +81,8 @@ def _find_file(env: Mapping[str, str], folder: Path | None) -> Path | None:
 def _from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
+    import tomllib
+
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -13,8 +13,11 @@ from typing import NamedTuple
 from reverie.model import Memory
 from reverie.protocols import Owner, Row, Transaction
 from reverie.text.normalise import subject_key
-from reverie.text.passages import split
-from reverie.text.words import Terms, analyse
+from reverie.text.passages import OVERLAP, SIZE, split
+from reverie.text.words import ANALYSER, Terms, analyse
+
+# Which rules made the index: when they change, it is made anew.
+MADE_BY = f"words {ANALYSER}, passages {SIZE}/{OVERLAP}"
 
 
 class Place(NamedTuple):

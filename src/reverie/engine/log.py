@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reverie.model import Memory, Op, Origin, Trust, Version
+from reverie.model import Memory, Op, Origin, Scope, Trust, Version
 from reverie.protocols import Owner, Row, Transaction
 
 SHARED = 0
@@ -130,6 +130,17 @@ def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
         "facts, notes) VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)",
         owner,
     )
+
+
+def scope_of(tx: Transaction, owner: Owner) -> Scope:
+    """The names of an owner."""
+    row = tx.one(
+        "SELECT s.name, o.name FROM owners o JOIN spaces s ON s.space = o.space "
+        "WHERE o.space = ? AND o.owner = ?",
+        owner,
+    )
+    assert row is not None
+    return Scope(row[0], row[1] or None)
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -267,25 +278,20 @@ def time_of(tx: Transaction, owner: Owner, position: int) -> int:
     return 0 if row is None else row[0]
 
 
-def birth(tx: Transaction, owner: Owner, memory: str) -> int:
-    """The position of a memory's first version."""
-    row = tx.one(
-        "SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1 AND owner = ?",
-        (owner.space, memory, owner.number),
-    )
-    assert row is not None
-    return int(row[0])
-
-
-def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[Entry]:
-    """The version each memory had at a position, forgotten ones included, in order of birth."""
+def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[int, Entry]]:
+    """The version each memory had at a position, forgotten ones included, with its birth."""
+    columns = ", ".join(f"l.{name}" for name in _COLUMNS.split(", "))
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND position IN ("
-        "SELECT MAX(position) FROM log WHERE space = ? AND owner = ? AND position <= ? "
-        "AND memory IS NOT NULL GROUP BY memory) ORDER BY position",
-        (*owner, *owner, position),
+        f"SELECT g.born, {columns} FROM (SELECT MIN(position) AS born, MAX(position) AS last "
+        "FROM log WHERE space = ? AND owner = ? AND position <= ? AND memory IS NOT NULL "
+        "GROUP BY memory) g JOIN log l ON l.position = g.last "
+        "WHERE l.space = ? AND l.owner = ? ORDER BY g.born",
+        (*owner, position, *owner),
     )
-    return (entry for entry in map(_entry, rows) if entry.body is not None and entry.op != "erase")
+    for born, *row in rows:
+        entry = _entry(tuple(row))
+        if entry.body is not None and entry.op != "erase":
+            yield born, entry
 
 
 def entries(tx: Transaction, owner: Owner) -> Iterator[Entry]:

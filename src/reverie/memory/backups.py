@@ -67,7 +67,7 @@ def restore(resources: Resources, source: Path) -> VerifyReport:
 
 def _tombstones(tx: Transaction) -> list[Tombstone]:
     return [
-        Tombstone(upkeep.owner_scope(tx, owner), entry.memory, versions[0].uuid)
+        Tombstone(log.scope_of(tx, owner), entry.memory, versions[0].uuid)
         for owner in upkeep.all_owners(tx)
         for entry in log.entries(tx, owner)
         if entry.op == "erase" and (versions := log.versions(tx, owner, entry.memory))

@@ -345,10 +345,10 @@ class Space:
             else:
                 moment = to_ms(as_of, "as_of")
                 position = log.position_at(tx, owner, moment)
-            for entry in log.states_at(tx, owner, position):
+            for born, entry in log.states_at(tx, owner, position):
                 memory = entry.state(user)
                 if chosen.admits(memory) and not _over(memory, moment):
-                    found.append((log.birth(tx, owner, memory.id), memory))
+                    found.append((born, memory))
         return found
 
     def _stamp(

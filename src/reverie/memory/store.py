@@ -47,16 +47,21 @@ def open(
         found = replace(found, embedder=embedder)
     chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
     address = str(url) if url is not None else found.url or config.default_url()
-    return Store(
-        Resources(
-            engine=open_engine(address),
-            clock=clock or SystemClock(),
-            ids=ids or RandomIds(),
-            settings=found,
-            embedder=chosen,
-            notes=RecallNotes(),
-        )
+    resources = Resources(
+        engine=open_engine(address),
+        clock=clock or SystemClock(),
+        ids=ids or RandomIds(),
+        settings=found,
+        embedder=chosen,
+        notes=RecallNotes(),
     )
+    store = Store(resources)
+    try:
+        upkeep.refresh_index(resources)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 class Store:

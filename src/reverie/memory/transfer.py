@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -146,7 +145,7 @@ def _entry(record: Record) -> Entry:
         request=None,
         memory=plain_name(record["memory"], "memory", 64),
         version=int(record["version"]),
-        uuid=str(uuid.UUID(record["uuid"])),
+        uuid=_checked_uuid(record["uuid"]),
         body=body,
     )
 
@@ -166,7 +165,7 @@ def _plain(resources: Resources, number: int, record: Record) -> _Plain:
         "created_at": None if created is None else to_ms(created, "created_at"),
         "pinned": bool(record.get("pinned", False)),
     }
-    return _Plain(number, content, fields, str(_derived_uuid(content, fields)))
+    return _Plain(number, content, fields, _derived_uuid(content, fields))
 
 
 # -- writing records ------------------------------------------------------------------------------
@@ -271,9 +270,18 @@ def _find(tx: Transaction, author: Author) -> Owner | None:
     return None if space is None else log.find_owner(tx, space, author.scope.user)
 
 
-def _derived_uuid(content: str, fields: Mapping[str, Any]) -> uuid.UUID:
+def _checked_uuid(text: str) -> str:
+    parts = text.split("-")
+    if [len(part) for part in parts] != [8, 4, 4, 4, 12]:
+        raise InvalidInput("its uuid is not one")
+    int("".join(parts), 16)
+    return text
+
+
+def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:
     said = log.encode([content, fields["category"], fields["subject"], fields["created_at"]])
-    return uuid.UUID(bytes=hashlib.sha256(said.encode()).digest()[:16], version=4)
+    digest = hashlib.sha256(said.encode()).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
 
 def _derived_id(text: str) -> str:

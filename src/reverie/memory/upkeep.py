@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from reverie.memory import generations, verification, writes
 from reverie.memory.notes import DAY_MS
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
-from reverie.model import Scope, SpaceInfo, VerifyReport
+from reverie.model import SpaceInfo, VerifyReport
 from reverie.protocols import Owner, Transaction
 
 EMBED_BATCH = 256
@@ -65,7 +65,7 @@ def forget_expired(resources: Resources, claim: Claim) -> None:
     with resources.engine.write() as tx:
         place = index.find(tx, owner, claim.payload["memory"])
         if place is not None:
-            author = Author(owner_scope(tx, owner), "reverie", "agent")
+            author = Author(log.scope_of(tx, owner), "reverie", "agent")
             writes.change_in(
                 tx,
                 resources,
@@ -108,6 +108,22 @@ def finish_erasure(resources: Resources, claim: Claim) -> None:
 # -- making anew ----------------------------------------------------------------------------------
 
 
+def refresh_index(resources: Resources) -> None:
+    """Make the index anew when it was made by another analyser: no search could trust it."""
+    with resources.engine.read() as tx:
+        row = tx.one("SELECT value FROM meta WHERE key = 'index'")
+    if row is not None and row[0] == index.MADE_BY:
+        return
+    if row is not None:
+        rebuild(resources)
+    with resources.engine.write() as tx:
+        tx.run(
+            "INSERT INTO meta (key, value) VALUES ('index', ?) "
+            "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (index.MADE_BY,),
+        )
+
+
 def rebuild(resources: Resources, progress: Progress | None = None) -> int:
     """Index and vectors from the log, a space at a time, each in one transaction."""
     with resources.engine.read() as tx:
@@ -124,10 +140,9 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
                 "terms = 0, touches = 0, facts = 0, notes = 0 WHERE space = ? AND owner = ?",
                 owner,
             )
-            for entry in log.states_at(tx, owner, log.last_position(tx, owner)):
+            for born, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
                 state = entry.state(None)
                 text = writes.text_of(resources, state)
-                born = log.birth(tx, owner, state.id)
                 first = index.add(tx, owner, born, entry.position, state, text.passages)
                 if state.forgotten_at is None:
                     writes.put_vectors(tx, resources, owner, first, text)
@@ -143,7 +158,7 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
 def reembed(resources: Resources, progress: Progress | None = None) -> int:
     """Fill a new generation beside the current one, then switch when nothing is missing.
 
-    Stopped half-way it goes on where it was: the blocks that exist are done.
+    Stopped half-way it goes on where it was: the vectors that exist are done.
     """
     embedder = resources.embedder
     if embedder is None:
@@ -156,6 +171,8 @@ def reembed(resources: Resources, progress: Progress | None = None) -> int:
             begun = generations.Generation(number, embedder.identity, None)
             generations.write(tx, begun, generations.NEXT)
     done: dict[Owner, int] = {}
+    with resources.engine.read() as tx:
+        kept = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in all_owners(tx)}
     while True:
         with resources.engine.read() as tx:
             ends = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
@@ -163,19 +180,20 @@ def reembed(resources: Resources, progress: Progress | None = None) -> int:
             while done.get(owner, 0) < statistics.next_passage:
                 first = done.get(owner, 0)
                 done[owner] = min(first + EMBED_BATCH, statistics.next_passage)
-                begun = _embed_range(resources, owner, begun, first, done[owner])
+                missing = set(range(first, done[owner])) - kept.get(owner, set())
+                begun = _embed_passages(resources, owner, begun, missing)
                 if progress is not None:
                     progress(sum(done.values()), sum(end.next_passage for end in ends.values()))
         if _switched(resources, begun, ends):
             return sum(end.passages for end in ends.values())
 
 
-def _embed_range(
-    resources: Resources, owner: Owner, begun: generations.Generation, first: int, end: int
+def _embed_passages(
+    resources: Resources, owner: Owner, begun: generations.Generation, missing: set[int]
 ) -> generations.Generation:
     assert resources.embedder is not None
     with resources.engine.read() as tx:
-        texts = passage_texts(tx, owner, range(first, end))
+        texts = passage_texts(tx, owner, missing)
     if not texts:
         return begun
     rows = resources.embedder.embed(list(texts.values()))
@@ -266,17 +284,7 @@ def all_owners(tx: Transaction) -> list[Owner]:
     return [Owner(*row) for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner")]
 
 
-def owner_scope(tx: Transaction, owner: Owner) -> Scope:
-    row = tx.one(
-        "SELECT s.name, o.name FROM owners o JOIN spaces s ON s.space = o.space "
-        "WHERE o.space = ? AND o.owner = ?",
-        owner,
-    )
-    assert row is not None
-    return Scope(row[0], row[1] or None)
-
-
-def passage_texts(tx: Transaction, owner: Owner, passages: Any) -> dict[int, str]:
+def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, str]:
     """The text of each of these passages that is still there."""
     texts: dict[int, str] = {}
     contents: dict[int, str] = {}

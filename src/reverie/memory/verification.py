@@ -44,7 +44,7 @@ def _compare_owner(
     kinds = {"fact": 0, "note": 0}
     count = 0
     said: dict[int, str] = {}
-    for entry in log.states_at(tx, owner, log.last_position(tx, owner)):
+    for _, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
         count += 1
         state = entry.state(None)
         place = places.pop(state.id, None)

@@ -258,8 +258,7 @@ def evict(tx: Transaction, resources: Resources, owner: Owner, kind: str) -> Non
     excess = (statistics.facts if kind == "fact" else statistics.notes) - cap
     if excess <= 0:
         return
-    name = tx.one("SELECT name FROM owners WHERE space = ? AND owner = ?", owner)
-    author = Author(Scope("", name[0] or None if name else None), "reverie", "agent")
+    author = Author(log.scope_of(tx, owner), "reverie", "agent")
     for place in index.oldest(tx, owner, kind, excess):
         change_in(
             tx,

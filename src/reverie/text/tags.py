@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import NamedTuple
 
 from reverie.errors import InvalidInput
 from reverie.text.normalise import no_controls, storable
@@ -26,8 +28,6 @@ _WIDE_TERMS = (
 )
 _ASCII_GLOSSARY = tuple(_ASCII_TERMS.split())
 _WIDE_GLOSSARY = tuple(_WIDE_TERMS.split())
-# As substrings these would be found inside other words ("mkv").
-_SHORT_GLOSSARY = re.compile(r"(?<![^\W_])(?:s3|kv)(?![^\W_])")
 _GLOSSARY = frozenset((*_ASCII_GLOSSARY, *_WIDE_GLOSSARY, "s3", "kv"))
 
 _NOISE_WORDS = """
@@ -43,14 +43,34 @@ _NOISE_WORDS = """
 """
 _NOISE = STOP_WORDS | frozenset(_NOISE_WORDS.split())
 
-# Only tried where a word starts: otherwise a long word is scanned once for each letter.
-_COMPOUND = re.compile(r"(?<![^\W_])[^\W_]++(?:[._/-][^\W_]++)+")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:\.\w+)?")
-_CJK = re.compile(rf"[{HAN}{KATAKANA}\u3041-\u309f\uac00-\ud7a3]")
-_KANA_ONLY = re.compile(rf"[{KATAKANA}\u3041-\u309f]+")
-# A long stretch of Han is a clause, and hiragana mostly grammar: neither is a concept.
-_CJK_WORD = re.compile(rf"(?<![{HAN}])[{HAN}]{{2,4}}(?![{HAN}])|[{KATAKANA}]{{3,}}")
-_UNSEGMENTED = re.compile(rf"[{HAN}{KATAKANA}\u3041-\u309f\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+
+class _Patterns(NamedTuple):
+    short_glossary: re.Pattern[str]
+    compound: re.Pattern[str]
+    date: re.Pattern[str]
+    cjk: re.Pattern[str]
+    kana_only: re.Pattern[str]
+    cjk_word: re.Pattern[str]
+    unsegmented: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """Made with the first text: compiling them takes longer than all else at import."""
+    return _Patterns(
+        # As substrings these would be found inside other words ("mkv").
+        short_glossary=re.compile(r"(?<![^\W_])(?:s3|kv)(?![^\W_])"),
+        # Only tried where a word starts: otherwise a long word is scanned once for each letter.
+        compound=re.compile(r"(?<![^\W_])[^\W_]++(?:[._/-][^\W_]++)+"),
+        date=re.compile(r"\d{4}-\d{2}-\d{2}(?:\.\w+)?"),
+        cjk=re.compile(rf"[{HAN}{KATAKANA}\u3041-\u309f\uac00-\ud7a3]"),
+        kana_only=re.compile(rf"[{KATAKANA}\u3041-\u309f]+"),
+        # A long stretch of Han is a clause, and hiragana mostly grammar: neither is a concept.
+        cjk_word=re.compile(rf"(?<![{HAN}])[{HAN}]{{2,4}}(?![{HAN}])|[{KATAKANA}]{{3,}}"),
+        unsegmented=re.compile(
+            rf"[{HAN}{KATAKANA}\u3041-\u309f\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
+        ),
+    )
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
@@ -91,15 +111,16 @@ def concept_tags(text: str, limit: int = 8) -> tuple[str, ...]:
 
 
 def _candidates(source: str) -> Iterator[str]:
+    patterns = _patterns()
     yield from [term for term in _ASCII_GLOSSARY if term in source]
-    yield from _SHORT_GLOSSARY.findall(source)
+    yield from patterns.short_glossary.findall(source)
     if not source.isascii():
         yield from [term for term in _WIDE_GLOSSARY if term in source]
-    for compound in _COMPOUND.findall(source):
+    for compound in patterns.compound.findall(source):
         yield compound.replace("_", "-")
     for token in tokens(source):
-        if _UNSEGMENTED.match(token):
-            yield from _CJK_WORD.findall(token)
+        if patterns.unsegmented.match(token):
+            yield from patterns.cjk_word.findall(token)
         elif "'" in token or "\u2019" in token:
             yield _without_possessive(token.replace("\u2019", "'"))
         else:
@@ -112,9 +133,11 @@ def _without_possessive(word: str) -> str:
 
 
 def _is_concept(tag: str) -> bool:
-    length = len(tag)
+    length, patterns = len(tag), _patterns()
     if length > LONGEST_CONCEPT or tag in _NOISE:
         return False
-    if length < 3 and (length < 2 or not _CJK.search(tag) or _KANA_ONLY.fullmatch(tag)):
+    if length < 3 and (
+        length < 2 or not patterns.cjk.search(tag) or patterns.kana_only.fullmatch(tag)
+    ):
         return False
-    return not tag.isdecimal() and not _DATE.fullmatch(tag)
+    return not tag.isdecimal() and not patterns.date.fullmatch(tag)
