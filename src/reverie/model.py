@@ -58,6 +58,9 @@ class Memory:
     forgotten_at: int | None
     expires_at: int | None
 
+    def expired(self, now: int) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
 
 @dataclass(frozen=True, slots=True)
 class Version:

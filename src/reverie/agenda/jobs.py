@@ -105,7 +105,7 @@ def add(
     )
     tx.run(
         "INSERT INTO due (space, at) VALUES (?, ?) "
-        "ON CONFLICT (space) DO UPDATE SET at = MIN(at, excluded.at)",
+        "ON CONFLICT (space) DO UPDATE SET at = excluded.at WHERE excluded.at < due.at",
         (owner.space, due_at),
     )
     return int(row[0])

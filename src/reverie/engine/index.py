@@ -61,6 +61,7 @@ class Filter:
     since: int | None = None
     until: int | None = None
     include_forgotten: bool = False
+    alive_at: int | None = None
 
     @property
     def narrows(self) -> bool:
@@ -99,6 +100,9 @@ class Filter:
         if self.until is not None:
             parts.append("m.at < ?")
             values.append(self.until)
+        if self.alive_at is not None:
+            parts.append("(m.expires_at IS NULL OR m.expires_at > ?)")
+            values.append(self.alive_at)
         return " AND ".join(parts), values
 
     def admits(self, memory: Memory) -> bool:
@@ -112,6 +116,7 @@ class Filter:
             and set(self.tags) <= set(memory.tags)
             and (self.since is None or at >= self.since)
             and (self.until is None or at < self.until)
+            and (self.alive_at is None or not memory.expired(self.alive_at))
         )
 
 

@@ -149,9 +149,9 @@ def scope_of(tx: Transaction, owner: Owner) -> Scope:
 def advance(tx: Transaction, space: int, now: int) -> tuple[int, int]:
     """The next position, and a recorded_at that never runs backwards."""
     tx.run(
-        "UPDATE counters SET position = position + 1, recorded_at = MAX(recorded_at, ?) "
-        "WHERE space = ?",
-        (now, space),
+        "UPDATE counters SET position = position + 1, "
+        "recorded_at = CASE WHEN recorded_at > ? THEN recorded_at ELSE ? END WHERE space = ?",
+        (now, now, space),
     )
     row = tx.one("SELECT position, recorded_at FROM counters WHERE space = ?", (space,))
     assert row is not None

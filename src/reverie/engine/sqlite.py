@@ -109,7 +109,9 @@ class SQLiteTransaction:
         limit: int,
         allowed: Sequence[int] | None = None,
     ) -> list[tuple[int, float]]:
-        return self._vectors.nearest(self, self._blocks, owner, generation, query, limit, allowed)
+        # What a writer sees may yet be undone: it must not stay in memory.
+        vectors = VectorCache() if self.writing else self._vectors
+        return vectors.nearest(self, self._blocks, owner, generation, query, limit, allowed)
 
 
 class SQLiteEngine:

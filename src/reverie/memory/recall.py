@@ -169,7 +169,7 @@ def _lead_back(
         if entry is None:
             continue
         memory = entry.state(owners[owner])
-        if memory.expires_at is not None and memory.expires_at <= now:
+        if memory.expired(now):
             continue
         hits.append(_hit(memory, memory.content[start : start + length], found, query, missing))
     return hits

@@ -273,6 +273,9 @@ class Space:
             subject_key=None if subject is None else _subject(subject),
             tags=clean_tags(tags or ()),
             include_forgotten=include_forgotten,
+            alive_at=None
+            if include_forgotten or as_of is not None
+            else self._resources.clock.now(),
         )
         most = None if limit is None else _limit(limit, None)
         with self._resources.engine.read() as tx:
@@ -280,12 +283,6 @@ class Space:
                 found = self._states_at(tx, as_of, chosen)
             else:
                 found = self._current(tx, chosen, most if order == "newest" else None)
-        now = self._resources.clock.now()
-        found = [
-            pair
-            for pair in found
-            if include_forgotten or as_of is not None or not _over(pair[1], now)
-        ]
         found.sort(key=lambda pair: -pair[0])
         if order == "category":
             found.sort(key=lambda pair: (pair[1].category, pair[1].created_at, pair[0]))
@@ -296,11 +293,8 @@ class Space:
         from reverie.embed.tokens import count_tokens
 
         with self._resources.engine.read() as tx:
-            found = self._current(tx, Filter(), None)
-        now = self._resources.clock.now()
-        return profile.render(
-            [pair for pair in found if not _over(pair[1], now)], _limit(tokens, None), count_tokens
-        )
+            found = self._current(tx, Filter(alive_at=self._resources.clock.now()), None)
+        return profile.render(found, _limit(tokens, None), count_tokens)
 
     # -- in and out ---------------------------------------------------------------------------
 
@@ -347,7 +341,7 @@ class Space:
                 position = log.position_at(tx, owner, moment)
             for born, entry in log.states_at(tx, owner, position):
                 memory = entry.state(user)
-                if chosen.admits(memory) and not _over(memory, moment):
+                if chosen.admits(memory) and not memory.expired(moment):
                     found.append((born, memory))
         return found
 
@@ -396,7 +390,3 @@ def _limit(value: int, most: int | None) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInput(f"limit must be a whole number from 1, not {value!r}")
     return value if most is None else min(value, most)
-
-
-def _over(memory: Memory, now: int) -> bool:
-    return memory.expires_at is not None and memory.expires_at <= now

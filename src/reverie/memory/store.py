@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -131,8 +132,8 @@ class Store:
         """Run every job that is due; how many that were."""
         return worker.drain(self._resources)
 
-    def work(self, stop: Any, poll_seconds: float = 1.0) -> None:
-        """Serve the agenda until ``stop`` (a threading.Event) is set."""
+    def work(self, stop: threading.Event, poll_seconds: float = 1.0) -> None:
+        """Serve the agenda until told to stop."""
         worker.run_forever(self._resources, stop, poll_seconds)
 
     def jobs(self) -> list[Job]:

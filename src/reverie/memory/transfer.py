@@ -84,7 +84,7 @@ def import_records(
                         new = _add_plain(tx, resources, owner, author, item, next(ready))
                     else:
                         new = _add_entry(tx, resources, owner, item, names)
-                except ReverieError as error:
+                except InvalidInput as error:
                     skipped.append(f"record {item.number}: {error}")
                     continue
                 added, unchanged = added + new, unchanged + (not new)
