@@ -185,9 +185,9 @@ def drop(tx: Transaction, space: int, job: int) -> None:
 
 def _set_due(tx: Transaction, space: int, after: int | None = None) -> None:
     """Say when to look in this space next. ``after``: what is due until then waits for its lane."""
+    later, values = ("", (space,)) if after is None else (" AND due_at > ?", (space, after))
     row = tx.one(
-        "SELECT MIN(due_at) FROM jobs WHERE space = ? AND state <> 'parked' AND due_at > ?",
-        (space, -1 if after is None else after),
+        f"SELECT MIN(due_at) FROM jobs WHERE space = ? AND state <> 'parked'{later}", values
     )
     if row is None or row[0] is None:
         tx.run("DELETE FROM due WHERE space = ?", (space,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from reverie.errors import ConfigError
 from reverie.protocols import Engine
 
@@ -16,3 +18,10 @@ def open_engine(url: str) -> Engine:
     raise ConfigError(
         f"no engine for {scheme}:// addresses: give a path, or sqlite:///path/to/reverie.db"
     )
+
+
+def is_store(path: Path) -> bool:
+    """Whether a file is a whole store or a copy of one, going by its first page and its length."""
+    from reverie.engine.sqlite import is_store_file
+
+    return is_store_file(path)

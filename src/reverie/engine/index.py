@@ -30,7 +30,10 @@ class Place(NamedTuple):
     kind: str
     category: str
     subject_key: str | None
+    session: str | None
     pinned: int
+    at: int
+    expires_at: int | None
     forgotten_at: int | None
     first_passage: int
     passages: int
@@ -295,11 +298,13 @@ def find(tx: Transaction, owner: Owner, memory: str) -> Place | None:
     return None if row is None else Place(*row)
 
 
-def find_subject(tx: Transaction, owner: Owner, category: str, key: str) -> Place | None:
+def find_subject(tx: Transaction, owner: Owner, category: str, key: str, now: int) -> Place | None:
+    """The newest living memory of a category and subject."""
     row = tx.one(
         f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND category = ? "
-        "AND subject_key = ? AND forgotten_at IS NULL ORDER BY born DESC LIMIT 1",
-        (*owner, category, key),
+        "AND subject_key = ? AND forgotten_at IS NULL "
+        "AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT 1",
+        (*owner, category, key, now),
     )
     return None if row is None else Place(*row)
 

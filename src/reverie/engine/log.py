@@ -294,17 +294,24 @@ def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[in
             yield born, entry
 
 
-def entries(tx: Transaction, owner: Owner) -> Iterator[Entry]:
+def entries(tx: Transaction, owner: Owner, after: int, end: int, limit: int) -> list[Entry]:
+    """The next entries about memories behind a position, in order."""
+    return [
+        _entry(row)
+        for row in tx.all(
+            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND position > ? "
+            f"AND position <= ? AND memory IS NOT NULL ORDER BY position LIMIT {int(limit)}",
+            (*owner, after, end),
+        )
+    ]
+
+
+def all_entries(tx: Transaction, owner: Owner) -> Iterator[Entry]:
     """Every entry about a memory, in order."""
-    after = 0
-    while rows := tx.all(
-        f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND position > ? "
-        "AND memory IS NOT NULL ORDER BY position LIMIT 1000",
-        (*owner, after),
-    ):
-        for row in rows:
-            yield _entry(row)
-        after = rows[-1][0]
+    after, end = 0, last_position(tx, owner)
+    while found := entries(tx, owner, after, end, 1000):
+        yield from found
+        after = found[-1].position
 
 
 def _first(rows: list[Row]) -> Entry | None:

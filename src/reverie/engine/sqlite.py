@@ -120,7 +120,7 @@ class SQLiteEngine:
     def __init__(self, url: str) -> None:
         _require_safe_sqlite()
         self.path, options = _parse(url)
-        self.url = f"sqlite:///{self.path}"
+        self.url = f"sqlite://{urllib.parse.quote(str(self.path))}"
         self._read_only = options.get("mode") == "ro"
         self._vfs = options.get("vfs")
         self._pid = os.getpid()
@@ -421,6 +421,21 @@ class SQLiteEngine:
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None
+
+
+def is_store_file(path: Path) -> bool:
+    """By the header of the file format: page size and count, user version, application id."""
+    with path.open("rb") as file:
+        header = file.read(100)
+        length = file.seek(0, os.SEEK_END)
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        return False
+    page = int.from_bytes(header[16:18], "big")
+    pages = int.from_bytes(header[28:32], "big")
+    version = int.from_bytes(header[60:64], "big")
+    application = int.from_bytes(header[68:72], "big")
+    size = (65536 if page == 1 else page) * pages
+    return version > 0 and application == APPLICATION_ID and length >= size
 
 
 def _truncate_wal(connection: apsw.Connection) -> bool:

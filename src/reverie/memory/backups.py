@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from reverie.engine import index, log, open_engine
+from reverie.engine import index, is_store, log, open_engine
+from reverie.engine.log import Entry
 from reverie.errors import ConfigError, StoreDamaged
 from reverie.memory import upkeep, writes
 from reverie.memory.resources import Resources
@@ -18,11 +19,10 @@ from reverie.protocols import Transaction
 
 
 class Tombstone(NamedTuple):
-    """What remains of an erased memory."""
+    """What remains of an erased memory: its entries, without what they said."""
 
     scope: Scope
-    memory: str
-    first_uuid: str
+    entries: list[Entry]
 
 
 def backup(resources: Resources, target: Path) -> VerifyReport:
@@ -37,6 +37,8 @@ def check(resources: Resources, source: Path) -> VerifyReport:
     """Verify a backup on a copy of it, so that looking changes nothing."""
     if not source.is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
+    if not is_store(source):
+        raise StoreDamaged(f"{source} is not a backup, or only a part of one: use another")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         copy = Path(folder) / "copy.db"
         shutil.copyfile(source, copy)
@@ -67,23 +69,27 @@ def restore(resources: Resources, source: Path) -> VerifyReport:
 
 def _tombstones(tx: Transaction) -> list[Tombstone]:
     return [
-        Tombstone(log.scope_of(tx, owner), entry.memory, versions[0].uuid)
+        Tombstone(log.scope_of(tx, owner), log.versions(tx, owner, entry.memory))
         for owner in upkeep.all_owners(tx)
-        for entry in log.entries(tx, owner)
-        if entry.op == "erase" and (versions := log.versions(tx, owner, entry.memory))
+        for entry in log.all_entries(tx, owner)
+        if entry.op == "erase"
     ]
 
 
 def _erase_again(tx: Transaction, resources: Resources, tombstone: Tombstone) -> None:
-    scope = tombstone.scope
-    space = log.find_space(tx, scope.space)
-    owner = None if space is None else log.find_owner(tx, space, scope.user)
-    if owner is None:
-        return
-    held = log.versions(tx, owner, tombstone.memory)
-    place = index.find(tx, owner, tombstone.memory)
-    if place is None or held[0].uuid != tombstone.first_uuid:
-        return
-    author = Author(scope, "reverie", "agent")
-    stamp = Stamp(reason="it was erased after this backup was made")
-    writes.erase_in(tx, resources, owner, author, place, held, False, stamp)
+    scope, entries = tombstone
+    owner = log.ensure_owner(tx, scope.space, scope.user)
+    memory = entries[0].memory
+    held = log.versions(tx, owner, memory)
+    place = index.find(tx, owner, memory)
+    if place is not None and held[0].uuid == entries[0].uuid:
+        author = Author(scope, "reverie", "agent")
+        stamp = Stamp(reason="it was erased after this backup was made")
+        writes.erase_in(tx, resources, owner, author, place, held, False, stamp)
+    elif not log.id_taken(tx, owner, memory):
+        # The backup never knew it: the tombstone must still keep an import from bringing it back.
+        for entry in entries:
+            position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
+            log.append(
+                tx, owner, replace(entry, position=position, recorded_at=recorded_at, key=None)
+            )

@@ -122,6 +122,7 @@ def check_origin(origin: Origin | Sequence[Any] | None) -> Origin | None:
         or isinstance(origin, str)
         or len(origin) != 2
         or not isinstance(origin[1], int)
+        or not 0 <= origin[1] < 1 << 62
     ):
         raise InvalidInput("origin must be the session and the sequence of an event")
     return Origin(plain_name(origin[0], "the session of origin", 200), origin[1])

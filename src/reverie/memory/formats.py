@@ -39,12 +39,19 @@ def parse(stream: TextIO) -> Iterator[Record | Unreadable]:
     JSON lines and plain lines are read one at a time, any other JSON as a whole.
     """
     lines = _lines(stream)
-    first = next(lines, None)
-    if first is None:
-        return
-    if isinstance(first, Unreadable):
+    for first in lines:
+        if not isinstance(first, Unreadable):
+            yield from _laid_out(first, lines)
+            return
         yield first
-        first = (0, "")
+
+
+# -- how the file is laid out ---------------------------------------------------------------------
+
+Line = tuple[int, str]
+
+
+def _laid_out(first: Line, lines: Iterator[Line | Unreadable]) -> Iterator[Record | Unreadable]:
     number, text = first
     if text[:1] not in {"{", "["}:
         yield from _plain_lines(chain([first], lines))
@@ -55,11 +62,6 @@ def parse(stream: TextIO) -> Iterator[Record | Unreadable]:
         yield from _json_lines(lines)
         return
     yield from _whole(chain([first], lines))
-
-
-# -- how the file is laid out ---------------------------------------------------------------------
-
-Line = tuple[int, str]
 
 
 def _lines(stream: TextIO) -> Iterator[Line | Unreadable]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from reverie.agenda import jobs
 from reverie.errors import DimensionMismatchError, EmbeddingModelChangedError
-from reverie.protocols import Embedder, Owner, Transaction
+from reverie.protocols import Embedder, Transaction
 
 CURRENT = "generation"
 NEXT = "generation.next"
@@ -42,15 +41,12 @@ def require(tx: Transaction, embedder: Embedder) -> Generation | None:
     return current
 
 
-def ensure(tx: Transaction, embedder: Embedder, dimensions: int | None, now: int) -> Generation:
+def ensure(tx: Transaction, embedder: Embedder, dimensions: int | None) -> Generation:
     """The current generation, begun by the first write that has an embedder."""
     current = require(tx, embedder)
     if current is None:
         current = Generation(1, embedder.identity, dimensions)
         write(tx, current)
-        # What was written while there was no embedder gets its vectors now.
-        for row in tx.all("SELECT DISTINCT space, owner FROM unembedded"):
-            jobs.add_once(tx, Owner(*row), "embed", due_at=now, now=now)
     elif dimensions is not None and current.dimensions is None:
         current = current._replace(dimensions=dimensions)
         write(tx, current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,10 +41,6 @@ class Query:
     embedding: Sequence[float] | None
     explain: bool
 
-    @property
-    def candidates(self) -> int:
-        return max(self.ranking.candidates, self.limit * 4)
-
 
 @dataclass(frozen=True, slots=True)
 class Eye:
@@ -65,6 +61,29 @@ class Eye:
         return self.embedder.embed_query(text, weights)
 
 
+@dataclass(slots=True)
+class Candidates:
+    """What was found so far. ``cut``: some list was full, so there may be more."""
+
+    by_keyword: dict[Found, float]
+    by_vector: dict[Found, float]
+    cut: bool = False
+
+    def best(self, owners: Iterable[Owner], many: int) -> Candidates:
+        """So many of each owner and kind, as the index gives them."""
+        kept = Candidates({}, {})
+        for owner in owners:
+            for mine, theirs in (
+                (self.by_keyword, kept.by_keyword),
+                (self.by_vector, kept.by_vector),
+            ):
+                own = [(score, found) for found, score in mine.items() if found.owner == owner]
+                own.sort(reverse=True)
+                theirs.update({found: score for score, found in own[:many]})
+                kept.cut |= len(own) >= many
+        return kept
+
+
 def open_eye(resources: Resources, query: Query, *, local_only: bool = False) -> Eye:
     """Decide how vectors take part, before the store is read: a remote embedder is slow.
 
@@ -72,8 +91,9 @@ def open_eye(resources: Resources, query: Query, *, local_only: bool = False) ->
     """
     if query.mode == "keyword":
         return Eye(None, None, "not asked for")
-    if query.embedding is not None:
-        return Eye(None, _given(query.embedding), None)
+    given = None if query.embedding is None else _given(query.embedding)
+    if given is not None and not local_only:
+        return Eye(None, given, None)
     embedder = resources.embedder
     why = None
     if embedder is None:
@@ -86,8 +106,8 @@ def open_eye(resources: Resources, query: Query, *, local_only: bool = False) ->
         return Eye(None, None, why)
     with resources.engine.read() as tx:
         generations.require(tx, embedder)
-    if not embedder.remote:
-        return Eye(embedder, None, None)
+    if given is not None or not embedder.remote:
+        return Eye(embedder, given, None)
     try:
         return Eye(embedder, embedder.embed_query(query.text), None)
     except EmbeddingFailed as error:
@@ -99,44 +119,47 @@ def open_eye(resources: Resources, query: Query, *, local_only: bool = False) ->
 def recall(resources: Resources, owners: Mapping[Owner, str | None], query: Query) -> list[Hit]:
     """The best memories of these owners, each with the name of its user."""
     eye = open_eye(resources, query)
+    many = max(query.ranking.candidates, query.limit * 4)
     with resources.engine.read() as tx:
-        generation = generations.read(tx)
-        by_keyword: dict[Found, float] = {}
-        by_vector: dict[Found, float] = {}
-        words = query_terms(query.text)
-        for owner in owners:
-            statistics = index.statistics(tx, owner)
-            known = index.frequencies(tx, owner, list(words))
-            if query.mode != "vector":
-                found = index.keyword(
-                    tx,
-                    owner,
-                    rank.term_weights(statistics.passages, known),
-                    rank.saturation(statistics.passages, statistics.terms),
-                    query.chosen,
-                    query.candidates,
-                )
-                by_keyword.update({Found(owner, passage): score for passage, score in found})
-            if not eye.blind and generation is not None:
-                vector = eye.vector(
-                    query.text, rank.word_weights(statistics.passages, words, known)
-                )
-                if generation.dimensions not in {None, len(vector)}:
-                    raise DimensionMismatchError(generation.dimensions or 0, len(vector))
-                near = tx.nearest(
-                    owner,
-                    generation.number,
-                    vector,
-                    query.candidates,
-                    index.allowed_passages(tx, owner, query.chosen),
-                )
-                by_vector.update({Found(owner, passage): score for passage, score in near})
-        fused = rank.fuse(
-            None if query.mode == "vector" else by_keyword,
-            None if eye.blind else by_vector,
-            query.ranking,
+        while True:
+            found = Candidates({}, {})
+            for owner in owners:
+                _look(tx, owner, query, eye, many, found)
+            hits = _lead_back(tx, resources, owners, query, found, eye)
+            if len(hits) == query.limit or not found.cut:
+                return hits
+            # One long note, or what has expired, filled the list: look further.
+            many *= 4
+
+
+def _look(
+    tx: Transaction, owner: Owner, query: Query, eye: Eye, many: int, found: Candidates
+) -> None:
+    """Candidates of one owner, by its own statistics."""
+    words = query_terms(query.text)
+    statistics = index.statistics(tx, owner)
+    known = index.frequencies(tx, owner, list(words))
+    if query.mode != "vector":
+        matching = index.keyword(
+            tx,
+            owner,
+            rank.term_weights(statistics.passages, known),
+            rank.saturation(statistics.passages, statistics.terms),
+            query.chosen,
+            many,
         )
-        return _lead_back(tx, resources, owners, query, fused, eye.missing)
+        found.by_keyword.update({Found(owner, passage): score for passage, score in matching})
+        found.cut |= len(matching) == many
+    generation = None if eye.blind else generations.read(tx)
+    if generation is None:
+        return
+    vector = eye.vector(query.text, rank.word_weights(statistics.passages, words, known))
+    if generation.dimensions not in {None, len(vector)}:
+        raise DimensionMismatchError(generation.dimensions or 0, len(vector))
+    allowed = index.allowed_passages(tx, owner, query.chosen)
+    near = tx.nearest(owner, generation.number, vector, many, allowed)
+    found.by_vector.update({Found(owner, passage): score for passage, score in near})
+    found.cut |= len(near) == many
 
 
 def _lead_back(
@@ -144,10 +167,11 @@ def _lead_back(
     resources: Resources,
     owners: Mapping[Owner, str | None],
     query: Query,
-    fused: list[rank.Scored[Found]],
-    missing: str | None,
+    candidates: Candidates,
+    eye: Eye,
 ) -> list[Hit]:
     """From passages to memories, the expired ones left out."""
+    fused = _fused(query, eye, candidates)
     stretches = {
         Found(owner, passage): row
         for owner in owners
@@ -171,7 +195,7 @@ def _lead_back(
         memory = entry.state(owners[owner])
         if memory.expired(now):
             continue
-        hits.append(_hit(memory, memory.content[start : start + length], found, query, missing))
+        hits.append(_hit(memory, memory.content[start : start + length], found, query, eye.missing))
     return hits
 
 
@@ -192,49 +216,81 @@ def _hit(
 
 
 def recall_as_of(
-    resources: Resources, states: Sequence[tuple[int, Memory]], query: Query
+    resources: Resources,
+    states: Mapping[Owner, Sequence[tuple[int, Memory]]],
+    admitted: Callable[[Memory], bool],
+    query: Query,
 ) -> list[Hit]:
-    """Recall from a set of states of an earlier moment: nothing is indexed, all is scanned."""
+    """Recall from all that was known at an earlier moment: nothing of it is indexed.
+
+    As in the index, statistics are those of all an owner knew; a filter only narrows what is found.
+    """
     eye = open_eye(resources, query, local_only=True)
-    passages = [
-        (born, memory, part)
-        for born, memory in states
-        for part in index.passages_of(memory.content)
+    whole = Candidates({}, {})
+    places: dict[Found, tuple[int, Memory, index.Passage]] = {}
+    for owner, known in states.items():
+        texts = [(born, memory, part) for born, memory in known for part in _parts(memory)]
+        scanned = {Found(owner, number): place for number, place in enumerate(texts)}
+        places.update(scanned)
+        allowed = [found.passage for found, place in scanned.items() if admitted(place[1])]
+        parts = [part for _, _, part in texts]
+        _scan_owner(resources, owner, query, eye, parts, allowed, whole)
+    born = {found: place[0] for found, place in places.items()}
+    many = max(query.ranking.candidates, query.limit * 4)
+    while True:
+        candidates = whole.best(states, many)
+        ordered = rank.best_first(_fused(query, eye, candidates), born)
+        chosen = rank.best_of_each(ordered, born)[: query.limit]
+        if len(chosen) == query.limit or not candidates.cut:
+            break
+        many *= 4
+    return [
+        _hit(places[found.item][1], places[found.item][2].text, found, query, eye.missing)
+        for found in chosen
     ]
-    words = query_terms(query.text)
-    known = {
-        term: count
-        for term in words
-        if (count := sum(term in part.terms.counts for _, _, part in passages))
-    }
-    weights = rank.term_weights(len(passages), known)
-    saturated = rank.saturation(len(passages), sum(part.terms.length for _, _, part in passages))
-    owner = Owner(0, 0)
-    by_keyword = {}
-    for number, (_, _, part) in enumerate(passages):
-        score = rank.keyword_score(part.terms.counts, part.terms.length, weights, saturated)
-        if score > 0:
-            by_keyword[Found(owner, number)] = score
-    by_vector = {}
-    if not eye.blind and passages and resources.embedder is not None:
-        rows = resources.embedder.embed([part.text for _, _, part in passages])
-        vector = eye.vector(query.text, rank.word_weights(len(passages), words, known))
-        for number, score in _scan(rows, vector, query.candidates):
-            by_vector[Found(owner, number)] = score
-    fused = rank.fuse(
-        None if query.mode == "vector" else by_keyword,
-        None if eye.blind else by_vector,
+
+
+def _parts(memory: Memory) -> list[index.Passage]:
+    return index.passages_of(memory.content)
+
+
+def _fused(query: Query, eye: Eye, candidates: Candidates) -> list[rank.Scored[Found]]:
+    return rank.fuse(
+        None if query.mode == "vector" else candidates.by_keyword,
+        None if eye.blind else candidates.by_vector,
         query.ranking,
     )
-    born = {found.item: passages[found.item.passage][0] for found in fused}
-    ordered = rank.best_of_each(rank.best_first(fused, born), born)[: query.limit]
-    return [
-        _hit(passages[f.item.passage][1], passages[f.item.passage][2].text, f, query, eye.missing)
-        for f in ordered
-    ]
 
 
-def _scan(rows: Matrix, query: Vector, limit: int) -> list[tuple[int, float]]:
+def _scan_owner(
+    resources: Resources,
+    owner: Owner,
+    query: Query,
+    eye: Eye,
+    parts: Sequence[index.Passage],
+    allowed: Sequence[int],
+    found: Candidates,
+) -> None:
+    """What the index would say of one owner, computed from all its passages."""
+    words = query_terms(query.text)
+    counted = {term: sum(term in part.terms.counts for part in parts) for term in words}
+    if query.mode != "vector":
+        weights = rank.term_weights(len(parts), counted)
+        saturated = rank.saturation(len(parts), sum(part.terms.length for part in parts))
+        for number in allowed:
+            terms = parts[number].terms
+            score = rank.keyword_score(terms.counts, terms.length, weights, saturated)
+            if score > 0:
+                found.by_keyword[Found(owner, number)] = score
+    if eye.blind or not parts or resources.embedder is None:
+        return
+    rows = resources.embedder.embed([part.text for part in parts])
+    vector = eye.vector(query.text, rank.word_weights(len(parts), words, counted))
+    for number, score in _scan(rows, vector, allowed):
+        found.by_vector[Found(owner, number)] = score
+
+
+def _scan(rows: Matrix, query: Vector, allowed: Sequence[int]) -> list[tuple[int, float]]:
     from reverie.engine import similarity
 
     if rows.shape[1] != len(query):
@@ -242,7 +298,7 @@ def _scan(rows: Matrix, query: Vector, limit: int) -> list[tuple[int, float]]:
     live = int(rows.any(axis=1).sum())
     mean = similarity.mean_of(rows.sum(axis=0, dtype="float64"), live)
     apart = similarity.distances(rows, mean)
-    return similarity.best(similarity.centred_cosine(rows, mean, apart, query), limit, None)
+    return similarity.best(similarity.centred_cosine(rows, mean, apart, query), len(rows), allowed)
 
 
 def _given(values: Sequence[float]) -> Vector:
@@ -250,10 +306,12 @@ def _given(values: Sequence[float]) -> Vector:
     import numpy as np
 
     try:
-        vector = np.asarray(values, dtype=np.float32)
+        vector = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInput("query_embedding must be a sequence of numbers") from error
     if vector.ndim != 1 or not len(vector) or not np.isfinite(vector).all():
         raise InvalidInput("query_embedding must be one non-empty row of finite numbers")
-    length = float(np.linalg.norm(vector))
-    return vector if not length else (vector / length).astype(np.float32)
+    if np.abs(vector).max() > np.finfo(np.float32).max:
+        raise InvalidInput("query_embedding has numbers too large for a vector")
+    length = float(np.linalg.norm(vector)) or 1.0
+    return (vector / length).astype(np.float32)

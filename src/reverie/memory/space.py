@@ -34,6 +34,7 @@ from reverie.text.normalise import storable, subject_key
 from reverie.text.tags import clean_tags
 
 MOST_HITS = 1_000
+MOST_LISTED = 1_000_000_000
 
 
 class Space:
@@ -218,8 +219,9 @@ class Space:
         )
         if as_of is not None:
             with self._resources.engine.read() as tx:
-                states = self._states_at(tx, as_of, chosen)
-            return recall.recall_as_of(self._resources, states, asked)
+                moment, states = self._states_at(tx, as_of)
+            then = replace(chosen, alive_at=moment)
+            return recall.recall_as_of(self._resources, states, then.admits, asked)
         with self._resources.engine.read() as tx:
             owners = self._owners(tx)
         hits = recall.recall(self._resources, owners, asked)
@@ -277,10 +279,14 @@ class Space:
             if include_forgotten or as_of is not None
             else self._resources.clock.now(),
         )
-        most = None if limit is None else _limit(limit, None)
+        most = None if limit is None else _limit(limit, MOST_LISTED)
         with self._resources.engine.read() as tx:
             if as_of is not None:
-                found = self._states_at(tx, as_of, chosen)
+                moment, states = self._states_at(tx, as_of, include_forgotten)
+                then = replace(chosen, alive_at=None if include_forgotten else moment)
+                found = [
+                    pair for known in states.values() for pair in known if then.admits(pair[1])
+                ]
             else:
                 found = self._current(tx, chosen, most if order == "newest" else None)
         found.sort(key=lambda pair: -pair[0])
@@ -294,7 +300,7 @@ class Space:
 
         with self._resources.engine.read() as tx:
             found = self._current(tx, Filter(alive_at=self._resources.clock.now()), None)
-        return profile.render(found, _limit(tokens, None), count_tokens)
+        return profile.render(found, _limit(tokens, MOST_LISTED), count_tokens)
 
     # -- in and out ---------------------------------------------------------------------------
 
@@ -331,19 +337,25 @@ class Space:
             for place in index.places(tx, owner, chosen, limit)
         ]
 
-    def _states_at(self, tx: Transaction, as_of: Time, chosen: Filter) -> list[tuple[int, Memory]]:
-        found = []
+    def _states_at(
+        self, tx: Transaction, as_of: Time, include_forgotten: bool = False
+    ) -> tuple[int, dict[Owner, list[tuple[int, Memory]]]]:
+        """A moment, and what each owner knew at it."""
+        states: dict[Owner, list[tuple[int, Memory]]] = {}
+        moment = 0
         for owner, user in self._owners(tx).items():
             if isinstance(as_of, int):
-                position, moment = as_of, log.time_of(tx, owner, as_of)
+                position = min(max(as_of, 0), log.last_position(tx, owner))
+                moment = log.time_of(tx, owner, position)
             else:
                 moment = to_ms(as_of, "as_of")
                 position = log.position_at(tx, owner, moment)
-            for born, entry in log.states_at(tx, owner, position):
-                memory = entry.state(user)
-                if chosen.admits(memory) and not memory.expired(moment):
-                    found.append((born, memory))
-        return found
+            states[owner] = [
+                (born, memory)
+                for born, entry in log.states_at(tx, owner, position)
+                if (memory := entry.state(user)).forgotten_at is None or include_forgotten
+            ]
+        return moment, states
 
     def _stamp(
         self,
@@ -386,7 +398,7 @@ def _subject(value: str) -> str:
     return subject_key(storable(value, "subject")) or ""
 
 
-def _limit(value: int, most: int | None) -> int:
+def _limit(value: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInput(f"limit must be a whole number from 1, not {value!r}")
-    return value if most is None else min(value, most)
+    return min(value, most)

@@ -59,6 +59,7 @@ def open(
     store = Store(resources)
     try:
         upkeep.refresh_index(resources)
+        upkeep.await_vectors(resources)
     except BaseException:
         store.close()
         raise

@@ -8,6 +8,10 @@ from reverie.errors import InvalidInput
 
 Time = datetime | date | str | int
 
+# The years 1 to 9999: what a datetime can hold.
+EARLIEST = -62_135_596_800_000
+LATEST = 253_402_300_799_999
+
 
 def to_ms(value: Time, what: str) -> int:
     """Milliseconds UTC from a datetime, a date, an ISO 8601 text or milliseconds.
@@ -17,6 +21,8 @@ def to_ms(value: Time, what: str) -> int:
     if isinstance(value, bool):
         raise InvalidInput(f"{what} must be a time, not {value!r}")
     if isinstance(value, int):
+        if not EARLIEST <= value <= LATEST:
+            raise InvalidInput(f"{what} must lie in the years 1 to 9999")
         return value
     if isinstance(value, str):
         try:
@@ -32,7 +38,7 @@ def to_ms(value: Time, what: str) -> int:
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if value.tzinfo is None:
         value = value.replace(tzinfo=UTC)
-    return round(value.timestamp() * 1000)
+    return to_ms(round(value.timestamp() * 1000), what)
 
 
 def optional_ms(value: Time | None, what: str) -> int | None:

@@ -20,14 +20,12 @@ from reverie.memory import drafts, writes
 from reverie.memory.resources import Resources
 from reverie.memory.times import to_ms
 from reverie.memory.writes import Author, Stamp
-from reverie.model import TRUSTS, ImportReport, Origin
+from reverie.model import ImportReport
 from reverie.protocols import Owner, Transaction
-from reverie.text.normalise import plain_name, storable
 from reverie.text.tags import clean_tags
 
 FORMAT = 1
 BATCH = 500
-OPS = ("remember", "revise", "forget", "restore", "erase", "promote")
 
 
 class Unreadable(NamedTuple):
@@ -41,12 +39,17 @@ Record = Mapping[str, Any]
 
 
 def export(resources: Resources, author: Author) -> Iterator[dict[str, Any]]:
-    """Every entry of this owner's memories. Read in one snapshot."""
+    """Every entry of this owner's memories up to now. Nothing is held open between two of them."""
     with resources.engine.read() as tx:
         owner = _find(tx, author)
-        if owner is None:
+        end = 0 if owner is None else log.last_position(tx, owner)
+    after = 0
+    while owner is not None:
+        with resources.engine.read() as tx:
+            entries = log.entries(tx, owner, after, end, BATCH)
+        if not entries:
             return
-        for entry in log.entries(tx, owner):
+        for entry in entries:
             yield {
                 "reverie": FORMAT,
                 "op": entry.op,
@@ -60,6 +63,7 @@ def export(resources: Resources, author: Author) -> Iterator[dict[str, Any]]:
                 "origin": entry.origin,
                 "body": None if entry.op == "erase" else entry.body,
             }
+        after = entries[-1].position
 
 
 def import_records(
@@ -124,29 +128,23 @@ def _prepare(
 
 
 def _entry(record: Record) -> Entry:
-    if record["reverie"] != FORMAT:
-        raise InvalidInput("it was exported by a newer Reverie: upgrade this one")
-    if record["op"] not in OPS or record["trust"] not in TRUSTS:
-        raise InvalidInput("its op or trust is unknown")
-    body = record["body"]
-    if body is not None:
-        drafts.check_kind(body["kind"])
-        storable(body["content"], "content")
-    origin = record.get("origin")
+    from reverie.memory import records
+
+    checked = records.checked(record)
     return Entry(
         position=0,
-        op=record["op"],
-        recorded_at=int(record["recorded_at"]),
-        actor=record.get("actor"),
-        trust=record["trust"],
-        reason=record.get("reason"),
-        origin=None if origin is None else Origin(str(origin[0]), int(origin[1])),
+        op=checked.op,
+        recorded_at=checked.recorded_at,
+        actor=checked.actor,
+        trust=checked.trust,
+        reason=checked.reason,
+        origin=checked.origin,
         key=None,
         request=None,
-        memory=plain_name(record["memory"], "memory", 64),
-        version=int(record["version"]),
-        uuid=_checked_uuid(record["uuid"]),
-        body=body,
+        memory=checked.memory,
+        version=checked.version,
+        uuid=checked.uuid,
+        body=None if checked.body is None else checked.body.model_dump(exclude_unset=True),
     )
 
 
@@ -246,11 +244,14 @@ def _index_entry(
     if entry.op == "erase" or entry.body is None:
         return
     state = entry.state(None)
-    text = writes.text_of(resources, state)
+    text = writes.text_of(tx, resources, state)
     born = here[0].position if here else position
     first = index.add(tx, owner, born, position, state, text.passages)
     if state.forgotten_at is None:
         writes.put_vectors(tx, resources, owner, first, text)
+    if state.expires_at is not None:
+        writes.await_expiry(tx, resources, owner, state)
+    writes.evict(tx, resources, owner, state.kind)
     if (document := entry.body.get("document")) is not None and state.source is not None:
         writes.keep_document(tx, owner, state.source, born, document)
 
@@ -268,14 +269,6 @@ def _name_here(tx: Transaction, owner: Owner, entry: Entry) -> str:
 def _find(tx: Transaction, author: Author) -> Owner | None:
     space = log.find_space(tx, author.scope.space)
     return None if space is None else log.find_owner(tx, space, author.scope.user)
-
-
-def _checked_uuid(text: str) -> str:
-    parts = text.split("-")
-    if [len(part) for part in parts] != [8, 4, 4, 4, 12]:
-        raise InvalidInput("its uuid is not one")
-    int("".join(parts), 16)
-    return text
 
 
 def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from reverie.agenda import jobs
 from reverie.agenda.jobs import Claim
 from reverie.engine import index, log
 from reverie.engine.schema import DERIVED
@@ -14,7 +15,7 @@ from reverie.memory import generations, verification, writes
 from reverie.memory.notes import DAY_MS
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
-from reverie.model import SpaceInfo, VerifyReport
+from reverie.model import Memory, SpaceInfo, VerifyReport
 from reverie.protocols import Owner, Transaction
 
 EMBED_BATCH = 256
@@ -50,7 +51,7 @@ def fill_vectors(resources: Resources, claim: Claim) -> None:
                 (*owner, passage),
             )
             if still:
-                generation = generations.ensure(tx, embedder, rows.shape[1], now)
+                generation = generations.ensure(tx, embedder, rows.shape[1])
                 tx.put_vectors(owner, generation.number, passage, rows[i : i + 1])
                 index.touch(tx, owner, [passage])
         if tx.one("SELECT 1 FROM unembedded WHERE space = ? AND owner = ? LIMIT 1", owner):
@@ -64,6 +65,9 @@ def forget_expired(resources: Resources, claim: Claim) -> None:
     owner, now = claim.owner, resources.clock.now()
     with resources.engine.write() as tx:
         place = index.find(tx, owner, claim.payload["memory"])
+        if place is not None and (place.expires_at or 0) > now:
+            claim.again(tx, place.expires_at or 0)
+            return
         if place is not None:
             author = Author(log.scope_of(tx, owner), "reverie", "agent")
             writes.change_in(
@@ -74,13 +78,13 @@ def forget_expired(resources: Resources, claim: Claim) -> None:
                 place,
                 "forget",
                 Stamp(reason="it expired"),
-                lambda old, at: (
-                    replace(old, forgotten_at=at)
-                    if old.forgotten_at is None and (old.expires_at or now + 1) <= now
-                    else None
-                ),
+                lambda old, at: replace(old, forgotten_at=at) if _is_over(old, now) else None,
             )
         claim.finish(tx)
+
+
+def _is_over(memory: Memory, now: int) -> bool:
+    return memory.forgotten_at is None and memory.expired(now)
 
 
 def prune_recalls(resources: Resources, claim: Claim) -> None:
@@ -106,6 +110,23 @@ def finish_erasure(resources: Resources, claim: Claim) -> None:
 
 
 # -- making anew ----------------------------------------------------------------------------------
+
+
+def await_vectors(resources: Resources) -> None:
+    """See that passages which were written without an embedder get their vectors now."""
+    if resources.embedder is None:
+        return
+    waiting = (
+        "SELECT DISTINCT u.space, u.owner FROM unembedded u WHERE NOT EXISTS (SELECT 1 FROM jobs j "
+        "WHERE j.space = u.space AND j.owner = u.owner AND j.kind = 'embed')"
+    )
+    with resources.engine.read() as tx:
+        if not tx.one("SELECT 1 FROM unembedded LIMIT 1") or not tx.all(waiting):
+            return
+    with resources.engine.write() as tx:
+        now = resources.clock.now()
+        for row in tx.all(waiting):
+            jobs.add(tx, Owner(*row), "embed", {}, due_at=now, now=now)
 
 
 def refresh_index(resources: Resources) -> None:
@@ -142,7 +163,7 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
             )
             for born, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
                 state = entry.state(None)
-                text = writes.text_of(resources, state)
+                text = writes.text_of(tx, resources, state)
                 first = index.add(tx, owner, born, entry.position, state, text.passages)
                 if state.forgotten_at is None:
                     writes.put_vectors(tx, resources, owner, first, text)

@@ -10,6 +10,7 @@ from reverie.memory import generations
 from reverie.memory.resources import Resources
 from reverie.model import VerifyReport
 from reverie.protocols import Owner, Transaction
+from reverie.text.normalise import subject_key
 
 _MODULUS = 1 << 64
 
@@ -23,7 +24,7 @@ def compare(
     digest = hashlib.sha256()
     memories = versions = passages = 0
     for owner in owners:
-        for entry in log.entries(tx, owner):
+        for entry in log.all_entries(tx, owner):
             versions += 1
             digest.update(log.encode([entry.uuid, entry.op, entry.body]).encode())
         counted = _compare_owner(tx, resources, owner, found)
@@ -40,7 +41,7 @@ def _compare_owner(
         place.memory: place
         for place in index.places(tx, owner, index.Filter(include_forgotten=True))
     }
-    wanted_postings = wanted_passages = terms = live = 0
+    wanted_postings = wanted_passages = wanted_tags = terms = live = 0
     kinds = {"fact": 0, "note": 0}
     count = 0
     said: dict[int, str] = {}
@@ -52,6 +53,7 @@ def _compare_owner(
             problems.append(f"{where}: memory {state.id} is in the log but not in the index")
             continue
         problems.extend(_compare_place(where, entry, place))
+        wanted_tags += sum(_hash(tag, place.born) for tag in state.tags)
         if state.forgotten_at is not None:
             continue
         kinds[state.kind] += 1
@@ -67,6 +69,7 @@ def _compare_owner(
     for name, columns, wanted in (
         ("passages", "passage, born, start, length", wanted_passages),
         ("postings", "term, passage, tf, len", wanted_postings),
+        ("tags", "tag, born", wanted_tags),
     ):
         stored = sum(
             _hash(*row)
@@ -94,6 +97,10 @@ def _compare_place(where: str, entry: log.Entry, place: index.Place) -> list[str
         and place.kind == state.kind
         and place.category == state.category
         and bool(place.pinned) == state.pinned
+        and place.subject_key == subject_key(state.subject)
+        and place.session == state.session
+        and place.at == (state.created_at if state.happened_at is None else state.happened_at)
+        and place.expires_at == state.expires_at
         and place.forgotten_at == state.forgotten_at
         and (place.passages > 0) == (state.forgotten_at is None)
     )

@@ -15,7 +15,14 @@ from reverie.agenda import jobs
 from reverie.engine import index, log
 from reverie.engine.index import Place
 from reverie.engine.log import Entry
-from reverie.errors import KeyConflict, NotFound, SharedReadOnly, SubjectExists, VersionConflict
+from reverie.errors import (
+    KeyConflict,
+    NotFound,
+    SharedReadOnly,
+    StoreError,
+    SubjectExists,
+    VersionConflict,
+)
 from reverie.memory import generations
 from reverie.memory.drafts import Draft, Text, body_of
 from reverie.memory.resources import Resources
@@ -82,7 +89,8 @@ def remember(
             return earlier_state(done, author)
         key = subject_key(draft.subject)
         if key is not None and not force:
-            existing = index.find_subject(tx, owner, draft.category, key)
+            now = resources.clock.now()
+            existing = index.find_subject(tx, owner, draft.category, key, now)
             if existing is not None:
                 raise SubjectExists(current_entry(tx, owner, existing).state(author.scope.user))
         return add_memory(tx, resources, owner, author, draft, stamp)
@@ -128,7 +136,7 @@ def add_memory(
     if draft.document is not None and draft.source is not None:
         keep_document(tx, owner, draft.source, position, draft.document)
     if state.expires_at is not None:
-        jobs.add(tx, owner, "expire", {"memory": state.id}, due_at=state.expires_at, now=now)
+        await_expiry(tx, resources, owner, state)
     evict(tx, resources, owner, state.kind)
     return state
 
@@ -168,10 +176,11 @@ def change_in(
     old = entry.state(author.scope.user)
     now = _time(stamp, resources.clock.now())
     altered = alter(old, log.recording_time(tx, owner, now))
-    if altered is None:
+    if altered is None and stamp.key is None:
         return old
     position, recorded_at = log.advance(tx, owner.space, now)
-    new = replace(altered, version=old.version + 1)
+    # With a key even "nothing to do" is written down: repeated later, it must not act.
+    new = replace(altered or old, version=old.version + 1)
     hash_ = document or (entry.body or {}).get("document")
     more = {} if hash_ is None else {"document": hash_}
     _append(tx, resources, owner, author, stamp, op, new, (position, recorded_at), **more)
@@ -181,7 +190,7 @@ def change_in(
         return new
     index.remove(tx, owner, place, old)
     if is_now and text is None:
-        text = text_of(resources, new)
+        text = text_of(tx, resources, new)
     first = index.add(tx, owner, place.born, position, new, text.passages if text else [])
     if text is not None and is_now:
         put_vectors(tx, resources, owner, first, text)
@@ -315,7 +324,7 @@ def put_vectors(
     now = resources.clock.now()
     if text.vectors is not None and resources.embedder is not None:
         dimensions = text.vectors.shape[1]
-        generation = generations.ensure(tx, resources.embedder, dimensions, now)
+        generation = generations.ensure(tx, resources.embedder, dimensions)
         tx.put_vectors(owner, generation.number, first, text.vectors)
         return
     tx.many(
@@ -323,8 +332,14 @@ def put_vectors(
         [(*owner, first + i) for i in range(len(text.passages))],
     )
     if resources.embedder is not None:
-        generations.ensure(tx, resources.embedder, None, now)
+        generations.ensure(tx, resources.embedder, None)
         jobs.add_once(tx, owner, "embed", due_at=now, now=now)
+
+
+def await_expiry(tx: Transaction, resources: Resources, owner: Owner, state: Memory) -> None:
+    assert state.expires_at is not None
+    now = resources.clock.now()
+    jobs.add(tx, owner, "expire", {"memory": state.id}, due_at=state.expires_at, now=now)
 
 
 def keep_document(tx: Transaction, owner: Owner, source: str, born: int, hash_: str) -> None:
@@ -336,12 +351,13 @@ def keep_document(tx: Transaction, owner: Owner, source: str, born: int, hash_: 
     )
 
 
-def text_of(resources: Resources, state: Memory) -> Text:
+def text_of(tx: Transaction, resources: Resources, state: Memory) -> Text:
     """What the index needs of a content that is stored already."""
     parts = index.passages_of(state.content)
     embedder = resources.embedder
     vectors = None
     if embedder is not None and not embedder.remote and state.forgotten_at is None:
+        generations.require(tx, embedder)
         vectors = embedder.embed([part.text for part in parts])
     return Text(state.content, parts, state.concept_tags, vectors)
 
@@ -383,7 +399,7 @@ def _fresh_id(tx: Transaction, resources: Resources, owner: Owner) -> str:
         candidate = resources.ids.memory()
         if not log.id_taken(tx, owner, candidate):
             return candidate
-    raise RuntimeError("the id source gave a hundred ids that are all taken")
+    raise StoreError("the id source gave a hundred ids that are all taken: use another one")
 
 
 def _time(stamp: Stamp, now: int) -> int:

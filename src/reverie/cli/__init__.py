@@ -1,0 +1,108 @@
+"""The command line: the library's verbs under the library's names.
+
+Nothing but click is imported until a command runs, so that help and completion are quick.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import click
+
+from reverie import __version__
+from reverie.cli.exits import EXIT_CODES, ReaderGone, run
+from reverie.cli.lazy import LazyGroup
+
+COMMANDS = {
+    "Memories": {
+        "remember": ("memories", "Keep one thing."),
+        "recall": ("memories", "Find what is most worth knowing for a query."),
+        "list": ("memories", "List the memories of a space."),
+        "show": ("memories", "Show one memory whole."),
+        "history": ("memories", "List every version of a memory."),
+        "revise": ("memories", "Write a new version of a memory."),
+        "forget": ("memories", "Take a memory out of every recall."),
+        "restore": ("memories", "Bring a forgotten memory back."),
+        "erase": ("memories", "Destroy every version of a memory."),
+    },
+    "In and out": {
+        "export": ("moving", "Write memories out as JSON."),
+        "import": ("moving", "Take memories in from a file."),
+        "backup": ("moving", "Copy the whole store, or bring a copy back."),
+        "verify": ("moving", "Check a store or a backup."),
+    },
+    "Upkeep": {
+        "spaces": ("upkeep", "List the spaces of a store."),
+        "doctor": ("upkeep", "Show versions, places, pending work and problems."),
+        "jobs": ("upkeep", "Look at what is to be done later."),
+        "worker": ("upkeep", "Do what is due, until stopped."),
+        "reembed": ("upkeep", "Make every vector anew."),
+        "rebuild": ("upkeep", "Make the index anew from the log."),
+        "vacuum": ("upkeep", "Give unused room back to the file system."),
+    },
+    "Getting started": {
+        "tour": ("tour", "Show what Reverie does, on a throw-away store."),
+        "completion": ("completion", "Print the completion script of a shell."),
+    },
+}
+
+EXAMPLES = """\b
+Examples:
+  reverie tour
+  reverie remember "Alec is my boss at TechCorp" --category person --subject Alec
+  reverie recall "who is my boss?"
+  reverie list --space work --json
+"""
+
+EPILOG = """\b
+Exit codes:
+""" + "\n".join(f"  {code:<4}{meaning}" for code, meaning in EXIT_CODES.items())
+
+
+class _Reverie(LazyGroup):
+    """The root: every error leaves through one door."""
+
+    def main(  # type: ignore[override]
+        self,
+        args: Any = None,
+        prog_name: str | None = None,
+        standalone_mode: bool = True,
+        **more: Any,
+    ) -> Any:
+        given = list(sys.argv[1:] if args is None else args)
+
+        def call() -> Any:
+            return super(_Reverie, self).main(given, "reverie", standalone_mode=False, **more)
+
+        return sys.exit(run(call, given)) if standalone_mode else call()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
+
+
+@click.group(
+    cls=_Reverie,
+    package="reverie.cli",
+    sections=COMMANDS,
+    epilog=EPILOG,
+    help="A memory for LLM agents that keeps every word, needs no model to work and survives "
+    f"kill -9.\n\n{EXAMPLES}",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, "-V", "--version", prog_name="reverie")
+def app() -> None:
+    pass
+
+
+def main() -> None:
+    """The entry point of the ``reverie`` program."""
+    for stream in (sys.stdout, sys.stderr):
+        # What the terminal cannot show is written out, never a reason to fail.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    app.main()

@@ -1,0 +1,68 @@
+"""Groups of commands whose modules are imported only when one of them runs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+Sections = Mapping[str, Mapping[str, tuple[str, str]]]
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name, module and one line of help; loads the one that is asked for.
+
+    A module holds each command under the command's name, with ``_command`` behind it.
+    """
+
+    def __init__(self, *args: Any, package: str, sections: Sections, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.package = package
+        self.sections = sections
+        self._modules = {
+            name: module for commands in sections.values() for name, (module, _) in commands.items()
+        }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._modules:
+            return None
+        module = importlib.import_module(f"{self.package}.{self._modules[cmd_name]}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self._modules and not args[0].startswith("-"):
+            raise click.UsageError(f"there is no command {args[0]!r}{self._near(args[0])}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def _near(self, name: str) -> str:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, self._modules, n=1)
+        return f": did you mean {near[0]!r}?" if near else ": 'reverie --help' lists them"
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
+
+
+class DefaultGroup(click.Group):
+    """A group in which a first word that names no command belongs to the default one."""
+
+    def __init__(self, *args: Any, default: str, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {*self.commands, *ctx.help_option_names}
+        if args and args[0] not in own:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)

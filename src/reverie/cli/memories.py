@@ -1,0 +1,391 @@
+"""The verbs of a space: remember, recall, list, show, history, revise, forget, restore, erase."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reverie.cli.options import Asked, examples, in_scope, position_or_time, text_of
+from reverie.cli.output import (
+    bar,
+    brief,
+    count,
+    memory_line,
+    memory_pairs,
+    print_json,
+    print_memory,
+    print_pairs,
+    print_table,
+    remark,
+    say,
+    short_when,
+    shortened,
+    table,
+)
+from reverie.errors import InvalidInput
+from reverie.model import KINDS, MODES, ORDERS, Hit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TAG = click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be repeated.")
+KEY = click.option("--key", metavar="KEY", help="Repeating a write with the same key is safe.")
+AS_OF = click.option(
+    "--as-of",
+    type=position_or_time,
+    metavar="POSITION|TIME",
+    help="As it was then: a position or a time.",
+)
+
+
+@click.command(
+    "remember",
+    epilog=examples(
+        'reverie remember "Alec is my boss at TechCorp" --category person --subject Alec',
+        'reverie remember "Dentist at 15:00" --happened-at 2026-12-01 --expires-at 2026-12-02',
+        "git log -5 | reverie remember - --note --tag git",
+        "reverie remember --file README.md --file docs/guide.md",
+    ),
+)
+@click.argument("content", required=False)
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=str),
+    help="Keep a text document as a note; may be repeated.",
+)
+@click.option("--note", is_flag=True, help="Keep it as a note, which may be long.")
+@click.option("--category", metavar="NAME", help="What sort of thing it is. [default: general]")
+@click.option("--subject", metavar="NAME", help="Whom or what it is about, once in a category.")
+@TAG
+@click.option("--source", metavar="NAME", help="The program or document it comes from.")
+@click.option("--pin", is_flag=True, help="Put it first in the profile; caps never forget it.")
+@click.option("--happened-at", metavar="TIME", help="When it happened.")
+@click.option("--expires-at", metavar="TIME", help="When it is to be forgotten.")
+@KEY
+@click.option("--force", is_flag=True, help="Keep it although its subject is remembered already.")
+@in_scope
+def remember_command(
+    asked: Asked,
+    content: str | None,
+    files: tuple[str, ...],
+    category: str | None,
+    note: bool,
+    pin: bool,
+    **given: Any,
+) -> None:
+    """Keep one thing.
+
+    CONTENT is the text, or - for standard input. It is on disk when this returns.
+    """
+    if files:
+        if content is not None or note or pin or any(given.values()):
+            raise click.UsageError("only --category goes with --file")
+        _remember_files(asked, files, category or "document")
+        return
+    if content is None:
+        raise click.UsageError("give a CONTENT, - for standard input, or --file PATH")
+    text = text_of(content)
+    with asked.open_space(create=True) as space:
+        memory = space.remember(
+            text,
+            kind="note" if note else "fact",
+            category=category or "general",
+            pinned=pin,
+            **given,
+        )
+    print_memory("Remembered", memory, as_json=asked.as_json)
+
+
+def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) -> None:
+    kept = []
+    with asked.open_space(create=True) as space:
+        for file in files:
+            memory = space.remember_file(file, category=category)
+            kept.append(memory)
+            if not asked.as_json:
+                say(f"Remembered {memory.id} (version {memory.version}): {memory.source}")
+    if asked.as_json:
+        print_json({"memories": kept})
+
+
+@click.command(
+    "recall",
+    epilog=examples(
+        'reverie recall "who is my boss?"',
+        'reverie recall "what did we decide about billing" --limit 10 --explain',
+        'reverie recall "deploy" --mode keyword --category decision --since 2026-01-01',
+        'reverie recall "who is my boss?" --as-of 2026-03-31',
+        'reverie recall "who is my boss?" --as-of 12',
+    ),
+)
+@click.argument("query")
+@click.option("--limit", type=int, default=5, show_default=True, help="How many hits at most.")
+@click.option("--mode", type=click.Choice(MODES), default="hybrid", show_default=True)
+@click.option(
+    "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."
+)
+@click.option("--category", metavar="NAME", help="Only this category.")
+@TAG
+@click.option("--since", metavar="TIME", help="Only what happened at this time or later.")
+@click.option("--until", metavar="TIME", help="Only what happened before this time.")
+@AS_OF
+@click.option("--explain", is_flag=True, help="Show what each hit's score is made of.")
+@in_scope
+def recall_command(asked: Asked, query: str, explain: bool, **given: Any) -> None:
+    """Find what is most worth knowing for a query."""
+    query = text_of(query)
+    with asked.open_space() as space:
+        hits = space.recall(query, explain=explain, **given)
+    if asked.as_json:
+        print_json({"query": query, "hits": hits})
+    elif not hits:
+        remark("Nothing found.")
+    else:
+        _print_hits(hits, explain)
+
+
+def _print_hits(hits: list[Hit], explain: bool) -> None:
+    parts = ("keyword", "vector") if explain else ("category",)
+    shown = table("score", "id", *parts, "content", content="content")
+    for hit in hits:
+        if explain:
+            middle = [_evidence(hit, part) for part in parts]
+        else:
+            middle = [hit.memory.category if hit.memory else ""]
+        shown.add_row(f"{hit.score:.3f}", hit.id, *middle, brief(hit.text))
+    print_table(shown)
+    degraded = hits[0].parts.get("degraded")
+    if degraded is not None:
+        say(f"Vectors took no part: {degraded}")
+
+
+def _evidence(hit: Hit, part: str) -> str:
+    """A bar for what this evidence adds to the score, and the raw number behind it."""
+    raw = hit.parts.get(part)
+    if not isinstance(raw, float | int):
+        return "-"
+    share = hit.parts.get(f"{part}_part")
+    return f"{bar(share if isinstance(share, float | int) else 0.0)} {raw:6.3f}"
+
+
+@click.command(
+    "list",
+    epilog=examples(
+        "reverie list",
+        "reverie list --category person --order category",
+        "reverie list --tag work --limit 100 --json",
+        "reverie list --as-of 2026-03-31 --forgotten",
+    ),
+)
+@click.option("--category", metavar="NAME", help="Only this category.")
+@click.option("--subject", metavar="NAME", help="Only this subject.")
+@TAG
+@click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
+@click.option("--forgotten", is_flag=True, help="Include the forgotten ones.")
+@AS_OF
+@click.option("--limit", type=int, default=20, show_default=True, help="How many at most.")
+@click.option("--order", type=click.Choice(ORDERS), default="newest", show_default=True)
+@in_scope
+def list_command(asked: Asked, forgotten: bool, limit: int, **given: Any) -> None:
+    """List the memories of a space."""
+    with asked.open_space() as space:
+        # One more than asked for tells whether there are more.
+        found = space.memories(
+            include_forgotten=forgotten, limit=limit + 1 if limit > 0 else limit, **given
+        )
+        name, user = space.name, space.user
+    memories, more = found[:limit], len(found) > limit
+    if asked.as_json:
+        print_json({"memories": memories, "more": more})
+        return
+    if not memories:
+        remark(f"No memories found in space {name!r}.")
+        return
+    more_columns = (*(("user",) if user else ()), *(("state",) if forgotten else ()))
+    shown = table("id", "created", "category", *more_columns, "content", content="content")
+    for memory in memories:
+        middle = [memory.user or "(shared)"] if user else []
+        if forgotten:
+            middle.append("" if memory.forgotten_at is None else "forgotten")
+        mark = "* " if memory.pinned else ""
+        line = f"{mark}{brief(memory.content)}"
+        shown.add_row(memory.id, short_when(memory.created_at), memory.category, *middle, line)
+    print_table(shown)
+    if more:
+        remark(f"There are more than {limit}: --limit shows them.")
+
+
+@click.command("show", epilog=examples("reverie show Ab3dE6gH", "reverie show Ab3dE6gH --json"))
+@click.argument("id")
+@in_scope
+def show_command(asked: Asked, id: str) -> None:
+    """Show one memory whole.
+
+    A forgotten one is shown as well.
+    """
+    with asked.open_space() as space:
+        memory = space.get(id)
+    if asked.as_json:
+        print_json(memory)
+    else:
+        print_pairs(memory_pairs(memory))
+
+
+@click.command(
+    "history", epilog=examples("reverie history Ab3dE6gH", "reverie history Ab3dE6gH --json")
+)
+@click.argument("id")
+@in_scope
+def history_command(asked: Asked, id: str) -> None:
+    """List every version of a memory.
+
+    The oldest is first. Its position goes with --as-of.
+    """
+    with asked.open_space() as space:
+        versions = space.history(id)
+    if asked.as_json:
+        print_json({"id": id, "versions": versions})
+        return
+    shown = table("version", "position", "recorded", "op", "by", "content", content="content")
+    for version in versions:
+        said = "(erased)" if version.content is None else brief(version.content)
+        reason = f"\nbecause: {brief(version.reason)}" if version.reason else ""
+        shown.add_row(
+            str(version.version),
+            str(version.position),
+            short_when(version.recorded_at),
+            version.op,
+            version.actor or "",
+            said + reason,
+        )
+    print_table(shown)
+
+
+@click.command(
+    "revise",
+    epilog=examples(
+        'reverie revise Ab3dE6gH "Seabrook is my boss" --subject Seabrook',
+        "reverie revise Ab3dE6gH --tag work --tag people",
+        'reverie revise Ab3dE6gH "…" --expected-version 2 --reason "he left"',
+        "reverie revise Ab3dE6gH --pin",
+    ),
+)
+@click.argument("id")
+@click.argument("content", required=False)
+@click.option("--category", metavar="NAME", help="Another category.")
+@click.option("--subject", metavar="NAME", help="Another subject.")
+@click.option("--no-subject", is_flag=True, help="No subject any more.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="These tags; may be repeated.")
+@click.option("--no-tags", is_flag=True, help="No tags any more.")
+@click.option("--pin/--unpin", "pinned", default=None, help="Pin it, or no longer.")
+@click.option("--expected-version", type=int, metavar="N", help="Only if it is at this version.")
+@click.option("--reason", metavar="TEXT", help="Why, for its history.")
+@KEY
+@in_scope
+def revise_command(
+    asked: Asked,
+    id: str,
+    content: str | None,
+    category: str | None,
+    subject: str | None,
+    no_subject: bool,
+    tags: tuple[str, ...],
+    no_tags: bool,
+    pinned: bool | None,
+    **given: Any,
+) -> None:
+    """Write a new version of a memory.
+
+    CONTENT is the new text, or - for standard input. What is not given stays as it is, and the
+    former version stays in its history.
+    """
+    if subject is not None and no_subject:
+        raise click.UsageError("give --subject or --no-subject, not both")
+    if tags and no_tags:
+        raise click.UsageError("give --tag or --no-tags, not both")
+    changes: dict[str, Any] = {}
+    if category is not None:
+        changes["category"] = category
+    if subject is not None or no_subject:
+        changes["subject"] = subject
+    if tags or no_tags:
+        changes["tags"] = tags
+    if pinned is not None:
+        changes["pinned"] = pinned
+    text = None if content is None else text_of(content)
+    with asked.open_space() as space:
+        memory = space.revise(id, text, **changes, **given)
+    print_memory("Revised", memory, as_json=asked.as_json)
+
+
+@click.command("forget", epilog=examples('reverie forget Ab3dE6gH --reason "no longer true"'))
+@click.argument("id")
+@click.option("--reason", metavar="TEXT", help="Why, for its history.")
+@KEY
+@in_scope
+def forget_command(asked: Asked, id: str, **given: Any) -> None:
+    """Take a memory out of every recall.
+
+    Its history stays, and 'reverie restore' brings it back.
+    """
+    with asked.open_space() as space:
+        memory = space.forget(id, **given)
+    print_memory("Forgot", memory, as_json=asked.as_json)
+
+
+@click.command("restore", epilog=examples("reverie restore Ab3dE6gH"))
+@click.argument("id")
+@KEY
+@in_scope
+def restore_command(asked: Asked, id: str, **given: Any) -> None:
+    """Bring a forgotten memory back.
+
+    To bring a whole store back from a copy, see 'reverie backup restore'.
+    """
+    with asked.open_space() as space:
+        memory = space.restore(id, **given)
+    print_memory("Restored", memory, as_json=asked.as_json)
+
+
+@click.command(
+    "erase", epilog=examples("reverie erase Ab3dE6gH", "reverie erase Ab3dE6gH --with-source --yes")
+)
+@click.argument("id")
+@click.option("--with-source", is_flag=True, help="Destroy the events it came from as well.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@KEY
+@in_scope
+def erase_command(asked: Asked, id: str, yes: bool, **given: Any) -> None:
+    """Destroy every version of a memory.
+
+    This cannot be undone. 'reverie forget' only takes it out of recalls.
+    """
+    with asked.open_space() as space:
+        if not yes and not _confirmed(memory_line("Erase", space.get(id)), asked):
+            remark("Aborted.")
+            return
+        report = space.erase(id, **given)
+    if asked.as_json:
+        print_json(report)
+        return
+    say(
+        f"Erased {report.memory_id}: {count(len(report.entries), 'log entry', 'log entries')} and "
+        f"{count(report.passages, 'passage')} destroyed."
+    )
+    for source in report.sources:
+        say(f"Its source went too: session {source.session}, sequence {source.sequence}.")
+    if report.pending:
+        say(
+            "Pending: another process still reads old pages; a job finishes it "
+            "('reverie worker --once')."
+        )
+
+
+def _confirmed(line: str, asked: Asked) -> bool:
+    if asked.as_json or not sys.stdin.isatty():
+        raise InvalidInput("erase cannot be undone: repeat it with --yes")
+    return click.confirm(f"{shortened(line)}\nThis cannot be undone. Go on?", err=True)

@@ -1,0 +1,137 @@
+"""What every command takes: where the store is, which scope is meant, how to answer."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+if TYPE_CHECKING:
+    from reverie.config import Settings
+    from reverie.memory import Space, Store
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_URL = click.option("--url", metavar="URL", help="The store: a path or an address.")
+_SPACE = click.option("--space", metavar="NAME", help="The space to work in.")
+_USER = click.option("--user", metavar="NAME", help="The user to act for.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options every command shares. None: as the settings say."""
+
+    as_json: bool
+    url: str | None = None
+    space: str | None = None
+    user: str | None = None
+
+    def settings(self) -> Settings:
+        from reverie import config
+
+        return config.load(url=self.url, space=self.space, user=self.user)
+
+    @contextlib.contextmanager
+    def open_store(self, *, create: bool = False) -> Iterator[Store]:
+        """The store, closed at the end. A command that only reads never makes one."""
+        from reverie.memory import open as open_store
+
+        settings = self.settings()
+        if not create:
+            require_store(settings)
+        with open_store(settings=settings) as store:
+            yield store
+
+    @contextlib.contextmanager
+    def open_space(self, *, create: bool = False) -> Iterator[Space]:
+        """A person's handle on the scope that is meant."""
+        with self.open_store(create=create) as store:
+            settings = store.settings
+            yield store.space(
+                settings.space, user=settings.user or None, actor="cli", trust="person"
+            )
+
+
+def require_store(settings: Settings) -> None:
+    from reverie.errors import NotFound
+
+    path = store_file(settings)
+    if path is not None and not path.exists():
+        raise NotFound(f"No memory store found at {path}: 'reverie remember' makes one")
+
+
+def store_file(settings: Settings) -> Path | None:
+    """The file of a SQLite store, which may not exist yet; None for any other engine."""
+    from reverie.config import default_url
+
+    address = settings.url or default_url()
+    if "://" not in address:
+        return Path(address).expanduser().absolute()
+    if not address.startswith("sqlite://"):
+        return None
+    path = address.removeprefix("sqlite://").partition("?")[0]
+    return Path(urllib.parse.unquote(path)).expanduser().absolute()
+
+
+def in_scope(command: Command) -> Command:
+    """For commands that work in one scope: --url, --space, --user and --json."""
+    return _with(command, _URL, _SPACE, _USER, _JSON)
+
+
+def on_store(command: Command) -> Command:
+    """For the operator's commands, which look across spaces: --url and --json."""
+    return _with(command, _URL, _JSON)
+
+
+def in_space(command: Command) -> Command:
+    """For the operator's commands that name one space: --url, --space and --json."""
+    return _with(command, _URL, _SPACE, _JSON)
+
+
+def anywhere(command: Command) -> Command:
+    """For commands that need no store of the user's: --json alone."""
+    return _with(command, _JSON)
+
+
+def _with(command: Command, *options: Callable[[Any], Any]) -> Command:
+    @functools.wraps(command)
+    def collected(*args: Any, **given: Any) -> Any:
+        shared = {name: given.pop(name, None) for name in ("url", "space", "user")}
+        return command(Asked(as_json=given.pop("as_json"), **shared), *args, **given)
+
+    decorated: Any = collected
+    for option in reversed(options):
+        decorated = option(decorated)
+    return cast(Command, decorated)
+
+
+def position_or_time(value: str) -> int | str:
+    """What --as-of takes: digits alone are a position of the log."""
+    text = value.strip()
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
+def examples(*lines: str) -> str:
+    """The block at the end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def text_of(value: str) -> str:
+    """A text given on the command line, or ``-``: all of standard input."""
+    if value != "-":
+        return value
+    from reverie.errors import InvalidInput
+
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput("standard input is not UTF-8 text: convert it first") from error
+    return text.rstrip("\r\n")

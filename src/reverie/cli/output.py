@@ -1,0 +1,233 @@
+"""How answers look: one JSON document for programs, tables for people."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reverie.memory.times import iso
+from reverie.model import Memory, Origin, VerifyReport
+from reverie.text.normalise import one_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# What could move the cursor, hide text or turn it round. Line breaks and tabs stay.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+NARROWEST = 60
+BAR = 10
+
+Progress = Callable[[int, int], None]
+
+
+# -- for programs ---------------------------------------------------------------------------------
+
+
+def print_json(value: Any) -> None:
+    click.echo(json.dumps(plain(value), ensure_ascii=not _unicode_out(), indent=2))
+
+
+def plain(value: Any, name: str = "") -> Any:
+    """Our values as JSON has them; times as ISO 8601."""
+    if isinstance(value, Origin):
+        return value._asdict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(getattr(value, field.name), field.name) for field in fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): plain(part, str(key)) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    return when(value) if name.endswith("_at") and isinstance(value, int) else value
+
+
+def _unicode_out() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+# -- for people -----------------------------------------------------------------------------------
+
+
+def console(*, err: bool = False) -> Console:
+    """Plain text: nothing in a memory is taken for markup, and nothing is too narrow for an id."""
+    from rich.console import Console
+
+    made = Console(stderr=err, markup=False, highlight=False, emoji=False)
+    made.width = max(made.width, NARROWEST)
+    return made
+
+
+def table(*columns: str, content: str | None = None) -> Table:
+    """A table whose column ``content`` takes the room that is left, shortened with …"""
+    from rich import box
+    from rich.table import Table
+
+    made = Table(
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        expand=content is not None,
+    )
+    for name in columns:
+        if name == content:
+            made.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1)
+        elif name in {"id", "memory", "version", "position", "job"}:
+            made.add_column(name, no_wrap=True, min_width=8 if name in {"id", "memory"} else None)
+        else:
+            made.add_column(name, no_wrap=True, overflow="ellipsis", max_width=24)
+    return made
+
+
+def print_table(made: Table) -> None:
+    console().print(made)
+
+
+def print_pairs(pairs: Mapping[str, Any]) -> None:
+    """Names and values below each other, long values wrapped beside their name."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="bold")
+    grid.add_column(overflow="fold")
+    for name, value in pairs.items():
+        grid.add_row(name, Text(visible(str(value))))
+    console().print(grid)
+
+
+def say(line: str) -> None:
+    click.echo(visible(line))
+
+
+def remark(line: str) -> None:
+    """What is not part of the answer goes to standard error."""
+    click.echo(visible(line), err=True)
+
+
+def visible(text: str) -> str:
+    """Text that cannot act on a terminal: control characters are written out."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def brief(text: str | None) -> str:
+    return "" if text is None else one_line(text)
+
+
+def when(ms: int) -> str:
+    try:
+        return iso(ms)
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms"
+
+
+def short_when(ms: int) -> str:
+    """To the minute, UTC, for tables."""
+    return when(ms)[:16].replace("T", " ")
+
+
+def bar(part: float) -> str:
+    """A share of 1 as a row of blocks."""
+    full = round(min(max(part, 0.0), 1.0) * BAR)
+    block, rest = "█░" if _unicode_out() else "#."
+    return block * full + rest * (BAR - full)
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def size(number: int) -> str:
+    """Bytes as people read them."""
+    value = float(number)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    return f"{number} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def memory_pairs(memory: Memory) -> dict[str, str]:
+    """Every field that says something, by its name; the content last."""
+    pairs: dict[str, str] = {}
+    for field in fields(memory):
+        value = getattr(memory, field.name)
+        if field.name == "content" or value in (None, (), ""):
+            continue
+        if field.name.endswith("_at"):
+            value = when(value)
+        elif isinstance(value, tuple):
+            value = ", ".join(value)
+        elif isinstance(value, bool):
+            value = "yes" if value else "no"
+        pairs[field.name] = str(value)
+    return pairs | {"content": memory.content}
+
+
+def memory_line(verb: str, memory: Memory) -> str:
+    """One memory on one line: what was done to which, and what it says."""
+    return f"{verb} {memory.id} (version {memory.version}): {brief(memory.content)}"
+
+
+def print_memory(verb: str, memory: Memory, *, as_json: bool) -> None:
+    """The answer of every verb that gives back a memory."""
+    if as_json:
+        print_json(memory)
+    else:
+        say(shortened(memory_line(verb, memory)))
+
+
+def shortened(line: str) -> str:
+    """At most as long as the terminal is wide."""
+    most = max(console().width, NARROWEST)
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def print_report(report: VerifyReport, *, as_json: bool, heading: Mapping[str, Any]) -> None:
+    """A verification: what was looked at, then every problem."""
+    if as_json:
+        print_json({**heading, "ok": report.ok, **plain(report)})
+        return
+    looked_at = {
+        field.name: getattr(report, field.name)
+        for field in fields(report)
+        if field.name != "problems"
+    }
+    print_pairs({**heading, **looked_at})
+    print_problems(report.problems)
+
+
+def print_problems(problems: Sequence[str]) -> None:
+    if not problems:
+        say("No problems found.")
+        return
+    say(f"{count(len(problems), 'problem')} found:")
+    for problem in problems:
+        say(f"  - {brief(problem)}")
+
+
+# -- while it lasts -------------------------------------------------------------------------------
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Progress]:
+    """A bar on standard error, where somebody watches."""
+    if not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console(err=True), transient=True) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total or None)

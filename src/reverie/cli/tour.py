@@ -1,0 +1,195 @@
+"""A short live tour on a throw-away store: what is printed is what is run."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reverie.cli.options import Asked, anywhere, examples
+from reverie.cli.output import bar, brief, console, count, plain, print_json, when
+from reverie.model import Hit, Memory, VerifyReport, Version
+
+if TYPE_CHECKING:
+    from reverie.memory import Store
+
+FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("Alec is my boss at TechCorp", {"category": "person", "subject": "Alec", "tags": ["work"]}),
+    ("I am allergic to peanuts", {"category": "health", "pinned": True}),
+    ("We chose PostgreSQL over MySQL for the billing service", {"category": "decision"}),
+    ("Mia, my daughter, turns seven on 3 March", {"category": "person", "subject": "Mia"}),
+    ("The deploy runs every Friday at 17:00 from the main branch", {"category": "procedure"}),
+    ("I prefer short answers with code first", {"category": "preference"}),
+)
+PARAPHRASE = "which database stores invoices?"
+# Long enough that two moments differ by a few milliseconds.
+A_MOMENT = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call, and what it gave."""
+
+    title: str
+    call: str
+    result: Any
+
+
+@click.command("tour", epilog=examples("reverie tour", "reverie tour --json"))
+@anywhere
+def tour_command(asked: Asked) -> None:
+    """Show what Reverie does, on a throw-away store.
+
+    It runs in a temporary folder, without a key and without a network, and leaves nothing behind.
+    """
+    from reverie.config import Settings
+    from reverie.memory import open as open_store
+
+    with tempfile.TemporaryDirectory(prefix="reverie-tour-") as folder:
+        path = Path(folder) / "tour.db"
+        with open_store(path, settings=Settings(embedder="local")) as store:
+            if asked.as_json:
+                print_json({"steps": [plain(step) for step in _steps(store)]})
+                return
+            _print_title()
+            for step in _steps(store):
+                _print_step(step)
+    _print_end()
+
+
+# -- what is done ---------------------------------------------------------------------------------
+
+
+class _Teller:
+    """Makes a call and says how it is written."""
+
+    def __init__(self, store: Store) -> None:
+        self.handles = {"store": store, "ana": store.space("ana", actor="cli")}
+
+    def step(
+        self,
+        title: str,
+        verb: str,
+        *values: Any,
+        on: str = "ana",
+        through: Callable[[Any], Any] | None = None,
+        **named: Any,
+    ) -> Step:
+        result = getattr(self.handles[on], verb)(*values, **named)
+        written = [repr(value) for value in values]
+        written += [f"{name}={value!r}" for name, value in named.items()]
+        call = f"{on}.{verb}({', '.join(written)})"
+        if through is not None:
+            result, call = through(result), f"{through.__name__}({call})"
+        return Step(title, call, result)
+
+
+def _steps(store: Store) -> Iterator[Step]:
+    tell = _Teller(store).step
+    titles = ("Remember a few things: each is on disk when the call returns", *[""] * len(FACTS))
+    kept = []
+    for title, (content, named) in zip(titles, FACTS, strict=False):
+        kept.append(tell(title, "remember", content, **named))
+        yield kept[-1]
+    boss = kept[0].result.id
+    title = "Recall by meaning: not one word of the question is in the answer"
+    yield tell(title, "recall", PARAPHRASE, limit=3, explain=True)
+    time.sleep(A_MOMENT)
+    before = datetime.now(UTC).isoformat(timespec="milliseconds")
+    time.sleep(A_MOMENT)
+    title = "Revise: a new version under the same id"
+    yield tell(title, "revise", boss, "Seabrook is my boss now", subject="Seabrook", reason="news")
+    history = tell("History: no version is ever lost", "history", boss)
+    yield history
+    yield tell("Recall what is so now …", "recall", "who is my boss?", limit=1)
+    title = "… what was so at a position of the log …"
+    position = len(FACTS)
+    yield tell(title, "recall", "who is my boss?", limit=1, as_of=position)
+    yield tell("… and at a time", "recall", "who is my boss?", limit=1, as_of=before)
+    yield tell("Forget: out of every recall, with a reason", "forget", boss, reason="a secret")
+    title = "The boss is not found any more"
+    yield tell(title, "recall", "Seabrook boss", mode="keyword")
+    yield tell("Restore: forgetting can be undone", "restore", boss)
+    yield tell("", "recall", "Seabrook boss", mode="keyword")
+    title = "Export: every version, one JSON line each"
+    yield tell(title, "export", through=_lines_of)
+    yield tell("Verify: the index says what the log says", "verify", on="store")
+
+
+def _lines_of(records: Iterator[dict[str, Any]]) -> int:
+    return sum(1 for _ in records)
+
+
+_lines_of.__name__ = "count"
+
+
+# -- how it looks ---------------------------------------------------------------------------------
+
+
+def _print_title() -> None:
+    shown = console()
+    shown.print("A tour of Reverie", style="bold")
+    shown.print("No key, no network, no model: a throw-away store in a temporary folder.")
+    shown.print()
+    shown.print(">>> store = reverie.open('tour.db')", style="cyan")
+    shown.print(">>> ana = store.space('ana')", style="cyan")
+
+
+def _print_step(step: Step) -> None:
+    from rich.text import Text
+
+    shown = console()
+    if step.title:
+        shown.print()
+        shown.print(f"# {step.title}", style="bold")
+    shown.print(Text(f">>> {step.call}", style="cyan"))
+    for line in _lines(step.result):
+        shown.print(Text(f"    {line}"), no_wrap=True, overflow="ellipsis")
+
+
+def _print_end() -> None:
+    shown = console()
+    shown.print()
+    shown.print("The store is gone again. Now your own:", style="bold")
+    shown.print('  reverie remember "…"      reverie recall "…"      reverie --help')
+
+
+def _lines(result: Any) -> list[str]:
+    match result:
+        case Memory():
+            return [_state(result)]
+        case []:
+            return ["nothing found"]
+        case [Hit(), *_]:
+            return [_hit(hit) for hit in result]
+        case [Version(), *_]:
+            return [_version(version) for version in result]
+        case VerifyReport():
+            looked_at = count(result.memories, "memory", "memories")
+            problems = count(len(result.problems), "problem")
+            return [f"{looked_at}, {count(result.versions, 'version')}, {problems}"]
+        case _:
+            return [str(result)]
+
+
+def _state(memory: Memory) -> str:
+    gone = ", forgotten" if memory.forgotten_at is not None else ""
+    return f"{memory.id} (version {memory.version}{gone}) {memory.category}: {memory.content}"
+
+
+def _hit(hit: Hit) -> str:
+    return f"{hit.score:.2f} {bar(hit.score)} {hit.id}  {brief(hit.text)}"
+
+
+def _version(version: Version) -> str:
+    reason = f" [{version.reason}]" if version.reason else ""
+    return (
+        f"version {version.version}, position {version.position}, {when(version.recorded_at)}, "
+        f"{version.op}: {brief(version.content)}{reason}"
+    )

@@ -1,0 +1,302 @@
+"""The operator's commands: spaces, doctor, jobs, worker, reembed, rebuild, vacuum."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from reverie.cli.exits import FOUND_WRONG
+from reverie.cli.options import Asked, examples, in_space, on_store, store_file
+from reverie.cli.output import (
+    brief,
+    count,
+    print_json,
+    print_pairs,
+    print_problems,
+    print_table,
+    progress,
+    remark,
+    say,
+    short_when,
+    size,
+    table,
+)
+
+
+@click.command("spaces", epilog=examples("reverie spaces", "reverie spaces --json"))
+@on_store
+def spaces_command(asked: Asked) -> None:
+    """List the spaces of a store."""
+    with asked.open_store() as store:
+        spaces = store.spaces()
+    if asked.as_json:
+        print_json({"spaces": spaces})
+        return
+    if not spaces:
+        remark("The store has no spaces yet.")
+        return
+    shown = table("space", "facts", "notes", "position", "users", content="users")
+    for space in spaces:
+        users = ", ".join(space.users)
+        shown.add_row(
+            brief(space.name), str(space.facts), str(space.notes), str(space.position), brief(users)
+        )
+    print_table(shown)
+
+
+@click.command("doctor", epilog=examples("reverie doctor", "reverie doctor --json"))
+@on_store
+def doctor_command(asked: Asked) -> None:
+    """Show versions, places, pending work and problems."""
+    import platform
+
+    from reverie import __version__
+    from reverie.errors import StoreDamaged
+
+    found: dict[str, Any] = {"reverie": __version__, "python": platform.python_version()}
+    try:
+        with asked.open_store() as store:
+            found |= store.doctor()
+    except StoreDamaged as error:
+        found["problems"] = [str(error)]
+    problems = found["problems"]
+    if asked.as_json:
+        print_json({**found, "ok": not problems})
+    else:
+        print_pairs({name: _as_text(found[name]) for name in found if name != "problems"})
+        print_problems(problems)
+    if problems:
+        click.get_current_context().exit(FOUND_WRONG)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{number} {name}" for name, number in value.items())
+    return str(value)
+
+
+# -- jobs -----------------------------------------------------------------------------------------
+
+
+@click.group(
+    "jobs",
+    epilog=examples(
+        "reverie jobs list", "reverie jobs retry 12 --space work", "reverie jobs drop 12"
+    ),
+)
+def jobs_command() -> None:
+    """Look at what is to be done later."""
+
+
+@jobs_command.command("list", epilog=examples("reverie jobs list", "reverie jobs list --json"))
+@on_store
+def list_jobs_command(asked: Asked) -> None:
+    """List the jobs of every space, the parked ones included."""
+    with asked.open_store() as store:
+        jobs = store.jobs()
+    if asked.as_json:
+        print_json({"jobs": jobs})
+        return
+    if not jobs:
+        remark("There are no jobs.")
+        return
+    shown = table("job", "space", "kind", "state", "due", "attempts", "error", content="error")
+    for job in jobs:
+        shown.add_row(
+            str(job.id),
+            brief(job.space),
+            job.kind,
+            job.state,
+            short_when(job.due_at),
+            str(job.attempts),
+            brief(job.error),
+        )
+    print_table(shown)
+
+
+@jobs_command.command("retry", epilog=examples("reverie jobs retry 12 --space work"))
+@click.argument("job", type=int)
+@in_space
+def retry_job_command(asked: Asked, job: int) -> None:
+    """Make a job due now, a parked one included."""
+    with asked.open_store() as store:
+        space = store.settings.space
+        store.retry_job(space, job)
+    _print_job(asked, space, job, "due")
+
+
+@jobs_command.command("drop", epilog=examples("reverie jobs drop 12 --space work"))
+@click.argument("job", type=int)
+@in_space
+def drop_job_command(asked: Asked, job: int) -> None:
+    """Take a job off the agenda, undone."""
+    with asked.open_store() as store:
+        space = store.settings.space
+        store.drop_job(space, job)
+    _print_job(asked, space, job, "dropped")
+
+
+def _print_job(asked: Asked, space: str, job: int, state: str) -> None:
+    if asked.as_json:
+        print_json({"space": space, "job": job, "state": state})
+    else:
+        say(f"Job {job} of space {space!r} is {'due now' if state == 'due' else state}.")
+
+
+# -- worker ---------------------------------------------------------------------------------------
+
+
+@click.command(
+    "worker",
+    epilog=examples(
+        "reverie worker", "reverie worker --once", "REVERIE_LOG_LEVEL=info reverie worker"
+    ),
+)
+@click.option("--once", is_flag=True, help="Do what is due now, then stop.")
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.05, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait when nothing is due.",
+)
+@on_store
+def worker_command(asked: Asked, once: bool, poll: float) -> None:
+    """Do what is due, until stopped.
+
+    SIGINT and SIGTERM let the job at hand finish. REVERIE_LOG_LEVEL says what is reported on
+    standard error.
+    """
+    with asked.open_store() as store, _reporting(store.settings.log_level):
+        if once:
+            done = store.drain()
+            if asked.as_json:
+                print_json({"jobs": done})
+            else:
+                say(f"Ran {count(done, 'job')}.")
+            return
+        with _stopping() as stop:
+            logging.getLogger("reverie.worker").info("working on %s", store.url)
+            store.work(stop, poll)
+    if asked.as_json:
+        print_json({"stopped": stop.name})
+    else:
+        say(f"Stopped by {stop.name}.")
+
+
+class _Stop(threading.Event):
+    """Told to stop by a signal. An ordinary Event takes a lock in set: a signal that comes while
+    the same thread waits on it would never get that lock."""
+
+    name = ""
+
+    def is_set(self) -> bool:
+        return bool(self.name)
+
+    def signalled(self, number: int, frame: FrameType | None) -> None:
+        self.name = signal.Signals(number).name
+
+    def wait(self, timeout: float | None = None) -> bool:
+        end = time.monotonic() + (timeout or 0.0)
+        while not self.name and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.1))
+        return self.is_set()
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[_Stop]:
+    stop = _Stop()
+    before = {
+        number: signal.signal(number, stop.signalled) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _reporting(level: str) -> Iterator[None]:
+    """Our log on standard error while the worker runs."""
+    log, handler = logging.getLogger("reverie"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(level.upper())
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+# -- making anew ----------------------------------------------------------------------------------
+
+
+@click.command(
+    "reembed", epilog=examples("reverie reembed", "REVERIE_EMBEDDER=local reverie reembed")
+)
+@on_store
+def reembed_command(asked: Asked) -> None:
+    """Make every vector anew.
+
+    The configured embedder makes them beside the current ones; then the store switches to them in
+    one step. Stopped half-way it goes on where it was.
+    """
+    with asked.open_store() as store, progress("reembedding") as shown:
+        done = store.reembed(shown)
+    _print_done(asked, "passages", done, f"Made {count(done, 'vector')} anew.")
+
+
+@click.command("rebuild", epilog=examples("reverie rebuild", "reverie rebuild --json"))
+@on_store
+def rebuild_command(asked: Asked) -> None:
+    """Make the index anew from the log.
+
+    Nothing is lost: index and vectors are views of the log.
+    """
+    with asked.open_store() as store, progress("rebuilding") as shown:
+        done = store.rebuild(shown)
+    said = f"Indexed {count(done, 'memory', 'memories')} anew."
+    _print_done(asked, "memories", done, said)
+
+
+def _print_done(asked: Asked, what: str, number: int, line: str) -> None:
+    if asked.as_json:
+        print_json({what: number})
+    else:
+        say(line)
+
+
+@click.command("vacuum", epilog=examples("reverie vacuum", "reverie vacuum --json"))
+@on_store
+def vacuum_command(asked: Asked) -> None:
+    """Give unused room back to the file system."""
+    with asked.open_store() as store:
+        path = store_file(store.settings)
+        before = _bytes(path)
+        store.vacuum()
+        after = _bytes(path)
+    if asked.as_json:
+        print_json({"bytes_before": before, "bytes_after": after})
+    else:
+        say(f"The store had {size(before)}, now it has {size(after)}.")
+
+
+def _bytes(path: Path | None) -> int:
+    """The file and its write-ahead log."""
+    if path is None:
+        return 0
+    files = (path, path.with_name(path.name + "-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())
