@@ -121,6 +121,16 @@ def add_once(tx: Transaction, owner: Owner, kind: str, *, due_at: int, now: int)
         add(tx, owner, kind, {}, due_at=due_at, now=now)
 
 
+def has(tx: Transaction, owner: Owner, kind: str) -> bool:
+    """Whether the owner has a job of this kind, in whatever state."""
+    return (
+        tx.one(
+            "SELECT 1 FROM jobs WHERE space = ? AND owner = ? AND kind = ? LIMIT 1", (*owner, kind)
+        )
+        is not None
+    )
+
+
 def next_space(tx: Transaction, now: int) -> int | None:
     """The operator's question: in which space is something due?"""
     row = tx.one("SELECT space FROM due WHERE at <= ? ORDER BY at, space LIMIT 1", (now,))
@@ -167,7 +177,7 @@ def listed(tx: Transaction, space: int, name: str) -> list[Job]:
 
 def retry(tx: Transaction, space: int, job: int, now: int) -> None:
     """Make a job due now, a parked one included."""
-    changed = tx.run(
+    changed = _possible(job) and tx.run(
         "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, token = NULL, error = NULL "
         "WHERE space = ? AND job = ?",
         (now, space, job),
@@ -178,9 +188,15 @@ def retry(tx: Transaction, space: int, job: int, now: int) -> None:
 
 
 def drop(tx: Transaction, space: int, job: int) -> None:
-    if not tx.run("DELETE FROM jobs WHERE space = ? AND job = ?", (space, job)):
+    if not _possible(job) or not tx.run(
+        "DELETE FROM jobs WHERE space = ? AND job = ?", (space, job)
+    ):
         raise NotFound(f"there is no job {job}: 'reverie jobs list' shows the ones there are")
     _set_due(tx, space)
+
+
+def _possible(job: int) -> bool:
+    return 0 < job < 1 << 62
 
 
 def _set_due(tx: Transaction, space: int, after: int | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.options import Asked, examples, in_scope, position_or_time, text_of
+from reverie.cli.options import WHOLE, Asked, examples, in_scope, position_or_time, text_of
 from reverie.cli.output import (
     bar,
     brief,
@@ -123,7 +123,7 @@ def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) 
     ),
 )
 @click.argument("query")
-@click.option("--limit", type=int, default=5, show_default=True, help="How many hits at most.")
+@click.option("--limit", type=WHOLE, default=5, show_default=True, help="How many hits at most.")
 @click.option("--mode", type=click.Choice(MODES), default="hybrid", show_default=True)
 @click.option(
     "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."
@@ -187,16 +187,14 @@ def _evidence(hit: Hit, part: str) -> str:
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @click.option("--forgotten", is_flag=True, help="Include the forgotten ones.")
 @AS_OF
-@click.option("--limit", type=int, default=20, show_default=True, help="How many at most.")
+@click.option("--limit", type=WHOLE, default=20, show_default=True, help="How many at most.")
 @click.option("--order", type=click.Choice(ORDERS), default="newest", show_default=True)
 @in_scope
 def list_command(asked: Asked, forgotten: bool, limit: int, **given: Any) -> None:
     """List the memories of a space."""
     with asked.open_space() as space:
         # One more than asked for tells whether there are more.
-        found = space.memories(
-            include_forgotten=forgotten, limit=limit + 1 if limit > 0 else limit, **given
-        )
+        found = space.memories(include_forgotten=forgotten, limit=limit + 1, **given)
         name, user = space.name, space.user
     memories, more = found[:limit], len(found) > limit
     if asked.as_json:

@@ -25,6 +25,10 @@ _USER = click.option("--user", metavar="NAME", help="The user to act for.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
 
 
+# What fits into a row of a database.
+WHOLE = click.IntRange(1, 2**31 - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The options every command shares. None: as the settings say."""

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from reverie.cli.exits import FOUND_WRONG
-from reverie.cli.options import Asked, examples, in_space, on_store, store_file
+from reverie.cli.options import WHOLE, Asked, examples, in_space, on_store, store_file
 from reverie.cli.output import (
     brief,
     count,
@@ -124,7 +124,7 @@ def list_jobs_command(asked: Asked) -> None:
 
 
 @jobs_command.command("retry", epilog=examples("reverie jobs retry 12 --space work"))
-@click.argument("job", type=int)
+@click.argument("job", type=WHOLE)
 @in_space
 def retry_job_command(asked: Asked, job: int) -> None:
     """Make a job due now, a parked one included."""
@@ -135,7 +135,7 @@ def retry_job_command(asked: Asked, job: int) -> None:
 
 
 @jobs_command.command("drop", epilog=examples("reverie jobs drop 12 --space work"))
-@click.argument("job", type=int)
+@click.argument("job", type=WHOLE)
 @in_space
 def drop_job_command(asked: Asked, job: int) -> None:
     """Take a job off the agenda, undone."""

@@ -46,13 +46,19 @@ except ImportError:  # pragma: no cover - Windows waits with the busy timeout al
 OLDEST_SAFE = (3, 51, 3)
 APPLICATION_ID = 0x52455645  # "REVE"
 BUSY_TIMEOUT_MS = 30_000
+CHECKPOINT_PAGES = 1_000
 _INCREMENTAL = 2
 _FULL = 2
 
-# In the order they must be set: auto_vacuum before the first table, and before WAL writes page one.
-_PRAGMAS: tuple[tuple[str, str, object], ...] = (
+# Of the file, kept in it: auto_vacuum before the first table, and before WAL writes page one.
+# Setting either takes a write lock, so only the one who makes the file does.
+_FILE_PRAGMAS: tuple[tuple[str, str, object], ...] = (
     ("auto_vacuum", "INCREMENTAL", _INCREMENTAL),
     ("journal_mode", "WAL", "wal"),
+)
+_CONNECTION_PRAGMAS: tuple[tuple[str, str, object], ...] = (
+    # SQLite swallows the errors of its own checkpoints; ours are seen (see write).
+    ("wal_autocheckpoint", "0", 0),
     ("synchronous", "FULL", _FULL),
     ("foreign_keys", "ON", 1),
     ("secure_delete", "ON", 1),
@@ -133,6 +139,7 @@ class SQLiteEngine:
         self._failed: str | None = None
         self._vectors = VectorCache()
         self._lock_file: int | None = None
+        self._wal_pages = 0
         self._prepare_files()
         try:
             with self._exclusively():
@@ -150,7 +157,8 @@ class SQLiteEngine:
                 raise StoreReadOnly(f"{self.path} does not exist and cannot be created: mode=ro")
             return
         try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in reversed([self.path.parent, *self.path.parent.parents]):
+                folder.mkdir(mode=0o700, exist_ok=True)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             lock_path = self.path.with_name(self.path.name + "-lock")
             self._lock_file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -172,11 +180,17 @@ class SQLiteEngine:
             try:
                 connection.set_busy_timeout(BUSY_TIMEOUT_MS)
                 if not self._read_only:
-                    _set_pragmas(connection)
+                    _set_pragmas(connection, _CONNECTION_PRAGMAS)
+                    # Behind the PRAGMAs: turning off automatic checkpoints takes hooks away.
+                    connection.set_wal_hook(self._note_wal)
             except BaseException:
                 connection.close()
                 raise
         return connection
+
+    def _note_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
 
     def _create_or_upgrade(self) -> None:
         connection = self._connect()
@@ -194,9 +208,13 @@ class SQLiteEngine:
                     f"{self.path} has schema {found}, this Reverie knows {schema.CURRENT}: "
                     "upgrade with pip install --upgrade reverie"
                 )
-            for number in range(found + 1, schema.CURRENT + 1):
-                if self._read_only:
+            if self._read_only:
+                if found < schema.CURRENT:
                     raise StoreReadOnly(f"{self.path} needs an upgrade: open it without ?mode=ro")
+                return
+            if not found or connection.pragma("journal_mode") != "wal":
+                _set_pragmas(connection, _FILE_PRAGMAS)
+            for number in range(found + 1, schema.CURRENT + 1):
                 _apply_step(connection, number)
 
     # -- transactions -------------------------------------------------------------------------
@@ -233,6 +251,8 @@ class SQLiteEngine:
                 with self._as_current(SQLiteTransaction(connection, self._vectors, True)) as tx:
                     yield tx
                 connection.execute("COMMIT")
+                if self._wal_pages >= CHECKPOINT_PAGES:
+                    _checkpoint(connection)
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -319,6 +339,10 @@ class SQLiteEngine:
         except apsw.CantOpenError as error:
             raise StoreError(f"{self.path} cannot be opened: check the path") from error
         except apsw.IOError as error:
+            if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
+                raise StoreFull(
+                    f"no space left for {self.path}: free some and try again"
+                ) from error
             if writing:
                 self._failed = str(error)
             raise StoreFailed(
@@ -333,16 +357,18 @@ class SQLiteEngine:
     # -- upkeep -------------------------------------------------------------------------------
 
     def scrub(self, erased: Sequence[str] = ()) -> bool:
-        """Empty the write-ahead log; where half-used pages still hold copies, rewrite the file."""
+        """Rewrite the file and empty the write-ahead log.
+
+        secure_delete alone leaves copies of moved rows in the unused parts of pages.
+        """
         self._require_usable()
         with self._exclusively(), self._translated(writing=True), self._lend() as connection:
             self._require_working()
             connection.set_busy_timeout(250)
             try:
-                if _truncate_wal(connection) and self._holds(connection, erased):
-                    connection.execute("VACUUM")
-                return _truncate_wal(connection)
-            except apsw.BusyError:
+                connection.execute("VACUUM")
+                return _truncate_wal(connection) and not self._holds(connection, erased)
+            except (apsw.BusyError, apsw.FullError):
                 return False
             finally:
                 connection.set_busy_timeout(BUSY_TIMEOUT_MS)
@@ -361,6 +387,10 @@ class SQLiteEngine:
 
     def backup(self, target: Path) -> None:
         self._require_usable()
+        try:
+            os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except OSError as error:
+            raise StoreError(f"{target} cannot be written: {error.strerror}") from error
         with self._translated(), self._lend() as connection:
             copy = apsw.Connection(str(target))
             try:
@@ -404,6 +434,7 @@ class SQLiteEngine:
         }
 
     def vacuum(self) -> None:
+        self._require_usable()
         with self._exclusively(), self._translated(writing=True), self._lend() as connection:
             self._require_working()
             connection.execute("VACUUM")
@@ -436,6 +467,12 @@ def is_store_file(path: Path) -> bool:
     application = int.from_bytes(header[68:72], "big")
     size = (65536 if page == 1 else page) * pages
     return version > 0 and application == APPLICATION_ID and length >= size
+
+
+def _checkpoint(connection: apsw.Connection) -> None:
+    """Move the write-ahead log into the file. The commit is safe already: a full disk can wait."""
+    with contextlib.suppress(apsw.BusyError, apsw.FullError):
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
 
 def _truncate_wal(connection: apsw.Connection) -> bool:
@@ -473,9 +510,9 @@ def _parse(url: str) -> tuple[Path, dict[str, str]]:
     )
 
 
-def _set_pragmas(connection: apsw.Connection) -> None:
+def _set_pragmas(connection: apsw.Connection, pragmas: Sequence[tuple[str, str, object]]) -> None:
     """One at a time and read back: a PRAGMA that SQLite does not honour is silent otherwise."""
-    for name, value, expected in _PRAGMAS:
+    for name, value, expected in pragmas:
         connection.execute(f"PRAGMA {name} = {value}").fetchall()
         row = connection.execute(f"PRAGMA {name}").fetchone()
         if row is not None and row[0] != expected:

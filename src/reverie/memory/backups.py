@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -35,36 +37,47 @@ def backup(resources: Resources, target: Path) -> VerifyReport:
 
 def check(resources: Resources, source: Path) -> VerifyReport:
     """Verify a backup on a copy of it, so that looking changes nothing."""
+    with _copied(resources, source) as (_, report):
+        return report
+
+
+def restore(resources: Resources, source: Path) -> VerifyReport:
+    """Bring a copy up to date with what was erased since, then put it in place in one step."""
+    with resources.engine.read() as tx:
+        erased = _tombstones(tx)
+        newest = tx.one("SELECT COALESCE(MAX(epoch), 0) FROM statistics") or (0,)
+    with _copied(resources, source) as (copy, _):
+        with copy.engine.write() as tx:
+            # Vectors that processes hold in memory belong to numbers that mean something else now.
+            tx.run("UPDATE statistics SET epoch = epoch + ? + 1", newest)
+            for tombstone in erased:
+                _erase_again(tx, copy, tombstone)
+        copy.engine.scrub()
+        resources.engine.restore(Path(copy.engine.describe()["file"]))
+    resources.engine.scrub()
+    return upkeep.verify(resources)
+
+
+@contextlib.contextmanager
+def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, VerifyReport]]:
+    """A sound backup, copied and opened."""
     if not source.is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
     if not is_store(source):
         raise StoreDamaged(f"{source} is not a backup, or only a part of one: use another")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
-        copy = Path(folder) / "copy.db"
-        shutil.copyfile(source, copy)
-        engine = open_engine(str(copy))
+        file = Path(folder) / "copy.db"
+        shutil.copyfile(source, file)
+        copy = replace(resources, engine=open_engine(str(file)))
         try:
-            report = upkeep.verify(replace(resources, engine=engine))
+            report = upkeep.verify(copy)
+            if not report.ok:
+                raise StoreDamaged(
+                    f"{source} is not sound ({report.problems[0]}): use another backup"
+                )
+            yield copy, report
         finally:
-            engine.close()
-    if not report.ok:
-        raise StoreDamaged(f"{source} is not sound ({report.problems[0]}): use another backup")
-    return report
-
-
-def restore(resources: Resources, source: Path) -> VerifyReport:
-    check(resources, source)
-    with resources.engine.read() as tx:
-        erased = _tombstones(tx)
-        newest = tx.one("SELECT COALESCE(MAX(epoch), 0) FROM statistics") or (0,)
-    resources.engine.restore(source)
-    with resources.engine.write() as tx:
-        # Vectors that processes hold in memory belong to numbers that mean something else now.
-        tx.run("UPDATE statistics SET epoch = epoch + ? + 1", newest)
-        for tombstone in erased:
-            _erase_again(tx, resources, tombstone)
-    resources.engine.scrub()
-    return upkeep.verify(resources)
+            copy.engine.close()
 
 
 def _tombstones(tx: Transaction) -> list[Tombstone]:

@@ -22,7 +22,7 @@ from reverie.text.tags import LONGEST_TAG, MOST_TAGS
 
 Record = dict[str, Any]
 
-_PREFIX = re.compile(r"(?:[-*+•]|\d{1,3}[.)])(?:\s+|$)")
+_PREFIX = re.compile(r"\A(?:[-*+•]|\d{1,3}[.)])(?:\s+|$)")
 # What somebody meant as JSON, and not as a line of text such as "[x] done".
 _MEANT_AS_JSON = re.compile(r"""\{|\[\s*(?:["{\[\]]|$)""", re.MULTILINE)
 # Bytes that are no UTF-8, when the stream was opened with errors="surrogateescape".

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import EllipsisType
@@ -308,7 +308,9 @@ class Space:
         """Every version of every memory this handle owns, as plain values, the oldest first."""
         return transfer.export(self._resources, self._author)
 
-    def import_records(self, records: Iterable[Mapping[str, Any]]) -> ImportReport:
+    def import_records(
+        self, records: Iterable[transfer.Record | transfer.Unreadable]
+    ) -> ImportReport:
         """Take in what ``export`` gave, or plain records with a content. Repeating it is safe."""
         return transfer.import_records(self._resources, self._author, records)
 

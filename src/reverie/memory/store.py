@@ -16,7 +16,7 @@ from reverie.clock import RandomIds, SystemClock
 from reverie.config import Settings
 from reverie.embed import open_embedder
 from reverie.engine import log, open_engine
-from reverie.errors import InvalidInput, ReverieError
+from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import backups, upkeep
 from reverie.memory.notes import RecallNotes
 from reverie.memory.resources import Resources
@@ -169,6 +169,10 @@ class Store:
         """An online copy, verified before this returns."""
         return backups.backup(self._resources, Path(target))
 
+    def verify_backup(self, source: str | Path) -> VerifyReport:
+        """Check a backup without changing anything."""
+        return backups.check(self._resources, Path(source))
+
     def restore_backup(self, source: str | Path) -> VerifyReport:
         """Put a backup in the place of what is here. What was erased since stays erased."""
         return backups.restore(self._resources, Path(source))
@@ -184,7 +188,5 @@ class Store:
     def _space_number(self, tx: Any, name: str) -> int:
         space = log.find_space(tx, name)
         if space is None:
-            raise InvalidInput(
-                f"there is no space {name!r}: 'reverie spaces' shows the ones there are"
-            )
+            raise NotFound(f"there is no space {name!r}: 'reverie spaces' shows the ones there are")
         return space

@@ -206,7 +206,7 @@ def erase(
     with writing(resources, author.scope) as (tx, owner):
         done = repeated(tx, owner, stamp)
         if done is not None:
-            return _report(done, pending=False)
+            return _report(done, pending=jobs.has(tx, owner, "scrub"))
         place = own_place(tx, owner, author, memory_id)
         held = log.versions(tx, owner, memory_id)
         erased = {log.encode(entry.body["content"])[1:-1] for entry in held if entry.body}

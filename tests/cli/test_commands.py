@@ -1,0 +1,356 @@
+"""What holds for every command: help with examples, --json, laziness, one way to fail."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from reverie.cli import COMMANDS, app
+from reverie.cli.exits import EXIT_CODES, code_of, run
+from reverie.errors import (
+    ConfigError,
+    EmbedderMissing,
+    InvalidInput,
+    KeyConflict,
+    MissingExtra,
+    NotFound,
+    ReverieError,
+    SharedReadOnly,
+    StoreFull,
+    VersionConflict,
+)
+from tests.cli.conftest import CommandLine
+
+
+def walk(
+    group: click.Group, ctx: click.Context, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from walk(command, ctx, (*path, name))
+
+
+EVERY = dict(walk(app, click.Context(app, info_name="reverie")))
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_every_command_has_help_with_examples_and_answers_in_json(
+    path: tuple[str, ...], reverie: CommandLine
+) -> None:
+    shown = reverie.text(*path, "--help")
+    assert "Examples:" in shown
+    assert f"reverie {path[0]}" in shown.partition("Examples:")[2]
+    command = EVERY[path]
+    if not isinstance(command, click.Group):
+        assert "--json" in shown
+        assert any("--json" in param.opts for param in command.params)
+    assert not reverie.store.exists()
+
+
+def test_the_one_line_helps_are_those_of_the_commands() -> None:
+    for commands in COMMANDS.values():
+        for name, (_, line) in commands.items():
+            assert EVERY[(name,)].get_short_help_str(200) == line
+
+
+def test_help_lists_every_command_and_every_exit_code(reverie: CommandLine) -> None:
+    shown = reverie.text("--help")
+    assert "Examples:" in shown
+    for commands in COMMANDS.values():
+        for name, (_, line) in commands.items():
+            assert f"  {name}" in shown and line in shown
+    for code, meaning in EXIT_CODES.items():
+        assert str(code) in shown and meaning in shown
+
+
+def test_no_arguments_show_the_help(reverie: CommandLine) -> None:
+    for arguments in ((), ("jobs",), ("backup",)):
+        assert "Usage: reverie" in reverie.run(*arguments, code=2).stderr
+
+
+def test_version(reverie: CommandLine) -> None:
+    assert reverie.text("--version") == "reverie, version 0.1.0\n"
+
+
+def test_help_imports_no_command_and_nothing_heavy(reverie: CommandLine) -> None:
+    script = (
+        "import sys\n"
+        "from reverie.cli import app\n"
+        "app.main(['--help'], standalone_mode=False)\n"
+        "heavy = {'rich', 'numpy', 'pydantic', 'reverie.cli.memories', 'reverie.cli.output'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "[]\n"
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (InvalidInput("x"), 2),
+        (ConfigError("x"), 2),
+        (MissingExtra("x", "y"), 2),
+        (ReverieError("x"), 2),
+        (NotFound("x"), 3),
+        (VersionConflict("x", 1, 2), 4),
+        (KeyConflict("x"), 4),
+        (SharedReadOnly("x"), 4),
+        (StoreFull("x"), 5),
+        (EmbedderMissing("x"), 6),
+    ],
+)
+def test_each_error_has_its_code(error: ReverieError, code: int) -> None:
+    assert code_of(error) == code
+
+
+def test_errors_are_one_line(reverie: CommandLine) -> None:
+    assert "did you mean 'recall'" in reverie.error("recal", code=2)
+    assert "--help' lists them" in reverie.error("zzzzz", code=2)
+    assert "'reverie recall --help'" in reverie.error("recall", code=2)
+    assert "--frob" in reverie.error("list", "--frob", code=2)
+    assert "No memory store found" in reverie.error("list", code=3)
+    reverie.remember("one", "--subject", "s")
+    assert "already remembered" in reverie.error("remember", "two", "--subject", "s", code=4)
+    for arguments in (("list", "--limit", "0"), ("list", "--limit", "9" * 30)):
+        assert "--limit" in reverie.error(*arguments, code=2)
+    reverie.error("jobs", "drop", "9" * 30, code=2)
+
+
+def test_with_json_an_error_is_json_on_standard_error(reverie: CommandLine) -> None:
+    reverie.remember("one")
+    for arguments, code, kind in (
+        (("show", "nope1234"), 3, "NotFound"),
+        (("list", "--frob"), 2, "UsageError"),
+        (("recall", "x", "--since", "soon"), 2, "InvalidInput"),
+    ):
+        result = reverie.run(*arguments, "--json", code=code)
+        assert result.stdout == ""
+        error = json.loads(result.stderr)["error"]
+        assert error["type"] == kind and error["message"]
+
+
+def test_json_after_two_dashes_is_content(reverie: CommandLine) -> None:
+    said = reverie.error("remember", "--url", "/dev/null/x", "--", "--json", code=5)
+    assert "/dev/null" in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("recall", "x"),
+        ("list",),
+        ("show", "abcdefgh"),
+        ("history", "abcdefgh"),
+        ("revise", "abcdefgh", "x"),
+        ("forget", "abcdefgh"),
+        ("restore", "abcdefgh"),
+        ("erase", "abcdefgh", "--yes"),
+        ("export",),
+        ("backup", "copy.db"),
+        ("verify",),
+        ("spaces",),
+        ("doctor",),
+        ("jobs", "list"),
+        ("jobs", "retry", "1"),
+        ("jobs", "drop", "1"),
+        ("worker", "--once"),
+        ("reembed",),
+        ("rebuild",),
+        ("vacuum",),
+    ],
+    ids=" ".join,
+)
+def test_what_reads_makes_no_store(arguments: tuple[str, ...], reverie: CommandLine) -> None:
+    assert "No memory store found at" in reverie.error(*arguments, code=3)
+    assert list(reverie.folder.iterdir()) == []
+
+
+def test_a_damaged_store_is_a_store_error(reverie: CommandLine) -> None:
+    reverie.store.write_text("not a database at all, but long enough to be read as one " * 20)
+    assert "damaged" in reverie.error("list", code=5)
+
+
+def test_a_changed_embedder_is_an_embedding_error(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reverie.remember("one")
+    monkeypatch.setenv("REVERIE_EMBEDDER", "local")
+    assert "reverie reembed" in reverie.error("recall", "one", code=6)
+    monkeypatch.setenv("REVERIE_EMBEDDER", "none")
+    assert "no embedder" in reverie.error("recall", "one", "--mode", "vector", code=6)
+
+
+def test_settings_that_cannot_be_used(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_MAX_FACTS", "many")
+    assert "REVERIE_MAX_FACTS" in reverie.error("list", code=2)
+
+
+def test_ctrl_c_and_files_that_fail() -> None:
+    def interrupted() -> None:
+        raise click.Abort
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    def gone() -> None:
+        raise BrokenPipeError
+
+    assert run(interrupted, []) == 130
+    assert run(full, []) == 5
+    assert run(gone, []) == 141
+    assert run(lambda: 7, []) == 7
+    assert run(lambda: "text", []) == 0
+
+
+# -- flags, environment, file ---------------------------------------------------------------------
+
+
+def test_a_flag_wins_over_the_environment(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("REVERIE_SPACE", "work")
+    monkeypatch.setenv("REVERIE_USER", "alice")
+    reverie.remember("hers")
+    reverie.remember("shared", "--user", "")
+    reverie.remember("elsewhere", "--space", "home", "--url", str(tmp_path / "other.db"))
+    spaces = reverie.json("spaces")["spaces"]
+    assert [(space["name"], space["users"], space["facts"]) for space in spaces] == [
+        ("work", ["alice"], 2)
+    ]
+    contents = [memory["content"] for memory in reverie.json("list")["memories"]]
+    assert contents == ["shared", "hers"]
+    assert "(shared)" in reverie.text("list") and "alice" in reverie.text("list")
+    other = reverie.json("spaces", "--url", f"sqlite://{tmp_path / 'other.db'}")["spaces"]
+    assert [space["name"] for space in other] == ["home"]
+
+
+def test_the_checked_path_is_the_one_the_engine_opens(tmp_path: Path) -> None:
+    from reverie.cli.options import store_file
+    from reverie.config import Settings, default_url
+    from reverie.engine.sqlite import SQLiteEngine
+
+    for url in (
+        str(tmp_path / "a.db"),
+        f"sqlite://{tmp_path}/b%20b.db",
+        f"sqlite://{tmp_path}/b%20b.db?mode=ro",
+    ):
+        engine = SQLiteEngine(url)
+        engine.close()
+        assert store_file(Settings(url=url)) == engine.path
+    assert store_file(Settings()) == Path(default_url())
+    assert store_file(Settings(url="postgresql://localhost/x")) is None
+
+
+# -- for real -------------------------------------------------------------------------------------
+
+
+def test_the_program_for_real(reverie: CommandLine) -> None:
+    done = reverie.real("remember", "Grüße aus Köln", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    memory = json.loads(done.stdout)
+    listed = reverie.real("list")
+    assert listed.returncode == 0
+    assert memory["id"] in listed.stdout and "Grüße" in listed.stdout
+    assert "\x1b" not in listed.stdout
+    failed = reverie.real("show", "nope1234")
+    assert (failed.returncode, failed.stdout) == (3, "")
+    assert failed.stderr.startswith("reverie: ") and "Traceback" not in failed.stderr
+    script = Path(sys.executable).with_name("reverie")
+    assert subprocess.run([script, "--version"], check=True, capture_output=True).stdout
+
+
+def test_a_terminal_without_unicode_is_no_reason_to_fail(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reverie.remember("Grüße ☃")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    monkeypatch.setenv("PYTHONUTF8", "0")
+    assert "Gr\\xfc" in reverie.real("list").stdout
+    assert "#####" in reverie.real("recall", "Grüße", "--explain").stdout
+    found = json.loads(reverie.real("list", "--json").stdout)
+    assert found["memories"][0]["content"] == "Grüße ☃"
+
+
+def test_a_closed_pipe_ends_quietly(reverie: CommandLine) -> None:
+    lines = "\n".join(f"{number} {'word ' * 90}" for number in range(400))
+    reverie.run("import", "-", given=lines)
+    # One big write that the reader leaves in the middle of may count as done.
+    for command, codes in ((("export",), {141}), (("list", "--limit", "400", "--json"), {0, 141})):
+        with subprocess.Popen(
+            [sys.executable, "-m", "reverie.cli", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.read(10)
+            process.stdout.close()
+            said = process.stderr.read()
+            assert process.wait(60) in codes
+            assert said == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_is_told(reverie: CommandLine) -> None:
+    reverie.remember("one")
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "reverie.cli", "list"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert done.returncode == 5
+    assert done.stderr.decode() == f"reverie: {os.strerror(28)}\n"
+
+
+def test_ctrl_c_for_real(reverie: CommandLine) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "reverie.cli", "remember", "-"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(b"x" * 1_000_000)  # more than a pipe holds: it is reading now
+        process.stdin.flush()
+        while process.poll() is None:  # a signal between two reads is seen after the second one
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+        said = process.stderr.read().decode()
+        assert process.returncode == 130
+    assert said.strip() == "reverie: stopped"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(shell: str, reverie: CommandLine) -> None:
+    script = reverie.text("completion", shell)
+    assert "_REVERIE_COMPLETE" in script
+    assert reverie.json("completion", shell)["script"] in script
+    reverie.error("completion", "tcsh", code=2)
+
+
+def test_completion_completes(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_REVERIE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "reverie rem")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    assert reverie.real().stdout == "plain,remember\n"

@@ -1,0 +1,293 @@
+"""remember, recall, list, show, history, revise, forget, restore, erase."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from reverie.cli import memories as commands
+from tests.cli.conftest import CommandLine
+
+ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
+
+
+def test_remember_tells_the_id(reverie: CommandLine) -> None:
+    said = reverie.text("remember", "Alec is my boss", "--category", "person")
+    assert re.fullmatch(r"Remembered \w{8} \(version 1\): Alec is my boss\n", said)
+
+
+def test_remember_keeps_every_field(reverie: CommandLine) -> None:
+    memory = reverie.json(
+        *("remember", "Dentist", "--note", "--category", "My Health", "--subject", "Teeth"),
+        *("--tag", "A", "--tag", "b", "--source", "calendar", "--pin", "--key", "k1"),
+        *("--happened-at", "2026-01-02", "--expires-at", "2099-01-02T03:04:05+01:00"),
+    )
+    assert memory["kind"] == "note" and memory["pinned"] is True
+    assert memory["category"] == "my_health" and memory["subject"] == "Teeth"
+    assert memory["tags"] == ["a", "b"] and memory["source"] == "calendar"
+    assert memory["happened_at"] == "2026-01-02T00:00:00+00:00"
+    assert memory["expires_at"] == "2099-01-02T02:04:05+00:00"
+    assert ISO.fullmatch(memory["created_at"]) and memory["forgotten_at"] is None
+    assert memory["trust"] == "person"
+    assert reverie.json("history", memory["id"])["versions"][0]["actor"] == "cli"
+
+
+def test_remember_the_same_key_is_the_same_memory(reverie: CommandLine) -> None:
+    first = reverie.remember("one", "--key", "k")
+    assert reverie.remember("one", "--key", "k") == first
+    assert "choose a new key" in reverie.error("remember", "two", "--key", "k", code=4)
+
+
+def test_remember_from_standard_input(reverie: CommandLine) -> None:
+    memory = reverie.json("remember", "-", given="\ufeffeins\nzwei\n".encode())
+    assert memory["content"] == "eins\nzwei"
+    assert "UTF-8" in reverie.run("remember", "-", given=b"\xff", code=2).stderr
+
+
+def test_remember_needs_a_content(reverie: CommandLine, tmp_path: Path) -> None:
+    reverie.error("remember", code=2)
+    assert "--note" in reverie.error("remember", "x" * 501, code=2)
+    document = tmp_path / "a.md"
+    document.write_text("# A\n", encoding="utf-8")
+    reverie.error("remember", "x", "--file", str(document), code=2)
+    reverie.error("remember", "--file", str(document), "--pin", code=2)
+    reverie.error("remember", "--file", str(tmp_path / "missing"), code=2)
+
+
+def test_remember_files(reverie: CommandLine, tmp_path: Path) -> None:
+    files = []
+    for name in ("a.md", "b.md"):
+        path = tmp_path / name
+        path.write_text(f"# {name}\n", encoding="utf-8")
+        files += ["--file", str(path)]
+    kept = reverie.json("remember", *files)["memories"]
+    assert [memory["kind"] for memory in kept] == ["note", "note"]
+    assert [memory["category"] for memory in kept] == ["document", "document"]
+    said = reverie.text("remember", *files)
+    assert [memory["id"] for memory in kept] == re.findall(r"Remembered (\w+)", said)
+
+
+def test_remember_force(reverie: CommandLine) -> None:
+    reverie.remember("one", "--subject", "s")
+    reverie.remember("two", "--subject", "s", "--force")
+    assert len(reverie.json("list", "--subject", "S")["memories"]) == 2
+
+
+def test_recall(reverie: CommandLine) -> None:
+    boss = reverie.remember("Alec is my boss", "--tag", "work", "--category", "person")
+    reverie.remember("The deploy runs on Friday", "--note")
+    found = reverie.json("recall", "boss", "--mode", "keyword")
+    assert found["query"] == "boss"
+    assert [hit["id"] for hit in found["hits"]] == [boss]
+    assert found["hits"][0]["memory"]["content"] == "Alec is my boss"
+    shown = reverie.text("recall", "boss")
+    assert boss in shown and "Alec is my boss" in shown and "person" in shown
+    for narrowed in (("--tag", "work"), ("--kind", "fact"), ("--category", "person")):
+        assert [hit["id"] for hit in reverie.json("recall", "x", *narrowed)["hits"]] == [boss]
+    assert reverie.json("recall", "boss", "--until", "2020-01-01")["hits"] == []
+    assert len(reverie.json("recall", "boss", "--since", "2020-01-01")["hits"]) == 2
+    assert len(reverie.json("recall", "boss", "--limit", "1")["hits"]) == 1
+
+
+def test_recall_nothing(reverie: CommandLine) -> None:
+    reverie.remember("one")
+    result = reverie.run("recall", "zebra", "--mode", "keyword")
+    assert (result.stdout, result.stderr) == ("", "Nothing found.\n")
+
+
+def test_recall_explained(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    reverie.remember("Alec is my boss")
+    shown = reverie.text("recall", "boss", "--explain")
+    assert "keyword" in shown and "vector" in shown and "█████" in shown
+    assert set(reverie.json("recall", "boss", "--explain")["hits"][0]["parts"]) == {
+        *("keyword", "vector", "keyword_part", "vector_part")
+    }
+    monkeypatch.setenv("REVERIE_EMBEDDER", "none")
+    shown = reverie.text("recall", "boss", "--explain")
+    assert "Vectors took no part: no embedder is configured" in shown
+
+
+def test_recall_as_of(reverie: CommandLine) -> None:
+    boss = reverie.remember("Alec is my boss")
+    reverie.run("revise", boss, "Seabrook is my boss")
+    then = reverie.json("recall", "boss", "--as-of", "1")["hits"]
+    assert [hit["text"] for hit in then] == ["Alec is my boss"]
+    assert reverie.json("recall", "boss", "--as-of", "2020-01-01")["hits"] == []
+    now = reverie.json("recall", "boss", "--as-of", "2099-01-01T00:00:00Z")["hits"]
+    assert [hit["text"] for hit in now] == ["Seabrook is my boss"]
+    assert "as_of must be a time" in reverie.error("recall", "x", "--as-of", "soon", code=2)
+
+
+def test_recall_by_meaning_with_the_bundled_embedder(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_EMBEDDER", "local")
+    reverie.remember("The deploy runs every Friday")
+    peanuts = reverie.remember("I am allergic to peanuts")
+    reverie.remember("Alec is my boss at TechCorp")
+    assert reverie.json("recall", "what food is dangerous?")["hits"][0]["id"] == peanuts
+
+
+def test_list(reverie: CommandLine) -> None:
+    ids = [reverie.remember(f"fact {number}", "--tag", f"t{number}") for number in range(3)]
+    answer = reverie.json("list", "--limit", "2")
+    assert [memory["id"] for memory in answer["memories"]] == ids[:0:-1]
+    assert answer["more"] is True
+    assert reverie.json("list")["more"] is False
+    result = reverie.run("list", "--limit", "2")
+    assert ids[2] in result.stdout and ids[0] not in result.stdout
+    assert "more than 2" in result.stderr
+    assert [m["id"] for m in reverie.json("list", "--tag", "t0")["memories"]] == ids[:1]
+    assert [m["id"] for m in reverie.json("list", "--as-of", "1")["memories"]] == ids[:1]
+    assert reverie.json("list", "--kind", "note")["memories"] == []
+    assert len(reverie.json("list", "--order", "category")["memories"]) == 3
+
+
+def test_list_nothing(reverie: CommandLine) -> None:
+    reverie.remember("one")
+    result = reverie.run("list", "--space", "other")
+    assert (result.stdout, result.stderr) == ("", "No memories found in space 'other'.\n")
+
+
+def test_list_marks_the_forgotten_and_the_pinned(reverie: CommandLine) -> None:
+    gone, kept = reverie.remember("gone"), reverie.remember("kept", "--pin")
+    reverie.run("forget", gone)
+    assert gone not in reverie.text("list")
+    shown = reverie.text("list", "--forgotten")
+    assert gone in shown and "forgotten" in shown and "* kept" in shown and kept in shown
+    assert len(reverie.json("list", "--forgotten")["memories"]) == 2
+
+
+def test_tables_keep_ids_whole_and_content_on_one_line(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "one\ntwo \x1b[31mred [bold]not markup[/bold] :smile: " + "long " * 80
+    memory = reverie.remember(text, "--category", "c" * 60)
+    for command in (("list",), ("recall", "one", "--explain"), ("history", memory)):
+        shown = reverie.text(*command)
+        assert "…" in shown and "\x1b" not in shown
+        if command[0] != "history":
+            assert memory in shown
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "one two [31mred [bold]not markup[/bold] :smile:" in reverie.text("list")
+    said = reverie.text("forget", memory)
+    assert len(said) == 201 and said.endswith("…\n")
+
+
+def test_show(reverie: CommandLine) -> None:
+    text = "first line\nsecond \x1b[2Jline " + "word " * 60
+    memory = reverie.remember(text, "--tag", "a", "--tag", "b", "--pin")
+    shown = reverie.text("show", memory)
+    assert memory in shown and "a, b" in shown and "yes" in shown
+    assert "\x1b" not in shown and "\\x1b[2J" in shown
+    assert shown.partition("\ncontent ")[2].count("word") == 60
+    assert reverie.json("show", memory)["content"] == text
+    assert "no memory 'nope1234'" in reverie.error("show", "nope1234", code=3)
+
+
+def test_history(reverie: CommandLine) -> None:
+    memory = reverie.remember("one")
+    reverie.run("revise", memory, "two", "--reason", "it changed")
+    reverie.run("erase", memory, "--yes")
+    versions = reverie.json("history", memory)["versions"]
+    assert [version["op"] for version in versions] == ["remember", "revise", "erase"]
+    assert [version["content"] for version in versions] == [None] * 3
+    assert all(ISO.fullmatch(version["recorded_at"]) for version in versions)
+    shown = reverie.text("history", memory)
+    assert shown.count("(erased)") == 3
+    other = reverie.remember("three")
+    reverie.run("revise", other, "four", "--reason", "it changed")
+    shown = reverie.text("history", other)
+    assert "three" in shown and "four" in shown and "because: it changed" in shown
+    reverie.error("history", "nope1234", code=3)
+
+
+def test_revise(reverie: CommandLine) -> None:
+    memory = reverie.remember("one", "--subject", "s", "--tag", "a")
+    assert reverie.text("revise", memory, "two") == f"Revised {memory} (version 2): two\n"
+    changed = reverie.json(
+        *("revise", memory, "--category", "Other", "--no-subject", "--tag", "b", "--tag", "c"),
+        *("--pin", "--expected-version", "2", "--reason", "why", "--key", "k"),
+    )
+    assert changed["content"] == "two" and changed["subject"] is None and changed["pinned"]
+    assert changed["category"] == "other" and changed["tags"] == ["b", "c"]
+    changed = reverie.json("revise", memory, "-", "--no-tags", "--unpin", given="three\n")
+    assert changed["content"] == "three" and changed["tags"] == [] and not changed["pinned"]
+    assert reverie.json("revise", memory, "--subject", "t")["subject"] == "t"
+    assert "nothing to revise" in reverie.error("revise", memory, code=2)
+    reverie.error("revise", memory, "--subject", "x", "--no-subject", code=2)
+    reverie.error("revise", memory, "--tag", "x", "--no-tags", code=2)
+    assert "version 5, not 1" in reverie.error(
+        "revise", memory, "x", "--expected-version", "1", code=4
+    )
+    reverie.error("revise", "nope1234", "x", code=3)
+
+
+def test_forget_and_restore(reverie: CommandLine) -> None:
+    memory = reverie.remember("one")
+    assert reverie.text("forget", memory, "--reason", "old") == (
+        f"Forgot {memory} (version 2): one\n"
+    )
+    assert reverie.json("recall", "one")["hits"] == []
+    assert reverie.json("forget", memory)["forgotten_at"] is not None
+    assert reverie.text("restore", memory) == f"Restored {memory} (version 3): one\n"
+    assert reverie.json("restore", memory)["forgotten_at"] is None
+    reverie.error("forget", "nope1234", code=3)
+    reverie.error("restore", "nope1234", code=3)
+
+
+def test_a_user_cannot_change_what_is_shared(reverie: CommandLine) -> None:
+    memory = reverie.remember("shared")
+    assert "shared by the whole space" in reverie.error("forget", memory, "--user", "alice", code=4)
+
+
+def test_erase(reverie: CommandLine) -> None:
+    memory = reverie.remember("a secret")
+    reverie.run("revise", memory, "a worse secret")
+    assert "--yes" in reverie.error("erase", memory, code=2)
+    assert "--yes" in reverie.run("erase", memory, "--json", code=2).stderr
+    said = reverie.text("erase", memory, "--yes")
+    assert said == f"Erased {memory}: 2 log entries and 1 passage destroyed.\n"
+    assert b"a secret" not in reverie.store.read_bytes()
+    reverie.error("erase", memory, "--yes", code=3)
+    other = reverie.remember("another")
+    report = reverie.json("erase", other, "--yes", "--with-source")
+    assert report["memory_id"] == other and report["pending"] is False
+    assert report["sources"] == [] and len(report["entries"]) == 1
+
+
+class Terminal:
+    """Standard input as a person has it."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = reverie.remember("a secret")
+
+    class Sys:
+        stdin = Terminal()
+
+    monkeypatch.setattr(commands, "sys", Sys)
+    result = reverie.run("erase", memory, given="n\n")
+    assert result.stdout == "" and "Aborted." in result.stderr
+    assert "cannot be undone" in result.stderr and "a secret" in result.stderr
+    assert reverie.run("erase", memory, given="y\n").stdout.startswith(f"Erased {memory}")
+
+
+def test_erase_tells_of_sources_and_of_what_is_pending(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reverie import ErasureReport, Origin, Space
+
+    memory = reverie.remember("a secret")
+    report = ErasureReport(memory, (1, 2), 3, (Origin("chat", 4),), 5, pending=True)
+    monkeypatch.setattr(Space, "erase", lambda *_, **__: report)
+    said = reverie.text("erase", memory, "--yes", "--with-source")
+    assert "session chat, sequence 4" in said and "Pending" in said
+    answer = reverie.json("erase", memory, "--yes", "--with-source")
+    assert answer["sources"] == [{"session": "chat", "sequence": 4}] and answer["pending"]

@@ -1,0 +1,179 @@
+"""export, import, backup, verify."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from reverie.cli import moving
+from tests.cli.conftest import CommandLine
+from tests.cli.test_memories import Terminal
+
+
+def test_export_lines(reverie: CommandLine) -> None:
+    memory = reverie.remember("Grüße")
+    reverie.run("revise", memory, "Servus")
+    lines = reverie.text("export").splitlines()
+    assert [json.loads(line)["op"] for line in lines] == ["remember", "revise"]
+    assert "Grüße" in lines[0]
+    assert reverie.text("export", "--json").splitlines() == lines
+
+
+def test_export_array(reverie: CommandLine) -> None:
+    ids = [reverie.remember(f"fact {number}") for number in range(3)]
+    reverie.run("forget", ids[1])
+    array = json.loads(reverie.text("export", "--format", "array"))
+    assert [memory["id"] for memory in array] == [ids[0], ids[2]]
+    assert [list(memory) for memory in array] == [["id", "content", "category", "created_at"]] * 2
+    assert array[0]["created_at"].endswith("+00:00")
+
+
+def test_export_nothing_says_so(reverie: CommandLine) -> None:
+    reverie.remember("one")
+    result = reverie.run("export", "--space", "other")
+    assert result.stdout == "" and "nothing to export" in result.stderr
+    result = reverie.run("export", "--space", "other", "--format", "array")
+    assert json.loads(result.stdout) == [] and "nothing to export" in result.stderr
+
+
+def test_export_to_a_file(reverie: CommandLine, tmp_path: Path) -> None:
+    reverie.remember("one")
+    target = tmp_path / "out" / "memories.jsonl"
+    assert "cannot be written" in reverie.error("export", "-o", str(target), code=2)
+    target.parent.mkdir()
+    target.write_text("before", encoding="utf-8")
+    said = reverie.text("export", "-o", str(target))
+    assert said == f"Exported 1 record to {target}.\n"
+    assert json.loads(target.read_text(encoding="utf-8"))["op"] == "remember"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    answer = reverie.json("export", "--output", str(target), "--format", "array")
+    assert answer == {"file": str(target), "format": "array", "written": 1}
+    assert [path.name for path in target.parent.iterdir()] == [target.name]
+
+
+def test_an_export_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    target = tmp_path / "memories.jsonl"
+    target.write_text("before", encoding="utf-8")
+    with pytest.raises(RuntimeError), moving.replacing(target) as file:
+        file.write(b"half")
+        raise RuntimeError
+    assert target.read_text(encoding="utf-8") == "before"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_import_what_was_exported(reverie: CommandLine, tmp_path: Path) -> None:
+    memory = reverie.remember("one")
+    reverie.run("revise", memory, "two")
+    file = tmp_path / "memories.jsonl"
+    reverie.run("export", "-o", str(file))
+    url = str(tmp_path / "other.db")
+    assert reverie.text("import", str(file), "--url", url) == ("Added 2, unchanged 0, skipped 0.\n")
+    assert reverie.json("import", str(file), "--url", url) == {
+        "added": 0,
+        "unchanged": 2,
+        "skipped": [],
+    }
+    assert reverie.json("show", memory, "--url", url)["content"] == "two"
+    assert reverie.text("export", "--url", url) == file.read_text(encoding="utf-8")
+
+
+def test_import_from_standard_input_and_what_is_left_out(reverie: CommandLine) -> None:
+    given = b"- one\n\xff\n\n2. two\n"
+    result = reverie.run("import", "-", given=given, code=1)
+    assert result.stdout == (
+        "Added 2, unchanged 0, skipped 1.\n  - line 2: not UTF-8 text: convert it first\n"
+    )
+    assert [memory["content"] for memory in reverie.json("list")["memories"]] == ["two", "one"]
+    many = "".join(f'{{"wrong": {number}}}\n' for number in range(30))
+    shown = reverie.text("import", "-", given=many, code=1)
+    assert shown.count("  - ") == 20 and "and 10 more" in shown
+    assert len(reverie.json("import", "-", given=many, code=1)["skipped"]) == 30
+
+
+def test_import_nothing(reverie: CommandLine) -> None:
+    assert "nothing to import" in reverie.run("import", "-", given="").stderr
+    reverie.error("import", "missing.json", code=2)
+
+
+def test_import_from_others(reverie: CommandLine, tmp_path: Path) -> None:
+    mem0 = {"results": [{"id": "1", "memory": "likes tea", "created_at": "2025-01-02T03:04:05Z"}]}
+    file = tmp_path / "mem0.json"
+    file.write_text(json.dumps(mem0, indent=1), encoding="utf-8")
+    reverie.run("import", str(file))
+    graph = '{"type":"entity","name":"Ana","entityType":"Person","observations":["is tall"]}\n'
+    reverie.run("import", "-", given=graph)
+    person, tea = reverie.json("list")["memories"]
+    assert (tea["content"], tea["created_at"]) == ("likes tea", "2025-01-02T03:04:05+00:00")
+    assert (person["content"], person["subject"], person["category"]) == (
+        *("is tall", "Ana", "person"),
+    )
+    assert tea["trust"] == "import"
+
+
+def test_backup_and_restore(
+    reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = reverie.remember("one")
+    copy = tmp_path / "copy.db"
+    assert "No problems found." in reverie.text("backup", str(copy))
+    assert "exists already" in reverie.error("backup", str(copy), code=2)
+    report = reverie.json("backup", "create", str(tmp_path / "second.db"))
+    assert report["ok"] and report["memories"] == 1 and report["file"].endswith("second.db")
+    reverie.remember("two")
+    assert "--yes" in reverie.error("backup", "restore", str(copy), code=2)
+    assert reverie.json("backup", "restore", str(copy), "--yes")["restored"] == str(copy)
+    assert [m["id"] for m in reverie.json("list")["memories"]] == [memory]
+
+    class Sys:
+        stdin = Terminal()
+
+    monkeypatch.setattr(moving, "sys", Sys)
+    result = reverie.run("backup", "restore", str(copy), given="n\n")
+    assert "Aborted." in result.stderr and result.stdout == ""
+    assert "No problems found." in reverie.text("backup", "restore", str(copy), given="y\n")
+
+
+def test_restore_where_no_store_is(reverie: CommandLine, tmp_path: Path) -> None:
+    reverie.remember("one")
+    copy = tmp_path / "copy.db"
+    reverie.run("backup", "--json", str(copy))
+    fresh = str(tmp_path / "fresh.db")
+    assert reverie.json("backup", "restore", str(copy), "--url", fresh)["memories"] == 1
+    damaged = tmp_path / "damaged.db"
+    damaged.write_text("no database " * 100, encoding="utf-8")
+    url = ("--url", str(damaged))
+    assert "move it away" in reverie.error("backup", "restore", str(copy), "--yes", *url, code=5)
+
+
+def test_verify(reverie: CommandLine, tmp_path: Path) -> None:
+    reverie.remember("one")
+    assert "No problems found." in reverie.text("verify")
+    report = reverie.json("verify")
+    assert report["ok"] and report["problems"] == [] and report["versions"] == 1
+    copy = tmp_path / "copy.db"
+    reverie.run("backup", str(copy))
+    before = copy.read_bytes()
+    assert reverie.json("verify", str(copy))["digest"] == report["digest"]
+    assert str(copy) in reverie.text("verify", str(copy))
+    assert copy.read_bytes() == before
+    reverie.error("verify", str(tmp_path / "missing"), code=2)
+
+
+def test_verify_finds_what_is_wrong(reverie: CommandLine, tmp_path: Path) -> None:
+    import apsw
+
+    reverie.remember("one")
+    connection = apsw.Connection(str(reverie.store))
+    connection.execute("DELETE FROM postings")
+    connection.close()
+    assert "problem" in reverie.text("verify", code=1)
+    report = reverie.json("verify", code=1)
+    assert not report["ok"] and report["problems"]
+    broken = tmp_path / "broken.db"
+    broken.write_text("no database " * 100, encoding="utf-8")
+    assert f"{broken} is not a store" in reverie.text("verify", str(broken), code=1)
+    answer = reverie.json("verify", "--url", str(broken), code=1)
+    assert answer["ok"] is False and len(answer["problems"]) == 1

@@ -1,0 +1,361 @@
+"""kill -9 at any moment loses no acknowledged write and leaves nothing half done."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reverie
+from reverie.errors import NotFound
+from reverie.model import Mode
+from tests.crash.workload import (
+    Ack,
+    Intent,
+    Ledger,
+    intent_from,
+    open_store,
+    perform,
+    position_of,
+    text_of,
+)
+
+ROOT = Path(__file__).parents[2]
+SPACE = "crash"
+CASES = 8
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // CASES, 1)
+# A file serves this many rounds, then a new one: a full comparison must stay cheap.
+ROUNDS_A_FILE = 40
+ROUNDS_A_CHECK = 5
+LONGEST_DELAY = 0.2
+PIPE_BYTES = 1 << 20
+MODES: tuple[Mode, ...] = ("keyword", "vector", "hybrid")
+
+
+class Launcher:
+    """The process that forks writers, and what they say."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.writer"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._orders, self._said = self._process.stdin, self._process.stdout
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            # A writer must never wait for us to read.
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._said, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        assert "ready" in self._line()
+
+    def start(self, work: str, path: Path, *, alone: bool = False, **order: Any) -> None:
+        order = {"work": work, "path": str(path), "alone": alone, "embedder": "hashing"} | order
+        self._orders.write(json.dumps(order).encode() + b"\n")
+        self._orders.flush()
+
+    def until(self, name: str) -> list[dict[str, Any]]:
+        """Everything said up to the first line that has this name."""
+        said: list[dict[str, Any]] = []
+        while True:
+            line = self._line()
+            said.append(line)
+            assert "error" not in line, line["error"]
+            assert name in line or "ended" not in line, said
+            if name in line:
+                return said
+
+    def kill(self) -> list[dict[str, Any]]:
+        """Kill the writer; what it said since, a line it died within left out."""
+        self._orders.write(b"kill\n")
+        self._orders.flush()
+        said = self.until("ended")
+        assert os.WTERMSIG(said[-1]["ended"]) == signal.SIGKILL
+        return said
+
+    def close(self) -> None:
+        self._orders.close()
+        self._process.wait()
+        self._said.close()
+
+    def _line(self) -> dict[str, Any]:
+        while True:
+            line = self._said.readline()
+            assert line, "the launcher is gone"
+            with contextlib.suppress(json.JSONDecodeError):
+                found: dict[str, Any] = json.loads(line)
+                return found
+
+
+@pytest.fixture
+def launcher() -> Iterator[Launcher]:
+    made = Launcher()
+    yield made
+    made.close()
+
+
+def take_in(ledger: Ledger, said: list[dict[str, Any]]) -> Intent | None:
+    """Fold what a writer said into the ledger; the write it had begun when it died."""
+    pending = None
+    for line in said:
+        if "intent" in line:
+            pending = intent_from(line["intent"])
+        elif "ack" in line:
+            assert pending is not None
+            ledger.record(pending, Ack(**line["ack"]))
+            pending = None
+    return pending
+
+
+@pytest.mark.parametrize("case", range(CASES))
+def test_acknowledged_writes_survive(tmp_path: Path, launcher: Launcher, case: int) -> None:
+    embedder = "local" if case % 4 == 3 else "hashing"
+    chance = random.Random(case)
+    acknowledged = unknown = applied = 0
+    for number in range(ROUNDS):
+        if number % ROUNDS_A_FILE == 0:
+            path, ledger = tmp_path / f"{number}.db", Ledger()
+        launcher.start("write", path, embedder=embedder, seed=case * 1_000_000 + number)
+        said = launcher.until("ack")
+        time.sleep(chance.uniform(0, LONGEST_DELAY))
+        said += launcher.kill()
+        before = ledger.entries
+        pending = take_in(ledger, said)
+        acknowledged += ledger.entries - before
+        with open_store(path, embedder) as store:
+            space = store.space(SPACE)
+            there = ledger.check_unknown(space, pending)
+            assert position_of(store, SPACE) == ledger.entries + there
+            if pending is not None:
+                unknown, applied = unknown + 1, applied + there
+                ledger.settle(store, SPACE, pending)
+            ledger.check_recall(space, chance, 2)
+            if number % ROUNDS_A_CHECK == 0 or number == ROUNDS - 1:
+                ledger.check(space)
+                assert store.verify().problems == ()
+    print(f"{ROUNDS} kills, {acknowledged} acknowledged, {unknown} unknown, {applied} of them kept")
+
+
+def test_killed_while_a_file_is_made(tmp_path: Path, launcher: Launcher) -> None:
+    chance = random.Random(1)
+    early = 0
+    for number in range(40):
+        path = tmp_path / f"{number}.db"
+        launcher.start("create", path)
+        launcher.until("started")
+        time.sleep(chance.uniform(0, 0.02))
+        acks = [line for line in launcher.kill() if "ack" in line]
+        early += not acks
+        with open_store(path) as store:
+            space = store.space(SPACE)
+            found = [memory.content for memory in space.memories()]
+            assert found in ([], ["the first memory"])
+            assert not acks or found
+            space.remember("the first memory", key="first")
+            assert [memory.content for memory in space.memories()] == ["the first memory"]
+            assert store.verify().problems == ()
+    assert early, "every writer was quicker than its kill"
+
+
+# -- upkeep ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of every sort of memory, by the hashing embedder."""
+    path = tmp_path_factory.mktemp("template") / "store.db"
+    chance, ledger = random.Random(5), Ledger()
+    with open_store(path) as store:
+        for number in range(150):
+            intent = ledger.plan(chance, f"t{number}")
+            ledger.record(intent, perform(store.space(SPACE), intent))
+        for number in range(10):
+            store.space(SPACE, user="ana").remember(f"ana keeps memory {number} to herself")
+    return path
+
+
+def copied(template: Path, tmp_path: Path, name: str) -> Path:
+    path = tmp_path / f"{name}.db"
+    shutil.copyfile(template, path)
+    return path
+
+
+Answers = dict[tuple[str, Mode], list[tuple[str, float]]]
+
+
+def answers(store: reverie.Store) -> Answers:
+    return {
+        (query, mode): [(hit.id, hit.score) for hit in space.recall(query, mode=mode, limit=20)]
+        for space in (store.space(SPACE), store.space(SPACE, user="ana"))
+        for query in ("amber birch", "river velvet willow", "to herself")
+        for mode in MODES
+    }
+
+
+def test_killed_while_rebuilding(tmp_path: Path, template: Path, launcher: Launcher) -> None:
+    with open_store(copied(template, tmp_path, "fresh")) as store:
+        right, whole = answers(store), store.verify().memories
+    chance = random.Random(2)
+    for number in range(12):
+        path = copied(template, tmp_path, str(number))
+        if number < 8:
+            at = [0, 1, whole // 3, whole // 2, whole - 11, whole - 10, whole - 2, whole - 1]
+            launcher.start("rebuild", path, alone=True, at=at[number])
+            assert os.WTERMSIG(launcher.until("ended")[-1]["ended"]) == signal.SIGKILL
+        else:
+            launcher.start("rebuild", path, at=-1)
+            launcher.until("started")
+            time.sleep(chance.uniform(0, 0.1))
+            launcher.kill()
+        with open_store(path) as store:
+            assert store.verify().problems == ()
+            assert answers(store) == right
+            assert store.rebuild() == whole
+            assert store.verify().problems == ()
+            assert answers(store) == right
+
+
+def test_killed_while_making_vectors_anew(
+    tmp_path: Path, template: Path, launcher: Launcher
+) -> None:
+    """The old vectors serve until the new ones are all there; then the new ones do."""
+    fresh = copied(template, tmp_path, "fresh")
+    with open_store(fresh) as store:
+        old = answers(store)
+    with open_store(fresh, "local") as store:
+        store.reembed()
+        new = answers(store)
+    assert old != new
+    chance = random.Random(3)
+    switched = 0
+    for number in range(14):
+        path = copied(template, tmp_path, str(number))
+        if number < 8:
+            launcher.start("reembed", path, alone=True, at=number, embedder="local")
+            launcher.until("ended")
+        else:
+            launcher.start("reembed", path, at=-1, embedder="local")
+            launcher.until("progress" if number % 2 else "started")
+            time.sleep(chance.uniform(0, 0.1))
+            launcher.kill()
+        try:
+            with open_store(path) as store:
+                assert answers(store) == old
+                # What is written meanwhile belongs to both.
+                store.space(SPACE).remember("written between two attempts", key="between")
+                assert store.verify().problems == ()
+                between = 1
+        except reverie.EmbeddingModelChangedError:
+            switched += 1
+            between = 0
+        with open_store(path, "local") as store:
+            store.reembed()
+            assert store.verify().problems == ()
+            if between:
+                found = store.space(SPACE).recall("written between two attempts", mode="vector")
+                assert found[0].text == "written between two attempts"
+                store.space(SPACE).erase(found[0].id)
+            assert {key: [id for id, _ in hits] for key, hits in answers(store).items()} == {
+                key: [id for id, _ in hits] for key, hits in new.items()
+            }
+
+
+def test_killed_while_importing(tmp_path: Path, template: Path, launcher: Launcher) -> None:
+    """Whole batches are there or not, and importing again adds exactly the rest."""
+    chance = random.Random(4)
+    with open_store(copied(template, tmp_path, "fresh")) as store:
+        ours = list(store.space(SPACE).export())
+        right = {(m.id, m.version, m.content) for m in store.space(SPACE).memories()}
+    plain = [{"content": text_of(chance, f"record{i}", 12)} for i in range(130)]
+    for name, records in (("ours", ours), ("plain", plain)):
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+        for number in range(9):
+            path = tmp_path / f"{name}{number}.db"
+            at = [0, 1, 20, 21, 77, len(records) - 1, -1, -1, -1][number]
+            launcher.start("import_records", path, alone=at >= 0, at=at, records=str(file))
+            launcher.until("started")
+            if at < 0:
+                time.sleep(chance.uniform(0, 0.1))
+                launcher.kill()
+            else:
+                launcher.until("ended")
+            with open_store(path) as store:
+                space = store.space(SPACE)
+                assert store.verify().problems == ()
+                there = store.verify().versions
+                if at >= 0:
+                    assert there == at // 20 * 20
+                report = space.import_records(records)
+                assert (report.added, report.unchanged) == (len(records) - there, there)
+                assert report.skipped == ()
+                again = space.import_records(records)
+                assert (again.added, again.unchanged) == (0, len(records))
+                assert store.verify().problems == ()
+                found = {(m.id, m.version, m.content) for m in space.memories()}
+                assert name == "plain" or found == right
+                assert len(found) == len(right) or name == "plain"
+
+
+@pytest.mark.parametrize("at", range(9))
+def test_killed_while_a_backup_is_restored(
+    tmp_path: Path, template: Path, launcher: Launcher, at: int
+) -> None:
+    """Before or after, nothing between: what was erased since the backup never comes back."""
+    path = copied(template, tmp_path, "store")
+    backup = tmp_path / "backup.db"
+    with open_store(path) as store:
+        space = store.space(SPACE)
+        gone = space.memories()[3].id
+        assert store.backup(backup).ok
+        space.erase(gone)
+        later = space.remember("written after the backup").id
+    launcher.start("restore_backup", path, alone=True, at=at, backup=str(backup))
+    launcher.until("ended")
+    with open_store(path) as store:
+        assert store.verify().problems == ()
+        space = store.space(SPACE)
+        with pytest.raises(NotFound):
+            space.get(gone)
+        ids = {memory.id for memory in space.memories()}
+        store.restore_backup(backup)
+        restored = {memory.id for memory in space.memories()}
+        assert gone not in restored
+        assert ids in ({*restored, later}, restored)
+        assert store.verify().problems == ()
+
+
+def test_killed_between_an_erase_and_the_emptying_of_files(
+    tmp_path: Path, template: Path, launcher: Launcher
+) -> None:
+    """The job that finishes an erase finishes all of it."""
+    path = copied(template, tmp_path, "store")
+    with open_store(path) as store:
+        target = store.space(SPACE).remember("confidential-" + "zq" * 100)
+        for _ in range(20):
+            store.space(SPACE).remember("something else")
+    launcher.start("erase", path, alone=True, id=target.id)
+    launcher.until("ended")
+    with open_store(path) as store:
+        with pytest.raises(NotFound):
+            store.space(SPACE).get(target.id)
+        store.drain()
+        assert not [job for job in store.jobs() if job.kind == "scrub"]
+        for file in tmp_path.glob("store.db*"):
+            assert b"zqzqzqzq" not in file.read_bytes(), file.name
+        assert store.verify().problems == ()

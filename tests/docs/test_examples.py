@@ -1,0 +1,105 @@
+"""Documentation is executed: Python blocks run, console blocks run and print what they show."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    page for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")] if "```" in page.read_text("utf-8")
+)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# An id as Reverie makes it, told from words by having a digit and both cases.
+ID = re.compile(r"\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])[A-Za-z0-9]{8}\b")
+
+
+def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
+    found = BLOCK.findall(page.read_text("utf-8"))
+    return [(language, text) for language, text in found if language in languages]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    script = "\n".join(text for _, text in blocks(page, "python"))
+    if not script:
+        return
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=tmp_path,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_console_blocks_print_what_they_show(page: Path, tmp_path: Path) -> None:
+    ids: dict[str, str] = {}
+    for _, text in blocks(page, "console"):
+        for command, expected in sessions(text):
+            for shown, real in ids.items():
+                command = command.replace(shown, real)
+            printed = run(command, tmp_path)
+            for line in expected:
+                compare(line, printed, ids, command)
+
+
+def sessions(text: str) -> list[tuple[str, list[str]]]:
+    """Each ``$ command`` with the lines shown below it."""
+    found: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif line.strip() and found:
+            found[-1][1].append(line)
+    return found
+
+
+def run(command: str, folder: Path) -> str:
+    assert shlex.split(command)[0] in {"reverie", "echo", "cat", "printf"}, command
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "XDG_DATA_HOME": str(folder / "data"),
+        "XDG_CONFIG_HOME": str(folder / "config"),
+        "COLUMNS": "100",
+    }
+    done = subprocess.run(
+        command,
+        shell=True,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=folder,
+        env=environment,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+    return done.stdout
+
+
+def compare(line: str, printed: str, ids: dict[str, str], command: str) -> None:
+    """A shown line stands in the output; ``…`` stands for anything, an id for the id made now."""
+    shown = [found for found in ID.findall(line) if found not in ids]
+    pattern = re.escape(re.sub(r"\s+", " ", line.strip()))
+    for old, new in ids.items():
+        pattern = pattern.replace(old, new)
+    for old in shown:
+        pattern = pattern.replace(old, "([A-Za-z0-9]{8})", 1)
+    pattern = pattern.replace("…", ".*").replace(r"\ ", r"\s+")
+    match = re.search(pattern, re.sub(r"[ \t]+", " ", printed))
+    assert match, f"{command!r} does not print {line!r} but\n{printed}"
+    ids.update(zip(shown, match.groups(), strict=True))
