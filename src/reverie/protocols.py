@@ -108,6 +108,7 @@ class Engine(Protocol):
     """A database that keeps the log, the index and the agenda."""
 
     url: str
+    read_only: bool
 
     def read(self) -> AbstractContextManager[Transaction]:
         """A consistent snapshot. Nests inside read and write alike."""

@@ -13,7 +13,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    page for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")] if "```" in page.read_text("utf-8")
+    page
+    for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    if "```" in page.read_text("utf-8")
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # An id as Reverie makes it, told from words by having a digit and both cases.

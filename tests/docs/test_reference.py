@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from reverie.cli import main
+from reverie.cli import app
 from reverie.config import Settings
 
 REFERENCE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text("utf-8")
@@ -21,8 +21,8 @@ def documented(section: str) -> set[str]:
 
 
 def test_every_command_is_documented() -> None:
-    assert isinstance(main, click.Group)
-    assert documented("Commands") == set(main.list_commands(click.Context(main)))
+    assert isinstance(app, click.Group)
+    assert documented("Commands") == set(app.list_commands(click.Context(app)))
 
 
 def test_every_setting_is_documented_with_its_variable() -> None:

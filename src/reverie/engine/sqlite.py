@@ -127,7 +127,7 @@ class SQLiteEngine:
         _require_safe_sqlite()
         self.path, options = _parse(url)
         self.url = f"sqlite://{urllib.parse.quote(str(self.path))}"
-        self._read_only = options.get("mode") == "ro"
+        self.read_only = options.get("mode") == "ro"
         self._vfs = options.get("vfs")
         self._pid = os.getpid()
         self._free: list[apsw.Connection] = []
@@ -152,7 +152,7 @@ class SQLiteEngine:
     # -- opening ------------------------------------------------------------------------------
 
     def _prepare_files(self) -> None:
-        if self._read_only:
+        if self.read_only:
             if not self.path.is_file():
                 raise StoreReadOnly(f"{self.path} does not exist and cannot be created: mode=ro")
             return
@@ -174,12 +174,12 @@ class SQLiteEngine:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
 
     def _connect(self) -> apsw.Connection:
-        flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
+        flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         with self._translated():
             connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
             try:
                 connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-                if not self._read_only:
+                if not self.read_only:
                     _set_pragmas(connection, _CONNECTION_PRAGMAS)
                     # Behind the PRAGMAs: turning off automatic checkpoints takes hooks away.
                     connection.set_wal_hook(self._note_wal)
@@ -208,7 +208,7 @@ class SQLiteEngine:
                     f"{self.path} has schema {found}, this Reverie knows {schema.CURRENT}: "
                     "upgrade with pip install --upgrade reverie"
                 )
-            if self._read_only:
+            if self.read_only:
                 if found < schema.CURRENT:
                     raise StoreReadOnly(f"{self.path} needs an upgrade: open it without ?mode=ro")
                 return
@@ -242,7 +242,7 @@ class SQLiteEngine:
                 raise StoreError("a write cannot start inside a read: end the read first")
             yield current
             return
-        if self._read_only:
+        if self.read_only:
             raise StoreReadOnly(f"{self.path} was opened with ?mode=ro: open it without to write")
         with self._exclusively(), self._translated(writing=True), self._lend() as connection:
             self._require_working()

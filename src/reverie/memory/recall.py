@@ -14,7 +14,7 @@ from reverie.memory import generations
 from reverie.memory.resources import Resources
 from reverie.model import Hit, Memory, Mode, Ranking
 from reverie.protocols import Embedder, Owner, Transaction
-from reverie.text.words import query_terms
+from reverie.text.words import QUERY_CHARS, query_terms
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
@@ -58,7 +58,7 @@ class Eye:
         if self.fixed is not None:
             return self.fixed
         assert self.embedder is not None
-        return self.embedder.embed_query(text, weights)
+        return self.embedder.embed_query(text[:QUERY_CHARS], weights)
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ def open_eye(resources: Resources, query: Query, *, local_only: bool = False) ->
     if given is not None or not embedder.remote:
         return Eye(embedder, given, None)
     try:
-        return Eye(embedder, embedder.embed_query(query.text), None)
+        return Eye(embedder, embedder.embed_query(query.text[:QUERY_CHARS]), None)
     except EmbeddingFailed as error:
         if query.mode == "vector":
             raise

@@ -166,8 +166,15 @@ class Space:
             _id(id),
             "restore",
             self._stamp(key, "restore", id),
-            lambda old, _: None if old.forgotten_at is None else replace(old, forgotten_at=None),
+            self._restored,
         )
+
+    def _restored(self, old: Memory, at: int) -> Memory | None:
+        if old.forgotten_at is None:
+            return None
+        # What is over would vanish again at once.
+        expires_at = None if old.expired(self._resources.clock.now()) else old.expires_at
+        return replace(old, forgotten_at=None, expires_at=expires_at)
 
     def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
         """Destroy every version of a memory. This cannot be undone."""

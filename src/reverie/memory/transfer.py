@@ -20,7 +20,7 @@ from reverie.memory import drafts, writes
 from reverie.memory.resources import Resources
 from reverie.memory.times import to_ms
 from reverie.memory.writes import Author, Stamp
-from reverie.model import ImportReport
+from reverie.model import KINDS, ImportReport
 from reverie.protocols import Owner, Transaction
 from reverie.text.tags import clean_tags
 
@@ -92,6 +92,11 @@ def import_records(
                     skipped.append(f"record {item.number}: {error}")
                     continue
                 added, unchanged = added + new, unchanged + (not new)
+    if added:
+        # Only now: what a cap forgets gets a version, and would stand in the way of others.
+        with writes.writing(resources, author.scope) as (tx, owner):
+            for kind in KINDS:
+                writes.evict(tx, resources, owner, kind)
     return ImportReport(added, unchanged, tuple(skipped))
 
 
@@ -249,9 +254,9 @@ def _index_entry(
     first = index.add(tx, owner, born, position, state, text.passages)
     if state.forgotten_at is None:
         writes.put_vectors(tx, resources, owner, first, text)
-    if state.expires_at is not None:
+    known = here[-1].body.get("expires_at") if here and here[-1].body else None
+    if state.expires_at is not None and state.expires_at != known:
         writes.await_expiry(tx, resources, owner, state)
-    writes.evict(tx, resources, owner, state.kind)
     if (document := entry.body.get("document")) is not None and state.source is not None:
         writes.keep_document(tx, owner, state.source, born, document)
 

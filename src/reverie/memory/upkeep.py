@@ -114,7 +114,7 @@ def finish_erasure(resources: Resources, claim: Claim) -> None:
 
 def await_vectors(resources: Resources) -> None:
     """See that passages which were written without an embedder get their vectors now."""
-    if resources.embedder is None:
+    if resources.embedder is None or resources.engine.read_only:
         return
     waiting = (
         "SELECT DISTINCT u.space, u.owner FROM unembedded u WHERE NOT EXISTS (SELECT 1 FROM jobs j "

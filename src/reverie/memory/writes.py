@@ -137,7 +137,7 @@ def add_memory(
         keep_document(tx, owner, draft.source, position, draft.document)
     if state.expires_at is not None:
         await_expiry(tx, resources, owner, state)
-    evict(tx, resources, owner, state.kind)
+    evict(tx, resources, owner, state.kind, sparing=position)
     return state
 
 
@@ -258,8 +258,10 @@ def erase_in(
     return entry
 
 
-def evict(tx: Transaction, resources: Resources, owner: Owner, kind: str) -> None:
-    """Beyond a cap the oldest is forgotten, with the reason; never what is pinned."""
+def evict(
+    tx: Transaction, resources: Resources, owner: Owner, kind: str, sparing: int | None = None
+) -> None:
+    """Beyond a cap the oldest is forgotten, with the reason; never what is pinned or just came."""
     cap = resources.settings.max_facts if kind == "fact" else resources.settings.max_notes
     if not cap:
         return
@@ -269,6 +271,8 @@ def evict(tx: Transaction, resources: Resources, owner: Owner, kind: str) -> Non
         return
     author = Author(log.scope_of(tx, owner), "reverie", "agent")
     for place in index.oldest(tx, owner, kind, excess):
+        if place.born == sparing:
+            continue
         change_in(
             tx,
             resources,

@@ -1,0 +1,296 @@
+"""Jobs: claimed under a lease, in lanes, with backoff, and due where a worker looks."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from reverie import Space, Store
+from reverie.agenda import jobs, worker
+from reverie.agenda.jobs import LEASE_MS, MAX_ATTEMPTS, Claim, LeaseLost
+from reverie.protocols import Owner, Transaction
+from tests.conftest import HOUR, SECOND, START, FakeClock, Stores, engine_of, rows
+
+DONE: list[Any] = []
+
+
+def note_it(resources: Any, claim: Claim) -> None:
+    DONE.append(claim.payload.get("name"))
+    with resources.engine.write() as tx:
+        claim.finish(tx)
+
+
+def fail_it(resources: Any, claim: Claim) -> None:
+    DONE.append(claim.payload.get("name"))
+    raise RuntimeError("this one never works")
+
+
+def fail_odd(resources: Any, claim: Claim) -> None:
+    raise KeyboardInterruptLike
+
+
+class KeyboardInterruptLike(Exception):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    DONE.clear()
+    for kind in ("note_it", "fail_it", "fail_odd"):
+        monkeypatch.setitem(worker.HANDLERS, kind, f"{__name__}:{kind}")
+
+
+@pytest.fixture
+def owner(store: Store) -> Owner:
+    store.space("ana").remember("makes the space")
+    return Owner(1, 0)
+
+
+def add(store: Store, owner: Owner, kind: str = "note_it", *, due: int = START, **more: Any) -> int:
+    lane = more.pop("lane", None)
+    with engine_of(store).write() as tx:
+        return jobs.add(tx, owner, kind, more, due_at=due, now=START, lane=lane)
+
+
+def take(store: Store, owner: Owner, now: int, token: str) -> Claim | None:
+    with engine_of(store).write() as tx:
+        return jobs.claim(tx, owner.space, now, token)
+
+
+def due(store: Store) -> list[tuple[Any, ...]]:
+    return rows(store, "SELECT space, at FROM due ORDER BY space")
+
+
+def marks(store: Store) -> int:
+    return int(rows(store, "SELECT COUNT(*) FROM meta WHERE key = 'mark'")[0][0])
+
+
+def mark(tx: Transaction) -> None:
+    tx.run("INSERT INTO meta (key, value) VALUES ('mark', '1')")
+
+
+def test_a_job_is_claimed_once(store: Store, owner: Owner) -> None:
+    number = add(store, owner, name="x")
+    claim = take(store, owner, START, "one")
+    assert claim is not None
+    assert (claim.job, claim.kind, claim.owner, claim.attempts) == (number, "note_it", owner, 0)
+    assert claim.payload == {"name": "x"}
+    assert take(store, owner, START, "two") is None
+    (job,) = store.jobs()
+    assert (job.state, job.due_at) == ("running", START + LEASE_MS)
+
+
+def test_a_job_is_not_claimed_before_it_is_due(store: Store, owner: Owner) -> None:
+    add(store, owner, due=START + 1)
+    assert take(store, owner, START, "one") is None
+    assert take(store, owner, START + 1, "one") is not None
+
+
+def test_an_ended_lease_goes_to_another_and_the_first_loses_its_effect(
+    store: Store, owner: Owner
+) -> None:
+    add(store, owner)
+    first = take(store, owner, START, "one")
+    assert take(store, owner, START + LEASE_MS - 1, "two") is None
+    second = take(store, owner, START + LEASE_MS, "two")
+    assert first is not None and second is not None and first.job == second.job
+    for late in (
+        first.finish,
+        lambda tx: first.again(tx, START),
+        lambda tx: first.fail(tx, START, "late"),
+    ):
+        with pytest.raises(LeaseLost), engine_of(store).write() as tx:
+            mark(tx)
+            late(tx)
+        assert marks(store) == 0, "the effect is undone with the lease"
+    assert store.jobs()[0].error is None
+    with engine_of(store).write() as tx:
+        mark(tx)
+        second.finish(tx)
+    assert marks(store) == 1 and store.jobs() == []
+    with pytest.raises(LeaseLost), engine_of(store).write() as tx:
+        second.finish(tx)
+
+
+def test_a_handler_that_lost_its_lease_is_not_a_failure(
+    store: Store, owner: Owner, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(store, owner, name="slow")
+
+    def slow(resources: Any, claim: Claim) -> None:
+        DONE.append("slow")
+        if len(DONE) == 1:
+            clock.step(LEASE_MS)
+            assert worker.run_one(resources), "another worker takes it meanwhile"
+        with resources.engine.write() as tx:
+            claim.finish(tx)
+
+    monkeypatch.setattr(f"{__name__}.note_it", slow)
+    assert store.drain() == 1
+    assert DONE == ["slow", "slow"] and store.jobs() == []
+
+
+def test_jobs_run_in_the_order_they_are_due(store: Store, owner: Owner, clock: FakeClock) -> None:
+    for name, at in (("c", 3), ("a", 1), ("b", 2), ("a2", 1), ("later", 99)):
+        add(store, owner, due=START + at, name=name)
+    clock.step(10)
+    assert store.drain() == 4
+    assert DONE == ["a", "a2", "b", "c"]
+    clock.step(100)
+    assert store.drain() == 1 and DONE[-1] == "later"
+
+
+def test_a_lane_runs_in_the_order_it_was_filled(store: Store, owner: Owner) -> None:
+    add(store, owner, due=START, lane="s", name="first")
+    add(store, owner, due=START - 50, lane="s", name="second")
+    add(store, owner, due=START - 10, lane="other", name="free")
+    add(store, owner, due=START - 5, name="no lane")
+    assert store.drain() == 4
+    assert DONE.index("first") < DONE.index("second")
+    assert set(DONE) == {"first", "second", "free", "no lane"}
+
+
+def test_a_lane_waits_for_what_is_running_and_for_what_failed(
+    store: Store, owner: Owner, clock: FakeClock
+) -> None:
+    add(store, owner, "fail_it", lane="s", name="bad")
+    add(store, owner, lane="s", name="good")
+    assert store.drain() == 1 and DONE == ["bad"]
+    assert store.drain() == 0
+    for _ in range(MAX_ATTEMPTS - 1):
+        assert "good" not in DONE
+        clock.step(2 * HOUR)
+        store.drain()
+    assert DONE == ["bad"] * MAX_ATTEMPTS + ["good"], "a parked job holds nobody up"
+    assert [job.state for job in store.jobs()] == ["parked"]
+
+
+def test_lanes_of_two_owners_do_not_wait_for_each_other(store: Store, owner: Owner) -> None:
+    store.space("ana", user="bo").remember("x")
+    add(store, owner, lane="s", name="shared")
+    held = take(store, owner, START, "held")
+    assert held is not None
+    add(store, Owner(1, 1), lane="s", name="of bo")
+    add(store, owner, lane="s", name="waits")
+    assert store.drain() == 1 and DONE == ["of bo"]
+
+
+def test_backoff_doubles_and_then_the_job_is_parked(
+    store: Store, owner: Owner, clock: FakeClock
+) -> None:
+    number = add(store, owner, "fail_it")
+    waits = []
+    while (job := store.jobs()[0]).state != "parked":
+        clock.at = max(clock.at, job.due_at)
+        assert store.drain() == 1
+        waits.append(store.jobs()[0].due_at - clock.now())
+    assert len(waits) == job.attempts == MAX_ATTEMPTS
+    assert waits == [SECOND * 2**n for n in range(MAX_ATTEMPTS)]
+    assert job.error == "RuntimeError: this one never works"
+    assert due(store) == []
+    clock.step(1000 * HOUR)
+    assert store.drain() == 0
+    store.retry_job("ana", number)
+    (job,) = store.jobs()
+    assert (job.state, job.attempts, job.error) == ("ready", 0, None)
+    assert store.drain() == 1
+
+
+def test_a_kind_nobody_knows_fails_where_people_see_it(store: Store, owner: Owner) -> None:
+    add(store, owner, "from_the_future")
+    add(store, owner, name="known")
+    assert store.drain() == 2
+    (job,) = store.jobs()
+    assert (job.kind, job.attempts) == ("from_the_future", 1)
+    assert "from_the_future" in (job.error or "") and DONE == ["known"]
+
+
+def test_any_failure_of_a_handler_is_recorded_not_raised(store: Store, owner: Owner) -> None:
+    add(store, owner, "fail_odd")
+    assert store.drain() == 1
+    assert "KeyboardInterruptLike" in (store.jobs()[0].error or "")
+
+
+def test_due_tells_the_first_moment_of_each_space(store: Store, owner: Owner) -> None:
+    store.space("ben").remember("x")
+    other = Owner(2, 0)
+    assert due(store) == []
+    late = add(store, owner, due=START + 50)
+    assert due(store) == [(1, START + 50)]
+    early = add(store, owner, due=START + 10)
+    add(store, owner, due=START + 90)
+    add(store, other, due=START + 70)
+    assert due(store) == [(1, START + 10), (2, START + 70)]
+    claim = take(store, owner, START + 20, "t")
+    assert claim is not None and claim.job == early
+    assert due(store) == [(1, START + 50), (2, START + 70)]
+    store.drop_job("ana", late)
+    assert due(store) == [(1, START + 90), (2, START + 70)]
+    with engine_of(store).write() as tx:
+        claim.again(tx, START + 60)
+    assert due(store) == [(1, START + 60), (2, START + 70)]
+    with engine_of(store).read() as tx:
+        assert jobs.next_due(tx) == START + 60
+        assert jobs.next_space(tx, START + 59) is None
+        assert jobs.next_space(tx, START + 100) == 1
+
+
+def test_jobs_due_before_1970_are_all_run(store: Store, owner: Owner) -> None:
+    for name in ("one", "two", "three"):
+        add(store, owner, due=-5, name=name)
+    assert store.drain() == 3
+    assert DONE == ["one", "two", "three"]
+
+
+def test_a_worker_serves_every_space(store: Store, owner: Owner) -> None:
+    for number, name in enumerate(("ben", "cy", "dee"), 2):
+        store.space(name).remember("x")
+        add(store, Owner(number, 0), name=name)
+    add(store, owner, name="ana")
+    assert store.drain() == 4 and set(DONE) == {"ana", "ben", "cy", "dee"}
+    assert due(store) == []
+
+
+def test_add_once_queues_once_until_it_has_begun(store: Store, owner: Owner) -> None:
+    def once() -> None:
+        with engine_of(store).write() as tx:
+            jobs.add_once(tx, owner, "note_it", due_at=START, now=START)
+
+    once()
+    once()
+    assert len(store.jobs()) == 1
+    assert take(store, owner, START, "t") is not None
+    once()
+    once()
+    assert len(store.jobs()) == 2, "what came after it began is not lost"
+
+
+def test_a_job_vanishes_with_the_change_that_failed(store: Store, owner: Owner) -> None:
+    with pytest.raises(RuntimeError), engine_of(store).write() as tx:
+        jobs.add(tx, owner, "note_it", {}, due_at=START, now=START)
+        raise RuntimeError
+    assert store.jobs() == [] and due(store) == []
+
+
+def test_a_worker_thread_stops_when_told(stores: Stores) -> None:
+    store = stores.open()
+    store.space("ana").remember("x")
+    add(store, Owner(1, 0), name="threaded")
+    stop = threading.Event()
+    thread = threading.Thread(target=store.work, args=(stop, 0.01), daemon=True)
+    thread.start()
+    for _ in range(3000):
+        if DONE:
+            break
+        stop.wait(0.01)
+    stop.set()
+    thread.join(30)
+    assert not thread.is_alive() and DONE == ["threaded"] and store.jobs() == []
+
+
+def test_a_drain_of_nothing(store: Store, space: Space) -> None:
+    assert store.drain() == 0
+    space.remember("x")
+    assert store.drain() == 0

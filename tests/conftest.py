@@ -1,0 +1,197 @@
+"""What every test stands on: an own environment, an own clock, own ids, and stores to open."""
+
+from __future__ import annotations
+
+import random
+import string
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import reverie
+from reverie import Settings, Store
+from reverie.embed.hashing import HashingEmbedder
+from reverie.errors import EmbeddingFailed
+from reverie.protocols import Embedder, Engine
+
+if TYPE_CHECKING:
+    from reverie.protocols import Matrix, Vector
+
+START = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+SECOND = 1_000
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+# How each engine gets a fresh address. Another engine is one more line.
+ENGINES: dict[str, Callable[[Path, str], str]] = {
+    "sqlite": lambda folder, name: f"sqlite://{folder / name}.db",
+}
+
+
+class FakeClock:
+    """Stands still until told otherwise; may be set to any moment, an earlier one included."""
+
+    def __init__(self, at: int = START) -> None:
+        self.at = at
+
+    def now(self) -> int:
+        return self.at
+
+    def step(self, ms: int) -> int:
+        self.at += ms
+        return self.at
+
+
+class SeededIds:
+    """Random ids that are the same in every run. ``coming`` are handed out before them."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+        self.coming: list[str] = []
+
+    def memory(self) -> str:
+        if self.coming:
+            return self.coming.pop(0)
+        letters = string.ascii_letters + string.digits
+        return "".join(self._random.choice(letters) for _ in range(8))
+
+    def uuid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+
+class FakeEmbedder:
+    """The hashing embedder under any name: near or far, counting its calls, failing on demand."""
+
+    def __init__(
+        self, identity: str = "fake:one", *, remote: bool = False, dimensions: int = 64
+    ) -> None:
+        self.identity = identity
+        self.remote = remote
+        self.texts: list[str] = []
+        self.queries: list[str] = []
+        self.failing = False
+        self.fail_after: int | None = None
+        self._inner = HashingEmbedder(dimensions)
+
+    @property
+    def asked(self) -> int:
+        return len(self.texts) + len(self.queries)
+
+    def forget_calls(self) -> None:
+        self.texts.clear()
+        self.queries.clear()
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        spent = self.fail_after is not None and len(self.texts) + len(texts) > self.fail_after
+        if self.failing or spent:
+            raise EmbeddingFailed("the service is away")
+        self.texts.extend(texts)
+        return self._inner.embed(texts)
+
+    def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
+        if self.failing:
+            raise EmbeddingFailed("the service is away")
+        self.queries.append(text)
+        return self._inner.embed_query(text, weights)
+
+
+class Stores:
+    """Opens stores by name: the same name is the same database, also after it was closed."""
+
+    def __init__(self, address: Callable[[str], str]) -> None:
+        self.address = address
+        self.clock = FakeClock()
+        self.ids = SeededIds()
+        self._opened: list[Store] = []
+
+    def open(
+        self,
+        name: str = "main",
+        *,
+        embedder: str | Embedder = "hashing",
+        read_only: bool = False,
+        **settings: Any,
+    ) -> Store:
+        store = reverie.open(
+            self.address(name) + ("?mode=ro" if read_only else ""),
+            settings=Settings(**settings),
+            embedder=embedder,
+            clock=self.clock,
+            ids=self.ids,
+        )
+        self._opened.append(store)
+        return store
+
+    def close(self) -> None:
+        for store in self._opened:
+            store.close()
+
+
+def engine_of(store: Store) -> Engine:
+    """The engine under a store, for looking at rows and for tampering with them."""
+    return store._resources.engine
+
+
+def rows(store: Store, sql: str, *values: Any) -> list[tuple[Any, ...]]:
+    with engine_of(store).read() as tx:
+        return tx.all(sql, values)
+
+
+def tamper(store: Store, sql: str, *values: Any) -> int:
+    with engine_of(store).write() as tx:
+        return tx.run(sql, values)
+
+
+@pytest.fixture(autouse=True)
+def own_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No test reads the developer's settings or writes into their folders."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith(("REVERIE_", "XDG_")) and not name.startswith(
+            ("REVERIE_PROPERTY_", "REVERIE_CRASH_")
+        ):
+            monkeypatch.delenv(name)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("DATA", "CONFIG", "CACHE", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+
+
+@pytest.fixture(params=sorted(ENGINES))
+def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Makes the address of a fresh store from a name, for each engine in turn."""
+    make = ENGINES[request.param]
+    return lambda name: make(tmp_path, name)
+
+
+@pytest.fixture
+def stores(engine_url: Callable[[str], str]) -> Iterator[Stores]:
+    opened = Stores(engine_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def clock(stores: Stores) -> FakeClock:
+    return stores.clock
+
+
+@pytest.fixture
+def ids(stores: Stores) -> SeededIds:
+    return stores.ids
+
+
+@pytest.fixture
+def store(stores: Stores) -> Store:
+    return stores.open()
+
+
+@pytest.fixture
+def space(store: Store) -> reverie.Space:
+    return store.space("ana")

@@ -1,0 +1,303 @@
+"""remember, get, memories and the rules for what a memory is."""
+
+from __future__ import annotations
+
+import contextlib
+import string
+from typing import Any
+
+import pytest
+
+from reverie import InvalidInput, Memory, NotFound, Origin, Space, Store, SubjectExists
+from tests.conftest import DAY, START, FakeClock, SeededIds, Stores
+
+ALPHABET = set(string.ascii_letters + string.digits)
+
+
+def test_a_memory_is_what_was_given(space: Space) -> None:
+    memory = space.remember(
+        "Alec is my boss",
+        category="person",
+        subject="Alec",
+        tags=["work"],
+        source="chat",
+        origin=Origin("s1", 3),
+        happened_at="2025-12-24",
+        pinned=True,
+    )
+    assert (memory.kind, memory.content, memory.category) == ("fact", "Alec is my boss", "person")
+    assert (memory.subject, memory.tags, memory.source) == ("Alec", ("work",), "chat")
+    assert (memory.version, memory.user, memory.session) == (1, None, None)
+    assert (memory.trust, memory.pinned) == ("person", True)
+    assert memory.created_at == memory.updated_at == START
+    assert memory.happened_at == START - 8 * DAY
+    assert memory.forgotten_at is None and memory.expires_at is None
+    assert space.get(memory.id) == memory
+    assert space.memories() == [memory]
+    (version,) = space.history(memory.id)
+    assert (version.op, version.version, version.content) == ("remember", 1, memory.content)
+    assert version.origin == Origin("s1", 3)
+
+
+def test_what_was_remembered_is_there_after_reopening(stores: Stores) -> None:
+    first = stores.open()
+    memory = first.space("ana").remember("kept")
+    first.close()
+    assert stores.open().space("ana").memories() == [memory]
+
+
+def test_ids_are_eight_letters_or_digits(space: Space) -> None:
+    made = [space.remember(f"fact {number}").id for number in range(20)]
+    assert len(set(made)) == 20
+    assert all(len(id) == 8 and set(id) <= ALPHABET for id in made)
+
+
+def test_a_taken_id_is_drawn_again(space: Space, ids: SeededIds) -> None:
+    ids.coming = ["AAAAaaaa", "AAAAaaaa", "AAAAaaaa", "BBBBbbbb"]
+    assert [space.remember("one").id, space.remember("two").id] == ["AAAAaaaa", "BBBBbbbb"]
+
+
+def test_an_id_is_taken_for_every_owner_of_its_space(store: Store, ids: SeededIds) -> None:
+    ids.coming = ["AAAAaaaa", "AAAAaaaa", "BBBBbbbb"]
+    assert store.space("ana").remember("shared").id == "AAAAaaaa"
+    assert store.space("ana", user="bo").remember("own").id == "BBBBbbbb"
+
+
+def test_an_erased_id_is_not_given_again(space: Space, ids: SeededIds) -> None:
+    ids.coming = ["AAAAaaaa", "AAAAaaaa", "BBBBbbbb"]
+    space.erase(space.remember("one").id)
+    assert space.remember("two").id == "BBBBbbbb"
+
+
+def test_two_spaces_may_have_the_same_id(store: Store, ids: SeededIds) -> None:
+    ids.coming = ["AAAAaaaa", "AAAAaaaa"]
+    one, two = store.space("one"), store.space("two")
+    assert one.remember("of one").id == two.remember("of two").id
+    assert one.get("AAAAaaaa").content == "of one"
+    assert two.get("AAAAaaaa").content == "of two"
+    two.forget("AAAAaaaa")
+    assert one.get("AAAAaaaa").forgotten_at is None
+
+
+@pytest.mark.parametrize(
+    ("given", "slug"),
+    [
+        ("My Notes", "my_notes"),
+        ("  A--B  ", "a_b"),
+        ("", "general"),
+        ("日本", "general"),
+        ("X", "x"),
+    ],
+)
+def test_a_category_is_a_slug_where_stored_and_where_asked_for(
+    space: Space, given: str, slug: str
+) -> None:
+    memory = space.remember("zebra", category=given)
+    space.remember("zebra elsewhere", category="other thing")
+    assert memory.category == slug
+    assert space.memories(category=given) == space.memories(category=slug) == [memory]
+    for mode in ("keyword", "hybrid"):
+        hits = space.recall("zebra", category=given, mode=mode)
+        assert [hit.id for hit in hits] == [memory.id]
+    position = 2
+    assert space.memories(category=given, as_of=position) == [memory]
+    assert space.revise(memory.id, category=given).category == slug
+
+
+def test_tags_are_trimmed_lowered_and_single(space: Space) -> None:
+    memory = space.remember("x", tags=["  Work ", "WORK", "home", "", "home "])
+    assert set(memory.tags) == {"work", "home"} and len(memory.tags) == 2
+    most = [f"tag{number}" for number in range(16)]
+    assert set(space.remember("y", tags=most).tags) == set(most)
+    for wrong in ([f"tag{number}" for number in range(17)], ["x" * 65], "work", [7]):
+        with pytest.raises(InvalidInput):
+            space.remember("z", tags=wrong)  # type: ignore[arg-type]
+
+
+def test_every_requested_tag_must_match(space: Space) -> None:
+    both = space.remember("apple pie", tags=["a", "b"])
+    one = space.remember("apple cake", tags=["a"])
+    assert [m.id for m in space.memories(tags=["A "])] == [one.id, both.id]
+    assert [m.id for m in space.memories(tags=["b", "a"])] == [both.id]
+    assert space.memories(tags=["a", "c"]) == []
+    assert [h.id for h in space.recall("apple", tags=["a", "b"])] == [both.id]
+    assert [h.id for h in space.recall("apple", tags=["a", "b"], mode="vector")] == [both.id]
+    assert [h.id for h in space.recall("apple", tags=["a", "b"], as_of=2)] == [both.id]
+    assert space.memories(tags=["%"]) == []
+
+
+@pytest.mark.parametrize("mode", ["keyword", "vector", "hybrid"])
+def test_filters_apply_before_ranking(space: Space, mode: Any) -> None:
+    """The one that matches the filter is the worst match of very many."""
+    wanted = space.remember(
+        "among the many animals that live on wide grass plains stands one zebra", tags=["rare"]
+    )
+    records = [{"content": f"zebra {number}"} for number in range(300)]
+    space.import_records(records)
+    assert wanted.id not in [hit.id for hit in space.recall("zebra", mode=mode, limit=5)]
+    assert [hit.id for hit in space.recall("zebra", tags=["rare"], mode=mode)] == [wanted.id]
+
+
+def test_a_subject_is_remembered_once(space: Space) -> None:
+    first = space.remember("Alec is my boss", category="person", subject="Alec  Smith")
+    with pytest.raises(SubjectExists) as caught:
+        space.remember("other", category="Person", subject=" ALEC smith ")
+    assert caught.value.existing == first
+    assert first.id in str(caught.value)
+    assert len(space.memories()) == 1
+    space.remember("a project", category="project", subject="Alec Smith")
+    forced = space.remember("other", category="person", subject="alec smith", force=True)
+    assert forced.id != first.id
+    assert len(space.memories(subject="ALEC SMITH")) == 3
+    assert len(space.memories(subject="ALEC SMITH", category="person")) == 2
+
+
+def test_a_subject_differs_by_unicode_form_only_in_looks(space: Space) -> None:
+    space.remember("x", subject="Café")
+    with pytest.raises(SubjectExists):
+        space.remember("y", subject="Cafe\u0301")
+
+
+def test_a_forgotten_or_erased_subject_is_free(space: Space) -> None:
+    first = space.remember("x", subject="Alec")
+    space.forget(first.id)
+    second = space.remember("y", subject="Alec")
+    space.erase(second.id)
+    assert space.remember("z", subject="Alec").version == 1
+
+
+def test_subjects_of_another_owner_do_not_count(store: Store) -> None:
+    store.space("ana").remember("shared", subject="Alec")
+    store.space("ana", user="bo").remember("of bo", subject="Alec")
+    store.space("ana", user="cy").remember("of cy", subject="Alec")
+    store.space("other").remember("elsewhere", subject="Alec")
+
+
+def test_an_empty_subject_is_none(space: Space) -> None:
+    assert space.remember("x", subject="  ").subject is None
+    assert space.remember("y", subject="").subject is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"content": ""},
+        {"content": " \n\t "},
+        {"content": "\ud800"},
+        {"content": 5},
+        {"content": b"x"},
+        {"content": "x" * 501},
+        {"content": "x", "kind": "thought"},
+        {"content": "x", "category": 1},
+        {"content": "x", "subject": "s" * 201},
+        {"content": "x", "subject": "a\nb"},
+        {"content": "x", "subject": "\udfff"},
+        {"content": "x", "source": ""},
+        {"content": "x", "source": "a\0b"},
+        {"content": "x", "origin": ("session",)},
+        {"content": "x", "origin": "no"},
+        {"content": "x", "origin": ("s", "1")},
+        {"content": "x", "happened_at": "yesterday"},
+        {"content": "x", "happened_at": True},
+        {"content": "x", "happened_at": 1.5},
+        {"content": "x", "expires_at": "soon"},
+        {"content": "x", "key": ""},
+        {"content": "x", "key": "k" * 201},
+    ],
+)
+def test_what_cannot_be_used_is_refused(space: Space, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        space.remember(**wrong)
+    assert space.memories() == []
+
+
+@pytest.mark.parametrize("field", ["happened_at", "expires_at"])
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
+def test_a_time_beyond_the_database_is_refused(space: Space, field: str, value: int) -> None:
+    with pytest.raises(InvalidInput):
+        space.remember("x", **{field: value})  # type: ignore[arg-type]
+
+
+def test_an_origin_beyond_the_database_is_refused(space: Space) -> None:
+    with pytest.raises(InvalidInput):
+        space.remember("x", origin=Origin("s", 2**63))
+
+
+@pytest.mark.parametrize("name", ["since", "until", "as_of"])
+def test_a_moment_beyond_the_database_is_refused_or_harmless(space: Space, name: str) -> None:
+    space.remember("zebra")
+    for value in (2**63, -(2**63) - 1):
+        with contextlib.suppress(InvalidInput):
+            space.recall("zebra", **{name: value})  # type: ignore[arg-type]
+
+
+def test_a_limit_may_be_huge(space: Space) -> None:
+    memory = space.remember("zebra")
+    assert space.memories(limit=10**30) == [memory]
+    assert [hit.id for hit in space.recall("zebra", limit=10**30)] == [memory.id]
+
+
+def test_an_id_source_that_only_repeats_is_a_typed_error(space: Space, ids: SeededIds) -> None:
+    from reverie import ReverieError
+
+    ids.coming = ["AAAAaaaa"] * 500
+    space.remember("one")
+    with pytest.raises(ReverieError):
+        space.remember("two")
+
+
+def test_a_fact_has_a_longest_length_and_a_note_has_not(space: Space) -> None:
+    assert len(space.remember("x" * 500).content) == 500
+    assert len(space.remember("x" * 501, kind="note").content) == 501
+    with pytest.raises(InvalidInput, match="note"):
+        space.revise(space.memories(kind="fact")[0].id, "x" * 501)
+
+
+def test_the_newest_is_first_and_order_is_by_position(space: Space, clock: FakeClock) -> None:
+    made: list[Memory] = []
+    for step in (0, -DAY, 5 * DAY, -9 * DAY, 0):
+        clock.step(step)
+        made.append(space.remember(f"fact {len(made)}"))
+    assert space.memories() == made[::-1]
+    assert space.memories(limit=2) == made[:2:-1]
+    times = [memory.created_at for memory in made]
+    assert times == sorted(times)
+
+
+def test_memories_by_category(space: Space, clock: FakeClock) -> None:
+    b1 = space.remember("b1", category="b")
+    clock.step(DAY)
+    a1 = space.remember("a1", category="a")
+    b2 = space.remember("b2", category="b")
+    assert space.memories(order="category") == [a1, b1, b2]
+    assert space.memories(order="category", limit=2) == [a1, b1]
+    with pytest.raises(InvalidInput):
+        space.memories(order="oldest")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        space.memories(limit=0)
+
+
+def test_memories_by_kind(space: Space) -> None:
+    fact, note = space.remember("f"), space.remember("n", kind="note")
+    assert space.memories(kind="fact") == [fact]
+    assert space.memories(kind="note") == [note]
+
+
+def test_unknown_ids_are_not_found(space: Space) -> None:
+    space.remember("x")
+    for id in ("nothere1", "", "' OR 1=1", "%", "é", "x" * 1000, "\0"):
+        for verb in (space.get, space.history, space.forget, space.restore, space.erase):
+            with pytest.raises(NotFound):
+                verb(id)
+        with pytest.raises(NotFound):
+            space.revise(id, "y")
+
+
+def test_a_space_nobody_wrote_to_is_empty(store: Store) -> None:
+    nobody = store.space("nobody", user="x")
+    assert not [*nobody.memories(), *nobody.recall("x"), *nobody.export()]
+    assert not [*nobody.memories(as_of=5), *nobody.recall("x", as_of="2026-01-01")]
+    assert nobody.profile() == ""
+    with pytest.raises(NotFound):
+        nobody.get("AAAAaaaa")
+    assert store.spaces() == []

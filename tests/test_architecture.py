@@ -1,0 +1,217 @@
+"""The house: who may import whom, and how big and how plain a thing may be."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "reverie"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+GROUND = {"model", "errors", "clock", "protocols"}
+HOUSE = {"memory", "text", "rank", "embed", "engine", "agenda", "cli", "config"}
+UPPER = {"learn", "dream", "vault", "agent", "server", "channels", "adapters"}
+
+# What each part may import of Reverie, itself included. What is missing here is not allowed.
+MAY: dict[str, set[str]] = {
+    "model": {"model"},
+    "errors": {"errors", "model"},
+    "clock": {"clock"},
+    "protocols": {"protocols", "model"},
+    "config": {"config", "errors"},
+    "text": {"text", *GROUND},
+    "rank": {"rank", "model"},
+    "engine": {"engine", "text", *GROUND},
+    "agenda": {"agenda", "text", *GROUND},
+    "embed": {"embed", "text", "config", *GROUND},
+    "memory": {"memory", "agenda", "rank", "embed", "engine", "text", "config", *GROUND},
+    "cli": {"reverie", "cli", *HOUSE, *GROUND, *UPPER},
+}
+
+# Calls that look across owners, or that make or resolve one: the operator's.
+WITHOUT_OWNER = {
+    "log.find_space",
+    "log.find_owner",
+    "log.ensure_owner",
+    "log.advance",
+}
+
+
+def part_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path: Path) -> Iterator[tuple[str, int]]:
+    """Every part of Reverie that a file imports, wherever in the file it does."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            module = node.module or ""
+            names = [module]
+            if module == "reverie":
+                names = [whole_name(alias.name) for alias in node.names]
+        else:
+            continue
+        for name in names:
+            if name == "reverie":
+                yield "reverie", node.lineno
+            elif name.startswith("reverie."):
+                yield name.split(".")[1], node.lineno
+
+
+def whole_name(name: str) -> str:
+    """``from reverie import rank`` is a part of the house, ``from reverie import Hit`` the face."""
+    is_part = (SOURCE / f"{name}.py").exists() or (SOURCE / name).is_dir()
+    return f"reverie.{name}" if is_part else "reverie"
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+@pytest.mark.parametrize("part", sorted(MAY))
+def test_imports_point_one_way(part: str) -> None:
+    paths = [path for path in FILES if part_of(path) == part]
+    assert paths or part == "cli", f"there is no {part}"
+    for path in paths:
+        for name, line in imported(path):
+            assert name in MAY[part], f"{name_of(path)}:{line} must not import reverie.{name}"
+
+
+def test_every_part_has_a_rule() -> None:
+    assert {part_of(path) for path in FILES} <= {*MAY, "__init__", *UPPER}
+
+
+def test_only_the_top_imports_cli() -> None:
+    for path in FILES:
+        if part_of(path) not in {"cli", "server"}:
+            assert "cli" not in {name for name, _ in imported(path)}, name_of(path)
+
+
+def test_the_package_itself_holds_names_only() -> None:
+    for node in tree_of(SOURCE / "__init__.py").body:
+        assert isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr), ast.dump(node)
+
+
+HEAVY = {
+    "memory": {"apsw", "numpy", "tokenizers", "safetensors", "httpx", "click", "rich"},
+    "agenda": {"apsw", "numpy", "httpx", "click", "rich"},
+    "engine": {"httpx", "click", "rich", "tokenizers", "safetensors"},
+    "text": {"apsw", "numpy", "httpx", "click", "rich", "tokenizers", "safetensors", "pydantic"},
+    "rank": {"apsw", "numpy", "httpx", "click", "rich", "tokenizers", "safetensors", "pydantic"},
+    "model": {"apsw", "numpy", "httpx", "click", "rich", "pydantic"},
+    "errors": {"apsw", "numpy", "httpx", "click", "rich", "pydantic"},
+    "embed": {"apsw", "click", "rich"},
+}
+
+
+@pytest.mark.parametrize("part", sorted(HEAVY))
+def test_heavy_libraries_stay_where_they_belong(part: str) -> None:
+    for path in FILES:
+        if part_of(path) != part:
+            continue
+        for node in top_level(tree_of(path)):
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+            )
+            for name in names:
+                root = name.split(".")[0]
+                assert root not in HEAVY[part], f"{name_of(path)}:{node.lineno} imports {root}"
+
+
+def top_level(tree: ast.Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Imports that run when the module is imported."""
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+
+
+@pytest.mark.parametrize("module", ["log", "index"])
+def test_nothing_in_the_store_is_asked_without_an_owner(module: str) -> None:
+    asked = 0
+    for node in ast.walk(tree_of(SOURCE / "engine" / f"{module}.py")):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        arguments = [*node.args.args, *node.args.kwonlyargs]
+        types = {ast.unparse(a.annotation) for a in arguments if a.annotation is not None}
+        if "Transaction" not in types or f"{module}.{node.name}" in WITHOUT_OWNER:
+            continue
+        asked += 1
+        assert "Owner" in types, f"engine/{module}.py: {node.name} takes no Owner"
+    assert asked > 5
+
+
+@pytest.mark.parametrize("module", ["log", "index"])
+def test_every_statement_names_its_space(module: str) -> None:
+    """Equality in SQL: a statement about rows that belong to somebody says whose."""
+    text = (SOURCE / "engine" / f"{module}.py").read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.FunctionDef) or f"{module}.{node.name}" in WITHOUT_OWNER:
+            continue
+        body = ast.get_source_segment(text, node) or ""
+        if re.search(r'"(SELECT|UPDATE|DELETE|INSERT)|f"(SELECT|WITH)', body):
+            assert "space" in body or ".where(owner)" in body, f"engine/{module}.py: {node.name}"
+        assert " LIKE " not in body and " GLOB " not in body, f"{module}.{node.name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_function_can_be_seen_at_once(path: Path) -> None:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= 70, f"{name_of(path)}:{node.lineno} {node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_errors_are_caught_by_name(path: Path) -> None:
+    """One worker may catch everything; anyone may catch all to raise it again, or as ours."""
+    if name_of(path) == "agenda/worker.py":
+        return
+    for node in ast.walk(tree_of(path)):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = "" if node.type is None else ast.unparse(node.type)
+        broad = not caught or bool({"Exception", "BaseException"} & set(re.findall(r"\w+", caught)))
+        again = isinstance(node.body[-1], ast.Raise)
+        assert not broad or again, f"{name_of(path)}:{node.lineno} catches everything"
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"suppress\((Base)?Exception\)", text), name_of(path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_nothing_is_left_for_later(path: Path) -> None:
+    found = re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text(encoding="utf-8"))
+    assert found is None, name_of(path)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_every_file_says_what_it_is(path: Path) -> None:
+    assert path.name == "__main__.py" or ast.get_docstring(tree_of(path)), name_of(path)
+
+
+def test_nobody_prints_but_the_command_line() -> None:
+    for path in FILES:
+        if part_of(path) == "cli":
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in {"print", "eval", "exec"}, name_of(path)

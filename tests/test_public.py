@@ -1,0 +1,128 @@
+"""The public face: names, errors, versions, and how little an import costs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+
+import reverie
+from reverie import errors
+
+ROOT = Path(__file__).parent.parent
+HEAVY = (
+    "numpy",
+    "apsw",
+    "tokenizers",
+    "safetensors",
+    "pydantic",
+    "rich",
+    "click",
+    "httpx",
+    "wordllama",
+)
+ERRORS = [
+    value
+    for value in vars(errors).values()
+    if inspect.isclass(value) and issubclass(value, Exception)
+]
+
+
+def test_all_is_sorted_and_whole() -> None:
+    names = reverie.__all__
+    assert names == sorted(names) and len(names) == len(set(names))
+    public = {
+        name
+        for name, value in vars(reverie).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert public | {"__version__"} == set(names)
+
+
+def test_an_import_loads_nothing_heavy() -> None:
+    code = f"import sys, reverie; print([m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_store_without_vectors_loads_no_model(tmp_path: Path) -> None:
+    code = (
+        "import sys, reverie\n"
+        f"s = reverie.open({str(tmp_path / 'x.db')!r}, embedder='none')\n"
+        "s.space('a').remember('x'); s.space('a').recall('x'); s.close()\n"
+        "print([m for m in ('tokenizers', 'safetensors', 'wordllama', 'httpx', 'rich', 'click') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
+def test_every_error_is_ours_documented_public_and_in_the_tree(error: type[Exception]) -> None:
+    assert issubclass(error, errors.ReverieError)
+    assert error.__doc__ and error.__doc__ != Exception.__doc__
+    assert error.__name__ in reverie.__all__
+    tree = errors.__doc__ or ""
+    assert re.search(rf"(^|[ ├└─]){error.__name__}\b", tree, re.MULTILINE), "not in the tree"
+
+
+def test_the_tree_is_the_class_tree() -> None:
+    """The indentation of the drawing says who descends from whom."""
+    parents: list[tuple[int, type[Exception]]] = []
+    drawn = 0
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"^([\s│├└─]*)([A-Z]\w+)", line)
+        if found is None or not hasattr(errors, found[2]):
+            continue
+        depth, error = len(found[1]), getattr(errors, found[2])
+        while parents and parents[-1][0] >= depth:
+            parents.pop()
+        if parents:
+            assert parents[-1][1] in error.__bases__, f"{found[2]} is drawn in the wrong place"
+        parents.append((depth, error))
+        drawn += 1
+    assert drawn == len(ERRORS)
+
+
+def test_the_version_is_the_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert reverie.__version__ == project["version"]
+
+
+def test_the_version_is_the_newest_of_the_changelog() -> None:
+    path = ROOT / "CHANGELOG.md"
+    if not path.exists():
+        pytest.skip("there is no CHANGELOG.md yet")
+    found = re.search(
+        r"^## \[?v?(\d+\.\d+\.\d+\S*?)\]?(\s|$)", path.read_text("utf-8"), re.MULTILINE
+    )
+    assert found is not None and found[1] == reverie.__version__
+
+
+def test_values_are_frozen() -> None:
+    for name in reverie.__all__:
+        value = getattr(reverie, name)
+        if hasattr(value, "__dataclass_params__"):
+            assert value.__dataclass_params__.frozen, name
+            assert value.__doc__, name
+
+
+def test_every_public_method_says_what_it_does() -> None:
+    for kind in (reverie.Store, reverie.Space):
+        for name, method in inspect.getmembers(kind, inspect.isfunction):
+            if not name.startswith("_"):
+                assert method.__doc__, f"{kind.__name__}.{name}"
+
+
+def test_the_package_is_typed_or_says_so() -> None:
+    assert (ROOT / "src" / "reverie" / "py.typed").exists()
