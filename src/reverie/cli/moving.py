@@ -95,7 +95,7 @@ def _as_lines(space: Space) -> Iterator[tuple[int, str]]:
 
 
 def _as_array(space: Space) -> Iterator[tuple[int, str]]:
-    """Seed 000's shape, an element at a time."""
+    """Current memories as one JSON array, an element at a time."""
     before = "[\n  "
     for memory in reversed(space.memories()):
         element = {

@@ -1,14 +1,15 @@
 """Files that an import reads, brought into plain records.
 
-Tried in this order: our own JSON lines, a JSON array (seed 000's export, or any array of texts or
-objects), mem0's export, the memory.json of MCP's reference server, plain lines. What cannot be read
-comes out as Unreadable, so that nothing is dropped in silence.
+Tried in this order: our own JSON lines, a JSON array (``export --format array``, or any array of
+texts or objects), mem0's export, the memory.json of MCP's reference server, plain lines. What
+cannot be read comes out as Unreadable, so that nothing is dropped in silence.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import chain
@@ -231,13 +232,13 @@ Time = Annotated[str | None, BeforeValidator(_as_time)]
 Texts = Annotated[list[str], BeforeValidator(_as_list)]
 
 
-class _Shape(BaseModel, extra="ignore"):
-    def records(self) -> Iterator[Record]:
-        raise NotImplementedError
+class _Shape(BaseModel, ABC, extra="ignore"):
+    @abstractmethod
+    def records(self) -> Iterator[Record]: ...
 
 
 class _Object(_Shape):
-    """Seed 000's export, and any object with a content."""
+    """An element of ``export --format array``, and any object with a content."""
 
     content: str = Field(validation_alias=AliasChoices("content", "text"))
     kind: str | None = None
