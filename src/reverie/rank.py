@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from reverie.model import Ranking
 
@@ -23,8 +22,7 @@ PLACES = 6
 T = TypeVar("T", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class Scored(Generic[T]):
+class Scored(NamedTuple, Generic[T]):
     """A candidate with the number each stage gave it. None: that stage did not find it."""
 
     item: T

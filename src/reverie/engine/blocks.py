@@ -126,6 +126,7 @@ class _Loaded:
     touches: int
     count: int
     rows: Matrix
+    squared: Vector
     total: NDArray[np.float64]
     live: int
     # Each row's distance from the mean, until either moves.
@@ -158,7 +159,8 @@ class VectorCache:
             rows = loaded.rows[: loaded.count]
             mean = similarity.mean_of(loaded.total, loaded.live)
             if loaded.apart is None:
-                loaded.apart = similarity.distances(rows, mean)
+                squared = loaded.squared[: loaded.count]
+                loaded.apart = similarity.distances(rows, squared, mean)
             scores = similarity.centred_cosine(rows, mean, loaded.apart, query)
         return similarity.best(scores, limit, allowed)
 
@@ -175,8 +177,9 @@ class VectorCache:
         key = (owner, generation)
         loaded = self._loaded.get(key)
         if loaded is None or loaded.epoch != epoch:
+            empty = np.zeros(0, np.float32)
             loaded = _Loaded(
-                epoch, touches, 0, np.zeros((0, 0), np.float32), np.zeros(0, np.float64), 0
+                epoch, touches, 0, np.zeros((0, 0), np.float32), empty, np.zeros(0, np.float64), 0
             )
             self._extend(loaded, blocks, owner, generation, count)
             self._loaded[key] = loaded
@@ -230,13 +233,19 @@ def _place(loaded: _Loaded, first: int, rows: Matrix, count: int) -> None:
     dimensions = rows.shape[1]
     if not loaded.rows.shape[1]:
         loaded.rows = np.zeros((count, dimensions), np.float32)
+        loaded.squared = np.zeros(count, np.float32)
         loaded.total = np.zeros(dimensions, np.float64)
     elif len(loaded.rows) < count:
-        grown = np.zeros((max(count, len(loaded.rows) * 3 // 2), dimensions), np.float32)
-        grown[: len(loaded.rows)] = loaded.rows
-        loaded.rows = grown
-    old = loaded.rows[first : first + len(rows)]
-    loaded.total += rows.sum(axis=0, dtype=np.float64) - old.sum(axis=0, dtype=np.float64)
-    loaded.live += int(rows.any(axis=1).sum()) - int(old.any(axis=1).sum())
-    loaded.rows[first : first + len(rows)] = rows
+        room = max(count, len(loaded.rows) * 3 // 2) - len(loaded.rows)
+        loaded.rows = np.concatenate([loaded.rows, np.zeros((room, dimensions), np.float32)])
+        loaded.squared = np.concatenate([loaded.squared, np.zeros(room, np.float32)])
+    here = slice(first, first + len(rows))
+    squared = similarity.squares(rows)
+    # Most places are empty before: there is nothing to take away.
+    if loaded.squared[here].any():
+        loaded.total -= loaded.rows[here].sum(axis=0, dtype=np.float64)
+    loaded.total += rows.sum(axis=0, dtype=np.float64)
+    loaded.live += int((squared > 0).sum()) - int((loaded.squared[here] > 0).sum())
+    loaded.rows[here] = rows
+    loaded.squared[here] = squared
     loaded.apart = None

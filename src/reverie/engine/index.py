@@ -347,11 +347,12 @@ def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str
     if not terms:
         return {}
     rows = tx.all(
-        "SELECT term, COUNT(*) FROM postings WHERE space = ? AND owner = ? "
-        f"AND term IN ({_marks(len(terms))}) GROUP BY term",
-        (*owner, *terms),
+        f"WITH q (term) AS (VALUES {', '.join(['(?)'] * len(terms))}) "
+        "SELECT q.term, (SELECT COUNT(*) FROM postings p "
+        "WHERE p.space = ? AND p.owner = ? AND p.term = q.term) FROM q",
+        (*terms, *owner),
     )
-    return {row[0]: row[1] for row in rows}
+    return {row[0]: row[1] for row in rows if row[1]}
 
 
 def keyword(

@@ -20,9 +20,14 @@ def mean_of(total: NDArray[np.float64], live: int) -> Vector:
     return (total / (live + MEAN_PRIOR)).astype(np.float32)
 
 
-def distances(rows: Matrix, mean: Vector) -> Vector:
+def squares(rows: Matrix) -> Vector:
+    """The squared length of each row."""
+    squared: Vector = np.einsum("ij,ij->i", rows, rows)
+    return squared
+
+
+def distances(rows: Matrix, squared: Vector, mean: Vector) -> Vector:
     """How far each row is from the mean; infinite for an empty row, which can score nothing."""
-    squared = np.einsum("ij,ij->i", rows, rows)
     apart = np.sqrt(np.maximum(squared - 2 * (rows @ mean) + mean @ mean, 1e-12))
     return np.where(squared > 0, apart, np.inf).astype(np.float32)
 

@@ -297,7 +297,7 @@ def _scan(rows: Matrix, query: Vector, allowed: Sequence[int]) -> list[tuple[int
         raise DimensionMismatchError(rows.shape[1], len(query))
     live = int(rows.any(axis=1).sum())
     mean = similarity.mean_of(rows.sum(axis=0, dtype="float64"), live)
-    apart = similarity.distances(rows, mean)
+    apart = similarity.distances(rows, similarity.squares(rows), mean)
     return similarity.best(similarity.centred_cosine(rows, mean, apart, query), len(rows), allowed)
 
 
