@@ -9,7 +9,7 @@ WORKERS ?= 2
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[remote]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec]' --group dev
 	touch $@
 
 run: $(VENV)/.ready  ## a short live tour on a throw-away store

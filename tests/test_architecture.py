@@ -39,6 +39,10 @@ WITHOUT_OWNER = {
     "log.find_owner",
     "log.ensure_owner",
     "log.advance",
+    "log.find",
+    "log.lineage",
+    "log.lock",
+    "index.require_rules",
 }
 
 

@@ -16,7 +16,8 @@ Op = Literal["remember", "revise", "forget", "restore", "erase", "promote", "app
 KINDS: tuple[Kind, ...] = ("fact", "note")
 MODES: tuple[Mode, ...] = ("hybrid", "keyword", "vector")
 ORDERS: tuple[Order, ...] = ("newest", "category")
-TRUSTS: tuple[Trust, ...] = ("person", "agent", "model", "tool", "document", "import")
+# From the most to the least trusted; the last two never reach the profile.
+TRUSTS: tuple[Trust, ...] = ("person", "agent", "model", "import", "tool", "document")
 
 
 class Origin(NamedTuple):

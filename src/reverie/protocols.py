@@ -118,6 +118,10 @@ class Engine(Protocol):
         """The one writer: committed and synced when the block ends, undone when it raises."""
         ...
 
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Nobody else writes until this ends."""
+        ...
+
     def scrub(self, erased: Sequence[str] = ()) -> bool:
         """Make deleted bytes unreadable on disk, and look that these texts are gone from it.
 

@@ -14,6 +14,7 @@ from reverie import (
     Space,
     Store,
 )
+from reverie.agenda.jobs import MAX_ATTEMPTS
 from tests.conftest import HOUR, SECOND, FakeClock, FakeEmbedder, Stores, rows
 
 
@@ -74,7 +75,7 @@ def test_a_failing_embedder_is_tried_again_later_and_then_parked(
     space = store.space("ana")
     memory = space.remember("zebra")
     waits = []
-    for attempt in range(1, 8):
+    for attempt in range(1, MAX_ATTEMPTS):
         assert store.drain() == 1
         (job,) = store.jobs()
         assert (job.kind, job.state, job.attempts) == ("embed", "ready", attempt)
@@ -83,10 +84,10 @@ def test_a_failing_embedder_is_tried_again_later_and_then_parked(
         clock.step(waits[-1] - 1)
         assert store.drain() == 0
         clock.step(1)
-    assert waits == [SECOND * 2**n for n in range(7)]
+    assert waits == [min(SECOND * 2**n, HOUR) for n in range(MAX_ATTEMPTS - 1)]
     assert store.drain() == 1
     (job,) = store.jobs()
-    assert (job.state, job.attempts) == ("parked", 8)
+    assert (job.state, job.attempts) == ("parked", MAX_ATTEMPTS)
     clock.step(1000 * HOUR)
     assert store.drain() == 0
     assert any("parked" in problem for problem in store.doctor()["problems"])

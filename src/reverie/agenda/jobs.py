@@ -17,7 +17,8 @@ from reverie.model import Job
 from reverie.protocols import Owner, Transaction
 
 LEASE_MS = 5 * 60_000
-MAX_ATTEMPTS = 8
+# Doubling waits of at most an hour: half a working day passes before a job is parked.
+MAX_ATTEMPTS = 15
 _FIRST_WAIT_MS = 1_000
 _LONGEST_WAIT_MS = 60 * 60_000
 
@@ -60,17 +61,15 @@ class Claim:
 
     def fail(self, tx: Transaction, now: int, error: str) -> None:
         """Try again later, or park it where people can see it."""
-        attempts = self.attempts + 1
-        wait = min(_FIRST_WAIT_MS * 2**self.attempts, _LONGEST_WAIT_MS)
+        wait = min(_FIRST_WAIT_MS * 2 ** (self.attempts - 1), _LONGEST_WAIT_MS)
         self._require_lease(
             tx.run(
-                "UPDATE jobs SET state = ?, due_at = ?, attempts = ?, token = NULL, error = ? "
+                "UPDATE jobs SET state = ?, due_at = ?, token = NULL, error = ? "
                 "WHERE space = ? AND job = ? AND token = ?",
                 (
-                    "parked" if attempts >= MAX_ATTEMPTS else "ready",
+                    "parked" if self.attempts >= MAX_ATTEMPTS else "ready",
                     now + wait,
-                    attempts,
-                    error,
+                    as_kept(error),
                     self.owner.space,
                     self.job,
                     self.token,
@@ -95,8 +94,7 @@ def add(
     lane: str | None = None,
 ) -> int:
     """Queue a job. Jobs of one lane run in the order in which they were queued."""
-    tx.run("UPDATE counters SET job = job + 1 WHERE space = ?", (owner.space,))
-    row = tx.one("SELECT job FROM counters WHERE space = ?", (owner.space,))
+    row = tx.one("UPDATE counters SET job = job + 1 WHERE space = ? RETURNING job", (owner.space,))
     assert row is not None
     tx.run(
         "INSERT INTO jobs (space, job, owner, kind, lane, state, due_at, attempts, token, payload, "
@@ -137,11 +135,6 @@ def next_space(tx: Transaction, now: int) -> int | None:
     return None if row is None else row[0]
 
 
-def next_due(tx: Transaction) -> int | None:
-    row = tx.one("SELECT MIN(at) FROM due")
-    return None if row is None else row[0]
-
-
 def claim(tx: Transaction, space: int, now: int, token: str) -> Claim | None:
     """The longest-due job of a space whose lane is free."""
     row = tx.one(
@@ -156,12 +149,20 @@ def claim(tx: Transaction, space: int, now: int, token: str) -> Claim | None:
         _set_due(tx, space, after=now)
         return None
     job, number, kind, payload, attempts = row
+    if attempts >= MAX_ATTEMPTS:
+        # Counted when claimed, so that a job which ends its worker is parked as well.
+        tx.run(
+            "UPDATE jobs SET state = 'parked', token = NULL, error = ? WHERE space = ? AND job = ?",
+            (f"{attempts} workers began it and none came back", space, job),
+        )
+        return claim(tx, space, now, token)
     tx.run(
-        "UPDATE jobs SET state = 'running', due_at = ?, token = ? WHERE space = ? AND job = ?",
+        "UPDATE jobs SET state = 'running', due_at = ?, token = ?, attempts = attempts + 1 "
+        "WHERE space = ? AND job = ?",
         (now + LEASE_MS, token, space, job),
     )
     _set_due(tx, space)
-    return Claim(Owner(space, number), job, kind, json.loads(payload), attempts, token)
+    return Claim(Owner(space, number), job, kind, json.loads(payload), attempts + 1, token)
 
 
 def listed(tx: Transaction, space: int, name: str) -> list[Job]:
@@ -193,6 +194,11 @@ def drop(tx: Transaction, space: int, job: int) -> None:
     ):
         raise NotFound(f"there is no job {job}: 'reverie jobs list' shows the ones there are")
     _set_due(tx, space)
+
+
+def as_kept(error: str) -> str:
+    """An error may quote anything; what is kept of it must fit every database."""
+    return error[:1000].encode("utf-8", "replace").decode().replace("\0", " ")
 
 
 def _possible(job: int) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from reverie.agenda import jobs
+from reverie.errors import ReverieError
 from reverie.protocols import Clock, Engine, Ids
 
 log = logging.getLogger("reverie.worker")
@@ -52,8 +53,9 @@ def run_one(resources: Resources) -> bool:
     except jobs.LeaseLost as error:
         log.warning("%s", error)
     except Exception as error:  # noqa: BLE001 - a job's failure is recorded, never raised
-        log.warning("job %s (%s) failed: %s", claim.job, claim.kind, error)
-        _record_failure(resources, claim, f"{type(error).__name__}: {error}")
+        said = jobs.as_kept(f"{type(error).__name__}: {error}")
+        log.warning("job %s (%s) failed: %s", claim.job, claim.kind, said)
+        _record_failure(resources, claim, said)
     return True
 
 
@@ -61,7 +63,8 @@ def _record_failure(resources: Resources, claim: jobs.Claim, error: str) -> None
     try:
         with resources.engine.write() as tx:
             claim.fail(tx, resources.clock.now(), error)
-    except jobs.LeaseLost as lost:
+    except ReverieError as lost:
+        # Its lease will end, and the attempt is counted already.
         log.warning("%s", lost)
 
 

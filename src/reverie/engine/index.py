@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from reverie.errors import StoreError
 from reverie.model import Memory
 from reverie.protocols import Owner, Row, Transaction
 from reverie.text.normalise import subject_key
 from reverie.text.passages import OVERLAP, SIZE, split
-from reverie.text.words import ANALYSER, Terms, analyse
+from reverie.text.words import ANALYSER_IDENTITY, Terms, analyse
 
 # Which rules made the index: when they change, it is made anew.
-MADE_BY = f"words {ANALYSER}, passages {SIZE}/{OVERLAP}"
+MADE_BY = f"{ANALYSER_IDENTITY}, passages {SIZE}/{OVERLAP}"
 
 
 class Place(NamedTuple):
@@ -139,6 +140,13 @@ def passages_of(content: str) -> list[Passage]:
     ]
 
 
+def require_rules(tx: Transaction) -> None:
+    """Postings are deleted by analysing again: the rules must be those that wrote them."""
+    row = tx.one("SELECT value FROM meta WHERE key = 'index'")
+    if row is not None and row[0] != MADE_BY:
+        raise StoreError("another version of Reverie made the index: open the store again")
+
+
 # -- writing --------------------------------------------------------------------------------------
 
 
@@ -213,16 +221,13 @@ def _drop_memory(tx: Transaction, owner: Owner, born: int, tags: Sequence[str]) 
 
 def _take_passages(tx: Transaction, owner: Owner, parts: list[Passage], kind: str) -> int:
     row = tx.one(
-        "SELECT next_passage FROM statistics WHERE space = ? AND owner = ?",
-        owner,
-    )
-    assert row is not None
-    tx.run(
         "UPDATE statistics SET next_passage = next_passage + ?, passages = passages + ?, "
-        f"terms = terms + ?, {kind}s = {kind}s + 1 WHERE space = ? AND owner = ?",
+        f"terms = terms + ?, {kind}s = {kind}s + 1 WHERE space = ? AND owner = ? "
+        "RETURNING next_passage",
         (len(parts), len(parts), sum(part.terms.length for part in parts), *owner),
     )
-    return int(row[0])
+    assert row is not None
+    return int(row[0]) - len(parts)
 
 
 def _index_passages(
@@ -273,15 +278,15 @@ def _remove_passages(tx: Transaction, owner: Owner, place: Place, content: str) 
 
 def touch(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> None:
     """Tell every process that these vectors changed."""
-    row = tx.one("SELECT touches FROM statistics WHERE space = ? AND owner = ?", owner)
+    row = tx.one(
+        "UPDATE statistics SET touches = touches + ? WHERE space = ? AND owner = ? "
+        "RETURNING touches",
+        (len(numbers), *owner),
+    )
     assert row is not None
     tx.many(
         "INSERT INTO touched (space, owner, touch, passage) VALUES (?, ?, ?, ?)",
-        [(*owner, row[0] + 1 + i, number) for i, number in enumerate(numbers)],
-    )
-    tx.run(
-        "UPDATE statistics SET touches = touches + ? WHERE space = ? AND owner = ?",
-        (len(numbers), *owner),
+        [(*owner, row[0] - i, number) for i, number in enumerate(numbers)],
     )
 
 
@@ -294,6 +299,13 @@ def find(tx: Transaction, owner: Owner, memory: str) -> Place | None:
         f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND born = "
         "(SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1)",
         (*owner, owner.space, memory),
+    )
+    return None if row is None else Place(*row)
+
+
+def at_birth(tx: Transaction, owner: Owner, born: int) -> Place | None:
+    row = tx.one(
+        f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, born)
     )
     return None if row is None else Place(*row)
 

@@ -103,6 +103,12 @@ def find_owner(tx: Transaction, space: int, user: str | None) -> Owner | None:
     return None if row is None else Owner(space, row[0])
 
 
+def find(tx: Transaction, scope: Scope) -> Owner | None:
+    """The owner a handle writes to, if it has written."""
+    space = find_space(tx, scope.space)
+    return None if space is None else find_owner(tx, space, scope.user)
+
+
 def ensure_owner(tx: Transaction, name: str, user: str | None) -> Owner:
     """The owner of these names, made on its first write."""
     space = find_space(tx, name)
@@ -125,11 +131,23 @@ def ensure_owner(tx: Transaction, name: str, user: str | None) -> Owner:
 
 def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
     tx.run("INSERT INTO owners (space, owner, name) VALUES (?, ?, ?)", (*owner, name))
+    # Numbers come back after a restore, epochs never: no process can take an old matrix for new.
     tx.run(
         "INSERT INTO statistics (space, owner, epoch, next_passage, passages, terms, touches, "
-        "facts, notes) VALUES (?, ?, 0, 0, 0, 0, 0, 0, 0)",
-        owner,
+        "facts, notes) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0)",
+        (*owner, lineage(tx)),
     )
+
+
+def lineage(tx: Transaction) -> int:
+    """How often a backup was put in the place of this store, in steps that only grow."""
+    row = tx.one("SELECT value FROM meta WHERE key = 'lineage'")
+    return 0 if row is None else int(row[0])
+
+
+def lock(tx: Transaction, space: int) -> None:
+    """Make writers of one space wait for each other before they look at anything."""
+    tx.run("UPDATE counters SET position = position WHERE space = ?", (space,))
 
 
 def scope_of(tx: Transaction, owner: Owner) -> Scope:
@@ -148,12 +166,12 @@ def scope_of(tx: Transaction, owner: Owner) -> Scope:
 
 def advance(tx: Transaction, space: int, now: int) -> tuple[int, int]:
     """The next position, and a recorded_at that never runs backwards."""
-    tx.run(
+    row = tx.one(
         "UPDATE counters SET position = position + 1, "
-        "recorded_at = CASE WHEN recorded_at > ? THEN recorded_at ELSE ? END WHERE space = ?",
+        "recorded_at = CASE WHEN recorded_at > ? THEN recorded_at ELSE ? END "
+        "WHERE space = ? RETURNING position, recorded_at",
         (now, now, space),
     )
-    row = tx.one("SELECT position, recorded_at FROM counters WHERE space = ?", (space,))
     assert row is not None
     return row[0], row[1]
 

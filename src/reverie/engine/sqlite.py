@@ -46,6 +46,7 @@ except ImportError:  # pragma: no cover - Windows waits with the busy timeout al
 OLDEST_SAFE = (3, 51, 3)
 APPLICATION_ID = 0x52455645  # "REVE"
 BUSY_TIMEOUT_MS = 30_000
+SCRUB_TIMEOUT_MS = 1_000
 CHECKPOINT_PAGES = 1_000
 _INCREMENTAL = 2
 _FULL = 2
@@ -133,7 +134,8 @@ class SQLiteEngine:
         self._free: list[apsw.Connection] = []
         self._lent: set[apsw.Connection] = set()
         self._pool_lock = threading.Lock()
-        self._write_lock = threading.Lock()
+        self._write_lock = threading.RLock()
+        self._lock_depth = 0
         self._thread = threading.local()
         self._closed = False
         self._failed: str | None = None
@@ -291,15 +293,24 @@ class SQLiteEngine:
                     self._free.append(connection)
 
     @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        self._require_usable()
+        with self._exclusively():
+            yield
+
+    @contextlib.contextmanager
     def _exclusively(self) -> Iterator[None]:
+        """The one writer of all threads and processes; again within itself it does nothing."""
         with self._write_lock:
-            if self._lock_file is None or fcntl is None:
+            if self._lock_file is None or fcntl is None or self._lock_depth:
                 yield
                 return
             fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            self._lock_depth = 1
             try:
                 yield
             finally:
+                self._lock_depth = 0
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     def _require_usable(self) -> None:
@@ -364,7 +375,7 @@ class SQLiteEngine:
         self._require_usable()
         with self._exclusively(), self._translated(writing=True), self._lend() as connection:
             self._require_working()
-            connection.set_busy_timeout(250)
+            connection.set_busy_timeout(SCRUB_TIMEOUT_MS)
             try:
                 connection.execute("VACUUM")
                 return _truncate_wal(connection) and not self._holds(connection, erased)
@@ -387,19 +398,22 @@ class SQLiteEngine:
 
     def backup(self, target: Path) -> None:
         self._require_usable()
+        part = target.with_name(target.name + ".part")
         try:
-            os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            part.unlink(missing_ok=True)
+            os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as error:
             raise StoreError(f"{target} cannot be written: {error.strerror}") from error
         with self._translated(), self._lend() as connection:
-            copy = apsw.Connection(str(target))
+            copy = apsw.Connection(str(part))
             try:
+                # In one step: between two, a writer would make it start again, for ever.
                 with copy.backup("main", connection, "main") as task:
-                    while not task.done:
-                        task.step(1024)
+                    task.step(-1)
                 copy.pragma("journal_mode", "delete")
             finally:
                 copy.close()
+        part.rename(target)
 
     def restore(self, source: Path) -> None:
         """Through SQLite itself: other processes see one big change, never a swapped file."""
@@ -413,6 +427,7 @@ class SQLiteEngine:
                         task.step(-1)
                 finally:
                     copy.close()
+            self._vectors = VectorCache()
             self._create_or_upgrade()
 
     def check(self) -> list[str]:
@@ -449,9 +464,11 @@ class SQLiteEngine:
         for connection in idle:
             with contextlib.suppress(apsw.Error):
                 connection.close()
-        if self._lock_file is not None:
-            os.close(self._lock_file)
-            self._lock_file = None
+        # A write of another thread still holds the lock: its caller gets an answer first.
+        with self._write_lock:
+            if self._lock_file is not None and not self._lock_depth:
+                os.close(self._lock_file)
+                self._lock_file = None
 
 
 def is_store_file(path: Path) -> bool:

@@ -43,19 +43,36 @@ def check(resources: Resources, source: Path) -> VerifyReport:
 
 def restore(resources: Resources, source: Path) -> VerifyReport:
     """Bring a copy up to date with what was erased since, then put it in place in one step."""
-    with resources.engine.read() as tx:
-        erased = _tombstones(tx)
-        newest = tx.one("SELECT COALESCE(MAX(epoch), 0) FROM statistics") or (0,)
-    with _copied(resources, source) as (copy, _):
+    engine = resources.engine
+    with _copied(resources, source) as (copy, _), engine.exclusive():
+        erased, newest, unread = _erasures(resources)
         with copy.engine.write() as tx:
             # Vectors that processes hold in memory belong to numbers that mean something else now.
-            tx.run("UPDATE statistics SET epoch = epoch + ? + 1", newest)
+            tx.run("UPDATE statistics SET epoch = ?", (newest + 1,))
+            tx.run(
+                "INSERT INTO meta (key, value) VALUES ('lineage', ?) "
+                "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+                (str(newest + 1),),
+            )
             for tombstone in erased:
                 _erase_again(tx, copy, tombstone)
         copy.engine.scrub()
-        resources.engine.restore(Path(copy.engine.describe()["file"]))
-    resources.engine.scrub()
-    return upkeep.verify(resources)
+        engine.restore(Path(copy.engine.describe()["file"]))
+    engine.scrub()
+    report = upkeep.verify(resources)
+    return replace(report, problems=(*report.problems, *unread))
+
+
+def _erasures(resources: Resources) -> tuple[list[Tombstone], int, tuple[str, ...]]:
+    """What was erased here, the newest epoch, and what of it could not be read."""
+    try:
+        with resources.engine.read() as tx:
+            row = tx.one("SELECT COALESCE(MAX(epoch), 0) FROM statistics") or (0,)
+            return _tombstones(tx), max(row[0], log.lineage(tx)), ()
+    except StoreDamaged:
+        # A damaged store must not keep its own backup from coming back.
+        unread = "the former store is damaged: what was erased in it may be back"
+        return [], resources.clock.now(), (unread,)
 
 
 @contextlib.contextmanager
@@ -70,6 +87,7 @@ def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, Ver
         shutil.copyfile(source, file)
         copy = replace(resources, engine=open_engine(str(file)))
         try:
+            upkeep.refresh_index(copy)
             report = upkeep.verify(copy)
             if not report.ok:
                 raise StoreDamaged(
@@ -98,11 +116,15 @@ def _erase_again(tx: Transaction, resources: Resources, tombstone: Tombstone) ->
     if place is not None and held[0].uuid == entries[0].uuid:
         author = Author(scope, "reverie", "agent")
         stamp = Stamp(reason="it was erased after this backup was made")
-        writes.erase_in(tx, resources, owner, author, place, held, False, stamp)
+        with_source = bool((entries[-1].body or {}).get("sources"))
+        writes.erase_in(tx, resources, owner, author, place, held, with_source, stamp)
     elif not log.id_taken(tx, owner, memory):
         # The backup never knew it: the tombstone must still keep an import from bringing it back.
         for entry in entries:
             position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
+            body = None if entry.body is None else {**entry.body, "entries": []}
             log.append(
-                tx, owner, replace(entry, position=position, recorded_at=recorded_at, key=None)
+                tx,
+                owner,
+                replace(entry, position=position, recorded_at=recorded_at, key=None, body=body),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from reverie.engine import index, log
 from reverie.errors import InvalidInput
@@ -22,18 +23,30 @@ def remember(resources: Resources, author: Author, path: Path, category: str) ->
     """The note of a document: a new version when the content changed, else as it is."""
     content, hash_ = _read(path)
     source = plain_name(str(path.resolve()), "the path", drafts.MOST_SOURCE_CHARS)
-    kept = _kept(resources, author, source)
-    if kept is not None and kept[1] == hash_:
-        return kept[0]
+    category = drafts.check_category(category)
+    with resources.engine.read() as tx:
+        owner = log.find(tx, author.scope)
+        kept = None if owner is None else _kept(tx, owner, author, source)
+    if kept is not None and kept.hash == hash_:
+        return kept.memory
     drafts.check_content(content, "note", resources.settings)
     text = drafts.prepare_text(resources, content)
     # A document is not its reader's word: nothing in it may reach the profile.
     author = author._replace(trust="document")
-    if kept is not None:
-        return writes.change(
+    with writes.writing(resources, author.scope) as (tx, owner):
+        # Again, now that nobody else can write: two readers of one file make one note.
+        kept = _kept(tx, owner, author, source)
+        if kept is None:
+            draft = _draft(text, category, source, hash_)
+            return writes.add_memory(tx, resources, owner, author, draft, Stamp())
+        if kept.hash == hash_:
+            return kept.memory
+        return writes.change_in(
+            tx,
             resources,
+            owner,
             author,
-            kept[0].id,
+            kept.place,
             "revise",
             Stamp(reason="the document changed"),
             lambda old, at: replace(
@@ -47,10 +60,13 @@ def remember(resources: Resources, author: Author, path: Path, category: str) ->
             text,
             hash_,
         )
-    draft = drafts.Draft(
+
+
+def _draft(text: drafts.Text, category: str, source: str, hash_: str) -> drafts.Draft:
+    return drafts.Draft(
         text=text,
         kind="note",
-        category=drafts.check_category(category),
+        category=category,
         subject=None,
         tags=(),
         source=source,
@@ -60,7 +76,6 @@ def remember(resources: Resources, author: Author, path: Path, category: str) ->
         pinned=False,
         document=hash_,
     )
-    return writes.remember(resources, author, draft, Stamp(), force=True)
 
 
 def _read(path: Path) -> tuple[str, str]:
@@ -79,26 +94,22 @@ def _read(path: Path) -> tuple[str, str]:
     return content, hashlib.sha256(data).hexdigest()
 
 
-def _kept(resources: Resources, author: Author, source: str) -> tuple[Memory, str] | None:
-    with resources.engine.read() as tx:
-        space = log.find_space(tx, author.scope.space)
-        owner = None if space is None else log.find_owner(tx, space, author.scope.user)
-        if owner is None:
-            return None
-        row = _row(tx, owner, source)
-        if row is None:
-            return None
-        entry = log.at_position(tx, owner, index.current_position(tx, owner, row[0]) or 0)
-        if entry is None:
-            return None
-        memory = entry.state(author.scope.user)
-        # What was forgotten is read again when asked for again.
-        return memory, "" if memory.forgotten_at is not None else row[1]
+class Kept(NamedTuple):
+    """The note a document has, and the hash of what it was made from."""
+
+    place: index.Place
+    memory: Memory
+    hash: str
 
 
-def _row(tx: Transaction, owner: Owner, source: str) -> tuple[int, str] | None:
+def _kept(tx: Transaction, owner: Owner, author: Author, source: str) -> Kept | None:
     row = tx.one(
         "SELECT born, hash FROM documents WHERE space = ? AND owner = ? AND source = ?",
         (*owner, source),
     )
-    return None if row is None else (row[0], row[1])
+    place = None if row is None else index.at_birth(tx, owner, row[0])
+    if row is None or place is None:
+        return None
+    memory = writes.current_entry(tx, owner, place).state(author.scope.user)
+    # What was forgotten is read again when asked for again.
+    return Kept(place, memory, "" if memory.forgotten_at is not None else row[1])

@@ -162,6 +162,11 @@ def check_key(key: str | None) -> str | None:
     return check_optional(key, "key", MOST_KEY_CHARS)
 
 
+def key_hash(key: str | None) -> str | None:
+    """What the log keeps of a key: keys are only compared, and a hash need not be erased."""
+    return None if key is None else hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
 def request_hash(key: str | None, verb: str, *arguments: object) -> str | None:
     """What a key stands for: the same verb with the same arguments."""
     if key is None:

@@ -9,11 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from reverie.errors import InvalidInput
 from reverie.memory import drafts
 from reverie.memory.times import EARLIEST, LATEST
+from reverie.memory.transfer import FORMAT
 from reverie.model import Kind, Origin, Trust
 from reverie.text.normalise import category_slug, one_line, plain_name, storable
 from reverie.text.tags import clean_tags
-
-FORMAT = 1
 
 Time = Annotated[int, Field(ge=EARLIEST, le=LATEST)]
 
@@ -29,7 +28,7 @@ class Body(BaseModel):
     subject: str | None
     tags: list[str]
     concept_tags: list[str]
-    session: str | None
+    session: None
     source: str | None
     trust: Trust
     pinned: bool
@@ -54,7 +53,7 @@ class Body(BaseModel):
             raise ValueError("category is not a slug")
         return value
 
-    @field_validator("subject", "session", "source", "document")
+    @field_validator("subject", "source", "document")
     @classmethod
     def _name(cls, value: str | None) -> str | None:
         return drafts.check_optional(value, "a name", drafts.MOST_SOURCE_CHARS)
@@ -83,6 +82,8 @@ class Record(BaseModel):
     trust: Trust
     reason: str | None = None
     origin: Any = None
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+    request: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
     body: Body | None
 
     @field_validator("actor", "reason")

@@ -143,7 +143,8 @@ class Space:
             kept = trust if content is not None else writes.less_trusted(old.trust, trust)
             return replace(old, **changes, trust=kept, updated_at=at)
 
-        stamp = self._stamp(key, "revise", id, changes, reason=reason)
+        asked = {name: value for name, value in changes.items() if name != "concept_tags"}
+        stamp = self._stamp(key, "revise", id, asked, reason=reason)
         return writes.change(self._resources, self._author, _id(id), "revise", stamp, alter, text)
 
     def forget(self, id: str, *, reason: str | None = None, key: str | None = None) -> Memory:
@@ -374,10 +375,9 @@ class Space:
         reason: str | None = None,
         origin: Origin | None = None,
     ) -> Stamp:
-        checked = drafts.check_key(key)
         return Stamp(
-            key=checked,
-            request=request_hash(checked, verb, *arguments),
+            key=drafts.check_key(key),
+            request=request_hash(key, verb, *arguments),
             reason=drafts.check_optional(reason, "reason", drafts.MOST_REASON_CHARS),
             origin=origin,
         )

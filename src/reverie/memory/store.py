@@ -140,8 +140,10 @@ class Store:
     def jobs(self) -> list[Job]:
         """Everything on the agenda, parked jobs included."""
         with self._resources.engine.read() as tx:
-            names = tx.all("SELECT space, name FROM spaces ORDER BY name")
-            return [job for space, name in names for job in jobs.listed(tx, space, name)]
+            names = sorted(
+                (name, space) for space, name in tx.all("SELECT space, name FROM spaces")
+            )
+            return [job for name, space in names for job in jobs.listed(tx, space, name)]
 
     def retry_job(self, space: str, job: int) -> None:
         """Make a job due now."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ Record = Mapping[str, Any]
 def export(resources: Resources, author: Author) -> Iterator[dict[str, Any]]:
     """Every entry of this owner's memories up to now. Nothing is held open between two of them."""
     with resources.engine.read() as tx:
-        owner = _find(tx, author)
+        owner = log.find(tx, author.scope)
         end = 0 if owner is None else log.last_position(tx, owner)
     after = 0
     while owner is not None:
@@ -61,6 +62,8 @@ def export(resources: Resources, author: Author) -> Iterator[dict[str, Any]]:
                 "trust": entry.trust,
                 "reason": entry.reason,
                 "origin": entry.origin,
+                "key": entry.key,
+                "request": entry.request,
                 "body": None if entry.op == "erase" else entry.body,
             }
         after = entries[-1].position
@@ -144,8 +147,8 @@ def _entry(record: Record) -> Entry:
         trust=checked.trust,
         reason=checked.reason,
         origin=checked.origin,
-        key=None,
-        request=None,
+        key=checked.key,
+        request=checked.request,
         memory=checked.memory,
         version=checked.version,
         uuid=checked.uuid,
@@ -208,20 +211,18 @@ def _add_entry(
         raise InvalidInput(f"memory {memory} was erased here and stays so")
     if entry.version != len(here) + 1:
         raise InvalidInput(f"version {entry.version} of {memory} does not follow what is here")
-    if entry.op == "erase" and here and here[-1].body is not None:
+    if entry.body is None and any(known.body is not None for known in here):
         raise InvalidInput(f"{memory} was erased where it comes from: erase it here too")
+    if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
+        entry = replace(entry, key=None, request=None)
     place = index.find(tx, owner, memory)
     now = min(entry.recorded_at, resources.clock.now())
     position, recorded_at = log.advance(tx, owner.space, now)
     log.append(
         tx,
         owner,
-        Entry(
-            **{
-                name: getattr(entry, name)
-                for name in Entry.__slots__
-                if name not in {"position", "recorded_at", "memory", "body"}
-            },
+        replace(
+            entry,
             position=position,
             recorded_at=recorded_at,
             memory=memory,
@@ -269,11 +270,6 @@ def _name_here(tx: Transaction, owner: Owner, entry: Entry) -> str:
     if here and here[0].uuid == entry.uuid:
         return entry.memory
     return _derived_id(f"{entry.uuid}:{owner.number}")
-
-
-def _find(tx: Transaction, author: Author) -> Owner | None:
-    space = log.find_space(tx, author.scope.space)
-    return None if space is None else log.find_owner(tx, space, author.scope.user)
 
 
 def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:

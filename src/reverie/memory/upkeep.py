@@ -10,7 +10,7 @@ from reverie.agenda import jobs
 from reverie.agenda.jobs import Claim
 from reverie.engine import index, log
 from reverie.engine.schema import DERIVED
-from reverie.errors import ConfigError, StoreDamaged
+from reverie.errors import ConfigError, StoreBusy, StoreError
 from reverie.memory import generations, verification, writes
 from reverie.memory.notes import DAY_MS
 from reverie.memory.resources import Resources
@@ -41,9 +41,14 @@ def fill_vectors(resources: Resources, claim: Claim) -> None:
             )
         ]
         texts = passage_texts(tx, owner, waiting)
+        epoch = index.statistics(tx, owner).epoch
     rows = embedder.embed(list(texts.values())) if texts else None
     with resources.engine.write() as tx:
         now = resources.clock.now()
+        if index.statistics(tx, owner).epoch != epoch:
+            # The passages were numbered anew meanwhile: these texts belong to other numbers.
+            claim.again(tx, now)
+            return
         for i, passage in enumerate(texts):
             assert rows is not None
             still = tx.run(
@@ -104,7 +109,7 @@ def prune_recalls(resources: Resources, claim: Claim) -> None:
 def finish_erasure(resources: Resources, claim: Claim) -> None:
     """Another process was still reading when something was erased: empty the files now."""
     if not resources.engine.scrub():
-        raise StoreDamaged("another process is still reading old pages")
+        raise StoreBusy("another process is still reading old pages, or the disk is full")
     with resources.engine.write() as tx:
         claim.finish(tx)
 
@@ -191,26 +196,29 @@ def reembed(resources: Resources, progress: Progress | None = None) -> int:
             number = max(current.number if current else 0, begun.number if begun else 0) + 1
             begun = generations.Generation(number, embedder.identity, None)
             generations.write(tx, begun, generations.NEXT)
-    done: dict[Owner, int] = {}
-    with resources.engine.read() as tx:
-        kept = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in all_owners(tx)}
     while True:
         with resources.engine.read() as tx:
             ends = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
-        for owner, statistics in ends.items():
-            while done.get(owner, 0) < statistics.next_passage:
-                first = done.get(owner, 0)
-                done[owner] = min(first + EMBED_BATCH, statistics.next_passage)
-                missing = set(range(first, done[owner])) - kept.get(owner, set())
-                begun = _embed_passages(resources, owner, begun, missing)
+            kept = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in ends}
+        whole, done = sum(end.next_passage for end in ends.values()), 0
+        for owner, end in ends.items():
+            for first in range(0, end.next_passage, EMBED_BATCH):
+                numbers = range(first, min(first + EMBED_BATCH, end.next_passage))
+                missing = set(numbers) - kept[owner]
+                begun = _embed_passages(resources, owner, end.epoch, begun, missing)
+                done += len(numbers)
                 if progress is not None:
-                    progress(sum(done.values()), sum(end.next_passage for end in ends.values()))
+                    progress(done, whole)
         if _switched(resources, begun, ends):
             return sum(end.passages for end in ends.values())
 
 
 def _embed_passages(
-    resources: Resources, owner: Owner, begun: generations.Generation, missing: set[int]
+    resources: Resources,
+    owner: Owner,
+    epoch: int,
+    begun: generations.Generation,
+    missing: set[int],
 ) -> generations.Generation:
     assert resources.embedder is not None
     with resources.engine.read() as tx:
@@ -219,6 +227,9 @@ def _embed_passages(
         return begun
     rows = resources.embedder.embed(list(texts.values()))
     with resources.engine.write() as tx:
+        _require_mine(tx, begun)
+        if index.statistics(tx, owner).epoch != epoch:
+            return begun
         alive = index.located(tx, owner, list(texts))
         for i, passage in enumerate(texts):
             if passage in alive:
@@ -229,20 +240,37 @@ def _embed_passages(
     return begun
 
 
+def _require_mine(tx: Transaction, begun: generations.Generation) -> None:
+    if generations.read(tx, generations.NEXT) != begun:
+        raise StoreError("another reembed began meanwhile: let one of them run alone")
+
+
 def _switched(
     resources: Resources, begun: generations.Generation, ends: Mapping[Owner, index.Statistics]
 ) -> bool:
-    """Switch, unless something was written meanwhile."""
+    """Switch in one step. What was written meanwhile gets its vectors from a job.
+
+    Where passages were numbered anew meanwhile it has to be done again.
+    """
     with resources.engine.write() as tx:
-        for owner in all_owners(tx):
-            now = index.statistics(tx, owner)
-            seen = ends.get(owner)
-            if seen is None or (now.epoch, now.next_passage) != (seen.epoch, seen.next_passage):
-                return False
+        _require_mine(tx, begun)
+        now = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
+        if any(now[owner].epoch != end.epoch for owner, end in ends.items()):
+            return False
         tx.drop_vectors(begun.number)
         generations.write(tx, begun)
         tx.run("DELETE FROM meta WHERE key = ?", (generations.NEXT,))
         tx.run("DELETE FROM unembedded")
+        for owner, statistics in now.items():
+            seen = ends[owner].next_passage if owner in ends else 0
+            late = index.located(tx, owner, range(seen, statistics.next_passage))
+            if late:
+                tx.many(
+                    "INSERT INTO unembedded (space, owner, passage) VALUES (?, ?, ?)",
+                    [(*owner, passage) for passage in late],
+                )
+                moment = resources.clock.now()
+                jobs.add_once(tx, owner, "embed", due_at=moment, now=moment)
     return True
 
 
@@ -252,17 +280,21 @@ def _switched(
 def spaces(resources: Resources) -> list[SpaceInfo]:
     found = []
     with resources.engine.read() as tx:
-        for space, name in tx.all("SELECT space, name FROM spaces ORDER BY name"):
-            users = tx.all(
-                "SELECT name FROM owners WHERE space = ? AND name <> '' ORDER BY name", (space,)
-            )
+        for space, name in sorted(tx.all("SELECT space, name FROM spaces"), key=lambda row: row[1]):
+            users = tx.all("SELECT name FROM owners WHERE space = ? AND name <> ''", (space,))
             counts = tx.one(
                 "SELECT SUM(facts), SUM(notes) FROM statistics WHERE space = ?", (space,)
             )
             position = log.last_position(tx, Owner(space, log.SHARED))
             facts, notes = counts or (0, 0)
             found.append(
-                SpaceInfo(name, tuple(row[0] for row in users), facts or 0, notes or 0, position)
+                SpaceInfo(
+                    name,
+                    tuple(sorted(row[0] for row in users)),
+                    int(facts or 0),
+                    int(notes or 0),
+                    position,
+                )
             )
     return found
 

@@ -24,7 +24,7 @@ from reverie.errors import (
     VersionConflict,
 )
 from reverie.memory import generations
-from reverie.memory.drafts import Draft, Text, body_of
+from reverie.memory.drafts import Draft, Text, body_of, key_hash
 from reverie.memory.resources import Resources
 from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Scope, Trust
 from reverie.protocols import Owner, Transaction
@@ -55,16 +55,18 @@ class Stamp(NamedTuple):
 def writing(resources: Resources, scope: Scope) -> Iterator[tuple[Transaction, Owner]]:
     """A write transaction of one owner. Recall notes of its space go along."""
     with resources.engine.write() as tx:
-        yield tx, log.ensure_owner(tx, scope.space, scope.user)
+        owner = log.ensure_owner(tx, scope.space, scope.user)
+        log.lock(tx, owner.space)
+        index.require_rules(tx)
+        yield tx, owner
         resources.notes.write(tx, scope.space)
 
 
 def repeated(tx: Transaction, owner: Owner, stamp: Stamp) -> Entry | None:
     """The entry an idempotency key already stands for."""
-    if stamp.key is None:
-        return None
-    entry = log.by_key(tx, owner, stamp.key)
-    if entry is None:
+    hashed = key_hash(stamp.key)
+    entry = None if hashed is None else log.by_key(tx, owner, hashed)
+    if entry is None or stamp.key is None:
         return None
     if entry.request is not None and entry.request != stamp.request:
         raise KeyConflict(stamp.key)
@@ -247,7 +249,7 @@ def erase_in(
         trust=author.trust,
         reason=stamp.reason,
         origin=None,
-        key=stamp.key,
+        key=key_hash(stamp.key),
         request=stamp.request,
         memory=old.id,
         version=held[-1].version + 1,
@@ -388,7 +390,7 @@ def _append(
             trust=author.trust,
             reason=stamp.reason,
             origin=stamp.origin,
-            key=stamp.key,
+            key=key_hash(stamp.key),
             request=stamp.request,
             memory=state.id,
             version=state.version,

@@ -14,6 +14,10 @@ import Stemmer
 from reverie.text.normalise import folded
 
 ANALYSER = 1
+# Terms also depend on these: an upgrade of either may give other ones.
+ANALYSER_IDENTITY = (
+    f"words {ANALYSER}, Snowball {Stemmer.version()}, Unicode {unicodedata.unidata_version}"
+)
 """Stored with the index: another number means that the postings are made anew."""
 
 LONGEST = 64
