@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Any
 
 from reverie import config
-from reverie.agenda import jobs, worker
+from reverie.agenda import jobs
 from reverie.clock import RandomIds, SystemClock
 from reverie.config import Settings
 from reverie.embed import open_embedder
 from reverie.engine import log, open_engine
 from reverie.errors import InvalidInput, NotFound, ReverieError
-from reverie.memory import backups, upkeep
+from reverie.memory import upkeep
 from reverie.memory.notes import RecallNotes
 from reverie.memory.resources import Resources
 from reverie.memory.space import Space
@@ -129,12 +129,18 @@ class Store:
         """Every space, by name."""
         return upkeep.spaces(self._resources)
 
+    # What few calls need is imported by them: it would make up a fifth of the time of an import.
+
     def drain(self) -> int:
         """Run every job that is due; how many that were."""
+        from reverie.agenda import worker
+
         return worker.drain(self._resources)
 
     def work(self, stop: threading.Event, poll_seconds: float = 1.0) -> None:
         """Serve the agenda until told to stop."""
+        from reverie.agenda import worker
+
         worker.run_forever(self._resources, stop, poll_seconds)
 
     def jobs(self) -> list[Job]:
@@ -169,14 +175,20 @@ class Store:
 
     def backup(self, target: str | Path) -> VerifyReport:
         """An online copy, verified before this returns."""
+        from reverie.memory import backups
+
         return backups.backup(self._resources, Path(target))
 
     def verify_backup(self, source: str | Path) -> VerifyReport:
         """Check a backup without changing anything."""
+        from reverie.memory import backups
+
         return backups.check(self._resources, Path(source))
 
     def restore_backup(self, source: str | Path) -> VerifyReport:
         """Put a backup in the place of what is here. What was erased since stays erased."""
+        from reverie.memory import backups
+
         return backups.restore(self._resources, Path(source))
 
     def doctor(self) -> Mapping[str, Any]:
