@@ -18,7 +18,7 @@ class Settings:
     """Every setting, each also an environment variable ``REVERIE_<NAME>`` and a key of the file."""
 
     url: str = ""
-    """Where the store is: a path, ``sqlite:///path``, ``postgresql://…``. Empty: the user's own."""
+    """Where the store is: a path, or ``sqlite:///path``. Empty: the user's own."""
     space: str = "default"
     """The space the command line uses when none is named."""
     user: str = ""
@@ -41,6 +41,12 @@ class Settings:
     """What the worker reports on standard error: debug, info, warning or error."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value, expected = getattr(self, field.name), int if field.type == "int" else str
+            if not isinstance(value, expected) or isinstance(value, bool):
+                raise ConfigError(
+                    f"{field.name} must be of type {expected.__name__}, not {value!r}"
+                )
         for name in ("max_facts", "max_notes", "recall_days"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")

@@ -53,7 +53,7 @@ class CommandLine:
 
     def real(self, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "reverie.cli", *arguments],
+            [sys.executable, "-m", "reverie", *arguments],
             capture_output=True,
             text=True,
             encoding="utf-8",

@@ -230,7 +230,11 @@ def test_a_flag_wins_over_the_environment(
     monkeypatch.setenv("REVERIE_SPACE", "work")
     monkeypatch.setenv("REVERIE_USER", "alice")
     reverie.remember("hers")
-    reverie.remember("shared", "--user", "")
+    # What looks like a variable that was never set does not make a memory everyone's.
+    assert "--user must not be empty" in reverie.run("remember", "x", "--user", "", code=2).stderr
+    monkeypatch.delenv("REVERIE_USER")
+    reverie.remember("shared")
+    monkeypatch.setenv("REVERIE_USER", "alice")
     reverie.remember("elsewhere", "--space", "home", "--url", str(tmp_path / "other.db"))
     spaces = reverie.json("spaces")["spaces"]
     assert [(space["name"], space["users"], space["facts"]) for space in spaces] == [
@@ -296,7 +300,7 @@ def test_a_closed_pipe_ends_quietly(reverie: CommandLine) -> None:
     # One big write that the reader leaves in the middle of may count as done.
     for command, codes in ((("export",), {141}), (("list", "--limit", "400", "--json"), {0, 141})):
         with subprocess.Popen(
-            [sys.executable, "-m", "reverie.cli", *command],
+            [sys.executable, "-m", "reverie", *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process:
@@ -313,7 +317,7 @@ def test_a_full_disk_is_told(reverie: CommandLine) -> None:
     reverie.remember("one")
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "reverie.cli", "list"],
+            [sys.executable, "-m", "reverie", "list"],
             stdout=full,
             stderr=subprocess.PIPE,
             check=False,
@@ -324,7 +328,7 @@ def test_a_full_disk_is_told(reverie: CommandLine) -> None:
 
 def test_ctrl_c_for_real(reverie: CommandLine) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "reverie.cli", "remember", "-"],
+        [sys.executable, "-m", "reverie", "remember", "-"],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,

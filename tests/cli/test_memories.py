@@ -273,7 +273,7 @@ def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> No
         stdin = Terminal()
 
     monkeypatch.setattr(commands, "sys", Sys)
-    result = reverie.run("erase", memory, given="n\n")
+    result = reverie.run("erase", memory, given="n\n", code=1)
     assert result.stdout == "" and "Aborted." in result.stderr
     assert "cannot be undone" in result.stderr and "a secret" in result.stderr
     assert reverie.run("erase", memory, given="y\n").stdout.startswith(f"Erased {memory}")
@@ -291,3 +291,16 @@ def test_erase_tells_of_sources_and_of_what_is_pending(
     assert "session chat, sequence 4" in said and "Pending" in said
     answer = reverie.json("erase", memory, "--yes", "--with-source")
     assert answer["sources"] == [{"session": "chat", "sequence": 4}] and answer["pending"]
+
+
+def test_the_profile_is_printed(reverie: CommandLine) -> None:
+    reverie.remember("I like tea")
+    assert "I like tea" in reverie.text("profile")
+    assert reverie.json("profile")["profile"].startswith("## Your Memory")
+
+
+def test_lines_go_whole_into_a_pipe(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    content = "a long fact " * 12 + "with zanzibar at its end"
+    reverie.remember(content)
+    assert "zanzibar" in reverie.text("list") and "zanzibar" in reverie.text("recall", "fact")

@@ -131,7 +131,7 @@ def test_backup_and_restore(
         stdin = Terminal()
 
     monkeypatch.setattr(moving, "sys", Sys)
-    result = reverie.run("backup", "restore", str(copy), given="n\n")
+    result = reverie.run("backup", "restore", str(copy), given="n\n", code=1)
     assert "Aborted." in result.stderr and result.stdout == ""
     assert "No problems found." in reverie.text("backup", "restore", str(copy), given="y\n")
 
@@ -177,3 +177,29 @@ def test_verify_finds_what_is_wrong(reverie: CommandLine, tmp_path: Path) -> Non
     assert f"{broken} is not a store" in reverie.text("verify", str(broken), code=1)
     answer = reverie.json("verify", "--url", str(broken), code=1)
     assert answer["ok"] is False and len(answer["problems"]) == 1
+
+
+def test_everything_moves_with_all(reverie: CommandLine, tmp_path: Path) -> None:
+    reverie.remember("shared", "--space", "work")
+    reverie.remember("hers", "--space", "work", "--user", "alice")
+    reverie.remember("his", "--space", "home", "--user", "bob")
+    file, other = tmp_path / "all.jsonl", str(tmp_path / "other.db")
+    reverie.run("export", "--all", "-o", str(file))
+    report = reverie.json("import", str(file), "--all", "--url", other)
+    assert (report["added"], report["skipped"]) == (3, [])
+    assert reverie.json("spaces", "--url", other) == reverie.json("spaces")
+    found = reverie.json("list", "--space", "work", "--user", "alice", "--url", other)
+    assert [memory["content"] for memory in found["memories"]] == ["hers", "shared"]
+    reverie.run("export", "--all", "--space", "work", code=2)
+
+
+def test_a_file_that_is_no_text_adds_nothing(reverie: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "program"
+    file.write_bytes(b"\x7fELF\x00\x01text\nmore text\n")
+    reverie.run("import", str(file), code=1)
+    assert reverie.json("list")["memories"] == []
+
+
+def test_a_dash_is_standard_output(reverie: CommandLine) -> None:
+    reverie.remember("x")
+    assert '"x"' in reverie.text("export", "-o", "-")

@@ -95,7 +95,7 @@ def test_worker_until_a_signal(
     monkeypatch.setenv("REVERIE_LOG_LEVEL", "info")
     flags = ["--json"] if number == signal.SIGINT else []
     with subprocess.Popen(
-        [sys.executable, "-m", "reverie.cli", "worker", "--poll", "0.05", *flags],
+        [sys.executable, "-m", "reverie", "worker", "--poll", "0.05", *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

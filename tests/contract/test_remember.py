@@ -301,3 +301,13 @@ def test_a_space_nobody_wrote_to_is_empty(store: Store) -> None:
     with pytest.raises(NotFound):
         nobody.get("AAAAaaaa")
     assert store.spaces() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [("我家的猫很喜欢鱼", "猫"), ("うちの猫は魚が好きです", "魚"), ("แมวของฉันชอบกินปลา", "ปลา")],
+)
+def test_a_word_of_one_character_is_found_too(space: Space, text: str, query: str) -> None:
+    memory = space.remember(text)
+    space.remember("something else")
+    assert [hit.id for hit in space.recall(query, mode="keyword")] == [memory.id]

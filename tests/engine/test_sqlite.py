@@ -365,11 +365,12 @@ def test_a_read_only_store_reads_and_refuses_to_write(tmp_path: Path) -> None:
 def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    parse = sqlite._parse
+    parse = sqlite.parse_address
     assert parse("/a/b.db") == (Path("/a/b.db"), {})
     assert parse("b.db") == (tmp_path / "b.db", {})
     assert parse("~/b.db") == (tmp_path / "b.db", {})
     assert parse("/a/what?.db") == (Path("/a/what?.db"), {})
+    assert parse("/a/b.db?mode=ro") == (Path("/a/b.db"), {"mode": "ro"})
     assert parse("/a/100%25.db") == (Path("/a/100%25.db"), {})
     assert parse("sqlite:///a/b.db") == (Path("/a/b.db"), {})
     assert parse("sqlite:///a/b%20c%3F.db") == (Path("/a/b c?.db"), {})

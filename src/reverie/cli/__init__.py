@@ -26,6 +26,7 @@ COMMANDS = {
         "forget": ("memories", "Take a memory out of every recall."),
         "restore": ("memories", "Bring a forgotten memory back."),
         "erase": ("memories", "Destroy every version of a memory."),
+        "profile": ("memories", "Print the block for a prompt of what is known."),
     },
     "In and out": {
         "export": ("moving", "Write memories out as JSON."),

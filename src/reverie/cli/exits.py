@@ -59,7 +59,8 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     as_json = "--json" in _before_dashes(arguments)
     try:
         code = call()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except ReverieError as error:
         return _tell(type(error).__name__, str(error), code_of(error), as_json)
     except click.Abort:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reverie.cli.exits import FOUND_WRONG
 from reverie.cli.options import WHOLE, Asked, examples, in_scope, position_or_time, text_of
 from reverie.cli.output import (
     bar,
@@ -365,7 +366,7 @@ def erase_command(asked: Asked, id: str, yes: bool, **given: Any) -> None:
     with asked.open_space() as space:
         if not yes and not _confirmed(memory_line("Erase", space.get(id)), asked):
             remark("Aborted.")
-            return
+            click.get_current_context().exit(FOUND_WRONG)
         report = space.erase(id, **given)
     if asked.as_json:
         print_json(report)
@@ -387,3 +388,21 @@ def _confirmed(line: str, asked: Asked) -> bool:
     if asked.as_json or not sys.stdin.isatty():
         raise InvalidInput("erase cannot be undone: repeat it with --yes")
     return click.confirm(f"{shortened(line)}\nThis cannot be undone. Go on?", err=True)
+
+
+@click.command(
+    "profile", epilog=examples("reverie profile", "reverie profile --user alice --tokens 500")
+)
+@click.option("--tokens", type=WHOLE, default=2000, show_default=True, help="At most so many.")
+@in_scope
+def profile_command(asked: Asked, tokens: int) -> None:
+    """Print the block for a prompt of what is known.
+
+    What is pinned comes first, then facts; the same memories give the same bytes.
+    """
+    with asked.open_space() as space:
+        block = space.profile(tokens=tokens)
+    if asked.as_json:
+        print_json({"profile": block})
+    else:
+        click.echo(block, nl=False)

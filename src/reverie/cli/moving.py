@@ -10,8 +10,9 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -29,6 +30,7 @@ from reverie.cli.output import (
     when,
 )
 from reverie.errors import InvalidInput, StoreDamaged
+from reverie.model import ImportReport
 
 if TYPE_CHECKING:
     from reverie.memory import Space, Store
@@ -46,6 +48,7 @@ MOST_SHOWN = 20
         "reverie export > memories.jsonl",
         "reverie export -o memories.jsonl --space work",
         "reverie export --format array -o memories.json",
+        "reverie export --all -o everything.jsonl",
     ),
 )
 @click.option(
@@ -62,25 +65,38 @@ MOST_SHOWN = 20
     show_default=True,
     help="Every version, one per line; or one array of what is remembered now.",
 )
+@click.option("--all", "everyone", is_flag=True, help="Every user of every space.")
 @in_scope
-def export_command(asked: Asked, output: Path | None, form: str) -> None:
+def export_command(asked: Asked, output: Path | None, form: str, everyone: bool) -> None:
     """Write memories out as JSON.
 
-    Lines hold the whole history, and 'reverie import' takes them in again. The array holds the
-    id, content, category and created_at of each current memory, the newest last. The output is
-    JSON either way; --json adds a document about a file that was written with --output.
+    Of the shared memories of a space, or with --user of that user's own. Lines hold the whole
+    history, and 'reverie import' takes them in again. The array holds the id, content, category
+    and created_at of each current memory, the newest last. The output is JSON either way; --json
+    adds a document about a file that was written with --output.
     """
-    with asked.open_space() as space:
-        chunks = _as_lines(space) if form == "jsonl" else _as_array(space)
+    if everyone and (form == "array" or asked.space is not None or asked.user is not None):
+        raise InvalidInput(
+            "--all writes lines of every space and user: leave the other options out"
+        )
+    if output == Path("-"):
+        output = None
+    with asked.open_store() as store:
+        settings = store.settings
+        space = store.space(settings.space, user=settings.user or None)
+        where = "" if everyone else f" in space {space.name!r}"
+        if everyone:
+            chunks = _as_lines(_everyones(store))
+        else:
+            chunks = _as_lines(space.export()) if form == "jsonl" else _as_array(space)
         if output is None:
             written = _write(chunks, sys.stdout.buffer)
         else:
             with replacing(output) as file:
                 written = _write(chunks, file)
-        name = space.name
     what = count(written, "record") if form == "jsonl" else count(written, "memory", "memories")
     if not written:
-        remark(f"The store has no memories in space {name!r}: nothing to export.")
+        remark(f"The store has no memories{where}: nothing to export.")
     if output is None:
         return
     if asked.as_json:
@@ -89,8 +105,16 @@ def export_command(asked: Asked, output: Path | None, form: str) -> None:
         say(f"Exported {what} to {output}.")
 
 
-def _as_lines(space: Space) -> Iterator[tuple[int, str]]:
-    for record in space.export():
+def _everyones(store: Store) -> Iterator[dict[str, Any]]:
+    """The records of all, each with whose it is."""
+    for info in store.spaces():
+        for user in (None, *info.users):
+            for record in store.space(info.name, user=user).export():
+                yield {**record, "space": info.name, "user": user}
+
+
+def _as_lines(records: Iterable[dict[str, Any]]) -> Iterator[tuple[int, str]]:
+    for record in records:
         yield 1, json.dumps(record, ensure_ascii=False) + "\n"
 
 
@@ -152,12 +176,16 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         "reverie import mem0-export.json --space work",
         "reverie import ~/.mcp/memory.json --user alice",
         "cat notes.txt | reverie import -",
+        "reverie import everything.jsonl --all",
     ),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--all", "everyone", is_flag=True, help="Each record to the space and user it names.")
 @in_scope
-def import_command(asked: Asked, file: str) -> None:
+def import_command(asked: Asked, file: str, everyone: bool) -> None:
     """Take memories in from a file.
+
+    All of it goes to one scope, that of --space and --user, unless --all is given.
 
     FILE, or - for standard input, is an export of Reverie, a JSON array of texts or objects with a
     content, an export of mem0, the memory.json of MCP's reference server, or plain lines. Importing
@@ -167,11 +195,22 @@ def import_command(asked: Asked, file: str) -> None:
 
     with (
         _reading(file) as stream,
-        asked.open_space(create=True) as space,
+        asked.open_store(create=True) as store,
         progress("importing") as shown,
     ):
-        records = cast(Iterable[dict[str, Any]], _counted(parse(stream), shown))
-        report = space.import_records(records)
+        settings = store.settings
+        own = (settings.space, settings.user or None)
+        records = _counted(parse(stream), shown)
+        grouped = groupby(records, lambda record: _named(record, own) if everyone else own)
+        reports = [
+            store.space(space, user=user, actor="cli").import_records(group)
+            for (space, user), group in grouped
+        ]
+        report = ImportReport(
+            sum(part.added for part in reports),
+            sum(part.unchanged for part in reports),
+            tuple(line for part in reports for line in part.skipped),
+        )
     if asked.as_json:
         print_json(report)
     else:
@@ -184,6 +223,13 @@ def import_command(asked: Asked, file: str) -> None:
             remark("The file holds nothing to import.")
     if report.skipped:
         click.get_current_context().exit(FOUND_WRONG)
+
+
+def _named(record: Any, own: tuple[str, str | None]) -> tuple[str, str | None]:
+    """Whose a record says it is."""
+    if not isinstance(record, dict) or not isinstance(record.get("space"), str):
+        return own
+    return record["space"], record.get("user")
 
 
 @contextlib.contextmanager
@@ -258,7 +304,7 @@ def restore_backup_command(asked: Asked, file: Path, yes: bool) -> None:
             raise InvalidInput("this replaces what is in the store now: repeat it with --yes")
         if not click.confirm(f"Replace everything in {path or 'the store'} with {file}?", err=True):
             remark("Aborted.")
-            return
+            click.get_current_context().exit(FOUND_WRONG)
     with _open_to_replace(asked, path) as store:
         report = store.restore_backup(file)
     print_report(report, as_json=asked.as_json, heading={"restored": str(file)})

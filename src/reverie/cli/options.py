@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,7 +39,11 @@ class Asked:
 
     def settings(self) -> Settings:
         from reverie import config
+        from reverie.errors import InvalidInput
 
+        # A variable that was never set must not turn one user's memory into everyone's.
+        if self.user is not None and not self.user.strip():
+            raise InvalidInput("--user must not be empty: leave it out for the shared memories")
         return config.load(url=self.url, space=self.space, user=self.user)
 
     @contextlib.contextmanager
@@ -77,12 +80,11 @@ def store_file(settings: Settings) -> Path | None:
     from reverie.config import default_url
 
     address = settings.url or default_url()
-    if "://" not in address:
-        return Path(address).expanduser().absolute()
-    if not address.startswith("sqlite://"):
+    if "://" in address and not address.startswith("sqlite://"):
         return None
-    path = address.removeprefix("sqlite://").partition("?")[0]
-    return Path(urllib.parse.unquote(path)).expanduser().absolute()
+    from reverie.engine.sqlite import parse_address
+
+    return parse_address(address)[0]
 
 
 def in_scope(command: Command) -> Command:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # What could move the cursor, hide text or turn it round. Line breaks and tabs stay.
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 NARROWEST = 60
+WIDEST = 1_000_000
 BAR = 10
 
 Progress = Callable[[int, int], None]
@@ -62,8 +64,13 @@ def console(*, err: bool = False) -> Console:
     from rich.console import Console
 
     made = Console(stderr=err, markup=False, highlight=False, emoji=False)
-    made.width = max(made.width, NARROWEST)
+    made.width = max(made.width, NARROWEST) if _narrow() else WIDEST
     return made
+
+
+def _narrow() -> bool:
+    """Whether lines have to fit: into a pipe or a file they go whole."""
+    return sys.stdout is not None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
 
 
 def table(*columns: str, content: str | None = None) -> Table:
@@ -76,7 +83,7 @@ def table(*columns: str, content: str | None = None) -> Table:
         show_edge=False,
         pad_edge=False,
         padding=(0, 1, 0, 0),
-        expand=content is not None,
+        expand=content is not None and _narrow(),
     )
     for name in columns:
         if name == content:

@@ -126,7 +126,7 @@ class SQLiteEngine:
 
     def __init__(self, url: str) -> None:
         _require_safe_sqlite()
-        self.path, options = _parse(url)
+        self.path, options = parse_address(url)
         self.url = f"sqlite://{urllib.parse.quote(str(self.path))}"
         self.read_only = options.get("mode") == "ro"
         self._vfs = options.get("vfs")
@@ -178,7 +178,7 @@ class SQLiteEngine:
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         with self._translated():
-            connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
+            connection = apsw.Connection(*self._file(flags), vfs=self._vfs)
             try:
                 connection.set_busy_timeout(BUSY_TIMEOUT_MS)
                 if not self.read_only:
@@ -189,6 +189,15 @@ class SQLiteEngine:
                 connection.close()
                 raise
         return connection
+
+    def _file(self, flags: int) -> tuple[str, int]:
+        """What to open: where nothing can be written beside the file, nobody can be writing."""
+        wal = self.path.with_name(self.path.name + "-wal")
+        if self.read_only and not wal.exists() and not os.access(self.path.parent, os.W_OK):
+            return f"file:{urllib.parse.quote(str(self.path))}?immutable=1", (
+                flags | apsw.SQLITE_OPEN_URI
+            )
+        return str(self.path), flags
 
     def _note_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
         self._wal_pages = pages
@@ -344,8 +353,8 @@ class SQLiteEngine:
             ) from error
         except (apsw.NotADBError, apsw.CorruptError) as error:
             raise StoreDamaged(
-                f"{self.path} is not a store or is damaged: run 'reverie verify', "
-                "then 'reverie backup restore' with a good copy"
+                f"{self.path} is not a store or is damaged: move it away, then bring a good copy "
+                "back with 'reverie backup restore'"
             ) from error
         except apsw.CantOpenError as error:
             raise StoreError(f"{self.path} cannot be opened: check the path") from error
@@ -517,14 +526,14 @@ def _require_safe_sqlite() -> None:
         )
 
 
-def _parse(url: str) -> tuple[Path, dict[str, str]]:
-    """A plain path, or ``sqlite://`` and an absolute path, with ``?mode=ro`` or ``?vfs=NAME``."""
-    if not url.startswith("sqlite://"):
-        return Path(url).expanduser().absolute(), {}
-    path, _, query = url.removeprefix("sqlite://").partition("?")
-    return Path(urllib.parse.unquote(path)).expanduser().absolute(), dict(
-        urllib.parse.parse_qsl(query)
-    )
+def parse_address(url: str) -> tuple[Path, dict[str, str]]:
+    """A path, or ``sqlite://`` and an absolute path; ``?mode=ro`` or ``?vfs=NAME`` may follow."""
+    text, _, query = url.removeprefix("sqlite://").rpartition("?")
+    options = dict(urllib.parse.parse_qsl(query)) if text else {}
+    if not options or not options.keys() <= {"mode", "vfs"}:
+        text, options = url.removeprefix("sqlite://"), {}
+    path = urllib.parse.unquote(text) if url.startswith("sqlite://") else text
+    return Path(path).expanduser().absolute(), options
 
 
 def _set_pragmas(connection: apsw.Connection, pragmas: Sequence[tuple[str, str, object]]) -> None:

@@ -73,6 +73,11 @@ def _lines(stream: TextIO) -> Iterator[Line | Unreadable]:
             if number == 1 and line.startswith(_UTF_16):
                 yield Unreadable("the file", "it is UTF-16 text: convert it to UTF-8 first")
                 return
+            if "\0" in line:
+                yield Unreadable(
+                    "the file", f"line {number} is not text: nothing behind it is read"
+                )
+                return
             text = line.removeprefix("\ufeff").strip()
             if _RAW_BYTE.search(text):
                 yield Unreadable(f"line {number}", "not UTF-8 text: convert it first")

@@ -156,6 +156,8 @@ def _look(
     vector = eye.vector(query.text, rank.word_weights(statistics.passages, words, known))
     if generation.dimensions not in {None, len(vector)}:
         raise DimensionMismatchError(generation.dimensions or 0, len(vector))
+    if not vector.any():
+        return
     allowed = index.allowed_passages(tx, owner, query.chosen)
     near = tx.nearest(owner, generation.number, vector, many, allowed)
     found.by_vector.update({Found(owner, passage): score for passage, score in near})
@@ -286,6 +288,8 @@ def _scan_owner(
         return
     rows = resources.embedder.embed([part.text for part in parts])
     vector = eye.vector(query.text, rank.word_weights(len(parts), words, counted))
+    if not vector.any():
+        return
     for number, score in _scan(rows, vector, allowed):
         found.by_vector[Found(owner, number)] = score
 

@@ -352,13 +352,12 @@ class Space:
     ) -> tuple[int, dict[Owner, list[tuple[int, Memory]]]]:
         """A moment, and what each owner knew at it."""
         states: dict[Owner, list[tuple[int, Memory]]] = {}
-        moment = 0
+        moment = 0 if isinstance(as_of, int) else to_ms(as_of, "as_of")
         for owner, user in self._owners(tx).items():
             if isinstance(as_of, int):
                 position = min(max(as_of, 0), log.last_position(tx, owner))
                 moment = log.time_of(tx, owner, position)
             else:
-                moment = to_ms(as_of, "as_of")
                 position = log.position_at(tx, owner, moment)
             states[owner] = [
                 (born, memory)

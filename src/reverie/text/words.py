@@ -105,7 +105,7 @@ class Terms(NamedTuple):
 
 def analyse(text: str) -> Terms:
     """The terms a text is indexed under. Stop words count only where there is nothing else."""
-    words = _words(text)
+    words = _words(text, singles=True)
     terms = [term for word in words if (term := _kept(word))]
     if not terms:
         terms = [term for word in words if (term := _term(word))]
@@ -136,22 +136,26 @@ def tokens(text: str) -> list[str]:
     return pattern.findall(text)
 
 
-def _words(text: str) -> list[str]:
+def _words(text: str, *, singles: bool = False) -> list[str]:
     if text.isascii():
         return [word[:LONGEST] for word in _ASCII_TOKEN.findall(text.lower())]
     if _PLAIN.fullmatch(text):
         return [word[:LONGEST] for word in _PLAIN_TOKEN.findall(folded(text))]
-    return _wide_words(text)
+    return _wide_words(text, singles=singles)
 
 
-def _wide_words(text: str) -> list[str]:
+def _wide_words(text: str, *, singles: bool = False) -> list[str]:
+    """With ``singles`` a text in a script without spaces is also found by one character of it."""
     patterns = _patterns()
     # unicodedata sorts the marks on one letter in quadratic time.
     text = folded(patterns.pile.sub(r"\1", text))
     words: list[str] = []
     for token in patterns.token.findall(text):
         if _IS_UNSPACED.match(token):
-            words.extend(_bigrams(patterns.unit.findall(token)))
+            units = patterns.unit.findall(token)
+            words.extend(_bigrams(units))
+            if singles and len(units) > 1:
+                words.extend(unit[:LONGEST] for unit in units)
         else:
             words.append(token[:LONGEST])
     return words
