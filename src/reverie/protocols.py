@@ -114,8 +114,11 @@ class Engine(Protocol):
         """A consistent snapshot. Nests inside read and write alike."""
         ...
 
-    def write(self) -> AbstractContextManager[Transaction]:
-        """The one writer: committed and synced when the block ends, undone when it raises."""
+    def write(self, *, wait: bool = True) -> AbstractContextManager[Transaction]:
+        """The one writer: committed and synced when the block ends, undone when it raises.
+
+        Without ``wait`` it is StoreBusy while anybody else writes.
+        """
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:

@@ -12,7 +12,6 @@ from reverie import (
     EmbeddingFailed,
     EmbeddingModelChangedError,
     Space,
-    Store,
 )
 from reverie.agenda.jobs import MAX_ATTEMPTS
 from tests.conftest import HOUR, SECOND, FakeClock, FakeEmbedder, Stores, rows
@@ -267,18 +266,6 @@ def test_every_text_of_an_import_is_embedded_in_one_call(stores: Stores) -> None
     space = stores.open(embedder=Calls()).space("ana")
     space.import_records([{"content": f"fact {number}"} for number in range(100)])
     assert Calls.calls == 1
-
-
-def test_an_embedder_with_a_close_is_closed(stores: Stores) -> None:
-    closed: list[bool] = []
-
-    class Closing(FakeEmbedder):
-        def close(self) -> None:
-            closed.append(True)
-
-    store: Store = stores.open(embedder=Closing())
-    store.close()
-    assert closed == [True]
 
 
 def test_a_reader_opens_a_store_that_waits_for_vectors(stores: Stores) -> None:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reverie import Space, Store, StoreError
+from reverie import (
+    ConfigError,
+    EmbeddingModelChangedError,
+    KeyConflict,
+    Space,
+    Store,
+    StoreError,
+    StoreFull,
+)
 from reverie.agenda.jobs import MAX_ATTEMPTS
 from reverie.engine import index
 from reverie.memory import upkeep
@@ -249,3 +257,115 @@ def test_an_error_that_no_database_can_hold_is_kept_as_well_as_can_be(stores: St
     assert store.drain() == 1
     (job,) = store.jobs()
     assert job.state == "ready" and len(job.error or "") <= 1000
+
+
+# -- found by a second reading --------------------------------------------------------------------
+
+
+def test_a_live_store_is_no_backup_of_itself(stores: Stores) -> None:
+    store = stores.open()
+    space = store.space("ana")
+    space.remember("base")
+    store.vacuum()
+    for number in range(50):
+        space.remember(f"fact {number}")
+    with pytest.raises(ConfigError, match="this store itself"):
+        store.restore_backup(store.doctor()["file"])
+    assert len(space.memories()) == 51
+    other = stores.open("other")
+    assert other.restore_backup(store.doctor()["file"]).memories == 51
+
+
+def test_rules_that_change_with_the_embedder_end_in_no_blind_alley(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores.open(embedder=FakeEmbedder("fake:old")).space("ana").remember("zebra")
+    monkeypatch.setattr(index, "MADE_BY", "newer rules")
+    store = stores.open(embedder=FakeEmbedder("fake:new"))
+    assert store.space("ana").recall("zebra", mode="keyword")
+    with pytest.raises(EmbeddingModelChangedError):
+        store.space("ana").recall("zebra")
+    assert store.reembed() == 1
+    assert nearest(store.space("ana"), "zebra") == "zebra" and store.verify().ok
+
+
+def test_nobody_writes_while_the_index_is_made_anew(store: Store, space: Space) -> None:
+    space.remember("zebra")
+    with store._resources.engine.write() as tx:
+        tx.run("UPDATE meta SET value = 'being made anew' WHERE key = 'index'")
+    with pytest.raises(StoreError, match="open the store again"):
+        space.remember("horse")
+
+
+def test_a_reader_neither_opens_nor_closes_behind_a_writer(stores: Stores) -> None:
+    store = stores.open()
+    store.space("ana").remember("zebra")
+    holding, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with store._resources.engine.write():
+            holding.set()
+            done.wait(60)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    holding.wait(60)
+    try:
+        reader = stores.open()
+        assert reader.space("ana").recall("zebra")
+        reader.close()
+    finally:
+        done.set()
+        writer.join()
+
+
+def test_a_key_of_something_erased_erases_nothing_else(space: Space) -> None:
+    first = space.remember("first of all", key="k")
+    space.erase(first.id)
+    second = space.remember("second of all")
+    with pytest.raises(KeyConflict):
+        space.erase(second.id, key="k")
+    assert space.get(second.id) == second
+
+
+def test_a_short_word_is_erased_at_once(store: Store) -> None:
+    space = store.space("ana")
+    for word in ("ana", "log", "posting"):
+        assert not space.erase(space.remember(word).id).pending
+
+
+def test_a_store_leaves_the_embedder_it_was_given_alone(stores: Stores) -> None:
+    class Closable(FakeEmbedder):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    embedder = Closable()
+    stores.open(embedder=embedder).close()
+    assert not embedder.closed
+
+
+def test_a_passing_failure_does_not_end_a_worker(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedder = FakeEmbedder(remote=True)
+    store = stores.open(embedder=embedder)
+    store.space("ana").remember("zebra")
+    engine, stop = store._resources.engine, threading.Event()
+    write, failures = engine.write, [StoreFull("no space left")]
+
+    def failing(*, wait: bool = True) -> object:
+        if failures:
+            raise failures.pop()
+        return write(wait=wait)
+
+    monkeypatch.setattr(engine, "write", failing)
+    worker = threading.Thread(target=store.work, args=(stop, 0.01))
+    worker.start()
+    while store.jobs():
+        assert worker.is_alive()
+        stop.wait(0.01)
+    stop.set()
+    worker.join()
+    assert not failures

@@ -327,7 +327,22 @@ def test_nobody_listening() -> None:
     lost.close()
 
 
-def test_queries_are_kept_and_failures_are_not(service: Service, embedder: OpenAIEmbedder) -> None:
+def test_a_recall_does_not_wait_for_a_service_that_just_failed(
+    service: Service, embedder: OpenAIEmbedder
+) -> None:
+    service.script = [status(500)]
+    for _ in range(3):
+        with pytest.raises(EmbeddingFailed):
+            embedder.embed_query("tea")
+    assert len(service.bodies) == 1
+    # A job does try: what it writes is waited for by nobody.
+    assert embedder.embed(["tea"]).shape[0] == 1
+
+
+def test_queries_are_kept_and_failures_are_not(
+    service: Service, embedder: OpenAIEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai, "QUERY_PAUSE", 0.0)
     service.script = [status(400)]
     with pytest.raises(EmbeddingFailed):
         embedder.embed_query("tea")

@@ -20,8 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reverie
-from reverie.engine import blocks, index, log, schema, similarity, sqlite
-from reverie.engine.sqlite import APPLICATION_ID, SQLiteEngine
+from reverie.engine import blocks, files, index, log, schema, similarity, sqlite
+from reverie.engine.files import APPLICATION_ID
+from reverie.engine.sqlite import SQLiteEngine
 from reverie.errors import (
     ForkedHandle,
     NewerSchema,
@@ -365,7 +366,7 @@ def test_a_read_only_store_reads_and_refuses_to_write(tmp_path: Path) -> None:
 def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    parse = sqlite.parse_address
+    parse = files.parse_address
     assert parse("/a/b.db") == (Path("/a/b.db"), {})
     assert parse("b.db") == (tmp_path / "b.db", {})
     assert parse("~/b.db") == (tmp_path / "b.db", {})

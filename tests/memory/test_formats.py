@@ -302,3 +302,12 @@ def test_any_json_can_be_parsed(values: list[Any], indent: int | None) -> None:
 @given(st.binary())
 def test_any_bytes_can_be_parsed(data: bytes) -> None:
     list(parse(opened(data)))
+
+
+@pytest.mark.parametrize(
+    "extra", [{"relations": []}, {"relations": [{"source": "a", "target": "b"}]}]
+)
+def test_relations_beside_results_hide_nothing(extra: dict[str, object]) -> None:
+    text = json.dumps({"results": [{"memory": "Ana likes tea"}], **extra})
+    found = list(parse(io.StringIO(text)))
+    assert {"content": "Ana likes tea"}.items() <= dict(found[0]).items()  # type: ignore[arg-type]

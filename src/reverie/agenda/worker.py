@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from reverie.agenda import jobs
-from reverie.errors import ReverieError
+from reverie.errors import ForkedHandle, ReverieError, StoreClosed
 from reverie.protocols import Clock, Engine, Ids
 
 log = logging.getLogger("reverie.worker")
@@ -79,7 +79,15 @@ def drain(resources: Resources) -> int:
 def run_forever(resources: Resources, stop: threading.Event, poll_seconds: float = 1.0) -> None:
     """Serve the agenda until told to stop."""
     while not stop.is_set():
-        if not run_one(resources):
+        try:
+            busy = run_one(resources)
+        except (StoreClosed, ForkedHandle):
+            raise
+        except ReverieError as error:
+            # A full disk or a busy store passes; the jobs are still there.
+            log.warning("%s", error)
+            busy = False
+        if not busy:
             stop.wait(poll_seconds)
 
 

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -354,8 +353,11 @@ def verify_command(asked: Asked, file: str | None) -> None:
 
 
 def _verify_copy(file: str) -> VerifyReport:
+    from reverie.engine import copy_store
+
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
-        copy = str(shutil.copyfile(file, Path(folder) / Path(file).name))
+        copy = str(Path(folder) / Path(file).name)
+        copy_store(Path(file), Path(copy))
         try:
             with Asked(as_json=False, url=copy).open_store() as store:
                 return store.verify()

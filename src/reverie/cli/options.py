@@ -82,7 +82,7 @@ def store_file(settings: Settings) -> Path | None:
     address = settings.url or default_url()
     if "://" in address and not address.startswith("sqlite://"):
         return None
-    from reverie.engine.sqlite import parse_address
+    from reverie.engine.files import parse_address
 
     return parse_address(address)[0]
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
 
 TIMEOUT = 30.0
+# A recall is waited for: it tries once, and then leaves the service alone for a while.
+QUERY_TIMEOUT = 3.0
+QUERY_PAUSE = 30.0
 BATCH = 64
 TRIES = 3
 MAX_BYTES = 32 * 1024 * 1024
@@ -110,6 +113,7 @@ class OpenAIEmbedder:
         self._timeout = timeout
         self._queries: OrderedDict[str, Vector] = OrderedDict()
         self._lock = Lock()
+        self._silent_until = 0.0
         dummy = "custom-provider" if base_url else known.dummy_key
         key = _key(provider, self._key_env, os.environ if environ is None else environ) or dummy
         self._url = f"{(base_url or known.base_url).rstrip('/')}/embeddings"
@@ -139,12 +143,24 @@ class OpenAIEmbedder:
             if text in self._queries:
                 self._queries.move_to_end(text)
                 return self._queries[text].copy()
-        made: Vector = self.embed([text])[0]
+        made = self._asked(text)
         with self._lock:
             self._queries[text] = made
             while len(self._queries) > CACHED_QUERIES:
                 self._queries.popitem(last=False)
         return made.copy()
+
+    def _asked(self, text: str) -> Vector:
+        """A recall waits for one short try; after a failure the next ones do not wait at all."""
+        if monotonic() < self._silent_until:
+            raise EmbeddingFailed(f"{self._place} did not answer a moment ago")
+        try:
+            rows = self._batch([text], min(self._timeout, QUERY_TIMEOUT))
+        except EmbeddingFailed:
+            self._silent_until = monotonic() + QUERY_PAUSE
+            raise
+        made: Vector = rows[0]
+        return made
 
     def close(self) -> None:
         self._client.close()
@@ -153,22 +169,24 @@ class OpenAIEmbedder:
     def _check(self) -> str:
         return f"check that {self.model!r} is an embedding model there"
 
-    def _batch(self, texts: Sequence[str]) -> Matrix:
+    def _batch(self, texts: Sequence[str], timeout: float | None = None) -> Matrix:
         # Many services refuse an empty text: a space stands for it, and its vector is not used.
         sent = [_sendable(text) or " " for text in texts]
-        rows = self._parse(self._post({"model": self.model, "input": sent}), len(sent))
+        rows = self._parse(
+            self._post({"model": self.model, "input": sent}, timeout or self._timeout), len(sent)
+        )
         rows[[text == " " for text in sent]] = 0.0
         return unit(rows)
 
-    def _post(self, body: Mapping[str, Any]) -> bytes:
+    def _post(self, body: Mapping[str, Any], timeout: float) -> bytes:
         import httpx
 
         if self._client.is_closed:
             raise EmbeddingFailed("this embedder was closed: open the store again")
-        deadline = monotonic() + self._timeout
+        deadline = monotonic() + timeout
         answer = bytearray()
         try:
-            with self._client.stream("POST", self._url, json=body) as response:
+            with self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
                 self._refuse(response.status_code, response.headers.get("Retry-After", ""))
                 for chunk in response.iter_bytes():
                     answer += chunk

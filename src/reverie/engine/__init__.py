@@ -20,8 +20,8 @@ def open_engine(url: str) -> Engine:
     )
 
 
-def is_store(path: Path) -> bool:
-    """Whether a file is a whole store or a copy of one, going by its first page and its length."""
-    from reverie.engine.sqlite import is_store_file
+def copy_store(source: Path, target: Path) -> None:
+    """Copy the file of a store, with what its write-ahead log holds; nothing else will do."""
+    from reverie.engine.files import copy_store_file
 
-    return is_store_file(path)
+    copy_store_file(source, target)

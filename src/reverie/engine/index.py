@@ -66,6 +66,7 @@ class Filter:
     until: int | None = None
     include_forgotten: bool = False
     alive_at: int | None = None
+    without: tuple[int, ...] = ()
 
     @property
     def narrows(self) -> bool:
@@ -77,6 +78,7 @@ class Filter:
             or self.tags
             or self.since is not None
             or self.until is not None
+            or self.without
         )
 
     def where(self, owner: Owner) -> tuple[str, list[object]]:
@@ -104,6 +106,9 @@ class Filter:
         if self.until is not None:
             parts.append("m.at < ?")
             values.append(self.until)
+        if self.without:
+            # Positions, not text: there may be more of them than a statement takes values.
+            parts.append(f"m.born NOT IN ({', '.join(str(int(born)) for born in self.without)})")
         if self.alive_at is not None:
             parts.append("(m.expires_at IS NULL OR m.expires_at > ?)")
             values.append(self.alive_at)

@@ -47,6 +47,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
             FOREIGN KEY (space, owner) REFERENCES owners (space, owner)) {clustered}""",
         """CREATE INDEX memories_subject ON memories (space, owner, category, subject_key)
             WHERE subject_key IS NOT NULL AND forgotten_at IS NULL""",
+        # What a cap forgets first.
+        """CREATE INDEX memories_oldest ON memories (space, owner, kind, born)
+            WHERE forgotten_at IS NULL AND pinned = 0""",
         """CREATE TABLE tags (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, tag TEXT NOT NULL, born BIGINT NOT NULL,
             PRIMARY KEY (space, owner, tag, born)) {clustered}""",

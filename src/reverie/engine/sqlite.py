@@ -7,7 +7,6 @@ before ``BEGIN IMMEDIATE``: waiting writers then queue in the kernel instead of 
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import threading
 import urllib.parse
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from reverie.engine import schema
+from reverie.engine import files, schema
 from reverie.engine.blocks import Blocks, VectorCache
 from reverie.errors import (
     ForkedHandle,
@@ -44,7 +43,6 @@ except ImportError:  # pragma: no cover - Windows waits with the busy timeout al
 
 # Every older SQLite can corrupt a shared file when writers and checkpointers race.
 OLDEST_SAFE = (3, 51, 3)
-APPLICATION_ID = 0x52455645  # "REVE"
 BUSY_TIMEOUT_MS = 30_000
 SCRUB_TIMEOUT_MS = 1_000
 CHECKPOINT_PAGES = 1_000
@@ -126,7 +124,7 @@ class SQLiteEngine:
 
     def __init__(self, url: str) -> None:
         _require_safe_sqlite()
-        self.path, options = parse_address(url)
+        self.path, options = files.parse_address(url)
         self.url = f"sqlite://{urllib.parse.quote(str(self.path))}"
         self.read_only = options.get("mode") == "ro"
         self._vfs = options.get("vfs")
@@ -144,8 +142,10 @@ class SQLiteEngine:
         self._wal_pages = 0
         self._prepare_files()
         try:
-            with self._exclusively():
-                self._create_or_upgrade()
+            # Only who makes or upgrades a store waits for its writers.
+            if not self._is_current():
+                with self._exclusively():
+                    self._create_or_upgrade()
         except BaseException:
             self.close()
             raise
@@ -178,7 +178,7 @@ class SQLiteEngine:
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         with self._translated():
-            connection = apsw.Connection(*self._file(flags), vfs=self._vfs)
+            connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
             try:
                 connection.set_busy_timeout(BUSY_TIMEOUT_MS)
                 if not self.read_only:
@@ -190,14 +190,17 @@ class SQLiteEngine:
                 raise
         return connection
 
-    def _file(self, flags: int) -> tuple[str, int]:
-        """What to open: where nothing can be written beside the file, nobody can be writing."""
-        wal = self.path.with_name(self.path.name + "-wal")
-        if self.read_only and not wal.exists() and not os.access(self.path.parent, os.W_OK):
-            return f"file:{urllib.parse.quote(str(self.path))}?immutable=1", (
-                flags | apsw.SQLITE_OPEN_URI
+    def _is_current(self) -> bool:
+        """Whether the file is a store of this schema, ready to be used."""
+        if not files.is_store_file(self.path):
+            return False
+        connection = self._connect()
+        self._free.append(connection)
+        with self._translated():
+            found = [connection.pragma(name) for name in ("application_id", "user_version")]
+            return found == [files.APPLICATION_ID, schema.CURRENT] and bool(
+                connection.pragma("journal_mode") == "wal"
             )
-        return str(self.path), flags
 
     def _note_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
         self._wal_pages = pages
@@ -208,7 +211,7 @@ class SQLiteEngine:
         self._free.append(connection)
         with self._translated():
             found = connection.pragma("user_version")
-            if connection.pragma("application_id") != APPLICATION_ID and (
+            if connection.pragma("application_id") != files.APPLICATION_ID and (
                 found or connection.execute("SELECT count(*) FROM sqlite_schema").get
             ):
                 raise StoreDamaged(
@@ -246,7 +249,7 @@ class SQLiteEngine:
                     connection.execute("COMMIT")
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[SQLiteTransaction]:
+    def write(self, *, wait: bool = True) -> Iterator[SQLiteTransaction]:
         current = self._current()
         if current is not None:
             if not current.writing:
@@ -255,7 +258,11 @@ class SQLiteEngine:
             return
         if self.read_only:
             raise StoreReadOnly(f"{self.path} was opened with ?mode=ro: open it without to write")
-        with self._exclusively(), self._translated(writing=True), self._lend() as connection:
+        with (
+            self._exclusively(wait=wait),
+            self._translated(writing=True),
+            self._lend() as connection,
+        ):
             self._require_working()
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -308,19 +315,26 @@ class SQLiteEngine:
             yield
 
     @contextlib.contextmanager
-    def _exclusively(self) -> Iterator[None]:
+    def _exclusively(self, *, wait: bool = True) -> Iterator[None]:
         """The one writer of all threads and processes; again within itself it does nothing."""
-        with self._write_lock:
+        if not self._write_lock.acquire(blocking=wait):
+            raise StoreBusy(f"another thread writes to {self.path}")
+        try:
             if self._lock_file is None or fcntl is None or self._lock_depth:
                 yield
                 return
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._lock_file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError as error:
+                raise StoreBusy(f"another process writes to {self.path}") from error
             self._lock_depth = 1
             try:
                 yield
             finally:
                 self._lock_depth = 0
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+        finally:
+            self._write_lock.release()
 
     def _require_usable(self) -> None:
         if os.getpid() != self._pid:
@@ -396,10 +410,10 @@ class SQLiteEngine:
     def _holds(self, connection: apsw.Connection, erased: Sequence[str]) -> bool:
         """Whether the file has bytes of these texts that belong to no living row."""
         for text in erased:
-            for piece in _pieces(text):
+            for piece in files.pieces(text):
                 living = "SELECT 1 FROM log WHERE instr(body, ?) LIMIT 1"
                 if (
-                    _file_has(self.path, piece.encode())
+                    files.file_has(self.path, piece.encode())
                     and not connection.execute(living, (piece,)).fetchall()
                 ):
                     return True
@@ -480,21 +494,6 @@ class SQLiteEngine:
                 self._lock_file = None
 
 
-def is_store_file(path: Path) -> bool:
-    """By the header of the file format: page size and count, user version, application id."""
-    with path.open("rb") as file:
-        header = file.read(100)
-        length = file.seek(0, os.SEEK_END)
-    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
-        return False
-    page = int.from_bytes(header[16:18], "big")
-    pages = int.from_bytes(header[28:32], "big")
-    version = int.from_bytes(header[60:64], "big")
-    application = int.from_bytes(header[68:72], "big")
-    size = (65536 if page == 1 else page) * pages
-    return version > 0 and application == APPLICATION_ID and length >= size
-
-
 def _checkpoint(connection: apsw.Connection) -> None:
     """Move the write-ahead log into the file. The commit is safe already: a full disk can wait."""
     with contextlib.suppress(apsw.BusyError, apsw.FullError):
@@ -506,17 +505,6 @@ def _truncate_wal(connection: apsw.Connection) -> bool:
     return not busy
 
 
-def _pieces(text: str) -> list[str]:
-    """A few stretches of a text, each short enough to lie within one page."""
-    step = max(len(text) // 8, 32)
-    return [text[i : i + 32] for i in range(0, max(len(text) - 31, 1), step)]
-
-
-def _file_has(path: Path, needle: bytes) -> bool:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
-        return pages.find(needle) >= 0
-
-
 def _require_safe_sqlite() -> None:
     found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
     if found < OLDEST_SAFE:
@@ -524,16 +512,6 @@ def _require_safe_sqlite() -> None:
             f"SQLite {apsw.sqlite_lib_version()} can corrupt a shared file: "
             "pip install --upgrade apsw"
         )
-
-
-def parse_address(url: str) -> tuple[Path, dict[str, str]]:
-    """A path, or ``sqlite://`` and an absolute path; ``?mode=ro`` or ``?vfs=NAME`` may follow."""
-    text, _, query = url.removeprefix("sqlite://").rpartition("?")
-    options = dict(urllib.parse.parse_qsl(query)) if text else {}
-    if not options or not options.keys() <= {"mode", "vfs"}:
-        text, options = url.removeprefix("sqlite://"), {}
-    path = urllib.parse.unquote(text) if url.startswith("sqlite://") else text
-    return Path(path).expanduser().absolute(), options
 
 
 def _set_pragmas(connection: apsw.Connection, pragmas: Sequence[tuple[str, str, object]]) -> None:
@@ -554,7 +532,7 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
             )
         if number == 1:
             connection.execute(Blocks.TABLE)
-        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("application_id", files.APPLICATION_ID)
         connection.pragma("user_version", number)
         connection.execute("COMMIT")
     except BaseException:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from reverie.engine import index, is_store, log, open_engine
+from reverie.engine import copy_store, index, log, open_engine
 from reverie.engine.log import Entry
 from reverie.errors import ConfigError, StoreDamaged
 from reverie.memory import upkeep, writes
@@ -44,6 +43,8 @@ def check(resources: Resources, source: Path) -> VerifyReport:
 def restore(resources: Resources, source: Path) -> VerifyReport:
     """Bring a copy up to date with what was erased since, then put it in place in one step."""
     engine = resources.engine
+    if source.is_file() and source.samefile(engine.describe()["file"]):
+        raise ConfigError(f"{source} is this store itself: give the path of a backup")
     with _copied(resources, source) as (copy, _), engine.exclusive():
         erased, newest, unread = _erasures(resources)
         with copy.engine.write() as tx:
@@ -80,11 +81,9 @@ def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, Ver
     """A sound backup, copied and opened."""
     if not source.is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
-    if not is_store(source):
-        raise StoreDamaged(f"{source} is not a backup, or only a part of one: use another")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         file = Path(folder) / "copy.db"
-        shutil.copyfile(source, file)
+        copy_store(source, file)
         copy = replace(resources, engine=open_engine(str(file)))
         try:
             upkeep.refresh_index(copy)

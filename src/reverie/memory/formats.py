@@ -156,13 +156,15 @@ def _from_value(value: Any, place: str) -> Iterator[Record | Unreadable]:
             yield from _from_item(item, _within(place, f"item {number}"))
     elif not isinstance(value, dict):
         yield from _from_item(value, place or "the file")
-    elif "entities" in value or "relations" in value:
-        yield from _from_graph(value, place)
-    elif name := next((name for name in _CONTAINERS if isinstance(value.get(name), list)), None):
-        for number, item in enumerate(value[name], 1):
-            yield from _from_item(item, _within(place, f"item {number} of {name}"))
     else:
-        yield from _from_item(value, place or "the file")
+        names = [name for name in _CONTAINERS if isinstance(value.get(name), list)]
+        for name in names:
+            for number, item in enumerate(value[name], 1):
+                yield from _from_item(item, _within(place, f"item {number} of {name}"))
+        if "entities" in value or value.get("relations"):
+            yield from _from_graph(value, place)
+        elif not names and not (value.keys() == {"relations"} and value["relations"] == []):
+            yield from _from_item(value, place or "the file")
 
 
 def _from_item(item: Any, place: str) -> Iterator[Record | Unreadable]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from reverie import rank
@@ -120,16 +120,19 @@ def recall(resources: Resources, owners: Mapping[Owner, str | None], query: Quer
     """The best memories of these owners, each with the name of its user."""
     eye = open_eye(resources, query)
     many = max(query.ranking.candidates, query.limit * 4)
+    found = Candidates({}, {})
+    seen: frozenset[int] = frozenset()
     with resources.engine.read() as tx:
         while True:
-            found = Candidates({}, {})
+            found.cut = False
+            further = replace(query, chosen=replace(query.chosen, without=tuple(seen)))
             for owner in owners:
-                _look(tx, owner, query, eye, many, found)
-            hits = _lead_back(tx, resources, owners, query, found, eye)
-            if len(hits) == query.limit or not found.cut:
+                _look(tx, owner, further, eye, many, found)
+            hits, born = _lead_back(tx, resources, owners, query, found, eye)
+            if len(hits) == query.limit or not found.cut or born == seen:
                 return hits
-            # One long note, or what has expired, filled the list: look further.
-            many *= 4
+            # One long note, or what has expired, filled the list: look among the others.
+            seen = born
 
 
 def _look(
@@ -171,8 +174,8 @@ def _lead_back(
     query: Query,
     candidates: Candidates,
     eye: Eye,
-) -> list[Hit]:
-    """From passages to memories, the expired ones left out."""
+) -> tuple[list[Hit], frozenset[int]]:
+    """From passages to memories, the expired ones left out; and where all of them were born."""
     fused = _fused(query, eye, candidates)
     stretches = {
         Found(owner, passage): row
@@ -198,7 +201,7 @@ def _lead_back(
         if memory.expired(now):
             continue
         hits.append(_hit(memory, memory.content[start : start + length], found, query, eye.missing))
-    return hits
+    return hits, frozenset(born.values())
 
 
 def _hit(

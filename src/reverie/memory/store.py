@@ -56,7 +56,7 @@ def open(
         embedder=chosen,
         notes=RecallNotes(),
     )
-    store = Store(resources)
+    store = Store(resources, owns_embedder=chosen is not embedder)
     try:
         upkeep.refresh_index(resources)
         upkeep.await_vectors(resources)
@@ -69,8 +69,9 @@ def open(
 class Store:
     """One database. Close it, or use it as a context manager."""
 
-    def __init__(self, resources: Resources) -> None:
+    def __init__(self, resources: Resources, *, owns_embedder: bool = False) -> None:
         self._resources = resources
+        self._owns_embedder = owns_embedder
 
     def __enter__(self) -> Store:
         return self
@@ -116,11 +117,11 @@ class Store:
         """Write what is buffered and let go of the files."""
         with contextlib.suppress(ReverieError):
             for space in self._resources.notes.spaces():
-                with self._resources.engine.write() as tx:
+                with self._resources.engine.write(wait=False) as tx:
                     self._resources.notes.write(tx, space)
         self._resources.engine.close()
         closer = getattr(self._resources.embedder, "close", None)
-        if closer is not None:
+        if closer is not None and self._owns_embedder:
             closer()
 
     # -- the operator's calls, which look across spaces ---------------------------------------

@@ -141,13 +141,29 @@ def refresh_index(resources: Resources) -> None:
     if row is not None and row[0] == index.MADE_BY:
         return
     if row is not None:
-        rebuild(resources)
+        # Until it is done no version of Reverie may write; killed meanwhile, it is done again.
+        _set_rules(resources, "being made anew")
+        rebuild(_without_foreign_embedder(resources))
+    _set_rules(resources, index.MADE_BY)
+
+
+def _set_rules(resources: Resources, rules: str) -> None:
     with resources.engine.write() as tx:
         tx.run(
             "INSERT INTO meta (key, value) VALUES ('index', ?) "
             "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-            (index.MADE_BY,),
+            (rules,),
         )
+
+
+def _without_foreign_embedder(resources: Resources) -> Resources:
+    """Where another model made the vectors, they wait for a reembed instead of stopping it."""
+    with resources.engine.read() as tx:
+        generation = generations.read(tx)
+    embedder = resources.embedder
+    if embedder is None or generation is None or generation.identity == embedder.identity:
+        return resources
+    return replace(resources, embedder=None)
 
 
 def rebuild(resources: Resources, progress: Progress | None = None) -> int:

@@ -30,6 +30,9 @@ from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Scope, Trus
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import subject_key
 
+# In one write; a cap that was lowered is reached over several.
+MOST_EVICTED = 500
+
 
 class Author(NamedTuple):
     """Who writes: the scope of the handle, and what the surface that made it said of the writer."""
@@ -208,6 +211,8 @@ def erase(
     with writing(resources, author.scope) as (tx, owner):
         done = repeated(tx, owner, stamp)
         if done is not None:
+            if (done.op, done.memory) != ("erase", memory_id):
+                raise KeyConflict(stamp.key or "")
             return _report(done, pending=jobs.has(tx, owner, "scrub"))
         place = own_place(tx, owner, author, memory_id)
         held = log.versions(tx, owner, memory_id)
@@ -272,7 +277,7 @@ def evict(
     if excess <= 0:
         return
     author = Author(log.scope_of(tx, owner), "reverie", "agent")
-    for place in index.oldest(tx, owner, kind, excess):
+    for place in index.oldest(tx, owner, kind, min(excess, MOST_EVICTED)):
         if place.born == sparing:
             continue
         change_in(
