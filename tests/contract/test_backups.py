@@ -137,3 +137,16 @@ def test_a_backup_of_a_store_with_another_embedder(stores: Stores, tmp_path: Pat
     other = stores.open("other", embedder="none")
     assert other.restore_backup(tmp_path / "copy").ok
     assert len(other.space("ana").recall("zebra")) == 1
+
+
+def test_a_backup_is_verified_without_being_changed(stores: Stores, tmp_path: Path) -> None:
+    store = stores.open()
+    store.space("ana").remember("zebra")
+    made = store.backup(tmp_path / "copy")
+    before = (tmp_path / "copy").read_bytes()
+    store.space("ana").remember("horse")
+    assert store.verify_backup(tmp_path / "copy") == made
+    assert (tmp_path / "copy").read_bytes() == before
+    (tmp_path / "copy").write_bytes(before[: len(before) // 2])
+    with pytest.raises(StoreError):
+        store.verify_backup(tmp_path / "copy")
