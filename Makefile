@@ -9,7 +9,7 @@ WORKERS ?= 2
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm]' --group dev
 	touch $@
 
 run: $(VENV)/.ready  ## a short live tour on a throw-away store
@@ -30,6 +30,7 @@ prove: crash bench  ## the long proofs
 
 bench: $(VENV)/.ready  ## CPU ratios against raw SQLite, FTS5 and numpy
 	$(BIN)/python bench/speed.py
+	$(BIN)/python bench/sessions.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

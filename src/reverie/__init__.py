@@ -5,6 +5,7 @@ from reverie.config import Settings
 from reverie.errors import (
     ConfigError,
     Conflict,
+    ContextTooSmall,
     DimensionMismatchError,
     EmbedderMissing,
     EmbeddingError,
@@ -14,9 +15,11 @@ from reverie.errors import (
     InvalidInput,
     KeyConflict,
     MissingExtra,
+    ModelFailed,
     NewerSchema,
     NotFound,
     ReverieError,
+    SequenceConflict,
     SharedReadOnly,
     StoreBusy,
     StoreClosed,
@@ -28,8 +31,9 @@ from reverie.errors import (
     SubjectExists,
     VersionConflict,
 )
-from reverie.memory import Space, Store, open
+from reverie.memory import Session, Space, Store, open
 from reverie.model import (
+    Context,
     ErasureReport,
     Event,
     Hit,
@@ -37,20 +41,27 @@ from reverie.model import (
     Job,
     Memory,
     Origin,
+    Proposal,
     Ranking,
     Scope,
+    SessionErasure,
+    SessionInfo,
     SpaceInfo,
+    Summary,
     VerifyReport,
     Version,
 )
-from reverie.protocols import Clock, Embedder, Engine, Ids
+from reverie.protocols import ChatModel, Clock, Embedder, Engine, Ids
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ChatModel",
     "Clock",
     "ConfigError",
     "Conflict",
+    "Context",
+    "ContextTooSmall",
     "DimensionMismatchError",
     "Embedder",
     "EmbedderMissing",
@@ -69,13 +80,19 @@ __all__ = [
     "KeyConflict",
     "Memory",
     "MissingExtra",
+    "ModelFailed",
     "NewerSchema",
     "NotFound",
     "Origin",
+    "Proposal",
     "RandomIds",
     "Ranking",
     "ReverieError",
     "Scope",
+    "SequenceConflict",
+    "Session",
+    "SessionErasure",
+    "SessionInfo",
     "Settings",
     "SharedReadOnly",
     "Space",
@@ -89,6 +106,7 @@ __all__ = [
     "StoreFull",
     "StoreReadOnly",
     "SubjectExists",
+    "Summary",
     "SystemClock",
     "VerifyReport",
     "Version",

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from reverie.errors import ConfigError
 
 FILE_NAME = "reverie.toml"
+_CHOICES = {
+    "learn": ("auto", "off", "rules", "llm"),
+    "write_policy": ("ask", "notify", "silent"),
+    "summary": ("auto", "off", "condense", "llm"),
+    "log_level": ("debug", "info", "warning", "error"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +43,62 @@ class Settings:
     """The longest fact. Longer text is a note."""
     recall_days: int = 30
     """How long recalls are noted for dreaming."""
+    max_sessions: int = 0
+    """Sessions kept for each owner; the one quiet for longest beyond it is hidden. 0: no cap."""
+    model: str = ""
+    """The chat model, as ``PROVIDER:MODEL``. Empty: no model."""
+    model_base_url: str = ""
+    """An OpenAI-compatible address of the chat model."""
+    model_api_key: str = field(default="", repr=False)
+    """The key for the chat model. Empty: what its provider reads from the environment."""
+    learn: str = "auto"
+    """What is learned from turns: ``off``, ``rules``, ``llm``; ``auto``: llm with a model."""
+    write_policy: str = "silent"
+    """New facts of a turn: ``ask`` makes proposals, ``notify`` tells the agent, ``silent``."""
+    summary: str = "auto"
+    """How sessions are summed up: ``off``, ``condense``, ``llm``; ``auto``: llm with a model."""
+    context_tokens: int = 4000
+    """How full a context may get before older turns are summed up."""
     log_level: str = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, expected = getattr(self, field.name), int if field.type == "int" else str
+        for each in fields(self):
+            value, expected = getattr(self, each.name), int if each.type == "int" else str
             if not isinstance(value, expected) or isinstance(value, bool):
-                raise ConfigError(
-                    f"{field.name} must be of type {expected.__name__}, not {value!r}"
-                )
-        for name in ("max_facts", "max_notes", "recall_days"):
+                raise ConfigError(f"{each.name} must be of type {expected.__name__}, not {value!r}")
+        for name in ("max_facts", "max_notes", "max_sessions", "recall_days"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if self.fact_chars < 1:
             raise ConfigError(f"fact_chars must be 1 or more, not {self.fact_chars}")
-        if self.log_level.lower() not in {"debug", "info", "warning", "error"}:
-            raise ConfigError(
-                f"log_level must be debug, info, warning or error, not {self.log_level!r}"
-            )
+        if self.context_tokens < 100:
+            raise ConfigError(f"context_tokens must be 100 or more, not {self.context_tokens}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name).lower() not in allowed:
+                raise ConfigError(
+                    f"{name} must be {', '.join(allowed[:-1])} or {allowed[-1]}, "
+                    f"not {getattr(self, name)!r}"
+                )
+        if not self.model and "llm" in {self.learn.lower(), self.summary.lower()}:
+            raise ConfigError("learn or summary is llm but no model is configured: set model")
+
+    @property
+    def learning(self) -> str:
+        """What ``learn`` comes to: off, rules or llm."""
+        asked = self.learn.lower()
+        return ("llm" if self.model else "rules") if asked == "auto" else asked
+
+    @property
+    def history_tokens(self) -> int:
+        """The part of a context that its history can count on."""
+        return self.context_tokens // 2
+
+    @property
+    def summarising(self) -> str:
+        """What ``summary`` comes to: off, condense or llm."""
+        asked = self.summary.lower()
+        return ("llm" if self.model else "condense") if asked == "auto" else asked
 
 
 def default_url() -> str:
@@ -93,7 +136,7 @@ def _from_file(path: Path | None) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    known = {field.name: field for field in fields(Settings)}
+    known = {each.name: each for each in fields(Settings)}
     for name, value in table.items():
         if name not in known:
             raise ConfigError(f"{path} has an unknown key {name!r}: known are {', '.join(known)}")
@@ -105,17 +148,17 @@ def _from_file(path: Path | None) -> dict[str, Any]:
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for field in fields(Settings):
-        text = env.get(f"REVERIE_{field.name.upper()}")
+    for each in fields(Settings):
+        text = env.get(f"REVERIE_{each.name.upper()}")
         if text is None:
             continue
-        if field.type != "int":
-            values[field.name] = text
+        if each.type != "int":
+            values[each.name] = text
             continue
         try:
-            values[field.name] = int(text)
+            values[each.name] = int(text)
         except ValueError as error:
             raise ConfigError(
-                f"REVERIE_{field.name.upper()} must be a whole number, not {text!r}"
+                f"REVERIE_{each.name.upper()} must be a whole number, not {text!r}"
             ) from error
     return values

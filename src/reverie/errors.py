@@ -8,7 +8,10 @@
     ├── Conflict
     │   ├── VersionConflict              the memory changed since it was read
     │   ├── KeyConflict                  an idempotency key was used for something else
-    │   └── SubjectExists                this subject is already remembered
+    │   ├── SubjectExists                this subject is already remembered
+    │   └── SequenceConflict             the session has gone past this sequence
+    ├── ContextTooSmall                  the latest user message does not fit the context
+    ├── ModelFailed                      a chat model gave no usable answer
     ├── SharedReadOnly                   a user's handle cannot change shared memories
     ├── StoreError
     │   ├── StoreFull                    no space left
@@ -95,6 +98,35 @@ class SubjectExists(Conflict):
             f"revise {existing.id}, or pass force=True (--force) to keep both"
         )
         self.existing = existing
+
+
+class SequenceConflict(Conflict):
+    """An event must come after those its session has."""
+
+    def __init__(self, session: str, given: int, last: int) -> None:
+        super().__init__(
+            f"session {session!r} is at sequence {last}, so {given} cannot follow: "
+            "leave the sequence out, or give a greater one"
+        )
+        self.session = session
+        self.given = given
+        self.last = last
+
+
+class ContextTooSmall(ReverieError, ValueError):
+    """The latest user message is never dropped, and it does not fit."""
+
+    def __init__(self, needed: int, tokens: int) -> None:
+        super().__init__(
+            f"the latest user message takes {needed} tokens and the context has {tokens}: "
+            "ask for a larger context"
+        )
+        self.needed = needed
+        self.tokens = tokens
+
+
+class ModelFailed(ReverieError):
+    """A chat model did not answer, or not with anything that can be used."""
 
 
 class SharedReadOnly(ReverieError, PermissionError):

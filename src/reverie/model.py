@@ -11,9 +11,22 @@ HitKind = Literal["fact", "note", "event"]
 Mode = Literal["hybrid", "keyword", "vector"]
 Order = Literal["newest", "category"]
 Trust = Literal["person", "agent", "model", "tool", "document", "import"]
-Op = Literal["remember", "revise", "forget", "restore", "erase", "promote", "append"]
+Op = Literal[
+    "remember",
+    "revise",
+    "forget",
+    "restore",
+    "erase",
+    "promote",
+    "append",
+    "hide",
+    "propose",
+    "accept",
+    "reject",
+]
 
 KINDS: tuple[Kind, ...] = ("fact", "note")
+HIT_KINDS: tuple[HitKind, ...] = ("fact", "note", "event")
 MODES: tuple[Mode, ...] = ("hybrid", "keyword", "vector")
 ORDERS: tuple[Order, ...] = ("newest", "category")
 # From the most to the least trusted; the last two never reach the profile.
@@ -93,6 +106,67 @@ class Event:
     text: str
     message: Mapping[str, Any]
     at: int
+    interrupted: bool = False
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """One session, as a list shows it. ``preview`` is how the user began."""
+
+    id: str
+    events: int
+    preview: str
+    opened_at: int
+    updated_at: int
+    hidden_at: int | None
+    forked_from: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The rolling summary of a session: it covers the events up to ``upper``."""
+
+    text: str = ""
+    epoch: int = 0
+    upper: int = 0
+    applied: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a model needs to answer the next turn, each part by itself, in the order of a prompt.
+
+    ``notices`` is what the agent should tell or ask the user: what was just learned, or proposed.
+    """
+
+    profile: str
+    summary: str
+    recalled: str
+    notices: str
+    history: tuple[Mapping[str, Any], ...]
+    tokens: int
+
+    @property
+    def system(self) -> str:
+        """Everything but the history, as one text; the part that stays the same comes first."""
+        parts = (self.profile, self.summary, self.recalled, self.notices)
+        return "\n\n".join(part.strip("\n") for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Something a model would remember if it may."""
+
+    id: str
+    content: str
+    category: str
+    subject: str | None
+    origin: Origin
+    source: str
+    proposed_at: int
+    answer: Literal["accept", "reject"] | None = None
+    memory_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +199,18 @@ class ErasureReport:
     entries: tuple[int, ...]
     passages: int
     sources: tuple[Origin, ...]
+    position: int
+    pending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionErasure:
+    """What the erase of a session destroyed: its events, and the memories that came from it."""
+
+    session: str
+    events: int
+    memories: tuple[str, ...]
+    entries: tuple[int, ...]
     position: int
     pending: bool
 
@@ -170,6 +256,7 @@ class VerifyReport:
     spaces: int
     memories: int
     versions: int
+    events: int
     passages: int
     digest: str
     problems: tuple[str, ...]

@@ -1,11 +1,11 @@
-"""What the outside things must do: the clock, the id source, the embedder and the engine."""
+"""What the outside things must do: the clock, the id source, the models and the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     Matrix = NDArray[np.float32]
 
 Row = tuple[Any, ...]
+Answer = TypeVar("Answer")
 
 
 class Clock(Protocol):
@@ -53,6 +54,29 @@ class Embedder(Protocol):
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
         """One float32 vector for a query; ``weights`` say how much each of its words counts."""
+        ...
+
+
+class ChatModel(Protocol):
+    """A model that answers in a given shape. Its answers are proposals, never facts."""
+
+    @property
+    def name(self) -> str:
+        """``provider:model``, as memories learned with it say."""
+        ...
+
+    def ask(
+        self,
+        instructions: str,
+        question: str,
+        shape: type[Answer],
+        check: Callable[[Answer], str | None] | None = None,
+    ) -> Answer:
+        """One answer of this shape, a pydantic model.
+
+        ``check`` says what is wrong with an answer; the model is told, a bounded number of times.
+        ModelFailed when no answer passes, the service fails, or it takes too long.
+        """
         ...
 
 

@@ -7,7 +7,7 @@ the newest first.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import Generic, NamedTuple, TypeVar
 
 from reverie.model import Ranking
@@ -110,6 +110,11 @@ def fuse(
             )
         )
     return fused
+
+
+def nearly_same(one: Set[str], other: Set[str]) -> bool:
+    """Whether two texts, each as the set of its terms, say the same with a few other words."""
+    return bool(one & other) and len(one & other) * 2 >= len(one | other)
 
 
 def best_first(scored: Iterable[Scored[T]], position: Mapping[T, int]) -> list[Scored[T]]:

@@ -129,6 +129,24 @@ def has(tx: Transaction, owner: Owner, kind: str) -> bool:
     )
 
 
+def waits_in(tx: Transaction, owner: Owner, lane: str) -> bool:
+    """Whether a job of this lane is there that nobody has begun."""
+    return (
+        tx.one(
+            "SELECT 1 FROM jobs WHERE space = ? AND owner = ? AND lane = ? AND state = 'ready' "
+            "LIMIT 1",
+            (*owner, lane),
+        )
+        is not None
+    )
+
+
+def drop_lane(tx: Transaction, owner: Owner, lane: str) -> None:
+    """Take all jobs of a lane off the agenda, undone."""
+    tx.run("DELETE FROM jobs WHERE space = ? AND owner = ? AND lane = ?", (*owner, lane))
+    _set_due(tx, owner.space)
+
+
 def next_space(tx: Transaction, now: int) -> int | None:
     """The operator's question: in which space is something due?"""
     row = tx.one("SELECT space FROM due WHERE at <= ? ORDER BY at, space LIMIT 1", (now,))

@@ -17,6 +17,8 @@ log = logging.getLogger("reverie.worker")
 # Modules above this one, by name: the agenda must not import what it serves.
 HANDLERS: dict[str, str] = {
     "embed": "reverie.memory.upkeep:fill_vectors",
+    "learn": "reverie.learn.turns:learn",
+    "summarise": "reverie.learn.summaries:summarise",
     "expire": "reverie.memory.upkeep:forget_expired",
     "prune": "reverie.memory.upkeep:prune_recalls",
     "scrub": "reverie.memory.upkeep:finish_erasure",

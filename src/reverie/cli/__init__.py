@@ -28,9 +28,13 @@ COMMANDS = {
         "erase": ("memories", "Destroy every version of a memory."),
         "profile": ("memories", "Print the block for a prompt of what is known."),
     },
+    "Sessions": {
+        "sessions": ("sessions", "Keep conversations, and go on with them."),
+        "proposals": ("proposals", "Answer what would be remembered if it may."),
+    },
     "In and out": {
-        "export": ("moving", "Write memories out as JSON."),
-        "import": ("moving", "Take memories in from a file."),
+        "export": ("moving", "Write memories and sessions out as JSON."),
+        "import": ("moving", "Take memories and sessions in from a file."),
         "backup": ("moving", "Copy the whole store, or bring a copy back."),
         "verify": ("moving", "Check a store or a backup."),
     },

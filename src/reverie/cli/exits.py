@@ -33,7 +33,7 @@ EXIT_CODES = {
     0: "done",
     FOUND_WRONG: "something was found wrong (verify, doctor) or left out (import)",
     USAGE: "the command line, a value or a setting cannot be used",
-    NOT_FOUND: "no such memory or job, or no store yet",
+    NOT_FOUND: "no such memory, session, proposal or job, or no store yet",
     CONFLICT: "the write does not fit what is stored, or the memory is shared",
     STORE: "the store or a file cannot be read or written",
     EMBEDDING: "vectors cannot be made or compared",

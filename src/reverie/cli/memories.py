@@ -24,9 +24,10 @@ from reverie.cli.output import (
     short_when,
     shortened,
     table,
+    visible,
 )
 from reverie.errors import InvalidInput
-from reverie.model import KINDS, MODES, ORDERS, Hit
+from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, Hit
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +39,9 @@ AS_OF = click.option(
     type=position_or_time,
     metavar="POSITION|TIME",
     help="As it was then: a position or a time.",
+)
+PENDING = (
+    "Pending: another process still reads old pages; a job finishes it ('reverie worker --once')."
 )
 
 
@@ -121,26 +125,39 @@ def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) 
         'reverie recall "deploy" --mode keyword --category decision --since 2026-01-01',
         'reverie recall "who is my boss?" --as-of 2026-03-31',
         'reverie recall "who is my boss?" --as-of 12',
+        'reverie recall "what did I say about the move?" --kind event --session chat',
     ),
 )
 @click.argument("query")
 @click.option("--limit", type=WHOLE, default=5, show_default=True, help="How many hits at most.")
 @click.option("--mode", type=click.Choice(MODES), default="hybrid", show_default=True)
 @click.option(
-    "--kind", "kinds", type=click.Choice(KINDS), multiple=True, help="Only this kind; repeatable."
+    "--kind",
+    "kinds",
+    type=click.Choice(HIT_KINDS),
+    multiple=True,
+    help="Only this kind; repeatable.",
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
 @TAG
 @click.option("--since", metavar="TIME", help="Only what happened at this time or later.")
 @click.option("--until", metavar="TIME", help="Only what happened before this time.")
 @AS_OF
+@click.option("--session", metavar="ID", help="Also what belongs to this session alone.")
 @click.option("--explain", is_flag=True, help="Show what each hit's score is made of.")
 @in_scope
-def recall_command(asked: Asked, query: str, explain: bool, **given: Any) -> None:
-    """Find what is most worth knowing for a query."""
+def recall_command(
+    asked: Asked, query: str, session: str | None, explain: bool, **given: Any
+) -> None:
+    """Find what is most worth knowing for a query.
+
+    Among what is remembered, and among what was said: the id of an event is its session and its
+    sequence.
+    """
     query = text_of(query)
     with asked.open_space() as space:
-        hits = space.recall(query, explain=explain, **given)
+        scope = space if session is None else space.session(session)
+        hits = scope.recall(query, explain=explain, **given)
     if asked.as_json:
         print_json({"query": query, "hits": hits})
     elif not hits:
@@ -157,11 +174,18 @@ def _print_hits(hits: list[Hit], explain: bool) -> None:
             middle = [_evidence(hit, part) for part in parts]
         else:
             middle = [hit.memory.category if hit.memory else ""]
-        shown.add_row(f"{hit.score:.3f}", hit.id, *middle, brief(hit.text))
+        shown.add_row(f"{hit.score:.3f}", brief(hit.id), *middle, _told(hit))
     print_table(shown)
     degraded = hits[0].parts.get("degraded")
     if degraded is not None:
         say(f"Vectors took no part: {degraded}")
+
+
+def _told(hit: Hit) -> str:
+    """The text of a hit; below that of an event, who said it and when."""
+    if hit.event is None:
+        return brief(hit.text)
+    return f"{brief(hit.text)}\n{brief(hit.event.role)}, {short_when(hit.event.at)}"
 
 
 def _evidence(hit: Hit, part: str) -> str:
@@ -364,7 +388,7 @@ def erase_command(asked: Asked, id: str, yes: bool, **given: Any) -> None:
     This cannot be undone. 'reverie forget' only takes it out of recalls.
     """
     with asked.open_space() as space:
-        if not yes and not _confirmed(memory_line("Erase", space.get(id)), asked):
+        if not yes and not confirmed(memory_line("Erase", space.get(id)), asked):
             remark("Aborted.")
             click.get_current_context().exit(FOUND_WRONG)
         report = space.erase(id, **given)
@@ -378,16 +402,14 @@ def erase_command(asked: Asked, id: str, yes: bool, **given: Any) -> None:
     for source in report.sources:
         say(f"Its source went too: session {source.session}, sequence {source.sequence}.")
     if report.pending:
-        say(
-            "Pending: another process still reads old pages; a job finishes it "
-            "('reverie worker --once')."
-        )
+        say(PENDING)
 
 
-def _confirmed(line: str, asked: Asked) -> bool:
+def confirmed(line: str, asked: Asked) -> bool:
+    """Whether a person at the terminal wants this destroyed."""
     if asked.as_json or not sys.stdin.isatty():
         raise InvalidInput("erase cannot be undone: repeat it with --yes")
-    return click.confirm(f"{shortened(line)}\nThis cannot be undone. Go on?", err=True)
+    return click.confirm(f"{visible(shortened(line))}\nThis cannot be undone. Go on?", err=True)
 
 
 @click.command(

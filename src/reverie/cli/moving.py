@@ -67,9 +67,9 @@ MOST_SHOWN = 20
 @click.option("--all", "everyone", is_flag=True, help="Every user of every space.")
 @in_scope
 def export_command(asked: Asked, output: Path | None, form: str, everyone: bool) -> None:
-    """Write memories out as JSON.
+    """Write memories and sessions out as JSON.
 
-    Of the shared memories of a space, or with --user of that user's own. Lines hold the whole
+    Those that all users of a space share, or with --user that user's own. Lines hold the whole
     history, and 'reverie import' takes them in again. The array holds the id, content, category
     and created_at of each current memory, the newest last. The output is JSON either way; --json
     adds a document about a file that was written with --output.
@@ -135,7 +135,8 @@ def _as_array(space: Space) -> Iterator[tuple[int, str]]:
 def _write(chunks: Iterable[tuple[int, str]], file: IO[bytes]) -> int:
     written = 0
     for number, text in chunks:
-        file.write(text.encode())
+        # Half a character, which a message may hold, is written as JSON spells it.
+        file.write(text.encode(errors="backslashreplace"))
         written += number
     file.flush()
     return written
@@ -182,7 +183,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 @click.option("--all", "everyone", is_flag=True, help="Each record to the space and user it names.")
 @in_scope
 def import_command(asked: Asked, file: str, everyone: bool) -> None:
-    """Take memories in from a file.
+    """Take memories and sessions in from a file.
 
     All of it goes to one scope, that of --space and --user, unless --all is given.
 

@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reverie.memory.times import iso
-from reverie.model import Memory, Origin, VerifyReport
+from reverie.model import Memory, VerifyReport
 from reverie.text.normalise import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# What could move the cursor, hide text or turn it round. Line breaks and tabs stay.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# What could move the cursor, hide text or turn it round, and half characters, which no terminal
+# takes. Line breaks and tabs stay.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 NARROWEST = 60
 WIDEST = 1_000_000
 BAR = 10
+INDENT = 4
 
 Progress = Callable[[int, int], None]
 
@@ -38,18 +40,20 @@ def print_json(value: Any) -> None:
 
 
 def plain(value: Any, name: str = "") -> Any:
-    """Our values as JSON has them; times as ISO 8601."""
-    if isinstance(value, Origin):
-        return value._asdict()
+    """Our values as JSON has them; times as ISO 8601. A number in a mapping stays: it may be in a
+    message, which goes out as it came in."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: plain(part, name) for name, part in value._asdict().items()}
     if is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name), field.name) for field in fields(value)
         }
     if isinstance(value, Mapping):
-        return {str(key): plain(part, str(key)) for key, part in value.items()}
+        return {str(key): plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
-    return when(value) if name.endswith("_at") and isinstance(value, int) else value
+    is_time = isinstance(value, int) and (name == "at" or name.endswith("_at"))
+    return when(value) if is_time else value
 
 
 def _unicode_out() -> bool:
@@ -110,6 +114,21 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
     for name, value in pairs.items():
         grid.add_row(name, Text(visible(str(value))))
     console().print(grid)
+
+
+def print_heading(line: str) -> None:
+    from rich.text import Text
+
+    console().print(Text(visible(line), style="bold"), no_wrap=True, overflow="ellipsis")
+
+
+def print_block(text: str, level: int = 1) -> None:
+    """Text of many lines, set in, so that none of them can pass for a heading."""
+    from rich.text import Text
+
+    shown, indent = console(), INDENT * level
+    for line in Text(visible(text)).wrap(shown, shown.width - indent):
+        click.echo((" " * indent + line.plain).rstrip())
 
 
 def say(line: str) -> None:

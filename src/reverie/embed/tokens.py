@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+import re
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -14,11 +15,31 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _lock = Lock()
+# How the tokenizer writes a space, and what it cuts a text into.
+_SPACE = "▁"
+_WORDS = re.compile("▁+[^▁]*")
+_LONGEST_KEPT = 40
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens the bundled tokenizer makes of the text."""
-    return len(tokenizer().encode(encodable(text), add_special_tokens=False))
+    """How many tokens the bundled tokenizer makes of the text.
+
+    No token reaches over a word's start, so the words are counted, and most come again.
+    """
+    if not text:
+        return 0
+    words = _WORDS.findall((_SPACE + encodable(text)).replace(" ", _SPACE))
+    if len(max(words, key=len)) <= _LONGEST_KEPT:
+        return sum(map(_count_word, words))
+    return sum(_count_word(word) if len(word) <= _LONGEST_KEPT else _count(word) for word in words)
+
+
+def _count(word: str) -> int:
+    # The tokenizer puts a space before what it is given.
+    return len(tokenizer().encode(word[1:], add_special_tokens=False)) if word != _SPACE else 1
+
+
+_count_word = lru_cache(maxsize=50_000)(_count)
 
 
 def encodable(text: str) -> str:

@@ -1,24 +1,29 @@
-"""The index: which memories there are now, their passages, and the words in them.
+"""The index: which memories there are now, and the passages and words of memories and events.
 
-Everything here is a view of the log. A memory's passages are numbered consecutively within its
+Everything here is a view of the log. Passages of one text are numbered consecutively within their
 owner and never reuse a number, so that other processes can tell new vectors from old ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from reverie.engine import log
+from reverie.engine.log import Entry
 from reverie.errors import StoreError
-from reverie.model import Memory
+from reverie.model import Event, Memory
 from reverie.protocols import Owner, Row, Transaction
+from reverie.text.messages import RULES
 from reverie.text.normalise import subject_key
 from reverie.text.passages import OVERLAP, SIZE, split
 from reverie.text.words import ANALYSER_IDENTITY, Terms, analyse
 
 # Which rules made the index: when they change, it is made anew.
-MADE_BY = f"{ANALYSER_IDENTITY}, passages {SIZE}/{OVERLAP}"
+MADE_BY = f"{ANALYSER_IDENTITY}, passages {SIZE}/{OVERLAP}, {RULES}"
+# More terms than this tell no two texts apart.
+MOST_ASKED = 50
 
 
 class Place(NamedTuple):
@@ -52,11 +57,16 @@ class Statistics(NamedTuple):
     terms: int
     facts: int
     notes: int
+    private: int
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which memories may be seen. Applied in SQL, before anything is ranked."""
+    """Which memories and events may be seen. Applied in SQL, before anything is ranked.
+
+    ``sessions`` are those of one owner whose own memories are seen as well; None: all there are,
+    for the operator.
+    """
 
     kinds: tuple[str, ...] = ()
     category: str | None = None
@@ -67,12 +77,14 @@ class Filter:
     include_forgotten: bool = False
     alive_at: int | None = None
     without: tuple[int, ...] = ()
+    sessions: tuple[str, ...] | None = ()
+    sessions_of: Owner | None = None
 
-    @property
-    def narrows(self) -> bool:
+    def narrows(self, statistics: Statistics) -> bool:
         """Whether it leaves out anything that the index holds."""
         return bool(
-            self.kinds
+            (statistics.private and self.sessions is not None)
+            or self.kinds
             or self.category
             or self.subject_key
             or self.tags
@@ -81,10 +93,35 @@ class Filter:
             or self.without
         )
 
+    @property
+    def sees_events(self) -> bool:
+        """Events have no category, subject or tags."""
+        named = self.category is not None or self.subject_key is not None or self.tags
+        return not named and (not self.kinds or "event" in self.kinds)
+
+    def events_where(self, owner: Owner) -> tuple[str, list[object]]:
+        """Conditions on ``e`` (events) and their values."""
+        parts, values = ["e.space = ?", "e.owner = ?"], list[object](owner)
+        if not self.sees_events:
+            return "0 = 1", []
+        if self.since is not None:
+            parts.append("e.at >= ?")
+            values.append(self.since)
+        if self.until is not None:
+            parts.append("e.at < ?")
+            values.append(self.until)
+        if self.without:
+            parts.append(f"e.position NOT IN ({_positions(self.without)})")
+        return " AND ".join(parts), values
+
     def where(self, owner: Owner) -> tuple[str, list[object]]:
         """Conditions on ``m`` (memories) and their values."""
-        parts = ["m.space = ?", "m.owner = ?"]
-        values: list[object] = [*owner]
+        parts, values = ["m.space = ?", "m.owner = ?"], list[object](owner)
+        if self.sessions and self.sessions_of in {None, owner}:
+            parts.append(f"(m.session IS NULL OR m.session IN ({_marks(len(self.sessions))}))")
+            values.extend(self.sessions)
+        elif self.sessions is not None:
+            parts.append("m.session IS NULL")
         if not self.include_forgotten:
             parts.append("m.forgotten_at IS NULL")
         if self.kinds:
@@ -107,8 +144,7 @@ class Filter:
             parts.append("m.at < ?")
             values.append(self.until)
         if self.without:
-            # Positions, not text: there may be more of them than a statement takes values.
-            parts.append(f"m.born NOT IN ({', '.join(str(int(born)) for born in self.without)})")
+            parts.append(f"m.born NOT IN ({_positions(self.without)})")
         if self.alive_at is not None:
             parts.append("(m.expires_at IS NULL OR m.expires_at > ?)")
             values.append(self.alive_at)
@@ -126,6 +162,13 @@ class Filter:
             and (self.since is None or at >= self.since)
             and (self.until is None or at < self.until)
             and (self.alive_at is None or not memory.expired(self.alive_at))
+        )
+
+    def admits_event(self, event: Event) -> bool:
+        return (
+            self.sees_events
+            and (self.since is None or event.at >= self.since)
+            and (self.until is None or event.at < self.until)
         )
 
 
@@ -161,8 +204,7 @@ def add(
     """Put the current state of a memory into the index; the number of its first passage."""
     first = 0
     if state.forgotten_at is None:
-        first = _take_passages(tx, owner, parts, state.kind)
-        _index_passages(tx, owner, born, first, parts)
+        first = put_passages(tx, owner, born, parts, _counters(state.kind, state.session))
     else:
         parts = []
     _put_memory(tx, owner, born, position, state, first, len(parts))
@@ -180,7 +222,8 @@ def relabel(
 def remove(tx: Transaction, owner: Owner, place: Place, old: Memory) -> None:
     """Take a memory out of the index, its vectors included."""
     if place.passages:
-        _remove_passages(tx, owner, place, old.content)
+        counted = _counters(place.kind, place.session)
+        drop_passages(tx, owner, place.first_passage, passages_of(old.content), counted)
     _drop_memory(tx, owner, place.born, old.tags)
 
 
@@ -224,20 +267,27 @@ def _drop_memory(tx: Transaction, owner: Owner, born: int, tags: Sequence[str]) 
     tx.run("DELETE FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, born))
 
 
-def _take_passages(tx: Transaction, owner: Owner, parts: list[Passage], kind: str) -> int:
+def _counters(kind: str, session: str | None) -> tuple[str, ...]:
+    """The columns of statistics in which a living memory counts."""
+    return (f"{kind}s",) if session is None else (f"{kind}s", "private")
+
+
+def put_passages(
+    tx: Transaction,
+    owner: Owner,
+    born: int,
+    parts: Sequence[Passage],
+    counters: tuple[str, ...] = (),
+) -> int:
+    """Index the passages of one text; the number of the first."""
+    counted = "".join(f", {name} = {name} + 1" for name in counters)
     row = tx.one(
         "UPDATE statistics SET next_passage = next_passage + ?, passages = passages + ?, "
-        f"terms = terms + ?, {kind}s = {kind}s + 1 WHERE space = ? AND owner = ? "
-        "RETURNING next_passage",
+        f"terms = terms + ?{counted} WHERE space = ? AND owner = ? RETURNING next_passage",
         (len(parts), len(parts), sum(part.terms.length for part in parts), *owner),
     )
     assert row is not None
-    return int(row[0]) - len(parts)
-
-
-def _index_passages(
-    tx: Transaction, owner: Owner, born: int, first: int, parts: list[Passage]
-) -> None:
+    first = int(row[0]) - len(parts)
     tx.many(
         "INSERT INTO passages (space, owner, passage, born, start, length) "
         "VALUES (?, ?, ?, ?, ?, ?)",
@@ -251,11 +301,18 @@ def _index_passages(
             for term, count in part.terms.counts.items()
         ],
     )
+    return first
 
 
-def _remove_passages(tx: Transaction, owner: Owner, place: Place, content: str) -> None:
-    parts = passages_of(content)
-    numbers = range(place.first_passage, place.first_passage + place.passages)
+def drop_passages(
+    tx: Transaction,
+    owner: Owner,
+    first: int,
+    parts: Sequence[Passage],
+    counters: tuple[str, ...] = (),
+) -> None:
+    """Take the passages of one text out of the index, with their vectors."""
+    numbers = range(first, first + len(parts))
     tx.many(
         "DELETE FROM postings WHERE space = ? AND owner = ? AND term = ? AND passage = ?",
         [
@@ -274,9 +331,10 @@ def _remove_passages(tx: Transaction, owner: Owner, place: Place, content: str) 
     )
     tx.clear_vectors(owner, numbers[0], len(numbers))
     touch(tx, owner, numbers)
+    counted = "".join(f", {name} = {name} - 1" for name in counters)
     tx.run(
-        "UPDATE statistics SET passages = passages - ?, terms = terms - ?, "
-        f"{place.kind}s = {place.kind}s - 1 WHERE space = ? AND owner = ?",
+        f"UPDATE statistics SET passages = passages - ?, terms = terms - ?{counted} "
+        "WHERE space = ? AND owner = ?",
         (len(parts), sum(part.terms.length for part in parts), *owner),
     )
 
@@ -315,13 +373,16 @@ def at_birth(tx: Transaction, owner: Owner, born: int) -> Place | None:
     return None if row is None else Place(*row)
 
 
-def find_subject(tx: Transaction, owner: Owner, category: str, key: str, now: int) -> Place | None:
-    """The newest living memory of a category and subject."""
+def find_subject(
+    tx: Transaction, owner: Owner, category: str, key: str, now: int, session: str | None = None
+) -> Place | None:
+    """The newest living memory of a category and subject, of a session or of everyone."""
+    whose, values = ("IS NULL", ()) if session is None else ("= ?", (session,))
     row = tx.one(
         f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND category = ? "
-        "AND subject_key = ? AND forgotten_at IS NULL "
+        f"AND subject_key = ? AND forgotten_at IS NULL AND session {whose} "
         "AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT 1",
-        (*owner, category, key, now),
+        (*owner, category, key, *values, now),
     )
     return None if row is None else Place(*row)
 
@@ -334,6 +395,25 @@ def places(tx: Transaction, owner: Owner, chosen: Filter, limit: int | None = No
         Place(*row)
         for row in tx.all(
             f"SELECT {_PLACE} FROM memories m WHERE {where} ORDER BY m.born DESC{tail}", values
+        )
+    ]
+
+
+def for_profile(
+    tx: Transaction, owner: Owner, before: int, now: int, *, pinned: bool, limit: int
+) -> list[Place]:
+    """Living memories everyone sees, born before a position, the newest first.
+
+    Either what is pinned, or the facts that are not.
+    """
+    which = "pinned = 1" if pinned else "pinned = 0 AND kind = 'fact'"
+    return [
+        Place(*row)
+        for row in tx.all(
+            f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND born < ? "
+            f"AND {which} AND forgotten_at IS NULL AND session IS NULL "
+            f"AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT {int(limit)}",
+            (*owner, before, now),
         )
     ]
 
@@ -352,11 +432,11 @@ def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
 
 def statistics(tx: Transaction, owner: Owner) -> Statistics:
     row = tx.one(
-        "SELECT epoch, next_passage, passages, terms, facts, notes FROM statistics "
+        "SELECT epoch, next_passage, passages, terms, facts, notes, private FROM statistics "
         "WHERE space = ? AND owner = ?",
         owner,
     )
-    return Statistics(0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
+    return Statistics(0, 0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
 
 
 def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str, int]:
@@ -372,15 +452,39 @@ def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str
     return {row[0]: row[1] for row in rows if row[1]}
 
 
+def with_terms(tx: Transaction, owner: Owner, terms: Collection[str], now: int) -> list[Place]:
+    """Living memories everyone sees that could hold all of these terms, by the rarest of them."""
+    asked = sorted(terms)[:MOST_ASKED]
+    known = frequencies(tx, owner, asked)
+    if not asked or len(known) < len(asked):
+        return []
+    rarest = min(known, key=lambda term: (known[term], term))
+    rows = tx.all(
+        "SELECT DISTINCT s.born FROM postings p JOIN passages s "
+        "ON s.space = p.space AND s.owner = p.owner AND s.passage = p.passage "
+        "WHERE p.space = ? AND p.owner = ? AND p.term = ?",
+        (*owner, rarest),
+    )
+    found = (at_birth(tx, owner, row[0]) for row in rows)
+    return [
+        place
+        for place in found
+        if place is not None
+        and place.forgotten_at is None
+        and place.session is None
+        and (place.expires_at is None or place.expires_at > now)
+    ]
+
+
 def keyword(
     tx: Transaction,
     owner: Owner,
     weights: dict[str, float],
     saturation: tuple[float, float],
-    chosen: Filter,
+    chosen: Filter | None,
     limit: int,
 ) -> list[tuple[int, float]]:
-    """Passages by the weighted terms in them, best first.
+    """Passages by the weighted terms in them, best first; without a filter among all there are.
 
     A term adds ``weight * tf / (tf + a + b * len)``; ``saturation`` is (a, b).
     """
@@ -389,14 +493,17 @@ def keyword(
     narrowed, condition = "", ""
     values: list[object] = [part for pair in weights.items() for part in pair]
     values += [*saturation, *owner]
-    if chosen.narrows:
+    if chosen is not None:
         where, filter_values = chosen.where(owner)
+        events_where, event_values = chosen.events_where(owner)
         narrowed = (
             "JOIN passages s ON s.space = p.space AND s.owner = p.owner AND s.passage = p.passage "
-            "JOIN memories m ON m.space = s.space AND m.owner = s.owner AND m.born = s.born "
         )
-        condition = f" AND {where}"
-        values += filter_values
+        condition = (
+            f" AND (EXISTS (SELECT 1 FROM memories m WHERE {where} AND m.born = s.born) "
+            f"OR EXISTS (SELECT 1 FROM events e WHERE {events_where} AND e.position = s.born))"
+        )
+        values += filter_values + event_values
     return [
         (passage, score)
         for passage, score in tx.all(
@@ -410,15 +517,14 @@ def keyword(
     ]
 
 
-def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int] | None:
-    """The passages a filter admits, or None for all of them."""
-    if not chosen.narrows:
-        return None
-    return [
-        number
-        for place in places(tx, owner, chosen)
-        for number in range(place.first_passage, place.first_passage + place.passages)
-    ]
+def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]:
+    """The passages a filter admits."""
+    where, values = chosen.where(owner)
+    rows = tx.all(f"SELECT m.first_passage, m.passages FROM memories m WHERE {where}", values)
+    if chosen.sees_events:
+        where, values = chosen.events_where(owner)
+        rows += tx.all(f"SELECT e.first_passage, e.passages FROM events e WHERE {where}", values)
+    return [number for first, count in rows for number in range(first, first + count)]
 
 
 def located(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> dict[int, Row]:
@@ -435,11 +541,19 @@ def located(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> dict[int, 
     return found
 
 
-def current_position(tx: Transaction, owner: Owner, born: int) -> int | None:
+def entry_of(tx: Transaction, owner: Owner, born: int) -> Entry:
+    """What a passage leads to: the current version of a memory, or an event."""
     row = tx.one(
         "SELECT position FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, born)
     )
-    return None if row is None else row[0]
+    entry = log.at_position(tx, owner, born if row is None else row[0])
+    assert entry is not None
+    return entry
+
+
+def _positions(positions: Sequence[int]) -> str:
+    """Numbers, not text: there may be more of them than a statement takes values."""
+    return ", ".join(str(int(position)) for position in positions)
 
 
 def _marks(count: int) -> str:

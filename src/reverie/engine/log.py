@@ -1,5 +1,7 @@
 """The log: positions, entries, and the states of memories that they hold.
 
+An entry is about a memory or about a session; an event is an entry of its session.
+
 Functions take the owner first: nothing here can be asked without one, except by the operator's
 few calls that resolve names.
 """
@@ -13,19 +15,20 @@ from typing import Any
 
 from reverie.model import Memory, Op, Origin, Scope, Trust, Version
 from reverie.protocols import Owner, Row, Transaction
+from reverie.text.normalise import SURROGATE
 
 SHARED = 0
 BODY_SCHEMA = 1
 
 _COLUMNS = (
     "position, op, recorded_at, actor, trust, reason, origin_session, origin_sequence, "
-    "key, request, memory, version, uuid, body"
+    "key, request, memory, version, uuid, session, sequence, body"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the log."""
+    """One line of the log. ``memory`` is empty where it is about a session, and the reverse."""
 
     position: int
     op: Op
@@ -40,6 +43,8 @@ class Entry:
     version: int
     uuid: str
     body: Mapping[str, Any] | None
+    session: str | None = None
+    sequence: int | None = None
 
     def state(self, user: str | None) -> Memory:
         """The memory as this version left it. Only for versions that still have a body."""
@@ -87,7 +92,11 @@ class Entry:
 
 
 def encode(body: Any) -> str:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    if not text.isascii() and SURROGATE.search(text):
+        # Half a character in a message is kept as it came, in a form that UTF-8 holds.
+        return json.dumps(body, ensure_ascii=True, separators=(",", ":"))
+    return text
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -134,7 +143,7 @@ def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
     # Numbers come back after a restore, epochs never: no process can take an old matrix for new.
     tx.run(
         "INSERT INTO statistics (space, owner, epoch, next_passage, passages, terms, touches, "
-        "facts, notes) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0)",
+        "facts, notes, private) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0, 0)",
         (*owner, lineage(tx)),
     )
 
@@ -186,8 +195,8 @@ def append(tx: Transaction, owner: Owner, entry: Entry) -> None:
     origin = entry.origin or (None, None)
     tx.run(
         "INSERT INTO log (space, position, owner, op, recorded_at, schema, actor, trust, reason, "
-        "origin_session, origin_sequence, key, request, memory, version, uuid, body) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "origin_session, origin_sequence, key, request, memory, version, uuid, session, sequence, "
+        "body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             owner.space,
             entry.position,
@@ -201,9 +210,11 @@ def append(tx: Transaction, owner: Owner, entry: Entry) -> None:
             *origin,
             entry.key,
             entry.request,
-            entry.memory,
-            entry.version,
+            entry.memory or None,
+            entry.version or None,
             entry.uuid,
+            entry.session,
+            entry.sequence,
             None if entry.body is None else encode(entry.body),
         ),
     )
@@ -259,14 +270,26 @@ def id_taken(tx: Transaction, owner: Owner, memory: str) -> bool:
     )
 
 
-def events_at(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:
-    """The positions of the entries that hold this event."""
+def of_session(tx: Transaction, owner: Owner, session: str) -> list[Entry]:
+    """Every entry about a session, in order."""
+    return [
+        _entry(row)
+        for row in tx.all(
+            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND session = ? "
+            "ORDER BY position",
+            (*owner, session),
+        )
+    ]
+
+
+def from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:
+    """The memories that some version came to from this session."""
     return [
         row[0]
         for row in tx.all(
-            "SELECT position FROM log WHERE space = ? AND owner = ? AND session = ? "
-            "AND sequence = ? AND body IS NOT NULL",
-            (*owner, *origin),
+            "SELECT DISTINCT memory FROM log WHERE space = ? AND owner = ? AND origin_session = ? "
+            "AND memory IS NOT NULL ORDER BY memory",
+            (*owner, session),
         )
     ]
 
@@ -313,20 +336,22 @@ def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[in
 
 
 def entries(tx: Transaction, owner: Owner, after: int, end: int, limit: int) -> list[Entry]:
-    """The next entries about memories behind a position, in order."""
+    """The next entries behind a position, in order."""
     return [
         _entry(row)
         for row in tx.all(
             f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND position > ? "
-            f"AND position <= ? AND memory IS NOT NULL ORDER BY position LIMIT {int(limit)}",
+            f"AND position <= ? ORDER BY position LIMIT {int(limit)}",
             (*owner, after, end),
         )
     ]
 
 
-def all_entries(tx: Transaction, owner: Owner) -> Iterator[Entry]:
-    """Every entry about a memory, in order."""
-    after, end = 0, last_position(tx, owner)
+def all_entries(
+    tx: Transaction, owner: Owner, upto: int | None = None, after: int = 0
+) -> Iterator[Entry]:
+    """Every entry behind a position and up to another, in order."""
+    end = last_position(tx, owner) if upto is None else upto
     while found := entries(tx, owner, after, end, 1000):
         yield from found
         after = found[-1].position
@@ -344,13 +369,15 @@ def _entry(row: Row) -> Entry:
         actor,
         trust,
         reason,
-        session,
-        sequence,
+        origin_session,
+        origin_sequence,
         key,
         request,
         memory,
         version,
         uuid,
+        session,
+        sequence,
         body,
     ) = row
     return Entry(
@@ -360,11 +387,13 @@ def _entry(row: Row) -> Entry:
         actor=actor,
         trust=trust,
         reason=reason,
-        origin=None if session is None else Origin(session, sequence),
+        origin=None if origin_session is None else Origin(origin_session, origin_sequence),
         key=key,
         request=request,
-        memory=memory,
-        version=version,
+        memory=memory or "",
+        version=version or 0,
         uuid=uuid,
         body=None if body is None else json.loads(body),
+        session=session,
+        sequence=sequence,
     )

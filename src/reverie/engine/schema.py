@@ -95,9 +95,63 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE due (space BIGINT PRIMARY KEY, at BIGINT NOT NULL) {clustered}",
         "CREATE INDEX due_at ON due (at)",
     ),
+    (
+        # opened is the position of the first event, position that of the last; titled is the
+        # first of the user's. chain stands for all that was said, unsummed is its length in bytes
+        # behind the summary. A fork goes on from an event of another session. ended: it was erased,
+        # and begun again it begins anew.
+        """CREATE TABLE sessions (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, session TEXT NOT NULL,
+            opened BIGINT NOT NULL, position BIGINT NOT NULL, last_sequence BIGINT NOT NULL,
+            events BIGINT NOT NULL, updated_at BIGINT NOT NULL, hidden_at BIGINT,
+            titled BIGINT, forked_session TEXT, forked_sequence BIGINT, chain TEXT NOT NULL,
+            unsummed BIGINT NOT NULL, ended BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, session),
+            FOREIGN KEY (space, owner) REFERENCES owners (space, owner)) {clustered}""",
+        "CREATE INDEX sessions_recent ON sessions (space, owner, position)",
+        """CREATE INDEX sessions_forks ON sessions (space, owner, forked_session)
+            WHERE forked_session IS NOT NULL""",
+        """CREATE TABLE events (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, position BIGINT NOT NULL,
+            session TEXT NOT NULL, sequence BIGINT NOT NULL, role TEXT NOT NULL,
+            at BIGINT NOT NULL, size BIGINT NOT NULL, chain TEXT NOT NULL,
+            first_passage BIGINT NOT NULL, passages BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, position)) {clustered}""",
+        "CREATE UNIQUE INDEX events_session ON events (space, owner, session, sequence)",
+        "CREATE INDEX events_chain ON events (space, owner, chain)",
+        # What a session keeps beside its events. frozen is where its profile stands still.
+        """CREATE TABLE session_state (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, session TEXT NOT NULL, frozen BIGINT,
+            epoch BIGINT NOT NULL, upper BIGINT NOT NULL, summary TEXT NOT NULL,
+            scratchpad TEXT, scratched_at BIGINT,
+            PRIMARY KEY (space, owner, session)) {clustered}""",
+        """CREATE TABLE proposals (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, proposal TEXT NOT NULL,
+            position BIGINT NOT NULL, answer TEXT, memory TEXT,
+            PRIMARY KEY (space, owner, proposal)) {clustered}""",
+        "CREATE INDEX log_session ON log (space, owner, session, sequence) "
+        "WHERE session IS NOT NULL",
+        "CREATE INDEX jobs_lane ON jobs (space, owner, lane, job) WHERE lane IS NOT NULL",
+        # What the profile shows first.
+        """CREATE INDEX memories_pinned ON memories (space, owner, born)
+            WHERE forgotten_at IS NULL AND pinned = 1""",
+        # Memories that only one session may see.
+        "ALTER TABLE statistics ADD COLUMN private BIGINT NOT NULL DEFAULT 0",
+    ),
 )
 
 CURRENT = len(STEPS)
 
 # The tables that rebuild makes anew from the log.
-DERIVED = ("memories", "tags", "documents", "passages", "postings", "touched", "unembedded")
+DERIVED = (
+    "memories",
+    "tags",
+    "documents",
+    "sessions",
+    "events",
+    "proposals",
+    "passages",
+    "postings",
+    "touched",
+    "unembedded",
+)

@@ -411,7 +411,10 @@ class SQLiteEngine:
         """Whether the file has bytes of these texts that belong to no living row."""
         for text in erased:
             for piece in files.pieces(text):
-                living = "SELECT 1 FROM log WHERE instr(body, ?) LIMIT 1"
+                living = (
+                    "SELECT 1 FROM log WHERE instr(body, ?1) UNION ALL SELECT 1 FROM session_state "
+                    "WHERE instr(summary, ?1) OR instr(scratchpad, ?1) LIMIT 1"
+                )
                 if (
                     files.file_has(self.path, piece.encode())
                     and not connection.execute(living, (piece,)).fetchall()

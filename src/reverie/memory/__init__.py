@@ -1,6 +1,7 @@
-"""The verbs: open a store, take a handle on a space, remember and recall."""
+"""The verbs: open a store, take a handle on a space or a session, remember and recall."""
 
+from reverie.memory.session import Session
 from reverie.memory.space import Space
 from reverie.memory.store import Store, open
 
-__all__ = ["Space", "Store", "open"]
+__all__ = ["Session", "Space", "Store", "open"]

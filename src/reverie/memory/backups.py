@@ -12,15 +12,15 @@ from typing import NamedTuple
 from reverie.engine import copy_store, index, log, open_engine
 from reverie.engine.log import Entry
 from reverie.errors import ConfigError, StoreDamaged
-from reverie.memory import upkeep, writes
+from reverie.memory import proposals, replay, states, upkeep, writes
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
-from reverie.model import Scope, VerifyReport
+from reverie.model import Origin, Scope, VerifyReport
 from reverie.protocols import Transaction
 
 
 class Tombstone(NamedTuple):
-    """What remains of an erased memory: its entries, without what they said."""
+    """What remains of something erased: its entries, without what they said."""
 
     scope: Scope
     entries: list[Entry]
@@ -55,8 +55,10 @@ def restore(resources: Resources, source: Path) -> VerifyReport:
                 "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 (str(newest + 1),),
             )
-            for tombstone in erased:
+            for tombstone in erased.memories:
                 _erase_again(tx, copy, tombstone)
+            for tombstone in erased.events:
+                _silence_again(tx, copy, tombstone)
         copy.engine.scrub()
         engine.restore(Path(copy.engine.describe()["file"]))
     engine.scrub()
@@ -64,16 +66,24 @@ def restore(resources: Resources, source: Path) -> VerifyReport:
     return replace(report, problems=(*report.problems, *unread))
 
 
-def _erasures(resources: Resources) -> tuple[list[Tombstone], int, tuple[str, ...]]:
+class Erased(NamedTuple):
+    """What was erased: memories, and by session events and proposals."""
+
+    memories: list[Tombstone]
+    events: list[Tombstone]
+
+
+def _erasures(resources: Resources) -> tuple[Erased, int, tuple[str, ...]]:
     """What was erased here, the newest epoch, and what of it could not be read."""
     try:
         with resources.engine.read() as tx:
             row = tx.one("SELECT COALESCE(MAX(epoch), 0) FROM statistics") or (0,)
-            return _tombstones(tx), max(row[0], log.lineage(tx)), ()
+            erased = Erased(_tombstones(tx), _silences(tx))
+            return erased, max(row[0], log.lineage(tx)), ()
     except StoreDamaged:
         # A damaged store must not keep its own backup from coming back.
         unread = "the former store is damaged: what was erased in it may be back"
-        return [], resources.clock.now(), (unread,)
+        return Erased([], []), resources.clock.now(), (unread,)
 
 
 @contextlib.contextmanager
@@ -102,8 +112,20 @@ def _tombstones(tx: Transaction) -> list[Tombstone]:
         Tombstone(log.scope_of(tx, owner), log.versions(tx, owner, entry.memory))
         for owner in upkeep.all_owners(tx)
         for entry in log.all_entries(tx, owner)
-        if entry.op == "erase"
+        if entry.op == "erase" and entry.memory
     ]
+
+
+def _silences(tx: Transaction) -> list[Tombstone]:
+    """What remains of events and proposals that were erased, by the session they were of."""
+    found: dict[tuple[Scope, str], list[Entry]] = {}
+    for owner in upkeep.all_owners(tx):
+        scope = log.scope_of(tx, owner)
+        for entry in log.all_entries(tx, owner):
+            blank = entry.body is None and entry.op in {"append", "propose"}
+            if entry.session is not None and (blank or entry.op == "erase"):
+                found.setdefault((scope, entry.session), []).append(entry)
+    return [Tombstone(scope, entries) for (scope, _), entries in found.items()]
 
 
 def _erase_again(tx: Transaction, resources: Resources, tombstone: Tombstone) -> None:
@@ -127,3 +149,28 @@ def _erase_again(tx: Transaction, resources: Resources, tombstone: Tombstone) ->
                 owner,
                 replace(entry, position=position, recorded_at=recorded_at, key=None, body=body),
             )
+
+
+def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) -> None:
+    scope, entries = tombstone
+    owner = log.ensure_owner(tx, scope.space, scope.user)
+    session = entries[0].session or ""
+    here = {entry.uuid: entry for entry in log.of_session(tx, owner, session)}
+    said = [
+        here[entry.uuid]
+        for entry in entries
+        if entry.uuid in here and here[entry.uuid].body is not None
+    ]
+    for entry in said:
+        if entry.op == "append" and entry.sequence is not None:
+            writes.erase_event(tx, owner, Origin(session, entry.sequence))
+        elif entry.op == "propose":
+            proposals.erase_at(tx, owner, entry.position)
+    for entry in entries:
+        if entry.uuid not in here and (entry.op == "erase" or not entry.body):
+            position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
+            known = replace(entry, position=position, recorded_at=recorded_at, key=None)
+            log.append(tx, owner, known)
+            replay.show(tx, resources, owner, known)
+    if any(entry.op == "erase" for entry in entries):
+        states.drop(tx, owner, session)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from reverie.config import Settings
@@ -13,7 +13,7 @@ from reverie.engine.index import Passage, passages_of
 from reverie.errors import InvalidInput
 from reverie.memory import generations
 from reverie.memory.times import Time, optional_ms
-from reverie.model import KINDS, Kind, Memory, Origin
+from reverie.model import HIT_KINDS, KINDS, HitKind, Kind, Memory, Origin
 from reverie.text.normalise import category_slug, one_line, plain_name, storable
 from reverie.text.tags import clean_tags, concept_tags
 
@@ -64,19 +64,30 @@ def prepare_text(resources: Resources, content: str) -> Text:
 
 def prepare_texts(resources: Resources, contents: Sequence[str]) -> list[Text]:
     """The same for many at once: one call to the embedder."""
+    split = [passages_of(content) for content in contents]
+    return [
+        replace(text, concept_tags=concept_tags(text.content))
+        for text in embedded(resources, contents, split)
+    ]
+
+
+def embedded(
+    resources: Resources, contents: Sequence[str], split: Sequence[list[Passage]]
+) -> list[Text]:
+    """Texts with their passages and, from a local embedder, their vectors."""
     embedder = resources.embedder
     if embedder is not None:
         with resources.engine.read() as tx:
             generations.require(tx, embedder)
-    split = [passages_of(content) for content in contents]
     vectors: Matrix | None = None
-    if embedder is not None and not embedder.remote:
-        vectors = embedder.embed([part.text for parts in split for part in parts])
+    said = [part.text for parts in split for part in parts]
+    if embedder is not None and not embedder.remote and said:
+        vectors = embedder.embed(said)
     texts, first = [], 0
     for content, parts in zip(contents, split, strict=True):
         own = None if vectors is None else vectors[first : first + len(parts)]
         first += len(parts)
-        texts.append(Text(content, parts, concept_tags(content), own))
+        texts.append(Text(content, parts, (), own))
     return texts
 
 
@@ -97,6 +108,18 @@ def check_content(content: str, kind: str, settings: Settings) -> str:
 def check_kind(kind: str) -> Kind:
     if kind not in KINDS:
         raise InvalidInput(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    return kind
+
+
+def check_limit(value: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInput(f"limit must be a whole number from 1, not {value!r}")
+    return min(value, most)
+
+
+def check_hit_kind(kind: str) -> HitKind:
+    if kind not in HIT_KINDS:
+        raise InvalidInput(f"kinds must be of {', '.join(HIT_KINDS)}, not {kind!r}")
     return kind
 
 
@@ -141,6 +164,7 @@ def draft(
     happened_at: Time | None,
     expires_at: Time | None,
     pinned: bool,
+    session: str | None = None,
 ) -> Draft:
     checked = check_kind(kind)
     check_content(content, checked, resources.settings)
@@ -154,6 +178,7 @@ def draft(
         "happened_at": optional_ms(happened_at, "happened_at"),
         "expires_at": optional_ms(expires_at, "expires_at"),
         "pinned": bool(pinned),
+        "session": session,
     }
     return Draft(text=prepare_text(resources, content), **cast(dict[str, Any], fields))
 

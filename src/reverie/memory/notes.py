@@ -21,12 +21,13 @@ DAY_MS = 24 * 60 * 60_000
 
 
 class Note(NamedTuple):
-    """One recall: when, a hash of what was asked, and the ids that were found, best first."""
+    """One recall: when, a hash of what was asked, the ids found, best first, and its event."""
 
     scope: Scope
     at: int
     query: str
     hits: tuple[str, ...]
+    sequence: int | None = None
 
 
 class RecallNotes:
@@ -36,10 +37,12 @@ class RecallNotes:
         self._waiting: deque[Note] = deque(maxlen=MOST_BUFFERED)
         self._lock = threading.Lock()
 
-    def add(self, scope: Scope, at: int, query: str, hits: tuple[str, ...]) -> None:
+    def add(
+        self, scope: Scope, at: int, query: str, hits: tuple[str, ...], sequence: int | None = None
+    ) -> None:
         digest = hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         with self._lock:
-            self._waiting.append(Note(scope, at, digest, hits))
+            self._waiting.append(Note(scope, at, digest, hits, sequence))
 
     def spaces(self) -> set[str]:
         with self._lock:
@@ -59,13 +62,14 @@ class RecallNotes:
             ) or (1,)
             tx.run(
                 "INSERT INTO recalls (space, owner, recall, at, query, session, sequence, hits) "
-                "VALUES (?, ?, ?, ?, ?, ?, NULL, ?)",
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *owner,
                     number,
                     note.at,
                     note.query,
                     note.scope.session,
+                    note.sequence,
                     json.dumps(note.hits),
                 ),
             )

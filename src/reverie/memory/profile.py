@@ -6,14 +6,22 @@ can look like structure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import merge
 from itertools import groupby
 
+from reverie.engine import index, log
+from reverie.engine.index import Place
 from reverie.model import Memory
+from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import one_line
 
 # Text that tools and documents wrote never becomes part of a prompt's instructions.
 UNTRUSTED = frozenset({"tool", "document"})
+
+CHUNK = 50
+MOST_MISSES = 5
+FAR = 1 << 62
 
 HEADING = (
     "## Your Memory\n"
@@ -24,22 +32,57 @@ HEADING = (
 )
 
 
-def render(
-    memories: Iterable[tuple[int, Memory]], tokens: int, count_tokens: Callable[[str], int]
-) -> str:
-    """Pinned ones first when choosing what fits, then facts, the newest first.
+def newest_first(
+    tx: Transaction, owners: Mapping[Owner, str | None], now: int, position: int | None = None
+) -> Iterator[tuple[int, Memory]]:
+    """What the profile may show: what is pinned, then facts, the newest first.
 
-    Each memory comes with its place in the order of creation.
+    Each comes with the position it was born at, in the state it had at ``position`` or has now.
+    Read as it is needed: only what fits is looked at.
     """
-    eligible = [
-        (born, memory)
-        for born, memory in memories
-        if memory.trust not in UNTRUSTED and (memory.pinned or memory.kind == "fact")
-    ]
-    eligible.sort(key=lambda pair: (not pair[1].pinned, -pair[0], pair[1].id))
+    for pinned in (True, False):
+        yield from merge(
+            *(_of_owner(tx, owner, user, now, position, pinned) for owner, user in owners.items()),
+            key=lambda pair: -pair[0],
+        )
+
+
+def _of_owner(
+    tx: Transaction, owner: Owner, user: str | None, now: int, position: int | None, pinned: bool
+) -> Iterator[tuple[int, Memory]]:
+    before = FAR if position is None else position + 1
+    while True:
+        places = index.for_profile(tx, owner, before, now, pinned=pinned, limit=CHUNK)
+        for place in places:
+            memory = _state_at(tx, owner, user, place, position)
+            if memory is not None and memory.trust not in UNTRUSTED:
+                yield place.born, memory
+        if len(places) < CHUNK:
+            return
+        before = places[-1].born
+
+
+def _state_at(
+    tx: Transaction, owner: Owner, user: str | None, place: Place, position: int | None
+) -> Memory | None:
+    """The memory as it was at a position; None when it was not one of those shown then."""
+    if position is None or place.position <= position:
+        entry = log.at_position(tx, owner, place.position)
+        assert entry is not None
+        return entry.state(user)
+    held = [e for e in log.versions(tx, owner, place.memory) if e.position <= position]
+    memory = held[-1].state(user) if held and held[-1].body is not None else None
+    return None if memory is None or memory.forgotten_at is not None else memory
+
+
+def choose(
+    eligible: Iterable[tuple[int, Memory]], tokens: int, count_tokens: Callable[[str], int]
+) -> list[tuple[int, Memory]]:
+    """What fits of these, in the order of display. After a few that do not, no more are tried."""
     left = tokens - count_tokens(HEADING)
     chosen: list[tuple[int, Memory]] = []
     headed: set[str] = set()
+    misses = 0
     for born, memory in eligible:
         cost = count_tokens(_line(memory))
         if memory.category not in headed:
@@ -48,14 +91,21 @@ def render(
             left -= cost
             headed.add(memory.category)
             chosen.append((born, memory))
-    if not chosen:
-        return ""
+            continue
+        misses += 1
+        if misses == MOST_MISSES:
+            break
     chosen.sort(key=lambda pair: (pair[1].category, pair[1].created_at, pair[0], pair[1].id))
+    return chosen
+
+
+def render(chosen: Iterable[tuple[int, Memory]]) -> str:
+    """The block of what was chosen; nothing for nothing."""
     blocks = [
         _title(category) + "".join(_line(memory) for _, memory in group)
         for category, group in groupby(chosen, key=lambda pair: pair[1].category)
     ]
-    return HEADING + "".join(blocks)
+    return HEADING + "".join(blocks) if blocks else ""
 
 
 def _title(category: str) -> str:

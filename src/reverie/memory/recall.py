@@ -1,18 +1,18 @@
-"""Recall: scope first, then candidates by word and by vector, fused, and led back to memories."""
+"""Recall: scope first, then candidates by word and by vector, fused, and led back to texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from reverie import rank
-from reverie.engine import index, log
+from reverie.engine import index, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import DimensionMismatchError, EmbedderMissing, EmbeddingFailed, InvalidInput
 from reverie.memory import generations
 from reverie.memory.resources import Resources
-from reverie.model import Hit, Memory, Mode, Ranking
+from reverie.model import Event, Hit, Memory, Mode, Ranking
 from reverie.protocols import Embedder, Owner, Transaction
 from reverie.text.words import QUERY_CHARS, query_terms
 
@@ -35,11 +35,11 @@ class Query:
 
     text: str
     limit: int
-    mode: Mode
-    chosen: Filter
-    ranking: Ranking
-    embedding: Sequence[float] | None
-    explain: bool
+    mode: Mode = "hybrid"
+    chosen: Filter = Filter()
+    ranking: Ranking = Ranking()
+    embedding: Sequence[float] | None = None
+    explain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +142,14 @@ def _look(
     words = query_terms(query.text)
     statistics = index.statistics(tx, owner)
     known = index.frequencies(tx, owner, list(words))
+    chosen = query.chosen if query.chosen.narrows(statistics) else None
     if query.mode != "vector":
         matching = index.keyword(
             tx,
             owner,
             rank.term_weights(statistics.passages, known),
             rank.saturation(statistics.passages, statistics.terms),
-            query.chosen,
+            chosen,
             many,
         )
         found.by_keyword.update({Found(owner, passage): score for passage, score in matching})
@@ -161,7 +162,7 @@ def _look(
         raise DimensionMismatchError(generation.dimensions or 0, len(vector))
     if not vector.any():
         return
-    allowed = index.allowed_passages(tx, owner, query.chosen)
+    allowed = None if chosen is None else index.allowed_passages(tx, owner, chosen)
     near = tx.nearest(owner, generation.number, vector, many, allowed)
     found.by_vector.update({Found(owner, passage): score for passage, score in near})
     found.cut |= len(near) == many
@@ -175,7 +176,7 @@ def _lead_back(
     candidates: Candidates,
     eye: Eye,
 ) -> tuple[list[Hit], frozenset[int]]:
-    """From passages to memories, the expired ones left out; and where all of them were born."""
+    """From passages to memories and events, the expired left out; and where all were born."""
     fused = _fused(query, eye, candidates)
     stretches = {
         Found(owner, passage): row
@@ -193,19 +194,26 @@ def _lead_back(
             break
         owner = found.item.owner
         _, start, length = stretches[found.item]
-        position = index.current_position(tx, owner, born[found.item])
-        entry = None if position is None else log.at_position(tx, owner, position)
-        if entry is None:
+        entry = index.entry_of(tx, owner, born[found.item])
+        thing = known_from(entry, owners[owner])
+        if isinstance(thing, Memory) and thing.expired(now):
             continue
-        memory = entry.state(owners[owner])
-        if memory.expired(now):
-            continue
-        hits.append(_hit(memory, memory.content[start : start + length], found, query, eye.missing))
+        text = text_of(thing)[start : start + length]
+        hits.append(_hit(thing, text, found, query, eye.missing))
     return hits, frozenset(born.values())
 
 
+def known_from(entry: log.Entry, user: str | None) -> Memory | Event:
+    """What an entry stands for: an event, or the state of a memory."""
+    return sessions.event_of(entry, user) if entry.op == "append" else entry.state(user)
+
+
+def text_of(thing: Memory | Event) -> str:
+    return thing.content if isinstance(thing, Memory) else thing.text
+
+
 def _hit(
-    memory: Memory, text: str, found: rank.Scored[Found], query: Query, missing: str | None
+    thing: Memory | Event, text: str, found: rank.Scored[Found], query: Query, missing: str | None
 ) -> Hit:
     parts: dict[str, float | str | None] = {}
     if query.explain:
@@ -217,13 +225,16 @@ def _hit(
         }
         if query.mode == "hybrid" and missing is not None:
             parts["degraded"] = missing
-    return Hit(memory.kind, memory.id, text, found.score, memory, None, parts)
+    if isinstance(thing, Event):
+        id = f"{thing.session}:{thing.sequence}"
+        return Hit("event", id, text, found.score, None, thing, parts)
+    return Hit(thing.kind, thing.id, text, found.score, thing, None, parts)
 
 
 def recall_as_of(
     resources: Resources,
-    states: Mapping[Owner, Sequence[tuple[int, Memory]]],
-    admitted: Callable[[Memory], bool],
+    states: Mapping[Owner, Sequence[tuple[int, Memory | Event]]],
+    chosen: Filter,
     query: Query,
 ) -> list[Hit]:
     """Recall from all that was known at an earlier moment: nothing of it is indexed.
@@ -232,12 +243,12 @@ def recall_as_of(
     """
     eye = open_eye(resources, query, local_only=True)
     whole = Candidates({}, {})
-    places: dict[Found, tuple[int, Memory, index.Passage]] = {}
+    places: dict[Found, tuple[int, Memory | Event, index.Passage]] = {}
     for owner, known in states.items():
-        texts = [(born, memory, part) for born, memory in known for part in _parts(memory)]
+        texts = [(born, thing, part) for born, thing in known for part in _parts(thing)]
         scanned = {Found(owner, number): place for number, place in enumerate(texts)}
         places.update(scanned)
-        allowed = [found.passage for found, place in scanned.items() if admitted(place[1])]
+        allowed = [found.passage for found, place in scanned.items() if _admitted(chosen, place[1])]
         parts = [part for _, _, part in texts]
         _scan_owner(resources, owner, query, eye, parts, allowed, whole)
     born = {found: place[0] for found, place in places.items()}
@@ -245,18 +256,24 @@ def recall_as_of(
     while True:
         candidates = whole.best(states, many)
         ordered = rank.best_first(_fused(query, eye, candidates), born)
-        chosen = rank.best_of_each(ordered, born)[: query.limit]
-        if len(chosen) == query.limit or not candidates.cut:
+        best = rank.best_of_each(ordered, born)[: query.limit]
+        if len(best) == query.limit or not candidates.cut:
             break
         many *= 4
     return [
         _hit(places[found.item][1], places[found.item][2].text, found, query, eye.missing)
-        for found in chosen
+        for found in best
     ]
 
 
-def _parts(memory: Memory) -> list[index.Passage]:
-    return index.passages_of(memory.content)
+def _admitted(chosen: Filter, thing: Memory | Event) -> bool:
+    return chosen.admits(thing) if isinstance(thing, Memory) else chosen.admits_event(thing)
+
+
+def _parts(thing: Memory | Event) -> list[index.Passage]:
+    if isinstance(thing, Event):
+        return sessions.passages_of_event(thing.text)
+    return index.passages_of(thing.content)
 
 
 def _fused(query: Query, eye: Eye, candidates: Candidates) -> list[rank.Scored[Found]]:

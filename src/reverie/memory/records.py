@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
+from reverie.engine.log import Entry
 from reverie.errors import InvalidInput
 from reverie.memory import drafts
 from reverie.memory.times import EARLIEST, LATEST
 from reverie.memory.transfer import FORMAT
 from reverie.model import Kind, Origin, Trust
+from reverie.text.messages import as_mapping
 from reverie.text.normalise import category_slug, one_line, plain_name, storable
 from reverie.text.tags import clean_tags
 
+Shape = TypeVar("Shape", bound=BaseModel)
 Time = Annotated[int, Field(ge=EARLIEST, le=LATEST)]
 
 
@@ -28,7 +38,7 @@ class Body(BaseModel):
     subject: str | None
     tags: list[str]
     concept_tags: list[str]
-    session: None
+    session: str | None
     source: str | None
     trust: Trust
     pinned: bool
@@ -53,7 +63,7 @@ class Body(BaseModel):
             raise ValueError("category is not a slug")
         return value
 
-    @field_validator("subject", "source", "document")
+    @field_validator("subject", "source", "document", "session")
     @classmethod
     def _name(cls, value: str | None) -> str | None:
         return drafts.check_optional(value, "a name", drafts.MOST_SOURCE_CHARS)
@@ -66,14 +76,11 @@ class Body(BaseModel):
         return value
 
 
-class Record(BaseModel):
-    """One entry of a log."""
+class _Written(BaseModel):
+    """What every entry of a log carries."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
-    op: Literal["remember", "revise", "forget", "restore", "erase", "promote"]
-    memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
-    version: Annotated[int, Field(ge=1, lt=2**31)]
     uuid: Annotated[
         str, Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
     ]
@@ -84,7 +91,6 @@ class Record(BaseModel):
     origin: Any = None
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
     request: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
-    body: Body | None
 
     @field_validator("actor", "reason")
     @classmethod
@@ -97,11 +103,102 @@ class Record(BaseModel):
         return drafts.check_origin(value)
 
 
+class Record(_Written):
+    """One entry of a log about a memory."""
+
+    op: Literal["remember", "revise", "forget", "restore", "erase", "promote"]
+    memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+    body: Body | None
+
+
+class EventBody(BaseModel):
+    """One message and when it was said."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    message: dict[str, Any]
+    at: Time
+    interrupted: bool = False
+
+    @field_validator("message")
+    @classmethod
+    def _message(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return as_mapping(value)
+
+
+class ProposalBody(BaseModel):
+    """What is proposed, or which proposal an answer is about."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    proposal: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
+    content: Annotated[str, Field(min_length=1, max_length=drafts.MOST_CHARS)] | None = None
+    category: str | None = None
+    subject: str | None = None
+    source: str | None = None
+    memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")] | None = None
+
+
+class SessionRecord(_Written):
+    """One entry of a log about a session."""
+
+    op: Literal["append", "hide", "restore", "erase", "propose", "accept", "reject"]
+    session: str
+    sequence: Annotated[int, Field(ge=1, lt=1 << 53)] | None = None
+    body: dict[str, Any] | None
+
+    @field_validator("session")
+    @classmethod
+    def _session(cls, value: str) -> str:
+        return plain_name(value, "the id of a session", 200)
+
+    @model_validator(mode="after")
+    def _whole(self) -> SessionRecord:
+        if self.op in {"append", "propose", "accept", "reject"} and self.sequence is None:
+            raise ValueError("sequence is missing")
+        if self.body is None or self.op in {"hide", "restore", "erase"}:
+            self.body = None if self.op == "append" or self.body is None else {}
+        elif self.op == "append":
+            self.body = EventBody.model_validate(self.body).model_dump(exclude_unset=True)
+        else:
+            body = ProposalBody.model_validate(self.body)
+            if self.op == "propose" and not (body.content and body.category and body.source):
+                raise ValueError("a proposal needs a content, a category and a source")
+            self.body = body.model_dump(exclude_unset=True)
+        return self
+
+
 def checked(record: Any) -> Record:
+    return _checked(Record, record)
+
+
+def checked_session(record: Any) -> Entry:
+    found = _checked(SessionRecord, record)
+    return Entry(
+        position=0,
+        op=found.op,
+        recorded_at=found.recorded_at,
+        actor=found.actor,
+        trust=found.trust,
+        reason=found.reason,
+        origin=found.origin,
+        key=found.key,
+        request=found.request,
+        memory="",
+        version=0,
+        uuid=found.uuid,
+        body=found.body,
+        session=found.session,
+        sequence=found.sequence,
+    )
+
+
+def _checked(shape: type[Shape], record: Any) -> Shape:
     if record["reverie"] != FORMAT:
         raise InvalidInput("it was exported by a newer Reverie: upgrade this one")
     try:
-        return Record.model_validate(record)
+        return shape.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import EllipsisType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reverie.engine import index, log
+from reverie.engine import index, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import InvalidInput, NotFound
-from reverie.memory import documents, drafts, profile, recall, transfer, writes
+from reverie.memory import documents, drafts, profile, proposals, recall, transfer, writes
 from reverie.memory.drafts import request_hash
+from reverie.memory.recall import Query
 from reverie.memory.resources import Resources
 from reverie.memory.times import Time, optional_ms, to_ms
 from reverie.memory.writes import Author, Stamp
@@ -20,21 +21,29 @@ from reverie.model import (
     MODES,
     ORDERS,
     ErasureReport,
+    Event,
     Hit,
     ImportReport,
     Memory,
     Mode,
     Order,
     Origin,
+    Proposal,
     Ranking,
+    SessionInfo,
     Version,
 )
 from reverie.protocols import Owner, Transaction
-from reverie.text.normalise import storable, subject_key
+from reverie.text.messages import role_of
+from reverie.text.normalise import plain_name, storable, subject_key
 from reverie.text.tags import clean_tags
+
+if TYPE_CHECKING:
+    from reverie.memory.session import Session
 
 MOST_HITS = 1_000
 MOST_LISTED = 1_000_000_000
+MOST_ID_CHARS = 200
 
 
 class Space:
@@ -92,6 +101,7 @@ class Space:
             happened_at=happened_at,
             expires_at=expires_at,
             pinned=pinned,
+            session=self._author.scope.session,
         )
         asked = (content, *(getattr(draft, name) for name in _ASKED))
         stamp = self._stamp(key, "remember", *asked, origin=draft.origin)
@@ -210,15 +220,15 @@ class Space:
         if mode not in MODES:
             raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
         chosen = Filter(
-            kinds=tuple(drafts.check_kind(kind) for kind in kinds or ()),
+            kinds=tuple(drafts.check_hit_kind(kind) for kind in kinds or ()),
             category=None if category is None else drafts.check_category(category),
             tags=clean_tags(tags or ()),
             since=optional_ms(since, "since"),
             until=optional_ms(until, "until"),
         )
-        asked = recall.Query(
+        asked = Query(
             query,
-            _limit(limit, MOST_HITS),
+            drafts.check_limit(limit, MOST_HITS),
             mode,
             chosen,
             ranking or Ranking(),
@@ -227,16 +237,21 @@ class Space:
         )
         if as_of is not None:
             with self._resources.engine.read() as tx:
-                moment, states = self._states_at(tx, as_of)
+                moment, known = self._known_at(tx, as_of)
             then = replace(chosen, alive_at=moment)
-            return recall.recall_as_of(self._resources, states, then.admits, asked)
+            return recall.recall_as_of(self._resources, known, then, asked)
+        return self._recalled(asked)
+
+    def _recalled(self, asked: Query, sequence: int | None = None) -> list[Hit]:
+        """Recall, and note it. ``sequence`` is the event of this session it is for."""
         with self._resources.engine.read() as tx:
             owners = self._owners(tx)
+            asked = replace(asked, chosen=replace(asked.chosen, **self._seen(tx)))
         hits = recall.recall(self._resources, owners, asked)
         if hits:
             found = tuple(hit.id for hit in hits)
             now = self._resources.clock.now()
-            self._resources.notes.add(self._author.scope, now, query, found)
+            self._resources.notes.add(self._author.scope, now, asked.text, found, sequence)
         return hits
 
     def get(self, id: str) -> Memory:
@@ -287,7 +302,7 @@ class Space:
             if include_forgotten or as_of is not None
             else self._resources.clock.now(),
         )
-        most = None if limit is None else _limit(limit, MOST_LISTED)
+        most = None if limit is None else drafts.check_limit(limit, MOST_LISTED)
         with self._resources.engine.read() as tx:
             if as_of is not None:
                 moment, states = self._states_at(tx, as_of, include_forgotten)
@@ -296,6 +311,7 @@ class Space:
                     pair for known in states.values() for pair in known if then.admits(pair[1])
                 ]
             else:
+                chosen = replace(chosen, **self._seen(tx))
                 found = self._current(tx, chosen, most if order == "newest" else None)
         found.sort(key=lambda pair: -pair[0])
         if order == "category":
@@ -306,9 +322,99 @@ class Space:
         """The prompt block of what is known, the same bytes for the same memories."""
         from reverie.embed.tokens import count_tokens
 
+        most = drafts.check_limit(tokens, MOST_LISTED)
         with self._resources.engine.read() as tx:
-            found = self._current(tx, Filter(alive_at=self._resources.clock.now()), None)
-        return profile.render(found, _limit(tokens, MOST_LISTED), count_tokens)
+            eligible = profile.newest_first(tx, self._owners(tx), self._resources.clock.now())
+            return profile.render(profile.choose(eligible, most, count_tokens))
+
+    # -- sessions -----------------------------------------------------------------------------
+
+    def session(self, id: str | None = None) -> Session:
+        """A handle on a session of this scope; without an id, on a new one."""
+        from reverie.memory import session
+
+        name = session.fresh_id() if id is None else id
+        return session.Session(self, plain_name(name, "the id of a session", MOST_ID_CHARS))
+
+    def sessions(
+        self, *, limit: int | None = None, include_hidden: bool = False
+    ) -> list[SessionInfo]:
+        """The sessions of this handle, the one with the newest event first."""
+        from reverie.memory.session import info_of
+
+        most = None if limit is None else drafts.check_limit(limit, MOST_LISTED)
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._author.scope)
+            if owner is None:
+                return []
+            found = sessions.listed(tx, owner, hidden=include_hidden, limit=most)
+            return [info_of(tx, owner, known) for known in found]
+
+    def follow(
+        self,
+        history: Iterable[Mapping[str, Any] | object],
+        *,
+        session: str | None = None,
+        key: str | None = None,
+    ) -> Session:
+        """Take in a history that a client resends as a whole each turn: only what is new is kept.
+
+        All of it is matched, replies included. Where it diverges from what is known, the session
+        returned is a new one, ``forked_from`` the last event they share. System prompts are left
+        out. ``session`` is the one the client speaks of, if it does.
+        """
+        from reverie.memory import events, following
+        from reverie.memory.session import Session, fresh_id
+
+        said = [
+            each
+            for each in events.prepare(self._resources, list(history))
+            if role_of(each.message) != "system"
+        ]
+        if session is not None:
+            plain_name(session, "the id of a session", MOST_ID_CHARS)
+        stamp = self._stamp(key, "follow", session, [each.asked for each in said])
+        name, fork = following.follow(
+            self._resources, self._author, said, fresh_id(), session, stamp
+        )
+        return Session(self, name, fork)
+
+    def neighbours(self, hit: Hit | Event, *, before: int = 2, after: int = 2) -> list[Event]:
+        """An event with those around it in its conversation, in order."""
+        event = hit.event if isinstance(hit, Hit) else hit
+        if event is None:
+            raise InvalidInput("only an event has neighbours: this hit is a memory")
+        with self._resources.engine.read() as tx:
+            for owner, user in self._owners(tx).items():
+                if user == event.user:
+                    return sessions.around(tx, owner, user, event, max(before, 0), max(after, 0))
+        return []
+
+    # -- proposals ----------------------------------------------------------------------------
+
+    def proposals(self, *, include_answered: bool = False) -> list[Proposal]:
+        """What a model would remember if it may, the oldest first."""
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._author.scope)
+            if owner is None:
+                return []
+            return proposals.listed(tx, owner, answered=include_answered)
+
+    def accept(self, proposal: str, *, key: str | None = None) -> Memory:
+        """Remember what was proposed. Accepted already, it is the same memory."""
+        from reverie.memory import answers
+
+        stamp = self._stamp(key, "accept", proposal)
+        return answers.accept(self._resources, self._author, proposal, stamp)
+
+    def reject(
+        self, proposal: str, *, reason: str | None = None, key: str | None = None
+    ) -> Proposal:
+        """Do not remember what was proposed."""
+        from reverie.memory import answers
+
+        stamp = self._stamp(key, "reject", proposal, reason=reason)
+        return answers.reject(self._resources, self._author, proposal, stamp)
 
     # -- in and out ---------------------------------------------------------------------------
 
@@ -347,24 +453,55 @@ class Space:
             for place in index.places(tx, owner, chosen, limit)
         ]
 
+    def _seen(self, tx: Transaction) -> dict[str, Any]:
+        """The sessions whose own memories this handle sees: its session's, and what that forks."""
+        scope = self._author.scope
+        owner = None if scope.session is None else log.find(tx, scope)
+        if scope.session is None or owner is None:
+            return {"sessions": (), "sessions_of": None}
+        names = tuple(stretch.session for stretch in sessions.lineage(tx, owner, scope.session))
+        return {"sessions": names, "sessions_of": owner}
+
+    def _moment(self, tx: Transaction, as_of: Time) -> tuple[int, int]:
+        """A position, and when it was reached."""
+        space = log.find_space(tx, self._author.scope.space)
+        if space is None:
+            return 0, 0 if isinstance(as_of, int) else to_ms(as_of, "as_of")
+        shared = Owner(space, log.SHARED)
+        if isinstance(as_of, int):
+            position = min(max(as_of, 0), log.last_position(tx, shared))
+            return position, log.time_of(tx, shared, position)
+        moment = to_ms(as_of, "as_of")
+        return log.position_at(tx, shared, moment), moment
+
     def _states_at(
         self, tx: Transaction, as_of: Time, include_forgotten: bool = False
     ) -> tuple[int, dict[Owner, list[tuple[int, Memory]]]]:
-        """A moment, and what each owner knew at it."""
+        """A moment, and the memories each owner had at it, as this handle sees them."""
+        position, moment = self._moment(tx, as_of)
+        seen = self._seen(tx)
         states: dict[Owner, list[tuple[int, Memory]]] = {}
-        moment = 0 if isinstance(as_of, int) else to_ms(as_of, "as_of")
         for owner, user in self._owners(tx).items():
-            if isinstance(as_of, int):
-                position = min(max(as_of, 0), log.last_position(tx, owner))
-                moment = log.time_of(tx, owner, position)
-            else:
-                position = log.position_at(tx, owner, moment)
+            own = seen["sessions"] if owner == seen["sessions_of"] else ()
             states[owner] = [
                 (born, memory)
                 for born, entry in log.states_at(tx, owner, position)
-                if (memory := entry.state(user)).forgotten_at is None or include_forgotten
+                if (memory := entry.state(user)).session in {None, *own}
+                and (memory.forgotten_at is None or include_forgotten)
             ]
         return moment, states
+
+    def _known_at(
+        self, tx: Transaction, as_of: Time
+    ) -> tuple[int, dict[Owner, list[tuple[int, Memory | Event]]]]:
+        """A moment, and all that a recall looked at then, in the order in which it came."""
+        moment, states = self._states_at(tx, as_of)
+        position, _ = self._moment(tx, as_of)
+        known: dict[Owner, list[tuple[int, Memory | Event]]] = {}
+        for owner, user in self._owners(tx).items():
+            events = sessions.events_at(tx, owner, position, user)
+            known[owner] = sorted([*states[owner], *events], key=lambda pair: pair[0])
+        return moment, known
 
     def _stamp(
         self,
@@ -404,9 +541,3 @@ def _id(value: str) -> str:
 
 def _subject(value: str) -> str:
     return subject_key(storable(value, "subject")) or ""
-
-
-def _limit(value: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(f"limit must be a whole number from 1, not {value!r}")
-    return min(value, most)

@@ -72,6 +72,8 @@ class Store:
     def __init__(self, resources: Resources, *, owns_embedder: bool = False) -> None:
         self._resources = resources
         self._owns_embedder = owns_embedder
+        self._worker: threading.Thread | None = None
+        self._stop = threading.Event()
 
     def __enter__(self) -> Store:
         return self
@@ -114,7 +116,8 @@ class Store:
         return Space(self._resources, Author(Scope(name, user), actor, trust))
 
     def close(self) -> None:
-        """Write what is buffered and let go of the files."""
+        """Write what is buffered, stop the worker and let go of the files."""
+        self.stop_worker()
         with contextlib.suppress(ReverieError):
             for space in self._resources.notes.spaces():
                 with self._resources.engine.write(wait=False) as tx:
@@ -143,6 +146,22 @@ class Store:
         from reverie.agenda import worker
 
         worker.run_forever(self._resources, stop, poll_seconds)
+
+    def start_worker(self, poll_seconds: float = 1.0) -> None:
+        """Serve the agenda in a thread of this process until the store is closed."""
+        if self._worker is None or not self._worker.is_alive():
+            self._stop.clear()
+            self._worker = threading.Thread(
+                target=self.work, args=(self._stop, poll_seconds), name="reverie", daemon=True
+            )
+            self._worker.start()
+
+    def stop_worker(self) -> None:
+        """Let the worker of this process finish the job it has, and wait for it."""
+        self._stop.set()
+        if self._worker is not None and self._worker is not threading.current_thread():
+            self._worker.join()
+        self._worker = None
 
     def jobs(self) -> list[Job]:
         """Everything on the agenda, parked jobs included."""

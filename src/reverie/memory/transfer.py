@@ -17,7 +17,7 @@ from reverie.clock import ID_LENGTH
 from reverie.engine import index, log
 from reverie.engine.log import Entry
 from reverie.errors import InvalidInput, ReverieError
-from reverie.memory import drafts, writes
+from reverie.memory import drafts, taking, writes
 from reverie.memory.resources import Resources
 from reverie.memory.times import to_ms
 from reverie.memory.writes import Author, Stamp
@@ -39,8 +39,10 @@ class Unreadable(NamedTuple):
 Record = Mapping[str, Any]
 
 
-def export(resources: Resources, author: Author) -> Iterator[dict[str, Any]]:
-    """Every entry of this owner's memories up to now. Nothing is held open between two of them."""
+def export(
+    resources: Resources, author: Author, session: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Every entry of this owner, or of one session of it. Nothing is held open between two."""
     with resources.engine.read() as tx:
         owner = log.find(tx, author.scope)
         end = 0 if owner is None else log.last_position(tx, owner)
@@ -51,11 +53,15 @@ def export(resources: Resources, author: Author) -> Iterator[dict[str, Any]]:
         if not entries:
             return
         for entry in entries:
+            if session is not None and entry.session != session:
+                continue
+            about: dict[str, Any] = {"memory": entry.memory, "version": entry.version}
+            if entry.session is not None:
+                about = {"session": entry.session, "sequence": entry.sequence}
             yield {
                 "reverie": FORMAT,
                 "op": entry.op,
-                "memory": entry.memory,
-                "version": entry.version,
+                **about,
                 "uuid": entry.uuid,
                 "recorded_at": entry.recorded_at,
                 "actor": entry.actor,
@@ -89,6 +95,8 @@ def import_records(
                 try:
                     if isinstance(item, _Plain):
                         new = _add_plain(tx, resources, owner, author, item, next(ready))
+                    elif item.entry.session is not None:
+                        new = taking.add_session_entry(tx, resources, owner, item.entry)
                     else:
                         new = _add_entry(tx, resources, owner, item, names)
                 except InvalidInput as error:
@@ -138,6 +146,8 @@ def _prepare(
 def _entry(record: Record) -> Entry:
     from reverie.memory import records
 
+    if record.get("session") is not None:
+        return records.checked_session(record)
     checked = records.checked(record)
     return Entry(
         position=0,

@@ -11,7 +11,7 @@ from reverie.agenda.jobs import Claim
 from reverie.engine import index, log
 from reverie.engine.schema import DERIVED
 from reverie.errors import ConfigError, StoreBusy, StoreError
-from reverie.memory import generations, verification, writes
+from reverie.memory import generations, recall, replay, verification, writes
 from reverie.memory.notes import DAY_MS
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
@@ -170,8 +170,15 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
     """Index and vectors from the log, a space at a time, each in one transaction."""
     with resources.engine.read() as tx:
         owners = all_owners(tx)
-        whole = sum(_count(tx, "memories", owner) for owner in owners)
+        whole = sum(_count(tx, name, owner) for owner in owners for name in ("memories", "events"))
     done = 0
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if progress is not None:
+            progress(done, whole)
+
     for owner in owners:
         with resources.engine.write() as tx:
             for name in DERIVED:
@@ -179,7 +186,8 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
             tx.clear_vectors(owner, 0, max(index.statistics(tx, owner).next_passage, 1))
             tx.run(
                 "UPDATE statistics SET epoch = epoch + 1, next_passage = 0, passages = 0, "
-                "terms = 0, touches = 0, facts = 0, notes = 0 WHERE space = ? AND owner = ?",
+                "terms = 0, touches = 0, facts = 0, notes = 0, private = 0 "
+                "WHERE space = ? AND owner = ?",
                 owner,
             )
             for born, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
@@ -191,9 +199,8 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
                 document = (entry.body or {}).get("document")
                 if document is not None and state.source is not None:
                     writes.keep_document(tx, owner, state.source, born, document)
-                done += 1
-                if progress is not None:
-                    progress(done, whole)
+                advance()
+            replay.rebuild(tx, resources, owner, advance)
     return done
 
 
@@ -340,6 +347,9 @@ def doctor(resources: Resources) -> dict[str, Any]:
         "embedder": embedder.identity if embedder else "none",
         "vectors": generation.identity if generation else "none yet",
         "vectors waiting": waiting[0] if waiting else 0,
+        "model": resources.settings.model or "none",
+        "learning": resources.settings.learning,
+        "summaries": resources.settings.summarising,
         "jobs": {name: states.get(name, 0) for name in ("ready", "running", "parked")},
         "spaces": len(spaces(resources)),
         "problems": problems,
@@ -359,10 +369,8 @@ def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dic
     contents: dict[int, str] = {}
     for passage, (born, start, length) in sorted(index.located(tx, owner, list(passages)).items()):
         if born not in contents:
-            position = index.current_position(tx, owner, born)
-            entry = None if position is None else log.at_position(tx, owner, position)
-            assert entry is not None and entry.body is not None
-            contents[born] = entry.body["content"]
+            entry = index.entry_of(tx, owner, born)
+            contents[born] = recall.text_of(recall.known_from(entry, None))
         texts[passage] = contents[born][start : start + length]
     return texts
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-from reverie.engine import index, log
-from reverie.memory import generations
+from reverie.engine import index, log, sessions
+from reverie.memory import generations, histories, replay
 from reverie.memory.resources import Resources
 from reverie.model import VerifyReport
 from reverie.protocols import Owner, Transaction
+from reverie.text.messages import role_of
 from reverie.text.normalise import subject_key
 
 _MODULUS = 1 << 64
@@ -22,15 +23,18 @@ def compare(
     found = list(problems)
     owners = list(owners)
     digest = hashlib.sha256()
-    memories = versions = passages = 0
+    memories = versions = events = passages = 0
     for owner in owners:
         for entry in log.all_entries(tx, owner):
-            versions += 1
+            versions += bool(entry.memory)
+            events += entry.op == "append" and entry.body is not None
             digest.update(log.encode([entry.uuid, entry.op, entry.body]).encode())
         counted = _compare_owner(tx, resources, owner, found)
         memories, passages = memories + counted[0], passages + counted[1]
     spaces = len({owner.space for owner in owners})
-    return VerifyReport(spaces, memories, versions, passages, digest.hexdigest(), tuple(found))
+    return VerifyReport(
+        spaces, memories, versions, events, passages, digest.hexdigest(), tuple(found)
+    )
 
 
 def _compare_owner(
@@ -39,12 +43,11 @@ def _compare_owner(
     where = f"space {owner.space}, owner {owner.number}"
     places = {
         place.memory: place
-        for place in index.places(tx, owner, index.Filter(include_forgotten=True))
+        for place in index.places(tx, owner, index.Filter(include_forgotten=True, sessions=None))
     }
-    wanted_postings = wanted_passages = wanted_tags = terms = live = 0
-    kinds = {"fact": 0, "note": 0}
-    count = 0
-    said: dict[int, str] = {}
+    wanted_tags = count = 0
+    counts = {"fact": 0, "note": 0, "private": 0}
+    wanted = Wanted()
     for _, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
         count += 1
         state = entry.state(None)
@@ -56,37 +59,87 @@ def _compare_owner(
         wanted_tags += sum(_hash(tag, place.born) for tag in state.tags)
         if state.forgotten_at is not None:
             continue
-        kinds[state.kind] += 1
-        for i, part in enumerate(index.passages_of(state.content)):
-            number = place.first_passage + i
-            live += 1
-            terms += part.terms.length
-            said[number] = part.text
-            wanted_passages += _hash(number, place.born, part.start, len(part.text))
-            for term, tf in part.terms.counts.items():
-                wanted_postings += _hash(term, number, tf, part.terms.length)
+        counts[state.kind] += 1
+        counts["private"] += state.session is not None
+        wanted.add(place.born, place.first_passage, index.passages_of(state.content))
+    problems.extend(_compare_sessions(tx, owner, where, wanted))
     problems.extend(f"{where}: memory {id} is in the index but not in the log" for id in places)
-    for name, columns, wanted in (
-        ("passages", "passage, born, start, length", wanted_passages),
-        ("postings", "term, passage, tf, len", wanted_postings),
+    for name, columns, sum_of in (
+        ("passages", "passage, born, start, length", wanted.passages),
+        ("postings", "term, passage, tf, len", wanted.postings),
         ("tags", "tag, born", wanted_tags),
     ):
         stored = sum(
             _hash(*row)
             for row in tx.all(f"SELECT {columns} FROM {name} WHERE space = ? AND owner = ?", owner)
         )
-        if stored % _MODULUS != wanted % _MODULUS:
+        if stored % _MODULUS != sum_of % _MODULUS:
             problems.append(f"{where}: the {name} differ from the log: run 'reverie rebuild'")
     kept = index.statistics(tx, owner)
-    if (kept.passages, kept.terms, kept.facts, kept.notes) != (
-        live,
-        terms,
-        kinds["fact"],
-        kinds["note"],
+    if (kept.passages, kept.terms, kept.facts, kept.notes, kept.private) != (
+        len(wanted.said),
+        wanted.terms,
+        *counts.values(),
     ):
         problems.append(f"{where}: the statistics differ from the log: run 'reverie rebuild'")
-    problems.extend(_compare_vectors(tx, resources, owner, where, said))
-    return count, live
+    problems.extend(_compare_vectors(tx, resources, owner, where, wanted.said))
+    return count, len(wanted.said)
+
+
+class Wanted:
+    """What the passages and postings of an owner must be, summed up as they are derived."""
+
+    def __init__(self) -> None:
+        self.passages = self.postings = self.terms = 0
+        self.said: dict[int, str] = {}
+
+    def add(self, born: int, first: int, parts: list[index.Passage]) -> None:
+        for number, part in enumerate(parts, first):
+            self.terms += part.terms.length
+            self.said[number] = part.text
+            self.passages += _hash(number, born, part.start, len(part.text))
+            for term, tf in part.terms.counts.items():
+                self.postings += _hash(term, number, tf, part.terms.length)
+
+
+def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted) -> list[str]:
+    """Every event and session of the log is listed as it was written, and nothing else is."""
+    hidden = replay.hidden_in(tx, owner)
+    history = histories.Histories()
+    problems = []
+    for entry in log.all_entries(tx, owner):
+        history.add(entry)
+        if entry.op != "append" or entry.body is None or entry.session is None:
+            continue
+        spot = sessions.spot_at(tx, owner, entry.position)
+        message = entry.body["message"]
+        parts = sessions.passages_of_event(sessions.readable(message))
+        parts = [] if entry.session in hidden else parts
+        size = len(log.encode(message).encode())
+        if spot is None or (spot.session, spot.sequence, spot.role, spot.at, spot.size) != (
+            entry.session,
+            entry.sequence,
+            role_of(message),
+            entry.body["at"],
+            size,
+        ):
+            problems.append(f"{where}: event {entry.session}:{entry.sequence} is not as written")
+        elif spot.passages != len(parts) or spot.chain != history.chain_of(entry):
+            problems.append(f"{where}: event {entry.session}:{entry.sequence} is not indexed right")
+        else:
+            wanted.add(spot.position, spot.first_passage, parts)
+    listed = {known.session: known for known in sessions.every(tx, owner)}
+    for name in sorted({*history.sessions, *listed}):
+        if history.expected(name, hidden.get(name)) != _without_sums(listed.get(name)):
+            problems.append(f"{where}: session {name!r} is not listed as it was written")
+    if len(history.chains) != sessions.count_events(tx, owner):
+        problems.append(f"{where}: the events differ from the log: run 'reverie rebuild'")
+    return problems
+
+
+def _without_sums(known: sessions.Session | None) -> sessions.Session | None:
+    """What a summary covers is not in the log."""
+    return None if known is None else known._replace(unsummed=0)
 
 
 def _compare_place(where: str, entry: log.Entry, place: index.Place) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from reverie.agenda import jobs
-from reverie.engine import index, log
+from reverie.engine import index, log, sessions
 from reverie.engine.index import Place
 from reverie.engine.log import Entry
 from reverie.errors import (
@@ -23,13 +23,15 @@ from reverie.errors import (
     SubjectExists,
     VersionConflict,
 )
-from reverie.memory import generations
+from reverie.memory import generations, proposals
 from reverie.memory.drafts import Draft, Text, body_of, key_hash
 from reverie.memory.resources import Resources
 from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Scope, Trust
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import subject_key
 
+# Who writes what was learned from turns.
+LEARNER = "learn"
 # In one write; a cap that was lowered is reached over several.
 MOST_EVICTED = 500
 
@@ -65,13 +67,17 @@ def writing(resources: Resources, scope: Scope) -> Iterator[tuple[Transaction, O
         resources.notes.write(tx, scope.space)
 
 
-def repeated(tx: Transaction, owner: Owner, stamp: Stamp) -> Entry | None:
+def repeated(
+    tx: Transaction, owner: Owner, stamp: Stamp, *, about_session: bool = False
+) -> Entry | None:
     """The entry an idempotency key already stands for."""
     hashed = key_hash(stamp.key)
     entry = None if hashed is None else log.by_key(tx, owner, hashed)
     if entry is None or stamp.key is None:
         return None
-    if entry.request is not None and entry.request != stamp.request:
+    # What was erased lost its request: then the kind of thing it was about has to do.
+    same = entry.request == stamp.request if entry.request else bool(entry.memory) != about_session
+    if not same:
         raise KeyConflict(stamp.key)
     return entry
 
@@ -95,7 +101,7 @@ def remember(
         key = subject_key(draft.subject)
         if key is not None and not force:
             now = resources.clock.now()
-            existing = index.find_subject(tx, owner, draft.category, key, now)
+            existing = index.find_subject(tx, owner, draft.category, key, now, draft.session)
             if existing is not None:
                 raise SubjectExists(current_entry(tx, owner, existing).state(author.scope.user))
         return add_memory(tx, resources, owner, author, draft, stamp)
@@ -217,6 +223,9 @@ def erase(
         place = own_place(tx, owner, author, memory_id)
         held = log.versions(tx, owner, memory_id)
         erased = {log.encode(entry.body["content"])[1:-1] for entry in held if entry.body}
+        if with_source:
+            said = [sessions.entry_of(tx, owner, entry.origin) for entry in held if entry.origin]
+            erased |= {said_in(entry) for entry in said if entry is not None}
         entry = erase_in(tx, resources, owner, author, place, held, with_source, stamp)
         job = jobs.add(
             tx, owner, "scrub", {}, due_at=resources.clock.now(), now=resources.clock.now()
@@ -241,9 +250,9 @@ def erase_in(
     old = current_entry(tx, owner, place).state(author.scope.user)
     index.remove(tx, owner, place, old)
     tx.run("DELETE FROM documents WHERE space = ? AND owner = ? AND born = ?", (*owner, place.born))
-    positions = [entry.position for entry in held]
+    positions = [entry.position for entry in held] + proposals.erase_of(tx, owner, old.id)
     sources = sorted({entry.origin for entry in held if entry.origin}) if with_source else []
-    events = [found for origin in sources for found in log.events_at(tx, owner, origin)]
+    events = [found for origin in sources for found in erase_event(tx, owner, origin)]
     log.blank(tx, owner, positions + events)
     position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
     entry = Entry(
@@ -263,6 +272,22 @@ def erase_in(
     )
     log.append(tx, owner, entry)
     return entry
+
+
+def said_in(entry: Entry) -> str:
+    """The text of an event as the log spells it, to look for in the files."""
+    return log.encode(sessions.event_of(entry, None).text)[1:-1]
+
+
+def erase_event(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:
+    """Destroy what one event said; the positions of the entries that held it."""
+    entry = sessions.entry_of(tx, owner, origin)
+    if entry is None:
+        return []
+    sessions.drop_event(tx, owner, entry)
+    log.blank(tx, owner, [entry.position])
+    sessions.reckon(tx, owner, *origin)
+    return [entry.position, *proposals.erase_from(tx, owner, origin)]
 
 
 def evict(
@@ -365,12 +390,23 @@ def keep_document(tx: Transaction, owner: Owner, source: str, born: int, hash_: 
 def text_of(tx: Transaction, resources: Resources, state: Memory) -> Text:
     """What the index needs of a content that is stored already."""
     parts = index.passages_of(state.content)
+    if state.forgotten_at is not None:
+        return Text(state.content, parts, state.concept_tags, None)
+    return replace(
+        embedded_in(tx, resources, state.content, parts), concept_tags=state.concept_tags
+    )
+
+
+def embedded_in(
+    tx: Transaction, resources: Resources, content: str, parts: list[index.Passage]
+) -> Text:
+    """Passages and, from a local embedder, their vectors, within a transaction."""
     embedder = resources.embedder
     vectors = None
-    if embedder is not None and not embedder.remote and state.forgotten_at is None:
+    if embedder is not None and not embedder.remote and parts:
         generations.require(tx, embedder)
         vectors = embedder.embed([part.text for part in parts])
-    return Text(state.content, parts, state.concept_tags, vectors)
+    return Text(content, parts, (), vectors)
 
 
 def _append(

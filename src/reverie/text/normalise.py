@@ -16,7 +16,7 @@ _BREAKS = re.compile(
     r"\U000e0001\U000e0020-\U000e007f]+"
 )
 _NOT_SLUG = re.compile(r"[^a-z0-9]+")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+SURROGATE = re.compile(r"[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -50,7 +50,7 @@ def storable(text: str, what: str) -> str:
     """The text unchanged, or InvalidInput when UTF-8 cannot hold it."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be text, not {type(text).__name__}")
-    if not text.isascii() and (found := _SURROGATE.search(text)):
+    if not text.isascii() and (found := SURROGATE.search(text)):
         raise InvalidInput(
             f"{what} holds half a character (U+{ord(found[0]):04X}) at place {found.start()}: "
             "decode it properly, or remove it"

@@ -1,0 +1,107 @@
+"""Proposals: what would be remembered if it may, and the answers to them."""
+
+from __future__ import annotations
+
+import click
+
+from reverie.cli.options import Asked, examples, in_scope
+from reverie.cli.output import (
+    brief,
+    memory_line,
+    print_json,
+    print_table,
+    remark,
+    say,
+    short_when,
+    shortened,
+    table,
+)
+
+
+@click.group(
+    "proposals",
+    epilog=examples(
+        "reverie proposals list",
+        "reverie proposals accept Ab3dE6gH",
+        'reverie proposals reject Ab3dE6gH --reason "it was a joke"',
+    ),
+)
+def proposals_command() -> None:
+    """Answer what would be remembered if it may.
+
+    With the setting write_policy = ask, what is learned from a session waits for an answer.
+    """
+
+
+@proposals_command.command(
+    "list", epilog=examples("reverie proposals list", "reverie proposals list --answered --json")
+)
+@click.option("--answered", is_flag=True, help="Include the accepted and the rejected ones.")
+@in_scope
+def list_command(asked: Asked, answered: bool) -> None:
+    """List what waits for an answer.
+
+    The oldest is first.
+    """
+    with asked.open_space() as space:
+        proposals = space.proposals(include_answered=answered)
+        name = space.name
+    if asked.as_json:
+        print_json({"proposals": proposals})
+        return
+    if not proposals:
+        remark(f"No proposals found in space {name!r}.")
+        return
+    more = ("answer",) if answered else ()
+    shown = table("id", "proposed", "category", *more, "from", "content", content="content")
+    for proposal in proposals:
+        origin = f"{proposal.origin.session}:{proposal.origin.sequence}"
+        shown.add_row(
+            proposal.id,
+            short_when(proposal.proposed_at),
+            proposal.category,
+            *([proposal.answer or ""] if answered else []),
+            brief(origin),
+            brief(proposal.content),
+        )
+    print_table(shown)
+
+
+@proposals_command.command(
+    "accept", epilog=examples("reverie proposals accept Ab3dE6gH", "reverie proposals accept A B C")
+)
+@click.argument("ids", nargs=-1, required=True)
+@in_scope
+def accept_command(asked: Asked, ids: tuple[str, ...]) -> None:
+    """Remember what was proposed.
+
+    Accepted already, it is the same memory.
+    """
+    memories = []
+    with asked.open_space() as space:
+        for id in ids:
+            memory = space.accept(id)
+            memories.append(memory)
+            if not asked.as_json:
+                say(shortened(memory_line("Remembered", memory)))
+    if asked.as_json:
+        print_json({"memories": memories})
+
+
+@proposals_command.command(
+    "reject", epilog=examples('reverie proposals reject Ab3dE6gH --reason "it was a joke"')
+)
+@click.argument("ids", nargs=-1, required=True)
+@click.option("--reason", metavar="TEXT", help="Why, for the log.")
+@in_scope
+def reject_command(asked: Asked, ids: tuple[str, ...], reason: str | None) -> None:
+    """Do not remember what was proposed."""
+    proposals = []
+    with asked.open_space() as space:
+        for id in ids:
+            proposal = space.reject(id, reason=reason)
+            proposals.append(proposal)
+            if not asked.as_json:
+                say(shortened(f"Rejected {proposal.id}: {brief(proposal.content)}"))
+    if asked.as_json:
+        print_json({"proposals": proposals})

@@ -1,0 +1,476 @@
+"""Sessions: what was said, and what a model needs to go on from there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from reverie.cli.exits import FOUND_WRONG
+from reverie.cli.memories import KEY, PENDING, confirmed
+from reverie.cli.moving import replacing
+from reverie.cli.options import WHOLE, Asked, examples, in_scope, text_of
+from reverie.cli.output import (
+    brief,
+    count,
+    plain,
+    print_block,
+    print_heading,
+    print_json,
+    print_table,
+    remark,
+    say,
+    short_when,
+    shortened,
+    table,
+)
+from reverie.errors import InvalidInput
+from reverie.model import Context, Event, SessionInfo
+
+if TYPE_CHECKING:
+    from reverie.memory.session import Session
+
+ROLES = ("user", "assistant", "system", "tool")
+NOTHING = "(nothing)"
+
+
+@click.group(
+    "sessions",
+    epilog=examples(
+        "reverie sessions list",
+        'reverie sessions append chat "I moved to the Design team"',
+        "reverie sessions show chat",
+        'reverie sessions context chat "which team am I on?"',
+    ),
+)
+def sessions_command() -> None:
+    """Keep conversations, and go on with them.
+
+    A session is one conversation and begins with its first event. Its id is any name you give it.
+    """
+
+
+# -- looking --------------------------------------------------------------------------------------
+
+
+@sessions_command.command(
+    "list", epilog=examples("reverie sessions list", "reverie sessions list --hidden --json")
+)
+@click.option("--limit", type=WHOLE, default=20, show_default=True, help="How many at most.")
+@click.option("--hidden", is_flag=True, help="Include the hidden ones.")
+@in_scope
+def list_command(asked: Asked, limit: int, hidden: bool) -> None:
+    """List the sessions of a space.
+
+    The one with the newest event is first.
+    """
+    with asked.open_space() as space:
+        # One more than asked for tells whether there are more.
+        found = space.sessions(limit=limit + 1, include_hidden=hidden)
+        name = space.name
+    sessions, more = found[:limit], len(found) > limit
+    if asked.as_json:
+        print_json({"sessions": sessions, "more": more})
+        return
+    if not sessions:
+        remark(f"No sessions found in space {name!r}.")
+        return
+    state = ("state",) if hidden else ()
+    shown = table("id", "updated", "events", *state, "began with", content="began with")
+    for info in sessions:
+        middle = ["" if info.hidden_at is None else "hidden"] if hidden else []
+        updated = short_when(info.updated_at)
+        shown.add_row(brief(info.id), updated, str(info.events), *middle, brief(info.preview))
+    print_table(shown)
+    if more:
+        remark(f"There are more than {limit}: --limit shows them.")
+
+
+@sessions_command.command(
+    "show",
+    epilog=examples("reverie sessions show chat", "reverie sessions show chat --limit 10 --json"),
+)
+@click.argument("id")
+@click.option("--limit", type=WHOLE, help="Only the last so many events.")
+@in_scope
+def show_command(asked: Asked, id: str, limit: int | None) -> None:
+    """Show what was said in a session.
+
+    A hidden one is shown as well, and of a fork also what was said before it.
+    """
+    with asked.open_space() as space:
+        session = space.session(id)
+        info, events = session.info(), session.events(limit)
+    if asked.as_json:
+        print_json({"session": info, "events": events})
+        return
+    for event in events:
+        print_heading(_heading(event))
+        print_block(event.text or NOTHING)
+    if info.forked_from is not None:
+        remark(f"Forked from {info.forked_from.session}:{info.forked_from.sequence}.")
+    if info.hidden_at is not None:
+        remark("The session is hidden: 'reverie sessions restore' brings it back.")
+
+
+def _heading(event: Event) -> str:
+    cut = ", interrupted" if event.interrupted else ""
+    return f"{event.sequence}  {brief(event.role)}  {short_when(event.at)}{cut}"
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+@sessions_command.command(
+    "append",
+    epilog=examples(
+        'reverie sessions append chat "I moved to the Design team"',
+        'reverie sessions append chat "Congratulations on" --role assistant --interrupted',
+        "make test 2>&1 | reverie sessions append chat - --role tool",
+        """reverie sessions append chat --message '{"role": "user", "content": "Hello"}'""",
+    ),
+)
+@click.argument("id")
+@click.argument("text", required=False)
+@click.option("--role", type=click.Choice(ROLES), help="Who said it. [default: user]")
+@click.option(
+    "--message", metavar="JSON", help="A message as its provider has it, or - for standard input."
+)
+@click.option("--interrupted", is_flag=True, help="It is a reply that was cut off.")
+@click.option("--sequence", type=WHOLE, metavar="N", help="Its place, behind the last one.")
+@KEY
+@in_scope
+def append_command(
+    asked: Asked,
+    id: str,
+    text: str | None,
+    role: str | None,
+    message: str | None,
+    **given: Any,
+) -> None:
+    """Keep one message of a session.
+
+    TEXT is what was said, or - for standard input. It is on disk when this returns.
+    """
+    if (text is None) == (message is None):
+        raise click.UsageError("give a TEXT, - for standard input, or --message JSON")
+    if message is not None and role is not None:
+        raise click.UsageError("give --role or --message, which has its own, not both")
+    said: Any
+    if message is not None:
+        said = _json_of(text_of(message), "--message")
+    else:
+        said = {"role": role or "user", "content": text_of(text or "")}
+    with asked.open_space(create=True) as space:
+        event = space.session(id).append(said, **given)
+    if asked.as_json:
+        print_json(event)
+    else:
+        where = f"{event.session}:{event.sequence}"
+        say(shortened(f"Appended {where} ({brief(event.role)}): {brief(event.text)}"))
+
+
+@sessions_command.command(
+    "follow",
+    epilog=examples(
+        "reverie sessions follow history.json",
+        "reverie sessions follow history.json --session chat",
+        "reverie sessions resume chat | reverie sessions follow - --space copy",
+    ),
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--session", metavar="ID", help="The session it belongs to, if that is known.")
+@KEY
+@in_scope
+def follow_command(asked: Asked, file: str, **given: Any) -> None:
+    """Keep what is new in a whole history.
+
+    FILE, or - for standard input, is a JSON array of all messages so far, as chat programs send
+    it with each turn. Where it departs from what is known, a fork begins. System prompts are left
+    out.
+    """
+    history = _json_of(_text_in(file), "the file")
+    if not isinstance(history, list):
+        raise InvalidInput("the file must be a JSON array of messages")
+    with asked.open_space(create=True) as space:
+        session = space.follow(history, **given)
+        if not session.events(1):
+            raise InvalidInput("the file holds nothing that a user or an assistant said")
+        info = session.info()
+    _print_info(asked, "Followed", info)
+    if info.forked_from is not None and not asked.as_json:
+        say(f"It is a fork of {info.forked_from.session}:{info.forked_from.sequence}.")
+
+
+def _text_in(file: str) -> str:
+    if file == "-":
+        return text_of(file)
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file} is not UTF-8 text: convert it first") from error
+
+
+def _json_of(text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise InvalidInput(f"{what} is nested too deeply") from error
+    except ValueError as error:
+        raise InvalidInput(f"{what} is not JSON: {error}") from error
+
+
+@sessions_command.command(
+    "hide", epilog=examples('reverie sessions hide chat --reason "it was only a test"')
+)
+@click.argument("id")
+@click.option("--reason", metavar="TEXT", help="Why, for the log.")
+@KEY
+@in_scope
+def hide_command(asked: Asked, id: str, **given: Any) -> None:
+    """Take a session out of lists and every recall.
+
+    'reverie sessions restore' brings it back, and so does its next event.
+    """
+    with asked.open_space() as space:
+        session = space.session(id)
+        session.hide(**given)
+        info = session.info()
+    _print_info(asked, "Hid", info)
+
+
+@sessions_command.command("restore", epilog=examples("reverie sessions restore chat"))
+@click.argument("id")
+@KEY
+@in_scope
+def restore_command(asked: Asked, id: str, **given: Any) -> None:
+    """Bring a hidden session back."""
+    with asked.open_space() as space:
+        session = space.session(id)
+        session.restore(**given)
+        info = session.info()
+    _print_info(asked, "Restored", info)
+
+
+@sessions_command.command(
+    "erase", epilog=examples("reverie sessions erase chat", "reverie sessions erase chat --yes")
+)
+@click.argument("id")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@KEY
+@in_scope
+def erase_command(asked: Asked, id: str, yes: bool, **given: Any) -> None:
+    """Destroy every event of a session.
+
+    And the memories that came from nowhere else. This cannot be undone; 'reverie sessions hide'
+    only takes it out of lists and recalls.
+    """
+    with asked.open_space() as space:
+        session = space.session(id)
+        if not yes and not confirmed(_info_line("Erase", session.info()), asked):
+            remark("Aborted.")
+            click.get_current_context().exit(FOUND_WRONG)
+        report = session.erase(**given)
+    if asked.as_json:
+        print_json(report)
+        return
+    say(
+        f"Erased session {report.session}: {count(report.events, 'event')} and "
+        f"{count(len(report.memories), 'memory', 'memories')} destroyed."
+    )
+    if report.pending:
+        say(PENDING)
+
+
+def _print_info(asked: Asked, verb: str, info: SessionInfo) -> None:
+    """The answer of every verb that is about a whole session."""
+    if asked.as_json:
+        print_json(info)
+    else:
+        say(shortened(_info_line(verb, info)))
+
+
+def _info_line(verb: str, info: SessionInfo) -> str:
+    return f"{verb} session {info.id} ({count(info.events, 'event')}): {brief(info.preview)}"
+
+
+# -- going on -------------------------------------------------------------------------------------
+
+
+@sessions_command.command(
+    "resume",
+    epilog=examples(
+        "reverie sessions resume chat", "reverie sessions resume chat --limit 50 > history.json"
+    ),
+)
+@click.argument("id")
+@click.option("--limit", type=WHOLE, default=20, show_default=True, help="How many at most.")
+@in_scope
+def resume_command(asked: Asked, id: str, limit: int) -> None:
+    """Print the last messages as they can be sent again.
+
+    A JSON array, with or without --json, in the shape the messages came in. It begins with
+    something the user said, and no tool call is parted from its results.
+    """
+    with asked.open_space() as space:
+        messages = _begun(space.session(id)).resume(limit)
+    print_json(messages)
+
+
+@sessions_command.command(
+    "summary", epilog=examples("reverie sessions summary chat", "reverie sessions summary c --json")
+)
+@click.argument("id")
+@in_scope
+def summary_command(asked: Asked, id: str) -> None:
+    """Print the rolling summary of a session.
+
+    'reverie worker' writes it when the conversation has become long.
+    """
+    with asked.open_space() as space:
+        summary = _begun(space.session(id)).summary()
+    if asked.as_json:
+        print_json({"session": id, **plain(summary)})
+    elif not summary.text:
+        remark(f"Session {id!r} has no summary yet.")
+    else:
+        print_heading(f"The events up to {summary.upper}")
+        print_block(summary.text)
+
+
+@sessions_command.command(
+    "context",
+    epilog=examples(
+        "reverie sessions context chat",
+        'reverie sessions context chat "which team am I on?" --tokens 2000 --json',
+    ),
+)
+@click.argument("id")
+@click.argument("query", required=False)
+@click.option("--tokens", type=WHOLE, default=4000, show_default=True, help="At most so many.")
+@in_scope
+def context_command(asked: Asked, id: str, query: str | None, tokens: int) -> None:
+    """Print what a model needs for the next turn.
+
+    The profile, the summary, what is recalled and the history. QUERY is what to recall for, or -
+    for standard input; left out, the latest thing the user said.
+    """
+    sought = None if query is None else text_of(query)
+    with asked.open_space() as space:
+        context = space.session(id).context(sought, tokens=tokens)
+    if asked.as_json:
+        print_json({**plain(context), "system": context.system})
+        return
+    _print_context(context)
+    say(f"{context.tokens} of {count(tokens, 'token')}.")
+
+
+def _print_context(context: Context) -> None:
+    """Each part under its heading. There is seldom anything to tell the user."""
+    from reverie.text.messages import role_of, text_of
+
+    for part in ("profile", "summary", "recalled", "notices"):
+        text = getattr(context, part).rstrip("\n")
+        if text or part != "notices":
+            print_heading(part.capitalize())
+            print_block(text or NOTHING)
+    print_heading("History")
+    for message in context.history:
+        print_block(brief(role_of(message)))
+        print_block(text_of(message) or NOTHING, level=2)
+    if not context.history:
+        print_block(NOTHING)
+
+
+@sessions_command.command(
+    "scratchpad",
+    epilog=examples(
+        "reverie sessions scratchpad chat",
+        'reverie sessions scratchpad chat --write "read the log" --write "ask Ana"',
+        "reverie sessions scratchpad chat --clear",
+    ),
+)
+@click.argument("id")
+@click.option(
+    "--write", "items", multiple=True, metavar="ITEM", help="Replace all by this; repeatable."
+)
+@click.option("--clear", is_flag=True, help="Empty it.")
+@in_scope
+def scratchpad_command(asked: Asked, id: str, items: tuple[str, ...], clear: bool) -> None:
+    """Print or replace the working list of a session."""
+    if items and clear:
+        raise click.UsageError("give --write or --clear, not both")
+    with asked.open_space(create=bool(items)) as space:
+        scratchpad = space.session(id).scratchpad
+        if items:
+            scratchpad.write(items)
+        elif clear:
+            scratchpad.clear()
+        pad = scratchpad.read()
+    if asked.as_json:
+        print_json({"session": id, **plain(pad)})
+    elif not pad.items:
+        remark(f"The scratchpad of session {id!r} is empty.")
+    else:
+        for number, item in enumerate(pad.items, 1):
+            say(f"{number}. {brief(item)}")
+
+
+def _begun(session: Session) -> Session:
+    """The session, once it is known to have events."""
+    session.info()
+    return session
+
+
+# -- out ------------------------------------------------------------------------------------------
+
+
+@sessions_command.command(
+    "export",
+    epilog=examples(
+        "reverie sessions export chat > chat.jsonl",
+        "reverie sessions export chat -o chat.jsonl",
+    ),
+)
+@click.argument("id")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file in one step, instead of standard output.",
+)
+@in_scope
+def export_command(asked: Asked, id: str, output: Path | None) -> None:
+    """Write a session out as JSON lines.
+
+    'reverie import' takes them in again. The output is JSON either way; --json adds a document
+    about a file that was written with --output.
+    """
+    if output == Path("-"):
+        output = None
+    with asked.open_space() as space:
+        records = _begun(space.session(id)).export()
+        if output is None:
+            _write(records, sys.stdout.buffer)
+            return
+        with replacing(output) as file:
+            written = _write(records, file)
+    if asked.as_json:
+        print_json({"file": str(output), "session": id, "written": written})
+    else:
+        say(f"Exported {count(written, 'record')} to {output}.")
+
+
+def _write(records: Iterable[Mapping[str, Any]], file: IO[bytes]) -> int:
+    written = 0
+    for record in records:
+        line = json.dumps(record, ensure_ascii=False) + "\n"
+        # Half a character cannot be UTF-8; written out, it is the escape that JSON has for it.
+        file.write(line.encode(errors="backslashreplace"))
+        written += 1
+    file.flush()
+    return written

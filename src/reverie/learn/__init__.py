@@ -1,0 +1,1 @@
+"""From turns to proposals to accepted changes."""

@@ -1,0 +1,245 @@
+"""What is to be changed because of one turn, and its application in one transaction.
+
+A change is a proposal: it names the version it was planned on, and where that is no longer current
+nothing at all is applied. What a person has revised, forgotten or erased since the turn stays so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from reverie.engine import index, log
+from reverie.engine.index import Place
+from reverie.errors import ReverieError
+from reverie.memory import answers, drafts, proposals, writes
+from reverie.memory.answers import Proposed
+from reverie.memory.drafts import Draft, Text
+from reverie.memory.resources import Resources
+from reverie.memory.writes import LEARNER, Author, Stamp
+from reverie.model import Memory, Origin, Trust
+from reverie.protocols import Owner, Transaction
+from reverie.text.normalise import folded, one_line, subject_key
+
+UNRECONCILED = "unreconciled"
+ERASED_SINCE = "something was erased after this was said"
+
+
+class Stale(ReverieError):
+    """A memory changed after the change was planned: it has to be planned again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the user said, where it stands, and whether they asked for it to be kept."""
+
+    origin: Origin
+    position: int
+    text: str
+    earlier: tuple[tuple[str, str], ...]
+    explicit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing to add, to revise or to forget. ``target`` is the memory as it was seen."""
+
+    event: Literal["ADD", "UPDATE", "DELETE"]
+    content: str
+    category: str = "general"
+    subject: str | None = None
+    target: Memory | None = None
+    explicit: bool = False
+    tags: tuple[str, ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A change with all that the index needs, made before anything is locked."""
+
+    change: Change
+    text: Text | None
+    draft: Draft | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What a person decided after a turn was said: no turn before that can undo it."""
+
+    contents: frozenset[str]
+    subjects: frozenset[tuple[str, str]]
+    memories: frozenset[str]
+    erased: bool
+
+
+def prepare(resources: Resources, changes: Sequence[Change], source: str) -> list[Prepared]:
+    """Embed what is to be written; nothing is locked yet."""
+    prepared = []
+    for change in changes:
+        text = draft = None
+        if change.event == "UPDATE":
+            text = drafts.prepare_text(resources, change.content)
+        elif change.event == "ADD":
+            asked = Proposed(change.content, change.category, change.subject, source)
+            draft = replace(answers.draft_of(resources, asked), tags=change.tags)
+        prepared.append(Prepared(change, text, draft))
+    return prepared
+
+
+def apply(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    trust: Trust,
+    turn: Turn,
+    prepared: Sequence[Prepared],
+    source: str,
+) -> None:
+    """All changes, or Stale and none of them."""
+    author = Author(log.scope_of(tx, owner), LEARNER, trust)
+    settled = settled_since(tx, owner, turn.position)
+    for each in prepared:
+        change = each.change
+        if change.event == "ADD":
+            _add(tx, resources, owner, author, turn, each, settled, source)
+            continue
+        place = _current(tx, owner, change)
+        if place.memory in settled.memories:
+            continue
+        if change.event == "DELETE":
+            _forget(tx, resources, owner, author, turn, change, place)
+        else:
+            _revise(tx, resources, owner, author, turn, each, place, source)
+
+
+def _current(tx: Transaction, owner: Owner, change: Change) -> Place:
+    assert change.target is not None
+    place = index.find(tx, owner, change.target.id)
+    if place is None or place.version != change.target.version:
+        raise Stale(f"memory {change.target.id} changed while a change of it was planned")
+    return place
+
+
+def _add(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    turn: Turn,
+    each: Prepared,
+    settled: Settled,
+    source: str,
+) -> None:
+    change = each.change
+    assert each.draft is not None
+    subject = subject_key(change.subject)
+    if same(change.content) in settled.contents:
+        return
+    if subject is not None and (each.draft.category, subject) in settled.subjects:
+        return
+    if known_already(tx, resources, owner, each.draft):
+        return
+    asks = resources.settings.write_policy.lower() == "ask" and not change.explicit
+    if asks or settled.erased:
+        answers.propose(
+            tx,
+            resources,
+            owner,
+            author,
+            turn.origin,
+            Proposed(change.content, each.draft.category, each.draft.subject, source),
+            ERASED_SINCE if settled.erased else change.reason,
+        )
+        return
+    stamp = Stamp(origin=turn.origin, reason=change.reason)
+    writes.add_memory(tx, resources, owner, author, each.draft, stamp)
+
+
+def known_already(tx: Transaction, resources: Resources, owner: Owner, draft: Draft) -> bool:
+    """Whether these very words are remembered, or were proposed before, whatever the answer."""
+    said = same(draft.text.content)
+    if any(said == same(each.content) for each in proposals.listed(tx, owner, answered=True)):
+        return True
+    terms = {term for part in draft.text.passages for term in part.terms.counts}
+    return any(
+        same(writes.current_entry(tx, owner, place).state(None).content) == said
+        for place in index.with_terms(tx, owner, terms, resources.clock.now())
+    )
+
+
+def _revise(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    turn: Turn,
+    each: Prepared,
+    place: Place,
+    source: str,
+) -> None:
+    change, text = each.change, each.text
+    assert text is not None
+
+    def alter(old: Memory, at: int) -> Memory | None:
+        if old.forgotten_at is not None or same(old.content) == same(change.content):
+            return None
+        return replace(
+            old,
+            content=change.content,
+            concept_tags=text.concept_tags,
+            subject=change.subject or old.subject,
+            source=source,
+            trust=author.trust,
+            updated_at=at,
+        )
+
+    stamp = Stamp(origin=turn.origin, reason=change.reason)
+    writes.change_in(tx, resources, owner, author, place, "revise", stamp, alter, text)
+
+
+def _forget(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    turn: Turn,
+    change: Change,
+    place: Place,
+) -> None:
+    def alter(old: Memory, at: int) -> Memory | None:
+        # What was pinned is not a model's to forget.
+        if old.forgotten_at is not None or old.pinned:
+            return None
+        return replace(old, forgotten_at=at)
+
+    stamp = Stamp(origin=turn.origin, reason=change.reason)
+    writes.change_in(tx, resources, owner, author, place, "forget", stamp, alter)
+
+
+def settled_since(tx: Transaction, owner: Owner, position: int) -> Settled:
+    """What a person revised, forgot or erased behind a position."""
+    memories: set[str] = set()
+    erased = False
+    for entry in log.all_entries(tx, owner, after=position):
+        if entry.trust != "person" or entry.op not in {"revise", "forget", "erase"}:
+            continue
+        erased = erased or entry.op == "erase"
+        if entry.memory:
+            memories.add(entry.memory)
+    contents, subjects = set(), set()
+    for memory in memories:
+        for entry in log.versions(tx, owner, memory):
+            if entry.body is None or entry.op == "erase":
+                continue
+            contents.add(same(entry.body["content"]))
+            subject = subject_key(entry.body["subject"])
+            if subject is not None:
+                subjects.add((entry.body["category"], subject))
+    return Settled(frozenset(contents), frozenset(subjects), frozenset(memories), erased)
+
+
+def same(content: str) -> str:
+    """What two contents are compared by."""
+    return folded(one_line(content)).rstrip(" .!")

@@ -1,0 +1,542 @@
+"""A chat model reached through PydanticAI: one answer of a given shape in time, or ModelFailed.
+
+Each ask has its own thread, event loop and connections, so that it works from any thread, inside a
+running loop and after a fork, and leaves nothing open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from importlib import import_module
+from inspect import signature
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import urlsplit
+
+from reverie.errors import ConfigError, MissingExtra, ModelFailed
+from reverie.protocols import Answer, ChatModel
+from reverie.text.normalise import SURROGATE
+
+if TYPE_CHECKING:
+    import httpx2
+    from pydantic_ai import Agent, ModelResponse, RunContext
+    from pydantic_ai.models import Model, ModelRequestContext
+    from pydantic_ai.profiles import ModelProfile
+    from pydantic_ai.providers import Provider
+    from pydantic_ai.settings import ModelSettings
+
+    from reverie.config import Settings
+
+TRIES = 3
+DEADLINE = 60.0
+CONNECT = 20.0
+MAX_TOKENS = 1024
+MAX_BYTES = 1024 * 1024
+MAX_CHARS = 64 * 1024
+# What a cancelled ask may take to let go of its connections before it is left to itself.
+GRACE = 2.0
+
+DUMMY_KEY = "no-key"
+# These speak OpenAI's protocol, so that model_base_url may go with them. Any other first part
+# belongs to the model's own name, such as "mistral:7b".
+_COMPATIBLE = ("openai", "openai-chat", "ollama", "vllm", "litellm")
+# These want a client of another library, and bring their own.
+_OWN_CLIENT = ("groq", "cohere", "huggingface", "github")
+
+_TEMPLATE = "Answer with one JSON object of this schema and with nothing else:\n{schema}"
+_OBJECT_OR_ARRAY = re.compile(r'\{\s*["}]|\[\s*[\[\]{"\d-]')
+_VARIABLE = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
+# What a client tells about this machine is nobody's business, and what it reads about an account
+# from the environment is for OpenAI only.
+_ABOUT_MACHINE = "x-stainless-"
+_ABOUT_ACCOUNT = ("openai-organization", "openai-project")
+
+Result = TypeVar("Result")
+
+
+def open_model(settings: Settings) -> ChatModel | None:
+    """The configured chat model, or None. Imports PydanticAI, which takes a second."""
+    if not settings.model:
+        return None
+    return PydanticModel(
+        settings.model, base_url=settings.model_base_url, api_key=settings.model_api_key
+    )
+
+
+class PydanticModel:
+    """Any model PydanticAI knows, or with ``base_url`` any OpenAI-compatible service."""
+
+    def __init__(
+        self, model: str, *, base_url: str = "", api_key: str = "", deadline: float = DEADLINE
+    ) -> None:
+        try:
+            import_module("pydantic_ai.models.openai")
+        except ImportError as error:
+            raise MissingExtra("a chat model", "llm") from error
+        provider, _, rest = model.strip().partition(":")
+        if base_url and provider not in _COMPATIBLE:
+            provider, rest = "openai", model.strip()
+        if not provider or not rest:
+            raise ConfigError(
+                f"model must be PROVIDER:MODEL, not {model!r}: for example openai:gpt-5-mini, "
+                "or set model_base_url to an OpenAI-compatible address"
+            )
+        self.name = f"{provider}:{rest}"
+        self._provider, self._model_name = provider, rest
+        self._base_url, self._who = base_url, self.name
+        self._near = False
+        if base_url:
+            place, self._near = _place(base_url)
+            self._who = f"{self.name} at {place}"
+        self._key = api_key.strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise ConfigError("model_api_key holds a key that cannot be sent: check it")
+        self._deadline = deadline
+        # Reading the certificates takes longer than everything else before a request.
+        self._tls = import_module("httpx2").create_ssl_context(trust_env=not self._near)
+        self._model(self._client())
+
+    def __repr__(self) -> str:
+        return f"PydanticModel({self.name!r})"
+
+    def ask(
+        self,
+        instructions: str,
+        question: str,
+        shape: type[Answer],
+        check: Callable[[Answer], str | None] | None = None,
+    ) -> Answer:
+        """One answer of this shape; what ``check`` says may end up in the message of ModelFailed.
+
+        The model is asked at most three times, all within the deadline.
+        """
+        reader = _Reader(shape, check)
+        asked = self._asked(_sendable(instructions), _sendable(question), reader)
+        outcome = _run_apart(asked, self._deadline + GRACE)
+        error = TimeoutError() if outcome.cancelled() else outcome.exception()
+        if error is None:
+            return outcome.result()
+        # Without a cause: the service's own words may hold the key or the question.
+        raise ModelFailed(f"{self._who} {self._why(error, reader)}")
+
+    async def _asked(self, instructions: str, question: str, reader: _Reader[Answer]) -> Answer:
+        async with asyncio.timeout(self._deadline), self._client() as client:
+            agent = self._agent(self._model(client), instructions, reader)
+            async with agent:
+                return (await agent.run(question)).output
+
+    def _agent(
+        self, model: Model[Any], instructions: str, reader: _Reader[Answer]
+    ) -> Agent[object, Answer]:
+        from pydantic_ai import Agent, NativeOutput, PromptedOutput
+        from pydantic_ai.capabilities import Hooks
+
+        # The schema goes into the request where the service can enforce it, and always into the
+        # instructions, for those that do not.
+        output: NativeOutput[Answer] | PromptedOutput[Answer]
+        if model.profile.get("supports_json_schema_output"):
+            output = NativeOutput(reader.shape, strict=True, template=_TEMPLATE)
+        else:
+            output = PromptedOutput(reader.shape, template=_TEMPLATE)
+        agent = Agent(
+            model,
+            output_type=output,
+            instructions=instructions,
+            name="reverie",
+            retries={"output": TRIES - 1, "tools": 0},
+            model_settings=_model_settings(model),
+            capabilities=[Hooks(after_model_request=reader.heard)],
+        )
+        agent.instrument = False
+        return agent
+
+    def _model(self, client: httpx2.AsyncClient) -> Model[Any]:
+        from pydantic_ai.exceptions import UserError
+        from pydantic_ai.models import infer_model
+
+        if self._base_url:
+            return self._compatible(client)
+        try:
+            return infer_model(self.name, lambda provider: self._make_provider(provider, client))
+        except ImportError as error:
+            raise ConfigError(
+                f"models of {self._provider} need a package that is not installed: "
+                f"pip install 'pydantic-ai-slim[{self._provider}]'"
+            ) from error
+        except UserError as error:
+            variables = " or ".join(dict.fromkeys(_VARIABLE.findall(str(error))))
+            setting = (
+                "model_base_url" if re.search("_(URL|ENDPOINT)", variables) else "model_api_key"
+            )
+            wanted = f"{variables}, or {setting}" if variables else setting
+            raise ConfigError(f"{self.name} is not configured: set {wanted}") from error
+        except (ValueError, TypeError, LookupError) as error:
+            raise ConfigError(
+                f"{self._provider!r} is no provider that PydanticAI can use: "
+                "set model to PROVIDER:MODEL, or model_base_url to an OpenAI-compatible address"
+            ) from error
+
+    def _compatible(self, client: httpx2.AsyncClient) -> Model[Any]:
+        from openai import AsyncOpenAI
+        from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+        # A key in the environment is for OpenAI, never for whoever is at this address.
+        service = AsyncOpenAI(
+            base_url=self._base_url,
+            api_key=self._key or DUMMY_KEY,
+            http_client=client,
+            max_retries=0,
+        )
+        provider = OpenAICompatibleProvider("openai", openai_client=service, profile=_profile)
+        return OpenAIChatModel(self._model_name, provider=provider)
+
+    def _make_provider(self, name: str, client: httpx2.AsyncClient) -> Provider[Any]:
+        from pydantic_ai.providers import infer_provider_class
+        from pydantic_ai.providers.gateway import gateway_provider
+
+        upstream = name.removeprefix("gateway/")
+        made: Callable[..., Provider[Any]] = infer_provider_class(name)
+        accepted = signature(made).parameters
+        arguments: dict[str, Any] = {}
+        if "http_client" in accepted and upstream not in _OWN_CLIENT:
+            arguments["http_client"] = client
+        if self._key and "api_key" in accepted:
+            arguments["api_key"] = self._key
+        return gateway_provider(upstream, **arguments) if upstream != name else made(**arguments)
+
+    def _client(self) -> httpx2.AsyncClient:
+        import httpx2
+
+        unneeded = (_ABOUT_MACHINE, *(_ABOUT_ACCOUNT if self._base_url else ()))
+
+        async def send_less(request: httpx2.Request) -> None:
+            for name in [name for name in request.headers if name.lower().startswith(unneeded)]:
+                del request.headers[name]
+            request.headers["User-Agent"] = "reverie"
+
+        async def receive(response: httpx2.Response) -> None:
+            _refuse(response)
+            response.stream = _bounded(response.stream)
+            _strictly(await response.aread())
+
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(self._deadline, connect=CONNECT),
+            follow_redirects=False,
+            # A compressed megabyte could be a gigabyte.
+            headers={"Accept-Encoding": "identity"},
+            event_hooks={"request": [send_less], "response": [receive]},
+            verify=self._tls,
+            # No proxy lies between a program and its own machine.
+            trust_env=not self._near,
+        )
+
+    def _why(self, error: BaseException, reader: _Reader[Any]) -> str:
+        import httpx2
+
+        causes = list(_chain(error))
+        for cause in causes:
+            if isinstance(cause, _Broken):
+                return str(cause)
+        for cause in causes:
+            if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+                return "cannot be reached: check the network and the address"
+            if isinstance(cause, TimeoutError | httpx2.TimeoutException):
+                return f"did not answer within {self._deadline:g} s: try again later"
+            if isinstance(cause, httpx2.TransportError):
+                kind = type(cause).__name__
+                return f"cannot be reached or broke off ({kind}): check the network and the address"
+        if reader.tries >= TRIES and reader.problem:
+            return f"gave no usable answer in {TRIES} tries: {reader.problem}"
+        return f"gave no usable answer ({type(error).__name__}): check that it is a chat model"
+
+
+class _Broken(Exception):
+    """What came over the wire cannot be used; the text completes a sentence about the model."""
+
+
+class _Unusable(Exception):
+    """An answer that is told to the model. ``hint`` is for its eyes only: it may quote it."""
+
+    def __init__(self, problem: str, hint: str = "") -> None:
+        super().__init__(f"{problem} ({hint})" if hint else problem)
+        self.problem = problem
+
+
+class _Reader(Generic[Answer]):
+    """Finds the one answer of the shape in what a model said, or sends the model back."""
+
+    def __init__(self, shape: type[Answer], check: Callable[[Answer], str | None] | None) -> None:
+        self.shape = shape
+        self.check = check
+        self.tries = 0
+        self.problem = ""
+
+    async def heard(
+        self,
+        _: RunContext[Any],
+        /,
+        *,
+        request_context: ModelRequestContext,
+        response: ModelResponse,
+    ) -> ModelResponse:
+        """The response reduced to the JSON of its one answer."""
+        from pydantic_ai import ModelRetry, TextPart
+
+        self.tries += 1
+        try:
+            found = self.read(_said(response))
+        except _Unusable as unusable:
+            self.problem = unusable.problem
+            raise ModelRetry(
+                f"{unusable}. Answer again with one JSON object of the schema, nothing else."
+            ) from None
+        response.parts = [TextPart(found)]
+        return response
+
+    def read(self, text: str) -> str:
+        fitting: list[tuple[str, Answer]] = []
+        misfits: list[_Unusable] = []
+        for source, value in _objects(text):
+            _storable(value)
+            try:
+                fitting.append((source, self._fit(source)))
+            except _Unusable as misfit:
+                misfits.append(misfit)
+        if len(fitting) > 1:
+            raise _Unusable("there is more than one JSON object of the schema")
+        if not fitting:
+            raise misfits[-1] if misfits else _Unusable("there is no JSON object")
+        source, answer = fitting[0]
+        if self.check and (wrong := self.check(answer)):
+            raise _Unusable(wrong)
+        return source
+
+    def _fit(self, source: str) -> Answer:
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            return TypeAdapter(self.shape).validate_json(source)
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{'.'.join(map(str, each['loc'])) or 'the object'}: {each['msg']}"
+                for each in error.errors(include_url=False, include_context=False)[:5]
+            )
+            raise _Unusable("the JSON does not fit the schema", wrong) from None
+
+
+def _said(response: ModelResponse) -> str:
+    if response.finish_reason == "length":
+        raise _Unusable("the answer was cut off because it is too long")
+    if response.finish_reason == "content_filter":
+        raise _Unusable("the service's content filter stopped the answer")
+    if response.tool_calls:
+        raise _Unusable("there are no tools to call")
+    text = response.text or ""
+    if not text.strip():
+        raise _Unusable("the answer is empty")
+    if len(text) > MAX_CHARS:
+        raise _Unusable("the answer is too long")
+    return text
+
+
+def _objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every JSON object that is not part of another value, with the text it was read from.
+
+    What begins like JSON and is none ends the search: nothing is picked out of broken JSON.
+    """
+    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_constant)
+    at = 0
+    while begins := _OBJECT_OR_ARRAY.search(text, at):
+        try:
+            value, at = decoder.raw_decode(text, begins.start())
+        except (ValueError, RecursionError) as error:
+            hint = str(error) if isinstance(error, _Unusable | json.JSONDecodeError) else ""
+            raise _Unusable("the JSON is broken", hint) from None
+        if isinstance(value, dict):
+            yield text[begins.start() : at], value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key occurs twice in an object")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _storable(value: Any) -> None:
+    """Text with half a character or a NUL can be stored nowhere."""
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += [*each.keys(), *each.values()]
+        elif isinstance(each, list):
+            waiting += each
+        elif isinstance(each, str) and ("\0" in each or SURROGATE.search(each)):
+            raise _Unusable("the JSON holds NUL or half a character")
+
+
+def _refuse(response: httpx2.Response) -> None:
+    """Everything but a plain JSON answer is refused by its head, and its body is not read."""
+    status = response.status_code
+    if status in {408, 429} or status >= 500:
+        raise _Broken(f"is busy or failing (HTTP {status}): try again later")
+    if status in {401, 403}:
+        raise _Broken(f"refused the key (HTTP {status}): check model_api_key")
+    if 300 <= status < 400:
+        raise _Broken(
+            f"redirects (HTTP {status}), which is not followed: set model_base_url to the "
+            "final address"
+        )
+    if not response.is_success:
+        raise _Broken(f"refused (HTTP {status}): check model and model_base_url")
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise _Broken("answered in an encoding that was not asked for")
+    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise _Broken("did not answer with JSON: check model_base_url")
+
+
+def _bounded(stream: Any) -> httpx2.AsyncByteStream:
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> Any:
+            size = 0
+            async for chunk in stream:
+                size += len(chunk)
+                if size > MAX_BYTES:
+                    raise _Broken("answered with more than 1 MB")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()
+
+
+def _strictly(body: bytes) -> None:
+    """The clients behind PydanticAI guess encodings and let the last of two equal keys win."""
+    try:
+        value = json.loads(
+            body.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise _Broken("did not answer with a JSON object in UTF-8")
+
+
+def _model_settings(model: Model[Any]) -> ModelSettings:
+    from pydantic_ai.models.openai import OpenAIResponsesModel, OpenAIResponsesModelSettings
+
+    settings: OpenAIResponsesModelSettings = {"max_tokens": MAX_TOKENS, "thinking": False}
+    if isinstance(model, OpenAIResponsesModel):
+        settings["openai_store"] = False  # without it OpenAI keeps what it was asked
+    if not model.profile.get("thinking_always_enabled"):
+        settings["temperature"] = 0.0
+    if "max_retries" not in model.unsupported_settings:
+        settings["max_retries"] = 0
+    return settings
+
+
+def _profile(name: str) -> ModelProfile:
+    """What every OpenAI-compatible server understands."""
+    from pydantic_ai.profiles import merge_profile
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    known = OpenAICompatibleProvider.model_profile(name) or {}
+    plain = OpenAIModelProfile(
+        supports_json_schema_output=True,
+        openai_chat_supports_multiple_system_messages=False,
+        # Few servers know the new name; OpenAI's reasoning models refuse the old one.
+        openai_chat_supports_max_completion_tokens=bool(known.get("openai_supports_reasoning")),
+    )
+    return merge_profile(known, plain)
+
+
+def _place(base_url: str) -> tuple[str, bool]:
+    """The address without credentials, for messages, and whether it is this machine."""
+    try:
+        parts = urlsplit(base_url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = None
+    if not usable:
+        raise ConfigError("model_base_url cannot be used: set it to http(s)://HOST/v1")
+    host = parts.hostname or ""
+    try:
+        near = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        near = host == "localhost"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}", near
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+class _DaemonThreads(ThreadPoolExecutor):
+    """Looks up host names. Python waits at its end for the threads of every other pool."""
+
+    def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
+        outcome: Future[Result] = Future()
+        outcome.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                outcome.set_result(fn(*args, **kwargs))
+            except (OSError, ValueError) as error:
+                outcome.set_exception(error)
+
+        Thread(target=run, name="reverie-lookup", daemon=True).start()
+        return outcome
+
+
+def _run_apart(work: Coroutine[Any, Any, Result], longest: float) -> Future[Result]:
+    """Run it on an event loop of its own in a thread of its own; cancelled when it takes longer."""
+    loop = asyncio.new_event_loop()
+    loop.set_default_executor(_DaemonThreads())
+    outcome = asyncio.run_coroutine_threadsafe(work, loop)
+    thread = Thread(target=_run_loop, args=(loop,), name="reverie-model", daemon=True)
+    thread.start()
+    try:
+        wait([outcome], longest)
+    finally:
+        outcome.cancel()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(GRACE)
+    return outcome
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+        loop.run_until_complete(_let_go(loop))
+    finally:
+        loop.close()
+
+
+async def _let_go(loop: asyncio.AbstractEventLoop) -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    await loop.shutdown_asyncgens()

@@ -1,0 +1,140 @@
+"""The person's own words in a message, sentence by sentence: no code, quotations or pasted text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from reverie.text.normalise import one_line
+
+# Nobody types more than this about themselves: a longer text was pasted.
+LONGEST_TEXT = 6_000
+# A line at least so long may have been broken only to fit.
+_WRAPPED = 50
+
+# Two characters of no meaning stand for a space in a quotation and for its start: a quotation is
+# then one long word, and cannot end a sentence or start one.
+_SPACE, _QUOTE = "\ue000", "\ue001"
+
+_SHORTENED = """
+    approx ave bros co corp dept dr e.g est etc ft gen gov i.e inc jr lt ltd messrs mr mrs ms mt mx
+    prof rev sen sgt sr st ste u.k u.s u.s.a vs
+"""
+_ABBREVIATIONS = frozenset(_SHORTENED.split())
+_FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
+_QUOTED = re.compile(
+    r"\"[^\"]*(?:\"|\Z)|“[^”]*(?:”|\Z)|«[^»]*(?:»|\Z)|„[^“”]*(?:[“”]|\Z)|`[^`]*(?:`|\Z)|"
+    r"(?<!\w)'(?=\w)[^'\n]*+(?:'\w[^'\n]*+)*+'?"
+)
+_ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)]) +")
+# From such a line on, the text comes from elsewhere: a rule, a tag, a header, a line of a chat.
+_FOREIGN = re.compile(
+    r"[-=_*~#+]{3,}|<[a-z/!]|on .{1,80} wrote\b|begin forwarded|(?:from|to|subject|date|sent): |"
+    r"\S+(?: \S+)? \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$",
+    re.IGNORECASE,
+)
+_ABOUT_ME = re.compile(
+    r"(?:.{0,40} )?(?:about me|about myself|remember(?: this| these)?|note)\s*:$", re.IGNORECASE
+)
+_END = re.compile(r"(?<![.!?…;])[.!?…;]++[\"'”’)\]]*+(?=\s|$)")
+_NEXT = re.compile(r"\s+(?:I|My|We|Please|Remember|Always|Never|From)\b")
+_LEAD_IN = re.compile(
+    r"(?:actually|no|nope|yes|yeah|yep|sorry|well|btw|by the way|oh|and|also|so|but|ok|okay|fyi|"
+    r"p\.?s|note|correction|update|now|i meant?)(?:\s*[,.!:…–—-]+\s*|\s+)|remember, |"
+    r"(?:hi|hello|hey)(?:(?: \w+){0,2}\s*[,.!–—-]+\s*|(?: there| again)?\s+)",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(r",? (?:by the way|btw|fyi|you know)(?=[.!…]*$)", re.IGNORECASE)
+_LABEL = re.compile(r":(?:\s|$)")
+_REQUEST = re.compile(
+    r"(?:please,? )?(?:remember|don't forget|do not forget|(?:keep|bear) in mind|from now on|"
+    r"always|never)\b",
+    re.IGNORECASE,
+)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """What the person says, a sentence at a time, without "Actually" before or "btw" behind it."""
+    labelled = False
+    for line in _lines(text):
+        if _FOREIGN.match(line):
+            return
+        labelled = labelled and bool(line)
+        for sentence in _split(line):
+            if labelled:
+                break
+            own = _ASIDE.sub("", without_lead_in(sentence))
+            yield own
+            # "Bob: I live in Rome" is said by another, "Translate: …" by nobody.
+            labelled = has_label(own) and not _REQUEST.match(own)
+        if line.endswith(":"):
+            if not _ABOUT_ME.match(line):
+                return
+            labelled = False
+
+
+def without_lead_in(sentence: str) -> str:
+    for _ in range(4):
+        if not (found := _LEAD_IN.match(sentence)):
+            break
+        sentence = sentence[found.end() :]
+    return sentence
+
+
+def has_label(sentence: str) -> bool:
+    return bool(_LABEL.search(sentence))
+
+
+def has_quotation(sentence: str) -> bool:
+    return _QUOTE in sentence
+
+
+def as_written(sentence: str) -> str:
+    """The sentence with its quotations as they were, on one line."""
+    return one_line(sentence.replace(_QUOTE, "").replace(_SPACE, " "))
+
+
+def is_abbreviated(before: str) -> bool:
+    """Whether a full stop after this belongs to its last word: "St", "J", "U.S"."""
+    word = before.rpartition(" ")[2].lstrip("(\"'")
+    return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper()) or "." in word
+
+
+def _split(line: str) -> Iterator[str]:
+    start = 0
+    for found in _END.finditer(line):
+        goes_on = found[0] == "." and is_abbreviated(line[start : found.start()])
+        if goes_on and not _NEXT.match(line, found.end()):
+            continue
+        yield line[start : found.end()].strip()
+        start = found.end()
+    if rest := line[start:].strip():
+        yield rest
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines, joined where they were broken to fit; an empty one for what is not own."""
+    whole, last = "", ""
+    for raw in _marked(text).split("\n"):
+        line = "" if raw.startswith((">", "|", "    ", "\t")) else one_line(raw)
+        item = _ITEM.match(line)
+        wrapped = len(last) >= _WRAPPED and not last.endswith((".", "!", "?", "…", ":", ";"))
+        if wrapped and line and not item:
+            whole = f"{whole} {line}"
+        else:
+            yield whole
+            whole = line[item.end() :] if item else line
+        last = line
+    yield whole
+
+
+def _marked(text: str) -> str:
+    """The text without blocks of code, its apostrophes plain and each quotation one word."""
+    if len(text) > LONGEST_TEXT:
+        return ""
+    plain = re.sub(r"[\ud800-\udfff\ue000\ue001]", "\ufffd", text)
+    plain = re.sub(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "\n", plain)
+    plain = re.sub(r"[\u2018\u2019\u02bc\uff07]", "'", plain)
+    return _QUOTED.sub(
+        lambda quoted: _QUOTE + re.sub(r"\s", _SPACE, quoted[0]), _FENCE.sub("\n\n", plain)
+    )

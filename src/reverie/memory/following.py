@@ -1,0 +1,146 @@
+"""Clients that resend their whole history each turn: only what is new is kept.
+
+Every event carries a chain, which stands for all that was said up to it. The longest beginning of
+the resent history whose chain is known says where the client goes on: at the end of a session, or
+in the middle of one, and then a fork begins there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from reverie.engine import log, sessions
+from reverie.engine.sessions import NOTHING_SAID, Spot, chained
+from reverie.errors import KeyConflict
+from reverie.memory import events, writes
+from reverie.memory.events import Said
+from reverie.memory.resources import Resources
+from reverie.memory.writes import Author, Stamp
+from reverie.model import Origin
+from reverie.protocols import Owner, Transaction
+from reverie.text.messages import role_of
+from reverie.text.normalise import one_line
+
+
+class Match(NamedTuple):
+    """How many of the resent messages are known, and where the last of them stands."""
+
+    known: int
+    spot: Spot | None
+
+
+def follow(
+    resources: Resources,
+    author: Author,
+    said: Sequence[Said],
+    fresh: str,
+    named: str | None,
+    stamp: Stamp,
+) -> tuple[str, Origin | None]:
+    """The session the history belongs to now, and what it is forked from if it is new.
+
+    ``named`` is the session the client speaks of; only it and its forks are looked at then.
+    ``fresh`` is what a new session is called.
+    """
+    with writes.writing(resources, author.scope) as (tx, owner):
+        done = writes.repeated(tx, owner, stamp, about_session=True)
+        if done is not None:
+            if done.op != "append" or done.session is None:
+                raise KeyConflict(stamp.key or "")
+            return done.session, None
+        match = _match(tx, owner, [each.message for each in said], named)
+        rest = said[match.known :]
+        session, fork = _place(tx, owner, match, fresh, named)
+        if rest:
+            events.append_in(tx, resources, owner, author, session, rest, stamp, fork)
+        return session, fork
+
+
+def _place(
+    tx: Transaction, owner: Owner, match: Match, fresh: str, named: str | None
+) -> tuple[str, Origin | None]:
+    """Where what is new goes, and what it is forked from."""
+    if match.spot is None:
+        known = None if named is None else sessions.find(tx, owner, named)
+        if named is None or known is None or not known.events:
+            return named or fresh, None
+        return fresh, Origin(named, 0)
+    session = match.spot.session
+    last = sessions.last_spot(tx, owner, [sessions.Stretch(session, 0, None)])
+    if last is not None and last.chain == match.spot.chain:
+        return session, None
+    return fresh, Origin(session, match.spot.sequence)
+
+
+def _match(
+    tx: Transaction, owner: Owner, messages: Sequence[Mapping[str, Any]], named: str | None
+) -> Match:
+    family = None if named is None else _family(tx, owner, named)
+    best, chain, begin = Match(0, None), NOTHING_SAID, 0
+    while True:
+        found = _deepest(tx, owner, messages, chain, begin, family)
+        if found.spot is not None:
+            best = found
+        step = _past_interruption(tx, owner, messages, best, family)
+        if step is None:
+            return best
+        best, chain, begin = step, step.spot.chain if step.spot else chain, step.known
+
+
+def _deepest(
+    tx: Transaction,
+    owner: Owner,
+    messages: Sequence[Mapping[str, Any]],
+    chain: str,
+    begin: int,
+    family: set[str] | None,
+) -> Match:
+    """The longest beginning of the history that is known, looked for from its end."""
+    chains = []
+    for message in messages[begin:]:
+        chain = chained(chain, message)
+        chains.append(chain)
+    for number in range(len(chains), 0, -1):
+        if role_of(messages[begin + number - 1]) == "system":
+            continue
+        spot = sessions.by_chain(tx, owner, chains[number - 1], family)
+        if spot is not None:
+            return Match(begin + number, spot)
+    return Match(begin, None)
+
+
+def _past_interruption(
+    tx: Transaction,
+    owner: Owner,
+    messages: Sequence[Mapping[str, Any]],
+    match: Match,
+    family: set[str] | None,
+) -> Match | None:
+    """A reply that was cut off is the same reply, however much of it the client has seen."""
+    if match.spot is None or match.known >= len(messages):
+        return None
+    resent = messages[match.known]
+    if role_of(resent) != "assistant":
+        return None
+    shown = one_line(sessions.readable(resent))
+    for spot in sessions.replies_to(tx, owner, match.spot, family):
+        entry = log.at_position(tx, owner, spot.position)
+        if entry is None or entry.body is None or not entry.body.get("interrupted"):
+            continue
+        kept = one_line(sessions.readable(entry.body["message"]))
+        if kept.startswith(shown) or shown.startswith(kept):
+            return Match(match.known + 1, spot)
+    return None
+
+
+def _family(tx: Transaction, owner: Owner, session: str) -> set[str]:
+    """A session, what it was forked from, and all forks of these."""
+    names = {stretch.session for stretch in sessions.lineage(tx, owner, session)}
+    waiting = list(names)
+    while waiting:
+        for name in sessions.forks(tx, owner, waiting.pop()):
+            if name not in names:
+                names.add(name)
+                waiting.append(name)
+    return names

@@ -1,0 +1,114 @@
+"""What a model would remember if it may: proposed, then accepted or rejected by a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from reverie.engine import log
+from reverie.engine.log import Entry
+from reverie.errors import NotFound
+from reverie.model import Origin, Proposal
+from reverie.protocols import Owner, Transaction
+
+Answer = Literal["accept", "reject"]
+
+
+def put(tx: Transaction, owner: Owner, entry: Entry) -> None:
+    """Let the list show what an entry proposes or answers."""
+    body = entry.body or {}
+    if entry.op == "propose" and entry.body is not None:
+        tx.run(
+            "INSERT INTO proposals (space, owner, proposal, position, answer, memory) "
+            "VALUES (?, ?, ?, ?, NULL, NULL)",
+            (*owner, body["proposal"], entry.position),
+        )
+    elif entry.op in {"accept", "reject"}:
+        tx.run(
+            "UPDATE proposals SET answer = ?, memory = ? "
+            "WHERE space = ? AND owner = ? AND proposal = ?",
+            (entry.op, body.get("memory"), *owner, body.get("proposal")),
+        )
+
+
+def find(tx: Transaction, owner: Owner, proposal: str) -> Proposal:
+    found = _read(tx, owner, " AND p.proposal = ?", (proposal,))
+    if not found:
+        raise NotFound(
+            f"there is no proposal {proposal!r} here: 'proposals list' shows the ones there are"
+        )
+    return found[0]
+
+
+def listed(tx: Transaction, owner: Owner, *, answered: bool = False) -> list[Proposal]:
+    """Proposals, the oldest first: those that wait for an answer, or all of them."""
+    return _read(tx, owner, "" if answered else " AND p.answer IS NULL", ())
+
+
+def _read(tx: Transaction, owner: Owner, condition: str, values: tuple[str, ...]) -> list[Proposal]:
+    rows = tx.all(
+        "SELECT p.position, p.answer, p.memory FROM proposals p "
+        f"WHERE p.space = ? AND p.owner = ?{condition} ORDER BY p.position",
+        (*owner, *values),
+    )
+    found = []
+    for position, answer, memory in rows:
+        entry = log.at_position(tx, owner, position)
+        assert entry is not None and entry.body is not None
+        found.append(_proposal(entry, entry.body, answer, memory))
+    return found
+
+
+def _proposal(
+    entry: Entry, body: Mapping[str, Any], answer: Answer | None, memory: str | None
+) -> Proposal:
+    assert entry.session is not None and entry.sequence is not None
+    return Proposal(
+        id=body["proposal"],
+        content=body["content"],
+        category=body["category"],
+        subject=body["subject"],
+        origin=Origin(entry.session, entry.sequence),
+        source=body["source"],
+        proposed_at=entry.recorded_at,
+        answer=answer,
+        memory_id=memory,
+    )
+
+
+# -- erasing --------------------------------------------------------------------------------------
+
+
+def erase_of(tx: Transaction, owner: Owner, memory: str) -> list[int]:
+    """Destroy what a memory was accepted from; the positions of the entries that held it."""
+    rows = tx.all(
+        "SELECT position FROM proposals WHERE space = ? AND owner = ? AND memory = ?",
+        (*owner, memory),
+    )
+    return _erase(tx, owner, [row[0] for row in rows])
+
+
+def erase_from(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:
+    """Destroy what an event gave rise to."""
+    rows = tx.all(
+        "SELECT p.position FROM proposals p JOIN log l ON l.space = p.space "
+        "AND l.position = p.position "
+        "WHERE p.space = ? AND p.owner = ? AND l.session = ? AND l.sequence = ?",
+        (*owner, *origin),
+    )
+    return _erase(tx, owner, [row[0] for row in rows])
+
+
+def erase_at(tx: Transaction, owner: Owner, position: int) -> None:
+    """Destroy one proposal."""
+    _erase(tx, owner, [position])
+
+
+def _erase(tx: Transaction, owner: Owner, positions: list[int]) -> list[int]:
+    log.blank(tx, owner, positions)
+    for position in positions:
+        tx.run(
+            "DELETE FROM proposals WHERE space = ? AND owner = ? AND position = ?",
+            (*owner, position),
+        )
+    return positions

@@ -1,0 +1,341 @@
+"""A handle on one session: its events, its own memories, its summary and its context."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from reverie.engine import log, sessions
+from reverie.memory import context, drafts, events, recall, states, transfer, writes
+from reverie.memory.drafts import request_hash
+from reverie.memory.resources import Resources
+from reverie.memory.times import Time
+from reverie.memory.writes import Author, Stamp
+from reverie.model import (
+    Context,
+    Event,
+    Hit,
+    Memory,
+    Mode,
+    Origin,
+    Ranking,
+    SessionErasure,
+    SessionInfo,
+    Summary,
+)
+from reverie.protocols import Owner, Transaction
+from reverie.text.messages import resumed, without_system
+from reverie.text.normalise import one_line
+
+if TYPE_CHECKING:
+    from reverie.memory.space import Space
+
+PREVIEW_CHARS = 80
+UNTITLED = "Untitled"
+MOST_EVENTS = 1_000_000_000
+
+
+class RecallOptions(TypedDict, total=False):
+    """What ``recall`` takes besides the query; see ``Space.recall``."""
+
+    limit: int
+    mode: Mode
+    kinds: Iterable[str] | None
+    category: str | None
+    tags: Iterable[str] | None
+    since: Time | None
+    until: Time | None
+    as_of: Time | None
+    ranking: Ranking | None
+    query_embedding: Sequence[float] | None
+    explain: bool
+
+
+class RememberOptions(TypedDict, total=False):
+    """What ``remember`` takes besides the content; see ``Space.remember``."""
+
+    kind: str
+    category: str
+    subject: str | None
+    tags: Iterable[str]
+    source: str | None
+    origin: Origin | None
+    happened_at: Time | None
+    expires_at: Time | None
+    pinned: bool
+    key: str | None
+    force: bool
+
+
+class Session:
+    """One conversation. Made by ``Space.session``; threads may share it."""
+
+    def __init__(self, space: Space, id: str, fork: Origin | None = None) -> None:
+        self._space = space
+        self._id = id
+        self._fork = fork
+
+    def __repr__(self) -> str:
+        return f"Session({self._id!r} in {self._space!r})"
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def forked_from(self) -> Origin | None:
+        """The event of another session that this one goes on from."""
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            known = None if owner is None else sessions.find(tx, owner, self._id)
+        return self._fork if known is None else known.forked_from
+
+    @property
+    def scratchpad(self) -> Scratchpad:
+        """The working list of this session."""
+        return Scratchpad(self)
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def append(
+        self,
+        message: Mapping[str, Any] | object,
+        *,
+        sequence: int | None = None,
+        at: Time | None = None,
+        key: str | None = None,
+        interrupted: bool = False,
+    ) -> Event:
+        """Keep one message as it is, whatever its provider. Returns once it is on disk.
+
+        ``interrupted`` marks a reply that was cut off. A ``sequence`` must be greater than the
+        last one; left out, it is the next. Nothing here waits for a model.
+        """
+        said = events.prepare(
+            self._resources, [message], sequence=sequence, at=at, interrupted=interrupted
+        )
+        return self._append(said, key)[0]
+
+    def append_many(
+        self, messages: Iterable[Mapping[str, Any] | object], *, key: str | None = None
+    ) -> list[Event]:
+        """Keep messages in order, all of them or none."""
+        said = events.prepare(self._resources, list(messages))
+        return self._append(said, key) if said else []
+
+    def _append(self, said: list[events.Said], key: str | None) -> list[Event]:
+        stamp = self._stamp(key, "append", [each.asked for each in said])
+        return events.append(self._resources, self._author, self._id, said, stamp, self._fork)
+
+    def remember(self, content: str, **options: Unpack[RememberOptions]) -> Memory:
+        """Keep one thing that only this session recalls."""
+        return self._own_space.remember(content, **options)
+
+    def hide(self, reason: str | None = None, *, key: str | None = None) -> None:
+        """Take the session out of lists and every recall; ``restore`` brings it back."""
+        stamp = self._stamp(key, "hide", reason=reason)
+        events.turn(self._resources, self._author, "hide", self._id, stamp)
+
+    def restore(self, *, key: str | None = None) -> None:
+        """Bring a hidden session back."""
+        events.turn(self._resources, self._author, "restore", self._id, self._stamp(key, "restore"))
+
+    def erase(self, *, key: str | None = None) -> SessionErasure:
+        """Destroy every event, and the memories that came from nowhere else. No way back."""
+        stamp = self._stamp(key, "erase")
+        return events.erase(self._resources, self._author, self._id, stamp)
+
+    def write_summary(self, text: str, *, upper: int, expected_epoch: int) -> Summary:
+        """Put a summary of the events up to ``upper`` in the place of the one that was read.
+
+        When another was written meanwhile nothing changes, and ``applied`` is False.
+        """
+        checked = states.check_summary(text)
+        with writes.writing(self._resources, self._author.scope) as (tx, owner):
+            return states.write_summary(tx, owner, self._id, checked, upper, expected_epoch)
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def events(self, limit: int | None = None) -> list[Event]:
+        """The events in order, or the last so many; those before a fork included."""
+        most = None if limit is None else drafts.check_limit(limit, MOST_EVENTS)
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            return [] if owner is None else self._events(tx, owner, most)
+
+    def resume(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The last messages in the shape they came in, ready to be sent to a model again.
+
+        They begin with what the user said, without system prompts, and no tool call is parted
+        from its results.
+        """
+        most = drafts.check_limit(limit, MOST_EVENTS)
+        many = most
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            while owner is not None:
+                found = self._events(tx, owner, many)
+                plain = [event.message for event in found if without_system(event.message)]
+                if len(plain) >= most or len(found) < many:
+                    return resumed(plain, most)
+                many *= 2
+        return []
+
+    def recall(self, query: str, **options: Unpack[RecallOptions]) -> list[Hit]:
+        """What the space recalls, and what belongs to this session alone."""
+        return self._own_space.recall(query, **options)
+
+    def memories(self) -> list[Memory]:
+        """The memories that belong to this session alone, the newest first."""
+        return [memory for memory in self._own_space.memories() if memory.session is not None]
+
+    def info(self) -> SessionInfo:
+        """How many events, how it began, when it was last used."""
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            if owner is None:
+                raise events.missing(self._id)
+            return info_of(tx, owner, events.require(tx, owner, self._id))
+
+    def summary(self) -> Summary:
+        """The rolling summary."""
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            return Summary() if owner is None else states.read_summary(tx, owner, self._id)
+
+    def export(self) -> Iterator[dict[str, Any]]:
+        """Every entry of this session as plain values, as ``Space.import_records`` takes them."""
+        return transfer.export(self._resources, self._author, self._id)
+
+    def context(self, query: str | None = None, *, tokens: int = 4000) -> Context:
+        """What a model needs for the next turn: profile, summary, recalled memories, history.
+
+        ``query`` is what to recall for; left out, the latest thing the user said. The profile is
+        the same bytes in every context of this session.
+        """
+        from reverie.embed.tokens import count_tokens
+
+        budget = drafts.check_limit(tokens, MOST_EVENTS)
+        self._freeze()
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            owners = self._space._owners(tx)
+            stretches = [] if owner is None else self._stretches(tx, owner)
+            known = context.read(
+                tx, self._resources, owners, owner, stretches, budget, count_tokens
+            )
+        asked = query if query is not None else known.latest.event.text if known.latest else ""
+        sequence = known.latest.event.sequence if known.latest else None
+        wanted = recall.Query(asked, context.MOST_RECALLED)
+        hits = self._own_space._recalled(wanted, sequence) if asked.strip() else []
+        return context.assemble(known, hits, budget, count_tokens)
+
+    # -- parts --------------------------------------------------------------------------------
+
+    @property
+    def _resources(self) -> Resources:
+        return self._space._resources
+
+    @property
+    def _author(self) -> Author:
+        return self._space._author
+
+    @property
+    def _own_space(self) -> Space:
+        """The space as this session sees it."""
+        author = self._author
+        scoped = author._replace(scope=sessions.scoped(author.scope, self._id))
+        return type(self._space)(self._resources, scoped)
+
+    def _owner(self, tx: Transaction) -> Owner | None:
+        return log.find(tx, self._author.scope)
+
+    def _stretches(self, tx: Transaction, owner: Owner) -> list[sessions.Stretch]:
+        return sessions.lineage(tx, owner, self._id, self._fork)
+
+    def _events(self, tx: Transaction, owner: Owner, most: int | None) -> list[Event]:
+        spots = sessions.spots(tx, owner, self._stretches(tx, owner), newest=most)
+        found = (log.at_position(tx, owner, spot.position) for spot in spots)
+        return [sessions.event_of(entry, self._space.user) for entry in found if entry]
+
+    def _freeze(self) -> None:
+        """Keep the position from which this session sees the profile, the first time."""
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            if owner is not None and states.frozen_at(tx, owner, self._id) is not None:
+                return
+        if self._resources.engine.read_only:
+            return
+        with writes.writing(self._resources, self._author.scope) as (tx, owner):
+            position = states.inherited(tx, owner, self._stretches(tx, owner))
+            states.freeze(
+                tx,
+                owner,
+                self._id,
+                log.last_position(tx, owner) if position is None else position,
+            )
+
+    def _stamp(
+        self, key: str | None, verb: str, *arguments: object, reason: str | None = None
+    ) -> Stamp:
+        return Stamp(
+            key=drafts.check_key(key),
+            request=request_hash(key, verb, self._id, *arguments),
+            reason=drafts.check_optional(reason, "reason", drafts.MOST_REASON_CHARS),
+        )
+
+
+class Scratchpad:
+    """A session's working list: each write replaces all of it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def read(self) -> states.Pad:
+        """The items, and when they were written."""
+        session = self._session
+        with session._resources.engine.read() as tx:
+            owner = session._owner(tx)
+            return states.Pad() if owner is None else states.read_pad(tx, owner, session.id)
+
+    def write(self, items: Iterable[str]) -> states.Pad:
+        """Replace the items: at most 32 of 240 characters, together 8 KiB."""
+        session = self._session
+        pad = states.Pad(states.check_items(items), session._resources.clock.now())
+        with writes.writing(session._resources, session._author.scope) as (tx, owner):
+            states.write_pad(tx, owner, session.id, pad)
+        return pad
+
+    def clear(self) -> bool:
+        """Empty it; False when it was empty."""
+        session = self._session
+        if not self.read().items:
+            return False
+        with writes.writing(session._resources, session._author.scope) as (tx, owner):
+            was = states.read_pad(tx, owner, session.id)
+            states.write_pad(tx, owner, session.id, states.Pad())
+        return bool(was.items)
+
+
+def info_of(tx: Transaction, owner: Owner, known: sessions.Session) -> SessionInfo:
+    """A session as a list shows it."""
+    preview = UNTITLED
+    if known.titled is not None:
+        entry = log.at_position(tx, owner, known.titled)
+        assert entry is not None
+        preview = one_line(sessions.event_of(entry, None).text)[:PREVIEW_CHARS] or UNTITLED
+    return SessionInfo(
+        id=known.session,
+        events=known.events,
+        preview=preview,
+        opened_at=log.time_of(tx, owner, known.opened),
+        updated_at=known.updated_at,
+        hidden_at=known.hidden_at,
+        forked_from=known.forked_from,
+    )
+
+
+def fresh_id() -> str:
+    """Twelve characters of 0-9, a-f."""
+    return os.urandom(6).hex()

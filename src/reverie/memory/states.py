@@ -1,0 +1,172 @@
+"""What a session keeps beside its events: its summary, its scratchpad, its view of the profile.
+
+The summary is one state, written by compare-and-swap: who read an older one is told so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from reverie.engine import log, sessions
+from reverie.engine.sessions import Stretch
+from reverie.errors import InvalidInput
+from reverie.model import Summary
+from reverie.protocols import Owner, Transaction
+from reverie.text.normalise import storable
+
+MOST_SUMMARY_CHARS = 16_000
+MOST_ITEMS = 32
+ITEM_CHARS = 240
+MOST_BYTES = 8 * 1024
+
+
+class Pad(NamedTuple):
+    """The working list of a session. ``updated_at`` is None when nothing was written."""
+
+    items: tuple[str, ...] = ()
+    updated_at: int | None = None
+
+
+def ensure(tx: Transaction, owner: Owner, session: str) -> None:
+    tx.run(
+        "INSERT INTO session_state (space, owner, session, frozen, epoch, upper, summary, "
+        "scratchpad, scratched_at) VALUES (?, ?, ?, NULL, 0, 0, '', NULL, NULL) "
+        "ON CONFLICT (space, owner, session) DO NOTHING",
+        (*owner, session),
+    )
+
+
+def exists(tx: Transaction, owner: Owner, session: str) -> bool:
+    return (
+        tx.one(
+            "SELECT 1 FROM session_state WHERE space = ? AND owner = ? AND session = ?",
+            (*owner, session),
+        )
+        is not None
+    )
+
+
+def drop(tx: Transaction, owner: Owner, session: str) -> None:
+    tx.run(
+        "DELETE FROM session_state WHERE space = ? AND owner = ? AND session = ?",
+        (*owner, session),
+    )
+
+
+# -- the summary ----------------------------------------------------------------------------------
+
+
+def read_summary(tx: Transaction, owner: Owner, session: str) -> Summary:
+    row = tx.one(
+        "SELECT summary, epoch, upper FROM session_state "
+        "WHERE space = ? AND owner = ? AND session = ?",
+        (*owner, session),
+    )
+    return Summary() if row is None else Summary(*row)
+
+
+def write_summary(
+    tx: Transaction, owner: Owner, session: str, text: str, upper: int, expected_epoch: int
+) -> Summary:
+    """The next epoch, or the current state with ``applied=False`` when another came first."""
+    current = read_summary(tx, owner, session)
+    if current.epoch != expected_epoch:
+        return Summary(current.text, current.epoch, current.upper, applied=False)
+    if upper < current.upper:
+        raise InvalidInput(
+            f"the summary covers events up to {current.upper}: {upper} would leave some out"
+        )
+    ensure(tx, owner, session)
+    tx.run(
+        "UPDATE session_state SET summary = ?, upper = ?, epoch = ? "
+        "WHERE space = ? AND owner = ? AND session = ?",
+        (text, upper, expected_epoch + 1, *owner, session),
+    )
+    sessions.count_unsummed(tx, owner, session)
+    return Summary(text, expected_epoch + 1, upper)
+
+
+def check_summary(text: str) -> str:
+    if len(storable(text, "the summary")) > MOST_SUMMARY_CHARS:
+        raise InvalidInput(f"a summary has at most {MOST_SUMMARY_CHARS} characters: shorten it")
+    return text.replace("\0", " ")
+
+
+# -- the scratchpad -------------------------------------------------------------------------------
+
+
+def check_items(items: Iterable[str]) -> tuple[str, ...]:
+    """The items trimmed, blank ones left out. Too much is an error, never a cut."""
+    if isinstance(items, str):
+        raise InvalidInput("the scratchpad takes a list of items, not one text")
+    kept = [item for item in (storable(each, "an item").strip() for each in items) if item]
+    if not kept:
+        raise InvalidInput("the scratchpad needs an item that is not blank: 'clear' empties it")
+    if len(kept) > MOST_ITEMS:
+        raise InvalidInput(
+            f"the scratchpad holds at most {MOST_ITEMS} items, these are {len(kept)}: "
+            "leave some out"
+        )
+    for item in kept:
+        if len(item) > ITEM_CHARS:
+            raise InvalidInput(
+                f"an item has at most {ITEM_CHARS} characters, this has {len(item)}: shorten it"
+            )
+    size = sum(len(item.encode()) for item in kept)
+    if size > MOST_BYTES:
+        raise InvalidInput(
+            f"the scratchpad holds at most {MOST_BYTES} bytes, these are {size}: leave some out"
+        )
+    return tuple(kept)
+
+
+def read_pad(tx: Transaction, owner: Owner, session: str) -> Pad:
+    row = tx.one(
+        "SELECT scratchpad, scratched_at FROM session_state "
+        "WHERE space = ? AND owner = ? AND session = ?",
+        (*owner, session),
+    )
+    if row is None or row[0] is None:
+        return Pad()
+    return Pad(tuple(json.loads(row[0])), row[1])
+
+
+def write_pad(tx: Transaction, owner: Owner, session: str, pad: Pad) -> None:
+    ensure(tx, owner, session)
+    tx.run(
+        "UPDATE session_state SET scratchpad = ?, scratched_at = ? "
+        "WHERE space = ? AND owner = ? AND session = ?",
+        (log.encode(pad.items) if pad.items else None, pad.updated_at, *owner, session),
+    )
+
+
+# -- where the profile stands ---------------------------------------------------------------------
+
+
+def frozen_at(tx: Transaction, owner: Owner, session: str) -> int | None:
+    """The position a session first saw the profile at."""
+    row = tx.one(
+        "SELECT frozen FROM session_state WHERE space = ? AND owner = ? AND session = ?",
+        (*owner, session),
+    )
+    return None if row is None else row[0]
+
+
+def inherited(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> int | None:
+    """The same, or where the nearest session it was forked from did."""
+    for stretch in reversed(stretches):
+        frozen = frozen_at(tx, owner, stretch.session)
+        if frozen is not None:
+            return frozen
+    return None
+
+
+def freeze(tx: Transaction, owner: Owner, session: str, position: int) -> None:
+    ensure(tx, owner, session)
+    tx.run(
+        "UPDATE session_state SET frozen = ? WHERE space = ? AND owner = ? AND session = ? "
+        "AND frozen IS NULL",
+        (position, *owner, session),
+    )

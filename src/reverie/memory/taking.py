@@ -1,0 +1,69 @@
+"""Entries about sessions taken in from an export, without doing anything twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reverie.engine import log, sessions
+from reverie.engine.log import Entry
+from reverie.errors import InvalidInput
+from reverie.memory import proposals, replay
+from reverie.memory.resources import Resources
+from reverie.protocols import Owner, Transaction
+
+
+def add_session_entry(tx: Transaction, resources: Resources, owner: Owner, entry: Entry) -> bool:
+    """One entry of an export: what follows here, or nothing when it is here already."""
+    assert entry.session is not None
+    here = log.of_session(tx, owner, entry.session)
+    if any(known.uuid == entry.uuid for known in here):
+        return False
+    _require_place(tx, owner, entry, here)
+    if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
+        entry = replace(entry, key=None, request=None)
+    entry = _with_memory_here(tx, owner, entry)
+    now = min(entry.recorded_at, resources.clock.now())
+    position, recorded_at = log.advance(tx, owner.space, now)
+    entry = replace(entry, position=position, recorded_at=recorded_at)
+    log.append(tx, owner, entry)
+    replay.show(tx, resources, owner, entry)
+    return True
+
+
+def _require_place(tx: Transaction, owner: Owner, entry: Entry, here: list[Entry]) -> None:
+    known = sessions.find(tx, owner, entry.session or "")
+    if entry.op == "append":
+        last = 0 if known is None else known.last_sequence
+        if (entry.sequence or 0) <= last:
+            erased = known is not None and known.ended
+            raise InvalidInput(
+                f"session {entry.session} was erased here and stays so"
+                if erased
+                else f"session {entry.session} has gone past sequence {entry.sequence} here"
+            )
+        if known is not None and known.hidden_at is not None and entry.body is not None:
+            raise InvalidInput(f"session {entry.session} is hidden here: restore it first")
+    elif known is None:
+        raise InvalidInput(f"there is no session {entry.session} here")
+    if entry.op == "erase" and any(e.op == "append" and e.body is not None for e in here):
+        raise InvalidInput(f"session {entry.session} was erased where it comes from: erase it here")
+    if entry.op in {"propose", "accept", "reject"}:
+        _require_proposal(tx, owner, entry)
+
+
+def _with_memory_here(tx: Transaction, owner: Owner, entry: Entry) -> Entry:
+    """What was accepted names its memory only where that came along under the same id."""
+    memory = (entry.body or {}).get("memory")
+    if entry.op != "accept" or entry.body is None or memory is None:
+        return entry
+    first = log.versions(tx, owner, memory)[:1]
+    if first and first[0].origin == (entry.session, entry.sequence):
+        return entry
+    return replace(entry, body={k: v for k, v in entry.body.items() if k != "memory"})
+
+
+def _require_proposal(tx: Transaction, owner: Owner, entry: Entry) -> None:
+    name = (entry.body or {}).get("proposal")
+    known = {each.id for each in proposals.listed(tx, owner, answered=True)}
+    if entry.op == "propose" and name in known:
+        raise InvalidInput(f"proposal {name} is another one here")

@@ -1,0 +1,539 @@
+"""Chat messages of any provider, read without their libraries.
+
+Every shape is taken apart into the same few pieces, and all that is asked of a message is
+answered from those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from reverie.errors import InvalidInput
+
+RULES = "messages 1"
+"""Which rules made a text of a message: when they change, indexes are made anew."""
+
+DEEPEST = 200
+# Python refuses to write or read an integer of more digits, hence so would every store.
+_TOO_LONG = 10**4300
+
+_TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
+_THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning"})
+_CALL_TYPES = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
+# What a tool's answer may be made of; any other object in it is the tool's own JSON.
+_RESULT_TYPES = _TEXT_TYPES | {
+    *("image", "audio", "document", "file", "resource", "resource_link"),
+    *("image_url", "input_image", "input_audio", "input_file", "tool_reference"),
+}
+_MEDIA_KINDS = frozenset(
+    {"image-url", "audio-url", "video-url", "document-url", "binary", "uploaded-file"}
+)
+_ROLES = {"developer": "system", "function": "tool"}
+# They differ between two renderings of the same image or file.
+_INCIDENTAL = frozenset({"id", "cache_control", "timestamp", "identifier"})
+
+
+class Call(NamedTuple):
+    """A tool call. ``arguments`` is JSON text, empty when there are none."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class _Piece(NamedTuple):
+    """One thing a message holds.
+
+    The value is a text (of a result also the tool's own JSON), a ``Call``, the id of the call
+    that is answered, or whatever stands for an image, a sound or a file. What is ``quoted`` is
+    text that nobody typed.
+    """
+
+    kind: Literal["said", "quoted", "system", "result", "call", "answer", "media"]
+    value: Any
+
+
+_Kind = Literal["said", "system", "result"]
+
+
+# -- taking a message in --------------------------------------------------------------------------
+
+
+def as_mapping(message: object) -> dict[str, Any]:
+    """A copy of the message that JSON holds exactly, or InvalidInput."""
+    if type(message).__module__.partition(".")[0] == "pydantic_ai":
+        message = _dumped_by_pydantic_ai(message)
+    elif _is_model(message):
+        message = _dumped(message)
+    if not isinstance(message, Mapping):
+        raise InvalidInput(f"a message must be a mapping, not {type(message).__name__}")
+    if not message:
+        raise InvalidInput("a message must not be empty")
+    copy: dict[str, Any] = _clean(message, 1)
+    return copy
+
+
+def _is_model(value: object) -> bool:
+    return callable(getattr(type(value), "model_dump", None))
+
+
+def _dumped(model: Any) -> Any:
+    try:
+        return model.model_dump(mode="json", exclude_unset=True)
+    except ValueError as error:
+        raise _unwritable(model, error) from error
+
+
+def _dumped_by_pydantic_ai(message: Any) -> Any:
+    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse
+
+    if not isinstance(message, ModelRequest | ModelResponse):
+        raise InvalidInput(
+            f"{type(message).__name__} is not a message: pass a ModelRequest or a ModelResponse"
+        )
+    try:
+        return ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
+    except ValueError as error:
+        raise _unwritable(message, error) from error
+
+
+def _unwritable(message: object, error: ValueError) -> InvalidInput:
+    said = " ".join(str(error).split())
+    return InvalidInput(f"{type(message).__name__} cannot be written as JSON: {said}")
+
+
+def _clean(value: Any, depth: int) -> Any:
+    """The value with plain types only. Loops, not comprehensions: half the frames when deep."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        if abs(value) >= _TOO_LONG:
+            raise InvalidInput("a message cannot hold an integer of over 4300 digits: make it text")
+        return int.__int__(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput("a message cannot hold NaN or Infinity: JSON has no such numbers")
+        return float.__float__(value)
+    if depth > DEEPEST:
+        raise InvalidInput(f"a message cannot be nested deeper than {DEEPEST} levels")
+    if isinstance(value, Mapping):
+        copy = {}
+        for key, held in value.items():
+            if not isinstance(key, str):
+                raise InvalidInput(f"the keys of a message must be text, not {type(key).__name__}")
+            copy[str.__str__(key)] = _clean(held, depth + 1)
+        return copy
+    if isinstance(value, list | tuple):
+        items = []
+        for item in value:
+            items.append(_clean(item, depth + 1))
+        return items
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise InvalidInput("a message cannot hold bytes: encode it as base64")
+    if _is_model(value):
+        # Clients are told to send blocks back as they got them, inside a mapping of their own.
+        return _clean(_dumped(value), depth + 1)
+    raise InvalidInput(f"a message cannot hold {type(value).__name__}: JSON has no such value")
+
+
+# -- what is asked of a message -------------------------------------------------------------------
+
+
+def role_of(message: Mapping[str, Any]) -> str:
+    """``user``, ``assistant``, ``system``, ``tool``, another role as given, or ``unknown``."""
+    if _is_pydantic_ai(message):
+        return _role_of_parts(message)
+    role = _string(message.get("role")).lower()
+    if not role:
+        return _role_of_item(_string(message.get("type")))
+    content = message.get("content")
+    if role == "user" and isinstance(content, list) and content:
+        types = [block.get("type") for block in content if isinstance(block, Mapping)]
+        if types == ["tool_result"] * len(content):
+            return "tool"
+    return _ROLES.get(role, role)
+
+
+def _role_of_item(type_: str) -> str:
+    """Whose an item without a role is."""
+    if type_.endswith("_call") or type_ in _THINKING_TYPES:
+        return "assistant"
+    return "tool" if type_.endswith("_call_output") else "unknown"
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """What a message says, for people and for the index; a line for each tool call at the end."""
+    pieces = _shown(message)
+    lines = [_readable(piece.value) for piece in pieces if piece.kind not in {"call", "media"}]
+    lines += [_call_line(piece.value) for piece in pieces if piece.kind == "call"]
+    return "\n".join(lines)
+
+
+def said_by_user(message: Mapping[str, Any]) -> str:
+    """What the user typed, and nothing else."""
+    if role_of(message) != "user":
+        return ""
+    return "\n".join(piece.value for piece in _pieces(message) if piece.kind == "said")
+
+
+def calls_of(message: Mapping[str, Any]) -> tuple[Call, ...]:
+    """The tool calls a message makes. A call of a provider that gives none has an empty id."""
+    return tuple(piece.value for piece in _pieces(message) if piece.kind == "call")
+
+
+def answers_of(message: Mapping[str, Any]) -> tuple[str, ...]:
+    """The ids of the calls a message answers, an empty one where it does not say which."""
+    return tuple(piece.value for piece in _pieces(message) if piece.kind == "answer")
+
+
+def without_system(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The message without what the system said; None when nothing else is in it."""
+    if not _is_pydantic_ai(message):
+        return None if role_of(message) == "system" else dict(message)
+    if message["kind"] == "response":
+        return dict(message)
+    parts = [part for part in message["parts"] if not _is_system_part(part)]
+    if not parts:
+        return None
+    return {key: held for key, held in message.items() if key != "instructions"} | {"parts": parts}
+
+
+def without_answers(message: Mapping[str, Any]) -> dict[str, Any]:
+    """What is left of a message where the calls that it answers are not shown."""
+    key = "parts" if _is_pydantic_ai(message) else "content"
+    held = message.get(key)
+    if not isinstance(held, list):
+        return dict(message)
+    return {**message, key: [part for part in held if not _answers(key, part)]}
+
+
+def _answers(key: str, part: Any) -> bool:
+    pieces = _of_part(part) if key == "parts" else _read(part, "said")
+    return any(piece.kind == "answer" for piece in pieces)
+
+
+def starts_turn(message: Mapping[str, Any]) -> bool:
+    """Whether a user says something here, and not only a tool."""
+    return role_of(message) == "user" and any(
+        piece.kind in {"said", "quoted", "media"} for piece in _pieces(message)
+    )
+
+
+def digest(message: Mapping[str, Any]) -> str:
+    """32 hex characters, equal for two renderings of the same turn."""
+    texts, calls, media = [], [], []
+    for kind, value in _shown(message):
+        if kind == "call":
+            calls.append([value.name, _compared(value.arguments)])
+        elif kind == "media":
+            media.append(_comparable(_essential(value), nulls=False))
+        else:
+            texts.append(value if isinstance(value, str) else _sorted_json(value))
+    text = " ".join("".join(texts).split())
+    # Escaped to ASCII: two halves of a character are then the same as the character.
+    whole = _sorted_json([role_of(message), text, calls, media])
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
+
+
+# -- going on with a conversation -----------------------------------------------------------------
+
+
+def resumed(messages: Sequence[Mapping[str, Any]], limit: int) -> list[dict[str, Any]]:
+    """The end of a conversation as a provider accepts it: at most ``limit`` messages.
+
+    It starts with a turn, holds no system message, and no call is without its result.
+    """
+    kept = [rest for message in messages if (rest := without_system(message)) is not None]
+    kept = kept[-limit:] if limit > 0 else []
+    while True:
+        first = next((at for at, message in enumerate(kept) if starts_turn(message)), len(kept))
+        kept = kept[first:]
+        parted = _parted(kept)
+        if not parted:
+            return kept
+        kept = [message for at, message in enumerate(kept) if at not in parted]
+
+
+def _parted(messages: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Where a call has no result, a result no call, or a thought no sequel."""
+    parted: set[int] = set()
+    waiting: dict[str, deque[int]] = {}
+    for at, message in enumerate(messages):
+        calls = Counter(call.id for call in calls_of(message))
+        answers = Counter(answers_of(message))
+        # What a provider's own tools did stands in one message, the call and its result.
+        for answered in (answers - calls).elements():
+            if waiting.get(answered):
+                waiting[answered].popleft()
+            else:
+                parted.add(at)
+        if starts_turn(message):
+            parted.update(*waiting.values())
+            waiting = {}
+        for called in (calls - answers).elements():
+            waiting.setdefault(called, deque()).append(at)
+        if message.get("type") == "reasoning" and (
+            at + 1 == len(messages) or role_of(messages[at + 1]) != "assistant"
+        ):
+            parted.add(at)
+    return parted.union(*waiting.values())
+
+
+# -- taking a message apart -----------------------------------------------------------------------
+
+
+def _shown(message: Mapping[str, Any]) -> list[_Piece]:
+    """The pieces that count. System prompts do when there is nothing else."""
+    hidden = {"answer"} if role_of(message) == "system" else {"answer", "system"}
+    return [piece for piece in _pieces(message) if piece.kind not in hidden]
+
+
+def _pieces(message: Mapping[str, Any]) -> Iterator[_Piece]:
+    if _is_pydantic_ai(message):
+        for part in message["parts"]:
+            yield from _of_part(part)
+        return
+    type_ = _string(message.get("type"))
+    if not _string(message.get("role")) or type_.endswith(("_call", "_call_output")):
+        yield from _read(message, "said")
+        return
+    role = role_of(message)
+    if role == "tool" and _string(message.get("role")).lower() != "user":
+        yield _Piece("answer", _string(message.get("tool_call_id")))
+        yield from _result(_content(message))
+    else:
+        yield from _read(_content(message), "system" if role == "system" else "said")
+    yield from _text("said", message.get("refusal"))
+    audio = message.get("audio")
+    if isinstance(audio, Mapping):
+        yield from _text("said", audio.get("transcript"))
+    for call in _list(message.get("tool_calls")):
+        yield from _tool_call(call)
+    if isinstance(message.get("function_call"), Mapping):
+        yield from _tool_call(message["function_call"])
+
+
+def _read(content: Any, kind: _Kind) -> Iterator[_Piece]:
+    """The pieces of a content: a text, a block, or a list of them."""
+    if content is None or isinstance(content, str):
+        yield from _text(kind, content)
+    elif isinstance(content, list):
+        for item in content:
+            yield from _read(item, kind)
+    elif not isinstance(content, Mapping):
+        yield _Piece("media", content)
+    else:
+        type_ = _string(content.get("type"))
+        if type_ in _THINKING_TYPES or content.get("kind") == "cache-point":
+            return
+        if type_ in _CALL_TYPES:
+            yield _call(content.get("id"), content.get("name"), content.get("input"))
+        elif _is_call_item(content, type_):
+            given = _first(content, "arguments", "input", "action")
+            yield _call(content.get("call_id"), content.get("name") or type_, given)
+        elif type_.endswith("_call_output"):
+            yield _Piece("answer", _string(content.get("call_id")))
+            yield from _result(content.get("output"))
+        elif type_.endswith("tool_result"):
+            yield _Piece("answer", _string(content.get("tool_use_id")))
+            yield from _result(content.get("content"))
+        else:
+            yield from _read_block(content, type_, kind)
+
+
+def _is_call_item(item: Mapping[str, Any], type_: str) -> bool:
+    """The others that end so were made and answered by the provider itself."""
+    is_asked = type_ in {"function_call", "custom_tool_call"} or bool(item.get("call_id"))
+    return is_asked and type_.endswith("_call")
+
+
+def _read_block(block: Mapping[str, Any], type_: str, kind: _Kind) -> Iterator[_Piece]:
+    """A block that is neither call nor result: the text in it, else it is media."""
+    if type_ in _TEXT_TYPES:
+        yield from _read(_first(block, "text", "refusal", "content"), kind)
+        return
+    if _string(block.get("kind")) in _MEDIA_KINDS:
+        yield _Piece("media", block)
+        return
+    found = list(_read(_content(block), kind))
+    if not found:
+        yield _Piece("media", block)
+    typed = not type_ and block.get("kind") in (None, "text", "text-content")
+    for piece in found:
+        is_quote = piece.kind == "said" and not typed
+        yield _Piece("quoted", piece.value) if is_quote else piece
+
+
+def _result(content: Any) -> Iterator[_Piece]:
+    """What a tool answered: texts, blocks, or JSON of its own."""
+    if content is None or isinstance(content, str):
+        yield from _text("result", content)
+    elif isinstance(content, list):
+        for item in content:
+            yield from _result(item)
+    elif isinstance(content, Mapping) and _is_block(content):
+        yield from _read(content, "result")
+    else:
+        yield _Piece("result", content)
+
+
+def _is_block(content: Mapping[str, Any]) -> bool:
+    type_ = _string(content.get("type"))
+    kind = _string(content.get("kind"))
+    return type_ in _RESULT_TYPES or type_.endswith("_result") or kind in _MEDIA_KINDS
+
+
+def _tool_call(call: Any) -> Iterator[_Piece]:
+    if not isinstance(call, Mapping):
+        return
+    inner = _first(call, "function", "custom")
+    if not isinstance(inner, Mapping):
+        inner = call
+    yield _call(call.get("id"), inner.get("name"), _first(inner, "arguments", "input", "args"))
+
+
+def _call(id_: Any, name: Any, given: Any) -> _Piece:
+    arguments = given if isinstance(given, str) else _json(given)
+    # Some providers write an empty object where others write nothing.
+    if arguments.strip() in {"", "{}", "null"}:
+        arguments = ""
+    return _Piece("call", Call(_string(id_), _string(name), arguments))
+
+
+def _text(kind: _Kind, text: Any) -> Iterator[_Piece]:
+    if isinstance(text, str) and text:
+        yield _Piece(kind, text)
+
+
+def _content(block: Mapping[str, Any]) -> Any:
+    return _first(block, "content", "text", "parts")
+
+
+# -- PydanticAI -----------------------------------------------------------------------------------
+
+
+def _is_pydantic_ai(message: Mapping[str, Any]) -> bool:
+    is_kind = message.get("kind") in ("request", "response")
+    return is_kind and isinstance(message.get("parts"), list)
+
+
+def _is_system_part(part: Any) -> bool:
+    return _part_kind(part) in {"system-prompt", "instruction-delta", "instruction-baseline"}
+
+
+def _part_kind(part: Any) -> str:
+    return _string(part.get("part_kind")) if isinstance(part, Mapping) else ""
+
+
+def _role_of_parts(message: Mapping[str, Any]) -> str:
+    if message["kind"] == "response":
+        return "assistant"
+    parts = message["parts"]
+    kinds = {_part_kind(part) for part in parts}
+    if not kinds.isdisjoint({"user-prompt", "speech"}):
+        return "user"
+    if any(piece.kind == "answer" for part in parts for piece in _of_part(part)):
+        return "tool"
+    return "system"
+
+
+def _of_part(part: Any) -> Iterator[_Piece]:
+    kind = _part_kind(part)
+    if not isinstance(part, Mapping) or kind == "thinking":
+        return
+    content = part.get("content")
+    if kind in {"user-prompt", "text"}:
+        yield from _read(content, "said")
+    elif kind == "system-prompt":
+        yield from _text("system", content)
+    elif kind in {"tool-call", "builtin-tool-call"}:
+        yield _call(part.get("tool_call_id"), part.get("tool_name"), part.get("args"))
+    elif kind in {"tool-return", "builtin-tool-return"} or (
+        kind == "retry-prompt" and part.get("tool_name")
+    ):
+        yield _Piece("answer", _string(part.get("tool_call_id")))
+        yield from _result(content)
+    elif kind in {"retry-prompt", "retry-feedback"}:
+        yield from _result(content)
+    elif kind == "speech" and part.get("transcript"):
+        yield from _text("said", part["transcript"])
+    elif not kind.endswith("-delta") and not _is_system_part(part):
+        yield from _read_block(part, kind, "said")
+
+
+# -- JSON -----------------------------------------------------------------------------------------
+
+
+def _readable(value: Any) -> str:
+    return value if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _sorted_json(value: Any) -> str:
+    return json.dumps(_comparable(value), sort_keys=True)
+
+
+def _call_line(call: Call) -> str:
+    if not call.arguments:
+        line = f"tool {call.name} invocation"
+    else:
+        arguments = call.arguments
+        # Nobody finds a word whose letters are escaped.
+        if "\\u" in arguments and (parsed := _parsed(arguments)):
+            arguments = _json(parsed[0])
+        line = f"tool {call.name} arguments {arguments}"
+    return " ".join(line.splitlines())
+
+
+def _parsed(arguments: str) -> list[Any]:
+    """The value in a list, which is empty when the text is not JSON."""
+    try:
+        return [_clean(json.loads(arguments), 1)]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _compared(arguments: str) -> Any:
+    return _parsed(arguments) or arguments
+
+
+def _essential(media: Any) -> Any:
+    if not isinstance(media, Mapping):
+        return media
+    return {key: held for key, held in media.items() if key not in _INCIDENTAL}
+
+
+def _comparable(value: Any, *, nulls: bool = True) -> Any:
+    """Equal numbers written alike; without ``nulls`` a key that is null is as good as none."""
+    if isinstance(value, Mapping):
+        return {
+            key: _comparable(held, nulls=nulls)
+            for key, held in value.items()
+            if nulls or held is not None
+        }
+    if isinstance(value, list):
+        return [_comparable(item, nulls=nulls) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _first(mapping: Mapping[str, Any], *keys: str) -> Any:
+    """What the first of these keys holds that holds anything."""
+    return next((held for key in keys if (held := mapping.get(key)) is not None), None)

@@ -1,0 +1,513 @@
+"""sessions: writing and reading them, going on with them, moving them elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie.cli import memories
+from tests.cli.conftest import CommandLine
+from tests.cli.test_memories import ISO, Terminal
+
+HOSTILE = "one\r\n2  user  2026-01-01 10:00\n\x1b[2J\u202eturned [bold]not markup[/bold]"
+
+
+def say(reverie: CommandLine, *said: str, to: str = "chat") -> None:
+    """What a user and an assistant say in turn."""
+    for number, text in enumerate(said):
+        role = ("user", "assistant")[number % 2]
+        reverie.run("sessions", "append", to, text, "--role", role)
+
+
+def ids(reverie: CommandLine, *arguments: str) -> list[str]:
+    return [info["id"] for info in reverie.json("sessions", "list", *arguments)["sessions"]]
+
+
+def texts(reverie: CommandLine, session: str, *arguments: str) -> list[str]:
+    shown = reverie.json("sessions", "show", session, *arguments)
+    return [event["text"] for event in shown["events"]]
+
+
+def test_no_command_shows_the_help(reverie: CommandLine) -> None:
+    assert "Usage: reverie sessions" in reverie.run("sessions", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list",),
+        ("show", "chat"),
+        ("hide", "chat"),
+        ("restore", "chat"),
+        ("erase", "chat", "--yes"),
+        ("export", "chat"),
+        ("resume", "chat"),
+        ("summary", "chat"),
+        ("context", "chat"),
+        ("scratchpad", "chat"),
+        ("scratchpad", "chat", "--clear"),
+    ],
+    ids=" ".join,
+)
+def test_what_reads_makes_no_store(arguments: tuple[str, ...], reverie: CommandLine) -> None:
+    assert "No memory store found at" in reverie.error("sessions", *arguments, code=3)
+    assert list(reverie.folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "verb", ["show", "hide", "restore", "erase", "export", "resume", "summary"]
+)
+def test_a_session_that_is_not_there(verb: str, reverie: CommandLine) -> None:
+    say(reverie, "hers", to="other")
+    flags = ["--yes"] if verb == "erase" else []
+    assert "there is no session 'chat'" in reverie.error("sessions", verb, "chat", *flags, code=3)
+    assert "must not be empty" in reverie.error("sessions", verb, "", *flags, code=2)
+    result = reverie.run("sessions", verb, "chat", *flags, "--json", code=3)
+    assert json.loads(result.stderr)["error"]["type"] == "NotFound" and result.stdout == ""
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def test_append(reverie: CommandLine) -> None:
+    said = reverie.text("sessions", "append", "chat", "I moved to the\nDesign team")
+    assert said == "Appended chat:1 (user): I moved to the Design team\n"
+    event = reverie.json("sessions", "append", "chat", "-", "--role", "tool", given="done\n")
+    assert (event["sequence"], event["role"], event["text"]) == (2, "tool", "done")
+    assert event["message"] == {"role": "tool", "content": "done"}
+    assert ISO.fullmatch(event["at"]) and event["interrupted"] is False
+    cut = reverie.json(
+        *("sessions", "append", "chat", "Well", "--role", "assistant", "--interrupted"),
+        *("--sequence", "7"),
+    )
+    assert cut["interrupted"] is True and cut["sequence"] == 7
+
+
+def test_a_message_goes_in_and_out_as_it_is(reverie: CommandLine) -> None:
+    message = {
+        "role": "user",
+        "content": [{"type": "text", "text": "Grüße"}],
+        "created_at": 1700000000,
+        "at": 5,
+    }
+    event = reverie.json("sessions", "append", "chat", "--message", json.dumps(message))
+    assert event["message"] == message and event["text"] == "Grüße"
+    reverie.run("sessions", "append", "chat", "--message", "-", given=json.dumps(message))
+    assert json.loads(reverie.text("sessions", "resume", "chat")) == [message, message]
+    shown = reverie.json("sessions", "show", "chat")["events"]
+    assert [event["message"] for event in shown] == [message, message]
+    hits = reverie.json("recall", "Grüße", "--limit", "1")["hits"]
+    assert hits[0]["event"]["message"] == message
+
+
+def test_what_cannot_be_appended(reverie: CommandLine) -> None:
+    append = ("sessions", "append", "chat")
+    assert "--message" in reverie.error(*append, code=2)
+    assert "--message" in reverie.error(*append, "x", "--message", "{}", code=2)
+    assert "--role" in reverie.error(*append, "--message", "{}", "--role", "user", code=2)
+    assert "'boss' is not one of" in reverie.error(*append, "x", "--role", "boss", code=2)
+    assert "is not JSON" in reverie.error(*append, "--message", "{1", code=2)
+    assert "nested too deeply" in reverie.error(*append, "--message", "[" * 100_000, code=2)
+    assert "mapping, not list" in reverie.error(*append, "--message", "[1]", code=2)
+    assert "NaN" in reverie.error(*append, "--message", '{"content": NaN}', code=2)
+    assert "control character" in reverie.error("sessions", "append", "a\nb", "x", code=2)
+    reverie.run(*append, "x", "--sequence", "3")
+    assert "3 cannot follow" in reverie.error(*append, "x", "--sequence", "3", code=4)
+    assert texts(reverie, "chat") == ["x"]
+
+
+def test_append_the_same_key_is_the_same_event(reverie: CommandLine) -> None:
+    append = ("sessions", "append", "chat")
+    first = reverie.json(*append, "one", "--key", "k")
+    assert reverie.json(*append, "one", "--key", "k") == first
+    assert "choose a new key" in reverie.error(*append, "two", "--key", "k", code=4)
+
+
+def test_follow(reverie: CommandLine, tmp_path: Path) -> None:
+    history: list[dict[str, Any]] = [
+        {"role": "system", "content": "You are helpful"},
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Good day"},
+    ]
+    file = tmp_path / "history.json"
+    file.write_text(json.dumps(history), encoding="utf-8")
+    first = reverie.json("sessions", "follow", str(file))
+    assert (first["events"], first["preview"], first["forked_from"]) == (2, "Hello", None)
+    history.append({"role": "user", "content": "Bye"})
+    said = reverie.text("sessions", "follow", "-", "--key", "k", given=json.dumps(history))
+    assert said == f"Followed session {first['id']} (3 events): Hello\n"
+    assert ids(reverie) == [first["id"]]
+    history[2]["content"] = "Hi"
+    said = reverie.text("sessions", "follow", "-", given=json.dumps(history))
+    assert f"It is a fork of {first['id']}:1." in said
+    fork = ids(reverie)[0]
+    assert texts(reverie, fork) == ["Hello", "Hi", "Bye"]
+    assert f"Forked from {first['id']}:1." in reverie.run("sessions", "show", fork).stderr
+    named = reverie.json("sessions", "follow", str(file), "--session", "mine")
+    assert named["id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ("{1", "is not JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"role": "user"}', "must be a JSON array"),
+        ('["Hello"]', "mapping, not str"),
+        ("[]", "holds nothing"),
+        ('[{"role": "system", "content": "Be kind"}]', "holds nothing"),
+        (b"\xff", "UTF-8"),
+    ],
+    ids=["broken", "deep", "object", "text", "empty", "system", "bytes"],
+)
+def test_what_cannot_be_followed(
+    given: str | bytes, why: str, reverie: CommandLine, tmp_path: Path
+) -> None:
+    assert why in reverie.run("sessions", "follow", "-", given=given, code=2).stderr
+    file = tmp_path / "history.json"
+    file.write_bytes(given if isinstance(given, bytes) else given.encode())
+    assert why in reverie.error("sessions", "follow", str(file), "--session", "chat", code=2)
+    assert "does not exist" in reverie.error("sessions", "follow", "missing.json", code=2)
+
+
+def test_hide_and_restore(reverie: CommandLine) -> None:
+    say(reverie, "The gate code is 4711")
+    recall = ("recall", "gate code", "--mode", "keyword")
+    said = reverie.text("sessions", "hide", "chat", "--reason", "a test", "--key", "k")
+    assert said == "Hid session chat (1 event): The gate code is 4711\n"
+    assert ids(reverie) == [] and ids(reverie, "--hidden") == ["chat"]
+    assert "No sessions found in space 'default'." in reverie.run("sessions", "list").stderr
+    assert "hidden" in reverie.text("sessions", "list", "--hidden")
+    assert "is hidden" in reverie.run("sessions", "show", "chat").stderr
+    assert reverie.json(*recall)["hits"] == []
+    assert ISO.fullmatch(reverie.json("sessions", "hide", "chat")["hidden_at"])
+    said = reverie.text("sessions", "restore", "chat")
+    assert said == "Restored session chat (1 event): The gate code is 4711\n"
+    assert reverie.json("sessions", "restore", "chat")["hidden_at"] is None
+    assert len(reverie.json(*recall)["hits"]) == 1
+
+
+def test_erase(reverie: CommandLine) -> None:
+    say(reverie, "a secret word", "I see")
+    assert "--yes" in reverie.error("sessions", "erase", "chat", code=2)
+    assert "--yes" in reverie.run("sessions", "erase", "chat", "--json", code=2).stderr
+    said = reverie.text("sessions", "erase", "chat", "--yes")
+    assert said == "Erased session chat: 2 events and 0 memories destroyed.\n"
+    assert b"a secret word" not in reverie.store.read_bytes()
+    say(reverie, "another", to="other")
+    report = reverie.json("sessions", "erase", "other", "--yes")
+    assert (report["session"], report["events"], report["pending"]) == ("other", 1, False)
+
+
+def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(reverie, "a secret")
+    say(reverie, "another", to="\u202eodd")
+
+    class Sys:
+        stdin = Terminal()
+
+    monkeypatch.setattr(memories, "sys", Sys)
+    result = reverie.run("sessions", "erase", "chat", given="n\n", code=1)
+    assert result.stdout == "" and "Aborted." in result.stderr
+    assert "Erase session chat (1 event): a secret" in result.stderr
+    odd = reverie.run("sessions", "erase", "\u202eodd", given="n\n", code=1)
+    assert "Erase session \\u202eodd" in odd.stderr and "\u202e" not in odd.stderr
+    assert reverie.text("sessions", "erase", "chat", given="y\n").startswith("Erased session chat")
+
+
+def test_erase_tells_of_what_is_pending(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from reverie.memory.session import Session
+    from reverie.model import SessionErasure
+
+    say(reverie, "a secret")
+    report = SessionErasure("chat", 1, ("Ab3dE6gH",), (1,), 2, pending=True)
+    monkeypatch.setattr(Session, "erase", lambda *_, **__: report)
+    said = reverie.text("sessions", "erase", "chat", "--yes")
+    assert "1 event and 1 memory destroyed" in said and "Pending" in said
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def test_list(reverie: CommandLine) -> None:
+    for name in ("one", "two", "three"):
+        say(reverie, f"This is {name}", "I see", to=name)
+    assert ids(reverie) == ["three", "two", "one"]
+    answer = reverie.json("sessions", "list", "--limit", "2")
+    assert [info["id"] for info in answer["sessions"]] == ["three", "two"]
+    assert answer["more"] is True and answer["sessions"][0]["events"] == 2
+    assert reverie.json("sessions", "list")["more"] is False
+    result = reverie.run("sessions", "list", "--limit", "2")
+    assert "This is three" in result.stdout and "This is one" not in result.stdout
+    assert "more than 2" in result.stderr
+    reverie.error("sessions", "list", "--limit", "0", code=2)
+
+
+def test_long_ids_stay_whole(reverie: CommandLine) -> None:
+    name = "2026-11-15-0123456789-0123456789-chat"
+    say(reverie, "Hello " * 40, to=name)
+    shown = reverie.text("sessions", "list")
+    assert name in shown and "…" in shown
+
+
+def test_show(reverie: CommandLine) -> None:
+    say(reverie, "Hello\nthere", "Good day")
+    reverie.run("sessions", "append", "chat", "I will", "--role", "assistant", "--interrupted")
+    reverie.run("sessions", "append", "chat", "--message", '{"role": "user", "content": []}')
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+    assert re.fullmatch(
+        rf"1  user  {time}\n    Hello\n    there\n"
+        rf"2  assistant  {time}\n    Good day\n"
+        rf"3  assistant  {time}, interrupted\n    I will\n"
+        rf"4  user  {time}\n    \(nothing\)\n",
+        reverie.text("sessions", "show", "chat"),
+    )
+    shown = reverie.json("sessions", "show", "chat", "--limit", "2")
+    assert shown["session"]["id"] == "chat" and shown["session"]["events"] == 4
+    assert [event["sequence"] for event in shown["events"]] == [3, 4]
+    assert [event["interrupted"] for event in shown["events"]] == [True, False]
+
+
+def test_recall_shows_who_said_it_and_when(reverie: CommandLine) -> None:
+    say(reverie, "I moved to the Design team", "Congratulations")
+    memory = reverie.remember("Alec leads the Design team", "--category", "person")
+    shown = reverie.text("recall", "Design team")
+    said = r"chat:1 +I moved to the Design team +\n +user, \d{4}-\d\d-\d\d \d\d:\d\d"
+    assert re.search(said, shown)
+    assert re.search(rf"{memory} +person +Alec leads", shown)
+    assert re.search(r"\n +user, \d{4}", reverie.text("recall", "Design team", "--explain"))
+    found = reverie.json("recall", "Design team", "--kind", "event", "--mode", "keyword")["hits"]
+    assert [(hit["kind"], hit["id"], hit["memory"]) for hit in found] == [("event", "chat:1", None)]
+    assert ISO.fullmatch(found[0]["event"]["at"])
+
+
+def test_recall_for_a_session(reverie: CommandLine) -> None:
+    import reverie as library
+
+    with library.open(reverie.store) as store:
+        own = store.space("default").session("chat").remember("The draft is called Zephyr")
+    recall = ("recall", "Zephyr", "--mode", "keyword")
+    assert reverie.json(*recall)["hits"] == []
+    assert reverie.json(*recall, "--session", "other")["hits"] == []
+    assert [hit["id"] for hit in reverie.json(*recall, "--session", "chat")["hits"]] == [own.id]
+    assert own.id in reverie.text(*recall, "--session", "chat")
+    assert "must not be empty" in reverie.error(*recall, "--session", "", code=2)
+
+
+# -- going on -------------------------------------------------------------------------------------
+
+
+def test_resume(reverie: CommandLine) -> None:
+    reverie.run("sessions", "append", "chat", "Be kind", "--role", "system")
+    say(reverie, "one", "two", "three", "four")
+    messages = json.loads(reverie.text("sessions", "resume", "chat"))
+    assert [message["content"] for message in messages] == ["one", "two", "three", "four"]
+    assert reverie.json("sessions", "resume", "chat") == messages
+    # An answer without its question would not be taken by a model.
+    assert reverie.json("sessions", "resume", "chat", "--limit", "3") == messages[2:]
+
+
+def test_summary(reverie: CommandLine) -> None:
+    import reverie as library
+
+    say(reverie, "Hello")
+    result = reverie.run("sessions", "summary", "chat")
+    assert (result.stdout, result.stderr) == ("", "Session 'chat' has no summary yet.\n")
+    assert reverie.json("sessions", "summary", "chat")["text"] == ""
+    with library.open(reverie.store) as store:
+        session = store.space("default").session("chat")
+        session.write_summary("They met.\nSummary", upper=1, expected_epoch=0)
+    shown = reverie.text("sessions", "summary", "chat")
+    assert shown == "The events up to 1\n    They met.\n    Summary\n"
+    answer = reverie.json("sessions", "summary", "chat")
+    assert (answer["session"], answer["text"], answer["upper"], answer["epoch"]) == (
+        *("chat", "They met.\nSummary", 1, 1),
+    )
+
+
+def test_context(reverie: CommandLine) -> None:
+    reverie.remember("Alec is my boss", "--category", "person")
+    say(reverie, "Mia likes horses", to="before")
+    say(reverie, "Hello\nHistory", "Good day")
+    shown = reverie.text("sessions", "context", "chat", "horses")
+    titles = [line for line in shown.splitlines() if not line.startswith("    ") and line]
+    assert titles[:-1] == ["Profile", "Summary", "Recalled", "History"]
+    assert re.fullmatch(r"\d+ of 4000 tokens\.", titles[-1])
+    assert "Alec is my boss" in shown.partition("\nSummary\n")[0]
+    assert "\nSummary\n    (nothing)\nRecalled\n" in shown
+    assert "Mia likes horses" in shown.partition("\nRecalled\n")[2]
+    assert "    user\n        Hello\n        History\n    assistant\n        Good day\n" in shown
+    answer = reverie.json("sessions", "context", "chat", "-", given="horses")
+    assert answer["history"][0] == {"role": "user", "content": "Hello\nHistory"}
+    assert "Mia likes horses" in answer["recalled"] and "Alec" in answer["profile"]
+    assert 0 < answer["tokens"] < 4000 and answer["system"].startswith(answer["profile"][:20])
+    assert "takes" in reverie.error("sessions", "context", "chat", "--tokens", "2", code=2)
+
+
+def test_a_context_before_anything_was_said(reverie: CommandLine) -> None:
+    reverie.remember("Alec is my boss", "--category", "person")
+    shown = reverie.text("sessions", "context", "new", "--tokens", "300")
+    assert "Alec is my boss" in shown and "History\n    (nothing)\n" in shown
+    assert ids(reverie) == []
+
+
+def test_a_context_shows_what_waits_for_an_answer(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_WRITE_POLICY", "ask")
+    say(reverie, "My name is Ana")
+    reverie.run("worker", "--once")
+    (proposal,) = reverie.json("proposals", "list")["proposals"]
+    shown = reverie.text("sessions", "context", "chat")
+    assert f"[proposal {proposal['id']}]" in shown.partition("\nNotices\n")[2]
+
+
+def test_scratchpad(reverie: CommandLine) -> None:
+    command = ("sessions", "scratchpad", "chat")
+    written = reverie.text(*command, "--write", "read\nthe log", "--write", "ask Ana")
+    assert written == "1. read the log\n2. ask Ana\n" == reverie.text(*command)
+    answer = reverie.json(*command)
+    assert (answer["session"], answer["items"]) == ("chat", ["read\nthe log", "ask Ana"])
+    assert ISO.fullmatch(answer["updated_at"])
+    assert reverie.text(*command, "--write", "sleep") == "1. sleep\n"
+    result = reverie.run(*command, "--clear")
+    assert (result.stdout, result.stderr) == ("", "The scratchpad of session 'chat' is empty.\n")
+    assert reverie.json(*command) == {"session": "chat", "items": [], "updated_at": None}
+    assert "not both" in reverie.error(*command, "--write", "x", "--clear", code=2)
+    assert "at most 240" in reverie.error(*command, "--write", "x" * 241, code=2)
+    assert "not blank" in reverie.error(*command, "--write", " ", code=2)
+
+
+# -- out and in -----------------------------------------------------------------------------------
+
+
+def test_a_session_moves_to_another_store(reverie: CommandLine, tmp_path: Path) -> None:
+    say(reverie, "Grüße", "Servus")
+    say(reverie, "not this one", to="other")
+    file, url = tmp_path / "chat.jsonl", ("--url", str(tmp_path / "other.db"))
+    said = reverie.text("sessions", "export", "chat", "-o", str(file))
+    assert said == f"Exported 2 records to {file}.\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert reverie.text("sessions", "export", "chat", "-o", "-") == file.read_text("utf-8")
+    assert reverie.text("sessions", "export", "chat", "--json") == file.read_text("utf-8")
+    answer = reverie.json("sessions", "export", "chat", "--output", str(file))
+    assert answer == {"file": str(file), "session": "chat", "written": 2}
+    assert reverie.text("import", str(file), *url) == "Added 2, unchanged 0, skipped 0.\n"
+    assert reverie.text("import", str(file), *url) == "Added 0, unchanged 2, skipped 0.\n"
+    assert reverie.json("sessions", "show", "chat", *url) == reverie.json(
+        "sessions", "show", "chat"
+    )
+    assert ids(reverie, *url) == ["chat"]
+    assert reverie.json("recall", "Servus", *url)["hits"][0]["id"] in {"chat:1", "chat:2"}
+    missing = str(tmp_path / "missing" / "chat.jsonl")
+    assert "cannot be written" in reverie.error("sessions", "export", "chat", "-o", missing, code=2)
+
+
+def test_sessions_are_part_of_every_export(reverie: CommandLine, tmp_path: Path) -> None:
+    reverie.remember("a fact")
+    say(reverie, "Hello", "Good day")
+    reverie.run("sessions", "append", "hers", "Mine", "--user", "alice", "--space", "work")
+    file, url = tmp_path / "all.jsonl", ("--url", str(tmp_path / "other.db"))
+    reverie.run("export", "--all", "-o", str(file))
+    report = reverie.json("import", str(file), "--all", *url)
+    assert (report["added"], report["skipped"]) == (4, [])
+    assert texts(reverie, "chat", *url) == ["Hello", "Good day"]
+    assert texts(reverie, "hers", "--space", "work", "--user", "alice", *url) == ["Mine"]
+    assert reverie.json("verify", *url)["ok"]
+
+
+def test_what_does_not_fit_is_left_out_of_an_import(reverie: CommandLine) -> None:
+    say(reverie, "Hello")
+    lines = reverie.text("sessions", "export", "chat")
+    say(reverie, "Another", to="chat2")
+    other = reverie.text("sessions", "export", "chat2").replace("chat2", "chat")
+    report = reverie.json("import", "-", given=lines + other, code=1)
+    assert (report["added"], report["unchanged"]) == (0, 1)
+    assert report["skipped"] == ["record 2: session chat has gone past sequence 1 here"]
+
+
+def test_half_a_character_moves_as_it_is(reverie: CommandLine, tmp_path: Path) -> None:
+    message = r'{"role": "user", "content": "half \ud800 a character"}'
+    assert reverie.real("sessions", "append", "chat", "--message", message).returncode == 0
+    file = tmp_path / "chat.jsonl"
+    assert reverie.real("sessions", "export", "chat", "-o", str(file)).returncode == 0
+    reverie.run("import", str(file), "--space", "copy")
+    resumed = reverie.real("sessions", "resume", "chat", "--space", "copy")
+    assert json.loads(resumed.stdout) == [json.loads(message)]
+    shown = reverie.real("sessions", "context", "chat")
+    assert (shown.returncode, shown.stderr) == (0, "") and "half \\ud800 a" in shown.stdout
+
+
+# -- what must not happen -------------------------------------------------------------------------
+
+
+def test_a_scope_sees_only_its_own_sessions(reverie: CommandLine) -> None:
+    say(reverie, "shared canary")
+    scopes = (("--user", "alice"), ("--space", "work"), ("--space", "work", "--user", "alice"))
+    for scope in scopes:
+        assert ids(reverie, *scope) == [] and ids(reverie, *scope, "--hidden") == []
+        for verb in ("show", "hide", "resume", "summary", "export"):
+            said = reverie.error("sessions", verb, "chat", *scope, code=3)
+            assert "there is no session 'chat' here" in said and "canary" not in said
+        reverie.error("sessions", "erase", "chat", "--yes", *scope, code=3)
+        reverie.run("sessions", "scratchpad", "chat", "--write", "x", *scope)
+        context = reverie.json("sessions", "context", "chat", *scope)
+        assert context["history"] == []
+        event = reverie.json("sessions", "append", "chat", f"said in {scope}", *scope)
+        assert event["sequence"] == 1
+        assert texts(reverie, "chat", *scope) == [f"said in {scope}"]
+    assert texts(reverie, "chat") == ["shared canary"]
+    assert reverie.json("sessions", "scratchpad", "chat")["items"] == []
+    hers = reverie.json("recall", "said canary", "--space", "work", "--user", "alice")["hits"]
+    assert {hit["event"]["user"] for hit in hers} == {None, "alice"}
+    assert "canary" not in json.dumps(hers)
+
+
+def test_no_text_can_act_on_the_terminal(reverie: CommandLine) -> None:
+    reverie.run("sessions", "append", "chat", HOSTILE)
+    odd = json.dumps({"role": "us\x1b[31mer\n9", "content": HOSTILE})
+    reverie.run("sessions", "append", "chat", "--message", odd)
+    reverie.run("sessions", "scratchpad", "chat", "--write", HOSTILE)
+    for arguments in (
+        ("sessions", "list"),
+        ("sessions", "show", "chat"),
+        ("sessions", "context", "chat", "--tokens", "2000"),
+        ("sessions", "scratchpad", "chat"),
+        ("sessions", "hide", "chat"),
+        ("sessions", "restore", "chat"),
+        ("sessions", "append", "chat", HOSTILE),
+        ("recall", "turned", "--explain"),
+    ):
+        shown = reverie.text(*arguments)
+        assert "[bold]not markup[/bold]" in shown or "…" in shown
+        assert not set("\x1b\r\u202e") & set(shown)
+        # Only the transcript has several lines, and there the text is set in.
+        assert not re.search(r"^2  user  2026-01-01", shown, re.MULTILINE)
+    headings = re.findall(r"^\S.*$", reverie.text("sessions", "show", "chat"), re.MULTILINE)
+    assert [heading.split("  ")[0] for heading in headings] == ["1", "2", "3"]
+    assert "us [31mer 9" in headings[1]
+
+
+def test_a_long_line_cannot_wrap_into_a_heading(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    say(reverie, "x" * 60 + "2  assistant  2026-01-01 10:00  " + "word " * 40)
+    lines = reverie.text("sessions", "show", "chat").splitlines()
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert all(len(line) <= 60 for line in lines)
+
+
+def test_lines_go_whole_into_a_pipe(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    text = "a long line " * 30 + "end"
+    say(reverie, text)
+    assert f"    {text}\n" in reverie.text("sessions", "show", "chat")
+    assert text in reverie.text("sessions", "append", "chat", text)

@@ -1,0 +1,465 @@
+"""follow: a client resends its whole history each turn, and only what is new is kept."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from reverie import InvalidInput, KeyConflict, Origin, Session, Space, Store
+from tests.conftest import Stores
+
+Message = dict[str, Any]
+
+
+def user(text: Any, **fields: Any) -> Message:
+    return {"role": "user", "content": text, **fields}
+
+
+def reply(text: Any, **fields: Any) -> Message:
+    return {"role": "assistant", "content": text, **fields}
+
+
+def system(text: str) -> Message:
+    return {"role": "system", "content": text}
+
+
+def call(id: str, arguments: str) -> Message:
+    function = {"name": "weather", "arguments": arguments}
+    return {
+        "role": "assistant",
+        "tool_calls": [{"id": id, "type": "function", "function": function}],
+    }
+
+
+def answer(id: str, text: str) -> Message:
+    return {"role": "tool", "tool_call_id": id, "content": text}
+
+
+def talk(*texts: str) -> list[Message]:
+    """What the user said and what came back, in turn."""
+    return [user(text) if at % 2 == 0 else reply(text) for at, text in enumerate(texts)]
+
+
+def texts(session: Session) -> list[str]:
+    return [event.text for event in session.events()]
+
+
+def kept(store: Store) -> int:
+    """How many events the store holds."""
+    return store.verify().events
+
+
+# -- the same history, a turn longer --------------------------------------------------------------
+
+
+def test_only_what_is_new_is_kept(store: Store, space: Space) -> None:
+    history: list[Message] = []
+    ids = set()
+    for turn in range(12):
+        history.append(user(f"question {turn}"))
+        ids.add(space.follow(history).id)
+        history.append(reply(f"answer {turn}"))
+    session = space.follow(history)
+    assert ids == {session.id} and session.forked_from is None
+    assert [event.message for event in session.events()] == history
+    assert [event.sequence for event in session.events()] == list(range(1, 25))
+    position = store.spaces()[0].position
+    assert space.follow(iter(history)).id == session.id
+    assert store.spaces()[0].position == position, "nothing was new"
+    assert len(space.sessions()) == 1 and store.verify().ok
+
+
+def test_replies_appended_meanwhile_are_known(store: Store, space: Space) -> None:
+    session = space.follow([user("one")], session="mine")
+    assert session.id == "mine"
+    session.append(reply("two"))
+    assert space.follow(talk("one", "two", "three"), session="mine").id == "mine"
+    session.append(reply("four"))
+    assert space.follow(talk("one", "two", "three", "four", "five")).id == "mine"
+    assert texts(session) == ["one", "two", "three", "four", "five"] and kept(store) == 5
+
+
+CALL = call("call_1", '{"city": "Lisbon", "days": 2}')
+HISTORY: list[Message] = [
+    user("What is the  weather?"),
+    CALL,
+    answer("call_1", "sunny"),
+    reply("It is\nsunny."),
+    user([{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "u"}}]),
+    reply("A zebra"),
+]
+RENDERINGS: dict[str, list[tuple[int, Message]]] = {
+    "whitespace": [(0, user(" What is the weather?\n")), (3, reply("It is sunny. "))],
+    "parts": [
+        (0, user([{"type": "text", "text": "What is the weather?"}])),
+        (3, reply([{"type": "text", "text": "It is sunny.", "annotations": []}])),
+    ],
+    "split parts": [
+        (0, user([{"type": "text", "text": "What is "}, {"type": "text", "text": "the weather?"}]))
+    ],
+    "order of keys": [(0, {"content": "What is the  weather?", "role": "user"})],
+    "ids": [(1, call("other", '{"city": "Lisbon", "days": 2}')), (2, answer("other", "sunny"))],
+    "order of arguments": [(1, call("call_1", '{ "days":2,"city":"Lisbon" }'))],
+    "null content": [(1, {**CALL, "content": None, "refusal": None})],
+    "more fields": [(3, reply("It is sunny.", id="msg_1", refusal=None)), (0, {**HISTORY[0]})],
+    "another provider": [
+        (
+            1,
+            reply(
+                [
+                    {
+                        "type": "tool_use",
+                        "id": "t",
+                        "name": "weather",
+                        "input": {"days": 2, "city": "Lisbon"},
+                    }
+                ]
+            ),
+        ),
+        (2, user([{"type": "tool_result", "tool_use_id": "t", "content": "sunny"}])),
+    ],
+    "dumped by a library": [
+        (
+            0,
+            {
+                "kind": "request",
+                "parts": [
+                    {"part_kind": "system-prompt", "content": "be kind"},
+                    {"part_kind": "user-prompt", "content": "What is the weather?"},
+                ],
+            },
+        ),
+        (5, {"kind": "response", "parts": [{"part_kind": "text", "content": "A zebra"}]}),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", sorted(RENDERINGS))
+def test_another_rendering_is_the_same_turn(store: Store, space: Space, name: str) -> None:
+    session = space.follow(HISTORY)
+    again = copy.deepcopy(HISTORY)
+    for at, message in RENDERINGS[name]:
+        again[at] = message
+    followed = space.follow([*again, user("and now?")])
+    assert followed.id == session.id and kept(store) == len(HISTORY) + 1
+    assert [event.message for event in session.events()][:-1] == HISTORY
+
+
+@pytest.mark.parametrize(
+    ("at", "message"),
+    [
+        (0, user("What is the weather")),
+        (0, reply("What is the weather?")),
+        (1, call("call_1", '{"city": "Lisbon", "days": 3}')),
+        (2, answer("call_1", "rainy")),
+        (3, reply("It is sunny!")),
+        (4, user([{"type": "text", "text": "Look"}])),
+        (
+            4,
+            user(
+                [{"type": "text", "text": "Look"}, {"type": "image_url", "image_url": {"url": "v"}}]
+            ),
+        ),
+        (5, reply("a zebra")),
+    ],
+)
+def test_what_differs_is_another_turn(space: Space, at: int, message: Message) -> None:
+    session = space.follow(HISTORY)
+    changed = [*HISTORY[:at], message, *HISTORY[at + 1 :]]
+    fork = space.follow(changed)
+    assert fork.id != session.id
+    assert fork.forked_from == (Origin(session.id, at) if at else None)
+    assert [event.message for event in fork.events()] == changed
+    assert [event.message for event in session.events()] == HISTORY
+
+
+def test_system_prompts_do_not_count(store: Store, space: Space) -> None:
+    history: list[Message] = []
+    ids = set()
+    for turn in range(5):
+        history.append(user(f"question {turn}"))
+        shown = [system(f"It is {turn} o'clock"), *history]
+        shown.insert(turn, {"role": "developer", "content": f"hint {turn}"})
+        ids.add(space.follow(shown).id)
+        history.append(reply(f"answer {turn}"))
+    (id,) = ids
+    assert [event.message for event in space.session(id).events()] == history[:-1]
+    assert kept(store) == 9
+    session = space.session("own")
+    session.append_many([system("kept"), user("alone"), system("again"), reply("yes"), system("x")])
+    assert space.follow(talk("alone", "yes", "more")).id == "own"
+    assert texts(session) == ["kept", "alone", "again", "yes", "x", "more"]
+
+
+def test_nothing_to_follow(store: Store, space: Space) -> None:
+    for history in ([], [system("be kind")]):
+        session = space.follow(history)
+        assert len(session.id) == 12 and session.events() == []
+    assert space.follow([], session="mine").id == "mine"
+    assert space.sessions() == [] and kept(store) == 0
+
+
+# -- where it diverges ----------------------------------------------------------------------------
+
+
+def test_an_edit_in_the_middle_begins_a_fork(store: Store, space: Space) -> None:
+    session = space.follow(talk("one", "two", "three", "four", "five", "six"))
+    fork = space.follow(talk("one", "two", "3", "four"))
+    assert fork.forked_from == Origin(session.id, 2) == fork.info().forked_from
+    assert texts(fork) == ["one", "two", "3", "four"]
+    assert [event.sequence for event in fork.events()] == [1, 2, 3, 4]
+    assert [event.session for event in fork.events()] == [session.id] * 2 + [fork.id] * 2
+    assert texts(session) == ["one", "two", "three", "four", "five", "six"]
+    assert [event.text for event in fork.events(3)] == ["two", "3", "four"]
+    assert fork.resume() == talk("one", "two", "3", "four")
+    assert kept(store) == 8, "what they share is kept once"
+    assert [info.id for info in space.sessions()] == [fork.id, session.id]
+    assert fork.context("x").history == tuple(talk("one", "two", "3"))[:3] + (reply("four"),)
+    assert store.verify().ok
+
+
+def test_a_reply_made_again_begins_a_fork(space: Space) -> None:
+    session = space.follow(talk("one", "two", "three"))
+    session.append(reply("four"))
+    fork = space.follow(talk("one", "two", "three", "another four", "five"))
+    assert fork.forked_from == Origin(session.id, 3)
+    third = space.follow(talk("one", "two", "three", "a third four", "five"))
+    assert third.forked_from == Origin(session.id, 3) and third.id != fork.id
+    assert texts(fork)[3] == "another four" and texts(third)[3] == "a third four"
+
+
+def test_a_shortened_history_goes_on_from_its_end(store: Store, space: Space) -> None:
+    session = space.follow(talk("one", "two", "three", "four", "five"))
+    fork = space.follow(talk("one", "two", "three"))
+    assert fork.id != session.id and fork.forked_from == Origin(session.id, 3)
+    assert kept(store) == 5 and len(space.sessions()) == 1
+    event = fork.append(reply("another four"))
+    assert event.sequence == 4 and fork.forked_from == Origin(session.id, 3)
+    assert texts(fork) == ["one", "two", "three", "another four"]
+    assert space.follow(talk("one", "two", "three", "another four", "5")).id == fork.id
+    assert texts(session) == ["one", "two", "three", "four", "five"]
+    assert store.verify().ok
+
+
+def test_a_reply_can_be_made_again_from_what_the_fork_shares(space: Space) -> None:
+    """A client that wants another reply sends the history up to its own last words."""
+    session = space.follow(talk("one", "two", "three"))
+    session.append(reply("four"))
+    fork = space.follow(talk("one", "two", "three"))
+    assert texts(fork) == ["one", "two", "three"]
+    assert fork.resume() == talk("one", "two", "three")
+    assert fork.context().history == tuple(talk("one", "two", "three"))
+
+
+def test_later_turns_find_the_fork(store: Store, space: Space) -> None:
+    first = space.follow(talk("one", "two", "three"), session="s")
+    first.append(reply("four"))
+    fork = space.follow(talk("one", "two", "3"), session="s")
+    assert fork.id != "s" and fork.forked_from == Origin("s", 2)
+    fork.append(reply("4"))
+    for history in (talk("one", "two", "3", "4", "5"), talk("one", "two", "3", "4", "5", "6", "7")):
+        assert space.follow(history, session="s").id == fork.id
+        assert space.follow(history).id == fork.id
+        assert space.follow(history, session=fork.id).id == fork.id
+    assert space.follow(talk("one", "two", "three", "four", "five"), session="s").id == "s"
+    again = space.follow(talk("one", "two", "3", "4", "V"), session="s")
+    assert again.forked_from == Origin(fork.id, 4)
+    assert texts(again) == ["one", "two", "3", "4", "V"]
+    assert space.follow(talk("one", "two", "3", "4", "V", "VI"), session="s").id == again.id
+    assert kept(store) == 5 + 5 + 2 and store.verify().ok
+
+
+def test_two_clients_take_turns(store: Store, space: Space) -> None:
+    common = talk("hello", "hi")
+    space.follow(common, session="s")
+    lines = {name: list(common) for name in ("a", "b", "c")}
+    ids: dict[str, set[str]] = {name: set() for name in lines}
+    for turn in range(4):
+        for name, line in lines.items():
+            line.append(user(f"{name} asks {turn}"))
+            session = space.follow(line, session="s")
+            ids[name].add(session.id)
+            line.append(reply(f"{name} is told {turn}"))
+            if name != "b":
+                session.append(line[-1])
+    assert all(len(found) == 1 for found in ids.values())
+    assert len(set.union(*ids.values())) == 3
+    for name, line in lines.items():
+        session = space.follow(line, session="s")
+        assert {session.id} == ids[name]
+        assert [event.message for event in session.events()] == line
+    assert kept(store) == 2 + 3 * 8 and store.verify().ok
+
+
+def test_a_first_message_edited(space: Space) -> None:
+    named = space.follow(talk("one", "two"), session="s")
+    fork = space.follow(talk("1", "two"), session="s")
+    assert fork.id != named.id and fork.forked_from == Origin("s", 0)
+    assert texts(fork) == ["1", "two"]
+    assert space.follow(talk("1", "two", "three"), session="s").id == fork.id
+    unnamed = space.follow(talk("I", "two"))
+    assert unnamed.forked_from is None and texts(unnamed) == ["I", "two"]
+
+
+def test_named_sessions_with_the_same_beginning_stay_apart(space: Space) -> None:
+    one = space.follow(talk("hello", "hi", "first"), session="one")
+    two = space.follow(talk("hello", "hi", "second"), session="two")
+    assert (one.id, two.id, two.forked_from) == ("one", "two", None)
+    assert space.follow(talk("hello", "hi", "first", "x"), session="one").id == "one"
+    assert space.follow(talk("hello", "hi", "second", "x"), session="two").id == "two"
+    moved = space.follow(talk("hello", "hi", "first", "x", "y"), session="two")
+    assert moved.forked_from == Origin("two", 2), "only the one named is looked at"
+
+
+def test_the_session_that_ends_there_goes_on(space: Space) -> None:
+    """Another may have said the same and more since: it is no reason to leave one's own."""
+    session = space.follow(talk("hello", "hi"))
+    space.follow(talk("hello", "hi", "second"), session="two")
+    followed = space.follow(talk("hello", "hi", "first"))
+    assert (followed.id, followed.forked_from) == (session.id, None)
+
+
+def test_repeated_words_are_not_taken_for_each_other(space: Space) -> None:
+    session = space.follow(talk("yes", "ok", "yes", "ok", "yes", "ok"))
+    assert space.follow(talk("yes", "ok", "yes", "ok", "yes", "ok", "yes")).id == session.id
+    assert texts(session) == ["yes", "ok", "yes", "ok", "yes", "ok", "yes"]
+    fork = space.follow(talk("yes", "ok", "yes", "no"))
+    assert fork.forked_from == Origin(session.id, 3)
+
+
+# -- replies that were cut off --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "resent", ["The zebra is", "The zebra is striped", "The zebra is striped and", "", "The  zebra"]
+)
+@pytest.mark.parametrize("named", [None, "s"])
+def test_a_reply_cut_off_is_the_same_reply(
+    store: Store, space: Space, resent: str, named: str | None
+) -> None:
+    session = space.follow([user("What is it?")], session="s")
+    event = session.append(reply("The zebra is striped"), interrupted=True)
+    assert event.interrupted and session.events()[1] == event
+    history = [user("What is it?"), reply(resent), user("Go on")]
+    assert space.follow(history, session=named).id == "s"
+    assert texts(session) == ["What is it?", "The zebra is striped", "Go on"]
+    session.append(reply("and black"), interrupted=True)
+    history += [reply("and black and white"), user("I see"), reply("Good")]
+    assert space.follow(history, session=named).id == "s"
+    assert texts(session)[2:] == ["Go on", "and black", "I see", "Good"]
+    assert space.follow([*history, user("?")], session=named).id == "s"
+    assert len(space.sessions()) == 1 and store.verify().ok
+
+
+def test_another_reply_is_not_the_one_cut_off(space: Space) -> None:
+    session = space.follow([user("What is it?")])
+    session.append(reply("The zebra is"), interrupted=True)
+    fork = space.follow(talk("What is it?", "A horse", "Why?"))
+    assert fork.forked_from == Origin(session.id, 1)
+    whole = space.session("whole")
+    whole.append_many(talk("And that?", "A horse is near"))
+    fork = space.follow(talk("And that?", "A horse", "Why?"))
+    assert fork.forked_from == Origin("whole", 1), "a whole reply is not a longer one"
+
+
+def test_a_reply_cut_off_in_a_fork(space: Space) -> None:
+    session = space.follow(talk("one", "two", "three", "four"))
+    fork = space.follow(talk("one", "two", "3"))
+    fork.append(reply("a long reply that"), interrupted=True)
+    assert space.follow(talk("one", "two", "3", "a long reply", "5")).id == fork.id
+    again = space.follow(talk("one", "two", "3"))
+    again.append(reply("another long reply"), interrupted=True)
+    assert space.follow(talk("one", "two", "3", "another long", "5")).id == again.id
+    assert len(texts(session)) == 4 and len(texts(fork)) == 5 and len(texts(again)) == 5
+
+
+# -- keys, scopes, ends ---------------------------------------------------------------------------
+
+
+def test_a_key_means_one_history(stores: Stores) -> None:
+    store = stores.open()
+    space = store.space("ana")
+    session = space.follow(talk("one", "two"), key="k")
+    session.append(user("three"))
+    store.close()
+    store = stores.open()
+    space = store.space("ana")
+    assert space.follow(talk("one", "two"), key="k").id == session.id
+    with pytest.raises(KeyConflict):
+        space.follow(talk("one", "zwei"), key="k")
+    with pytest.raises(KeyConflict):
+        space.follow(talk("one", "two"), session="s", key="k")
+    fork = space.follow(talk("one", "zwei"), key="f")
+    again = space.follow(talk("one", "zwei"), key="f")
+    assert (again.id, again.forked_from) == (fork.id, Origin(session.id, 1))
+    assert kept(store) == 4
+
+
+def test_nothing_is_kept_of_a_bad_history(store: Store, space: Space) -> None:
+    for bad in (b"x", "text", {1: 2}, {"content": float("nan")}):
+        with pytest.raises(InvalidInput):
+            space.follow([user("one"), bad, user("three")])
+    assert kept(store) == 0 and space.sessions() == []
+
+
+def test_no_other_owner_is_matched(store: Store) -> None:
+    history = talk("one", "two", "three")
+    handles = [
+        store.space("ana"),
+        store.space("ana", user="bo"),
+        store.space("ana", user="cy"),
+        store.space("ben", user="bo"),
+    ]
+    for named in (None, "s"):
+        ids = [handle.follow(history, session=named).id for handle in handles]
+        assert named == "s" or len(set(ids)) == 4
+        for handle, id in zip(handles, ids, strict=True):
+            assert [event.message for event in handle.session(id).events()] == history
+            assert {event.user for event in handle.session(id).events()} == {handle.user}
+    assert kept(store) == 2 * 4 * 3
+
+
+def test_an_erased_session_is_not_found_again(store: Store, space: Space) -> None:
+    first = space.follow(talk("one", "two"), session="s")
+    first.erase()
+    unnamed = space.follow(talk("one", "two", "three"))
+    assert unnamed.id != "s" and unnamed.forked_from is None
+    anew = space.follow(talk("one", "two", "three"), session="s")
+    assert anew.id == "s" and anew.forked_from is None
+    assert [event.sequence for event in anew.events()] == [3, 4, 5]
+    assert space.follow(talk("one", "two", "three", "four"), session="s").id == "s"
+    assert store.verify().ok
+
+
+def test_a_fork_that_was_erased_is_made_again(store: Store, space: Space) -> None:
+    session = space.follow(talk("one", "two", "three"), session="s")
+    fork = space.follow(talk("one", "two", "3"), session="s")
+    fork.erase()
+    again = space.follow(talk("one", "two", "3"), session="s")
+    assert again.id not in {"s", fork.id} and again.forked_from == Origin("s", 2)
+    assert texts(again) == ["one", "two", "3"] and texts(session) == ["one", "two", "three"]
+    fork.append(user("goes on by itself"))
+    assert texts(fork) == ["goes on by itself"] and fork.forked_from is None
+    assert store.verify().ok
+
+
+def test_chains_outlive_rebuilding_and_reopening(stores: Stores) -> None:
+    store = stores.open()
+    space = store.space("ana", user="bo")
+    space.follow(talk("one", "two", "three", "four"), session="s")
+    fork = space.follow(talk("one", "two", "3", "4"), session="s")
+    deep = space.follow(talk("one", "two", "3", "IV"), session="s")
+    deep.append(reply("cut off he"), interrupted=True)
+    space.session("s").hide()
+    for step in (store.rebuild, store.close):
+        step()
+        store = stores.open()
+        space = store.space("ana", user="bo")
+        assert space.follow(talk("one", "two", "three", "four")).id == "s"
+        assert space.follow(talk("one", "two", "3", "4")).id == fork.id
+        assert space.follow([*talk("one", "two", "3", "IV"), reply("cut off here")]).id == deep.id
+        assert kept(store) == 4 + 2 + 2 and store.verify().ok
+    assert json.loads(json.dumps(list(space.export())))

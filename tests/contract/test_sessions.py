@@ -1,0 +1,545 @@
+"""Sessions: what is appended, listed, recalled, hidden and erased, and who sees it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from reverie import (
+    InvalidInput,
+    KeyConflict,
+    NotFound,
+    Origin,
+    SequenceConflict,
+    Session,
+    Space,
+    Store,
+    SubjectExists,
+)
+from reverie.memory import answers, writes
+from tests.conftest import DAY, HOUR, SECOND, START, FakeClock, Stores
+
+Message = dict[str, Any]
+
+
+def user(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def reply(text: str) -> Message:
+    return {"role": "assistant", "content": text}
+
+
+def texts(session: Session) -> list[str]:
+    return [event.text for event in session.events()]
+
+
+def found(handle: Space | Session, query: str, **options: Any) -> set[str]:
+    """What any mode finds."""
+    hits = [handle.recall(query, limit=50, mode=m, **options) for m in ("keyword", "hybrid")]
+    return {hit.text for part in hits for hit in part}
+
+
+def propose(space: Space, origin: Origin, content: str) -> str:
+    with writes.writing(space._resources, space._author.scope) as (tx, owner):
+        proposed = answers.Proposed(content, "general", None, "test")
+        answers.propose(tx, space._resources, owner, space._author, origin, proposed)
+    return space.proposals()[-1].id
+
+
+# -- what a session is ----------------------------------------------------------------------------
+
+
+def test_an_id_is_given_where_none_is(space: Space) -> None:
+    ids = {space.session().id for _ in range(50)}
+    assert len(ids) == 50
+    assert all(re.fullmatch(r"[0-9a-f]{12}", id) for id in ids)
+    assert space.session("2026-11-15 chat, naïve").id == "2026-11-15 chat, naïve"
+    assert space.sessions() == []
+
+
+@pytest.mark.parametrize("id", ["", "  ", "a\nb", "a\0b", "\ud800", "x" * 201, 7])
+def test_an_id_that_cannot_be_one(space: Space, id: Any) -> None:
+    with pytest.raises(InvalidInput):
+        space.session(id)
+    with pytest.raises(InvalidInput):
+        space.follow([user("x")], session=id)
+    assert space.sessions(include_hidden=True) == []
+
+
+def test_sessions_are_listed_by_their_newest_event(space: Space, clock: FakeClock) -> None:
+    one, two, three = (space.session(id) for id in ("one", "two", "three"))
+    one.append_many([{"role": "system", "content": "be kind"}, user("  What is\na zebra? ")])
+    clock.step(HOUR)
+    two.append(reply("I speak first"))
+    clock.step(HOUR)
+    three.append(user("x" * 100))
+    clock.step(-10 * DAY)
+    one.append(reply("An animal"))
+    shown = space.sessions()
+    assert [info.id for info in shown] == ["one", "three", "two"]
+    assert [info.events for info in shown] == [3, 1, 1]
+    assert [info.preview for info in shown] == ["What is a zebra?", "x" * 80, "Untitled"]
+    assert [info.opened_at for info in shown] == [START, START + 2 * HOUR, START + HOUR]
+    assert [info.updated_at for info in shown] == [START + 2 * HOUR, START + 2 * HOUR, START + HOUR]
+    assert all(info.hidden_at is None and info.forked_from is None for info in shown)
+    assert [info.id for info in space.sessions(limit=2)] == ["one", "three"]
+    assert shown[0] == one.info()
+    two.append(user("the user at last"))
+    assert space.sessions()[0].preview == "the user at last"
+    with pytest.raises(NotFound):
+        space.session("four").info()
+
+
+def test_sessions_of_the_same_name_never_mix(store: Store) -> None:
+    owners = [("ana", None), ("ana", "bo"), ("ana", "cy"), ("ben", None), ("ben", "bo")]
+    handles = [store.space(name, user=user) for name, user in owners]
+    for number, handle in enumerate(handles):
+        session = handle.session("same")
+        session.append_many([user(f"canary{number} zebra")] * (number + 1))
+        session.remember(f"canary{number} private zebra", subject="zebra")
+        session.write_summary(f"canary{number} summed up", upper=1, expected_epoch=0)
+        session.scratchpad.write([f"canary{number} item"])
+        propose(handle, Origin("same", 1), f"canary{number} proposed")
+    for number, handle in enumerate(handles):
+        session, own = handle.session("same"), f"canary{number}"
+        assert texts(session) == [f"{own} zebra"] * (number + 1)
+        (info,) = handle.sessions()
+        assert (info.events, info.preview) == (number + 1, f"{own} zebra")
+        assert [memory.content for memory in session.memories()] == [f"{own} private zebra"]
+        assert session.summary().text == f"{own} summed up"
+        assert session.scratchpad.read().items == (f"{own} item",)
+        assert [proposal.content for proposal in handle.proposals()] == [f"{own} proposed"]
+        of_shared = {"canary0 zebra"} if number in {1, 2} else {"canary3 zebra"}
+        of_shared = of_shared if number in {1, 2, 4} else set()
+        assert found(handle, "zebra") == {f"{own} zebra"} | of_shared
+        assert found(session, "zebra") == {f"{own} zebra", f"{own} private zebra"} | of_shared
+        for hit in handle.recall("zebra", kinds=["event"], limit=50):
+            assert hit.event is not None
+            around = {event.text for event in handle.neighbours(hit, before=9, after=9)}
+            assert around == {hit.text}
+            of_user = None if hit.text in of_shared else owners[number][1]
+            assert hit.event.user == of_user
+    for number, handle in enumerate(handles):
+        assert handle.follow([user(f"canary{number} zebra")] * (number + 1)).id == "same"
+        other = handle.follow([user(f"canary{(number + 1) % 5} zebra")])
+        assert other.id != "same" and other.forked_from is None
+    bo, cy = handles[1], handles[2]
+    (event,) = bo.session("same").events(1)
+    assert cy.neighbours(event) == [] and handles[0].neighbours(event) == []
+    bo.session("same").erase()
+    assert len(texts(cy.session("same"))) == 3 and len(texts(handles[0].session("same"))) == 1
+    assert cy.session("same").summary().text and cy.session("same").memories()
+    assert store.verify().ok
+
+
+# -- append ---------------------------------------------------------------------------------------
+
+MESSAGES: list[Message] = [
+    user("plain"),
+    {"role": "user", "content": [{"type": "text", "text": "what is this?"}], "name": "ana"},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "a picture"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        ],
+    },
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": "call_1",
+                "type": "function",
+                "function": {"name": "weather", "arguments": '{"city": "Lisbon"}'},
+            }
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_1", "content": "sunny"},
+    {"role": "assistant", "content": None, "refusal": "I cannot", "audio": None},
+    {"role": "developer", "content": "be brief"},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "hmm", "signature": "c2ln"},
+            {"type": "text", "text": "let me see", "citations": None},
+            {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"where": "Porto"}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": [], "is_error": False}
+        ],
+    },
+    {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{not json"},
+    {"type": "function_call_output", "call_id": "c", "output": '{"a": 1}'},
+    {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"},
+    {"role": "alien", "content": {"deep": [[[{"er": None}]]]}, "": "empty key", "ключ": 1},
+    user("half a character \ud83d and the other \udc00"),
+    {"role": "user", "content": "nul \0 within", "\0": "\0"},
+    {"role": "user", "content": "", "numbers": [10**400, -(2**63), 1e-300, -0.0, 0.1, True]},
+    {"role": "user", "content": "line\u2028separator \r\n\t\x7f \ufeff \U0010ffff"},
+    {
+        "kind": "request",
+        "parts": [
+            {"part_kind": "system-prompt", "content": "be kind"},
+            {"part_kind": "user-prompt", "content": ["look", {"kind": "image-url", "url": "u"}]},
+        ],
+        "instructions": None,
+    },
+    {
+        "kind": "response",
+        "parts": [
+            {"part_kind": "text", "content": "fine"},
+            {
+                "part_kind": "tool-call",
+                "tool_name": "f",
+                "args": {"city": "Faro"},
+                "tool_call_id": "1",
+            },
+        ],
+        "usage": {"input_tokens": 3},
+    },
+]
+
+
+def test_every_message_comes_back_as_it_was(stores: Stores) -> None:
+    store = stores.open()
+    session = store.space("ana").session("s")
+    made = [session.append(message) for message in MESSAGES]
+    assert [event.message for event in made] == MESSAGES
+    assert [event.sequence for event in made] == list(range(1, len(MESSAGES) + 1))
+    many = store.space("ana").session("many").append_many(MESSAGES)
+    assert store.verify().ok
+    store.close()
+    space = stores.open().space("ana")
+    assert space.session("s").events() == made
+    assert space.session("many").events() == many
+    assert [list(event.message) for event in many] == [list(message) for message in MESSAGES]
+    assert str(many[15].message["numbers"][3]) == "-0.0"
+    for city in ("Lisbon", "Porto", "Faro"):
+        assert [hit.event for hit in space.recall(city, mode="keyword")] != []
+    assert found(space, "Lisbon") and "weather" in made[3].text
+
+
+def test_messages_given_as_objects(space: Space) -> None:
+    from pydantic_ai import messages as ai
+
+    asked = ai.ModelRequest(parts=[ai.SystemPromptPart("be kind"), ai.UserPromptPart("Where?")])
+    said = ai.ModelResponse(parts=[ai.TextPart("In Lisbon")], model_name="m")
+    dumped = ai.ModelMessagesTypeAdapter.dump_python([asked, said], mode="json")
+    session = space.session()
+    events = [session.append(asked), *session.append_many([said])]
+    assert [event.message for event in events] == dumped
+    assert [(event.role, event.text) for event in events] == [
+        ("user", "Where?"),
+        ("assistant", "In Lisbon"),
+    ]
+    assert space.sessions()[0].preview == "Where?"
+    back = ai.ModelMessagesTypeAdapter.validate_python(
+        [event.message for event in session.events()]
+    )
+    assert back == [asked, said]
+    assert space.follow([asked, said]).id == session.id
+    assert session.resume()[1] == dumped[1]
+
+
+def test_what_is_given_is_copied(space: Space) -> None:
+    message = {"role": "user", "content": [{"type": "text", "text": "first"}]}
+    event = space.session("s").append(message)
+    message["content"][0]["text"] = "changed"  # type: ignore[index]
+    assert event.text == "first" and texts(space.session("s")) == ["first"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None,
+        "text",
+        b"bytes",
+        7,
+        [user("x")],
+        {},
+        {"role": "user", "content": b"bytes"},
+        {"role": "user", "content": float("nan")},
+        {"role": "user", "content": [float("inf")]},
+        {"role": "user", "content": {1, 2}},
+        {"role": "user", "content": object()},
+        {1: "x"},
+        {"role": "user", "content": {2: "x"}},
+        {"role": "user", "content": {("a",): "x"}},
+        {"role": "user", "content": 10**5000},
+    ],
+)
+def test_what_json_cannot_hold_is_refused_and_nothing_is_written(
+    store: Store, space: Space, bad: Any
+) -> None:
+    session = space.session("s")
+    session.append(user("x"))
+    for call in (
+        lambda: session.append(bad, key="k"),
+        lambda: session.append_many([user("before"), bad, user("after")], key="k"),
+        lambda: space.follow([user("x"), bad], key="k"),
+    ):
+        with pytest.raises(InvalidInput):
+            call()
+    nested: Any = "x"
+    for _ in range(300):
+        nested = [nested]
+    with pytest.raises(InvalidInput):
+        session.append({"role": "user", "content": nested})
+    assert texts(session) == ["x"] and store.spaces()[0].position == 1
+    assert session.append(user("y"), key="k").sequence == 2
+
+
+def test_a_sequence_must_be_greater(store: Store, space: Space) -> None:
+    session = space.session("s")
+    assert session.append(user("a"), sequence=5).sequence == 5
+    for sequence in (5, 4, 1):
+        with pytest.raises(SequenceConflict) as caught:
+            session.append(user("b"), sequence=sequence, key="k")
+        assert (caught.value.given, caught.value.last) == (sequence, 5)
+    bad: Any
+    for bad in (0, -1, True, "6", 1.5, 1 << 53):
+        with pytest.raises(InvalidInput):
+            session.append(user("b"), sequence=bad)
+    assert store.spaces()[0].position == 1
+    assert session.append(user("b"), key="k").sequence == 6
+    assert [event.sequence for event in session.append_many([user("c"), user("d")])] == [7, 8]
+    assert [event.sequence for event in session.events(2)] == [7, 8]
+    assert [event.sequence for event in session.events(99)] == [5, 6, 7, 8]
+    for limit in (0, -1, True):
+        with pytest.raises(InvalidInput):
+            session.events(limit)
+
+
+def test_threads_leave_no_gap_and_nothing_twice(stores: Stores) -> None:
+    handles = [stores.open().space("ana") for _ in range(2)]
+    made: list[tuple[int, str]] = []
+
+    def talk(number: int) -> None:
+        session = handles[number % 2].session("s")
+        for turn in range(6):
+            said = [user(f"{number}.{turn}.{part}") for part in range(2)]
+            made.extend((event.sequence, event.text) for event in session.append_many(said))
+            event = session.append(user(f"{number}.{turn}.last"))
+            made.append((event.sequence, event.text))
+
+    threads = [threading.Thread(target=talk, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    events = handles[0].session("s").events()
+    assert sorted(made) == [(event.sequence, event.text) for event in events]
+    assert [event.sequence for event in events] == list(range(1, 6 * 6 * 3 + 1))
+    followed = {event.text: at for at, event in enumerate(events)}
+    for text, at in followed.items():
+        if text.endswith(".0"):
+            assert events[at + 1].text == text[:-1] + "1"
+    assert handles[0].sessions()[0].events == len(events)
+    assert stores.open().verify().ok
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def test_the_same_key_gives_the_first_events(stores: Stores, clock: FakeClock) -> None:
+    store = stores.open()
+    session = store.space("ana").session("s")
+    one = session.append(user("a"), key="one", at=5)
+    many = session.append_many([user("b"), reply("c")], key="many")
+    session.append(user("d"))
+    clock.step(DAY)
+    store.close()
+    session = stores.open().space("ana").session("s")
+    assert session.append(user("a"), key="one", at=5) == one
+    assert session.append_many([user("b"), reply("c")], key="many") == many
+    assert texts(session) == ["a", "b", "c", "d"]
+    session.erase()
+    for again in (
+        lambda: session.append(user("a"), key="one", at=5),
+        lambda: session.append_many([user("b"), reply("c")], key="many"),
+    ):
+        with pytest.raises(NotFound):
+            again()
+    assert session.events() == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda space: space.session("s").append(user("b"), key="k"),
+        lambda space: space.session("s").append({**user("a"), "name": "x"}, key="k"),
+        lambda space: space.session("s").append(user("a"), at=7, key="k"),
+        lambda space: space.session("s").append(user("a"), sequence=9, key="k"),
+        lambda space: space.session("s").append(user("a"), interrupted=True, key="k"),
+        lambda space: space.session("t").append(user("a"), key="k"),
+        lambda space: space.session("s").append_many([user("a"), user("a")], key="k"),
+        lambda space: space.follow([user("a")], key="k"),
+        lambda space: space.session("s").hide(key="k"),
+        lambda space: space.session("s").restore(key="k"),
+        lambda space: space.session("s").erase(key="k"),
+        lambda space: space.remember("a", key="k"),
+        lambda space: space.session("s").remember("a", key="k"),
+    ],
+)
+def test_a_key_used_for_something_else_is_a_conflict(
+    store: Store, space: Space, other: Callable[[Space], object]
+) -> None:
+    event = space.session("s").append(user("a"), key="k")
+    with pytest.raises(KeyConflict):
+        other(space)
+    assert space.session("s").events() == [event] and store.spaces()[0].position == 1
+    assert store.space("ana", user="bo").session("s").append(user("b"), key="k").sequence == 1
+
+
+def test_a_key_of_a_memory_is_not_free_for_an_event(space: Space) -> None:
+    space.remember("a", key="k")
+    with pytest.raises(KeyConflict):
+        space.session("s").append(user("a"), key="k")
+    assert space.sessions() == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda space, proposal: space.session("t").append(user("c"), key="k"),
+        lambda space, proposal: space.session("t").hide(key="k"),
+        lambda space, proposal: space.session("t").erase(key="k"),
+        lambda space, proposal: space.remember("c", key="k"),
+        lambda space, proposal: space.reject(proposal, key="k"),
+        lambda space, proposal: space.accept(proposal, key="k"),
+    ],
+)
+def test_a_key_of_what_was_erased_still_means_that(
+    space: Space, other: Callable[[Space, str], object]
+) -> None:
+    space.session("s").append(user("a"), key="k")
+    space.session("t").append(user("b"))
+    proposal = propose(space, Origin("t", 1), "c")
+    space.session("s").erase()
+    with pytest.raises(KeyConflict):
+        other(space, proposal)
+
+
+# -- recall ---------------------------------------------------------------------------------------
+
+
+def test_events_are_recalled_beside_memories(space: Space) -> None:
+    space.remember("a fact about the zebra", tags=["t"], category="c")
+    space.remember("a note about the zebra", kind="note")
+    event = space.session("s").append(user("I saw a zebra"))
+    space.session("s").append({"role": "user", "content": [{"type": "image", "data": "zebra"}]})
+    assert {hit.kind for hit in space.recall("zebra")} == {"fact", "note", "event"}
+    (hit,) = space.recall("zebra", kinds=["event"])
+    assert (hit.kind, hit.event, hit.memory, hit.text) == ("event", event, None, event.text)
+    for options in ({"category": "c"}, {"tags": ["t"]}, {"kinds": ["fact"]}):
+        assert found(space, "zebra", **options) == {"a fact about the zebra"}
+        assert found(space, "zebra", as_of=4, **options) == {"a fact about the zebra"}
+    assert [hit.kind for hit in space.recall("zebra", kinds=["event"], as_of=4)] == ["event"]
+    assert len(space.recall("zebra", kinds=["event", "note"])) == 2
+    with pytest.raises(InvalidInput):
+        space.recall("zebra", kinds=["session"])
+
+
+def test_a_time_given_is_the_time_of_an_event(space: Space, clock: FakeClock) -> None:
+    session = space.session("s")
+    then = session.append(user("zebra then"), at="2020-05-01T12:00:00+02:00")
+    now = session.append(user("zebra now"))
+    assert (then.at, now.at) == (1_588_327_200_000, clock.now())
+    assert found(space, "zebra", until="2021-01-01") == {"zebra then"}
+    assert found(space, "zebra", since="2021-01-01") == {"zebra now"}
+    assert found(space, "zebra", since=then.at, until=then.at + SECOND) == {"zebra then"}
+    assert found(space, "zebra", until=then.at) == set()
+    assert found(space, "zebra", until="2021-01-01", as_of=2) == {"zebra then"}
+    assert texts(session) == ["zebra then", "zebra now"]
+    for bad in ("soon", True, 1 << 60):
+        with pytest.raises(InvalidInput):
+            session.append(user("x"), at=bad)
+
+
+def test_neighbours_lead_to_the_conversation_around(space: Space) -> None:
+    session = space.session("s")
+    session.append_many([user(f"number {n}") for n in range(9)])
+    space.session("t").append_many([user(f"elsewhere {n}") for n in range(9)])
+    session.append(reply("after others"))
+    (hit,) = space.recall("number 4", mode="keyword", kinds=["event"], limit=1)
+    assert [event.text for event in space.neighbours(hit)] == [f"number {n}" for n in range(2, 7)]
+    assert space.neighbours(hit, before=0, after=0) == [hit.event]
+    assert [event.text for event in space.neighbours(hit, before=99, after=99)] == texts(session)
+    (event,) = session.events(1)
+    assert [e.text for e in space.neighbours(event, before=1)] == ["number 8", "after others"]
+    fork = space.follow([*[user(f"number {n}") for n in range(3)], reply("otherwise")])
+    (event,) = fork.events(1)
+    assert [e.text for e in space.neighbours(event)] == ["number 1", "number 2", "otherwise"]
+    space.remember("a memory of 4")
+    (memory,) = space.recall("memory", kinds=["fact"])
+    with pytest.raises(InvalidInput):
+        space.neighbours(memory)
+
+
+# -- what belongs to one session ------------------------------------------------------------------
+
+
+def test_only_its_session_recalls_a_private_memory(stores: Stores) -> None:
+    store = stores.open()
+    space = store.space("ana", user="bo")
+    session, other = space.session("s"), space.session("t")
+    session.append_many([user("hello"), reply("hi")])
+    other.append(user("hello there"))
+    fork = space.follow([user("hello"), reply("hi"), user("go on")], session="s")
+    assert fork.id == "s"
+    fork = space.follow([user("hello"), reply("hi"), user("otherwise")])
+    assert fork.forked_from == Origin("s", 2)
+    common = space.remember("zebra for all")
+    private = session.remember("zebra for one", tags=["t"], category="c")
+    assert (private.session, private.user, common.session) == ("s", "bo", None)
+
+    def check() -> None:
+        for mode in ("keyword", "vector", "hybrid"):
+            for handle in (space, other, store.space("ana")):
+                hits = handle.recall("zebra for one", mode=mode, limit=50)
+                assert private.id not in {hit.id for hit in hits}
+            for insider in (session, fork):
+                hits = insider.recall("zebra for one", mode=mode, limit=50, kinds=["fact"])
+                assert {hit.id for hit in hits} == {private.id, common.id}
+        position = store.spaces()[0].position
+        assert private.id not in {hit.id for hit in space.recall("zebra", as_of=position)}
+        assert private.id in {hit.id for hit in session.recall("zebra", as_of=position)}
+        assert space.memories() == space.memories(as_of=position) == [common]
+        assert space.memories(tags=["t"]) == space.memories(category="c") == []
+        assert session.memories() == fork.memories() == [private]
+        assert other.memories() == []
+        assert "for one" not in space.profile()
+        assert "for one" not in other.context("zebra for one").system
+        assert "for one" in session.context("zebra for one").recalled
+        assert store.verify().ok
+
+    check()
+    store.rebuild()
+    check()
+
+
+def test_a_subject_may_stand_in_a_session_and_outside(space: Space) -> None:
+    session, other = space.session("s"), space.session("t")
+    first = session.remember("in s", subject="Alec")
+    with pytest.raises(SubjectExists) as caught:
+        session.remember("again", subject="alec")
+    assert caught.value.existing == first
+    assert other.remember("in t", subject="Alec").session == "t"
+    assert space.remember("for all", subject="Alec").session is None
+    with pytest.raises(SubjectExists):
+        space.remember("again", subject="Alec")
+
+
+def test_a_subject_that_all_know_may_stand_in_a_session_too(space: Space) -> None:
+    known = space.remember("for all", subject="Alec")
+    private = space.session("s").remember("in s", subject="Alec")
+    assert (private.session, space.memories()) == ("s", [known])

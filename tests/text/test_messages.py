@@ -1,0 +1,600 @@
+from __future__ import annotations
+
+import enum
+import json
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from reverie.errors import InvalidInput
+from reverie.text.messages import (
+    Call,
+    answers_of,
+    as_mapping,
+    calls_of,
+    digest,
+    resumed,
+    role_of,
+    said_by_user,
+    starts_turn,
+    text_of,
+    without_system,
+)
+
+Message = dict[str, Any]
+Calls = list[tuple[str, Message]]
+check = settings(deadline=None, max_examples=200, derandomize=True)
+
+
+# -- messages as the providers write them ---------------------------------------------------------
+
+
+def block(type_: str, **fields: Any) -> Message:
+    return {"type": type_, **fields}
+
+
+def text(words: str, type_: str = "text") -> Message:
+    return {"type": type_, "text": words}
+
+
+def user(*content: Any) -> Message:
+    return {"role": "user", "content": list(content)}
+
+
+def reply(*content: Any, **fields: Any) -> Message:
+    return {"role": "assistant", "content": list(content) or None, **fields}
+
+
+def call(id_: str, name: str, arguments: str) -> Message:
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def calling(*ids: str) -> Message:
+    return reply(tool_calls=[call(id_, "f", "") for id_ in ids])
+
+
+def answer(id_: str, content: Any = "done") -> Message:
+    return {"role": "tool", "tool_call_id": id_, "content": content}
+
+
+def use(id_: str, name: str = "f", **arguments: Any) -> Message:
+    return {"type": "tool_use", "id": id_, "name": name, "input": arguments}
+
+
+def used(id_: str, content: Any = "done") -> Message:
+    return {"type": "tool_result", "tool_use_id": id_, "content": content, "is_error": False}
+
+
+def part(part_kind: str, content: Any, **fields: Any) -> Message:
+    return {"part_kind": part_kind, "content": content, "timestamp": "2025-01-01", **fields}
+
+
+def tool_part(part_kind: str, id_: str, name: str | None = "f", **fields: Any) -> Message:
+    return {"part_kind": part_kind, "tool_call_id": id_, "tool_name": name, **fields}
+
+
+def request(*parts: Message, **fields: Any) -> Message:
+    return {"kind": "request", "parts": list(parts), "instructions": None, **fields}
+
+
+def response(*parts: Message, **fields: Any) -> Message:
+    return {"kind": "response", "parts": list(parts), "model_name": "test", **fields}
+
+
+IMAGE = block("image_url", image_url={"url": "https://example.org/cat.png"})
+PICTURE = block("image", source={"type": "base64", "media_type": "image/png", "data": "AA=="})
+DOCUMENT = block("document", source={"type": "text", "data": "long"}, title="t")
+SEARCH = block("server_tool_use", id="s", name="f", input={})
+FOUND = block("web_search_tool_result", tool_use_id="s", content=[block("web_search_result")])
+THOUGHT = block("reasoning", id="rs_1", summary=[text("hm", "summary_text")])
+ITEM_CALL = block("function_call", call_id="c", name="f", arguments='{"a": 1}')
+ITEM_RESULT = block("function_call_output", call_id="c", output="done")
+SYSTEM_PART = part("system-prompt", "Be kind.")
+USER_PART = part("user-prompt", "hi")
+RETURN = tool_part("tool-return", "a", content=12.0)
+RETRY = request(tool_part("retry-prompt", "made up", None, content="Try again."))
+F_LINE = "tool f invocation"
+
+
+class Case(NamedTuple):
+    message: Message
+    role: str
+    text: str
+    said: str = ""
+    calls: tuple[Call, ...] = ()
+    answers: tuple[str, ...] = ()
+    starts: bool = True
+
+
+OPENAI = [
+    Case({"role": "user", "content": "hi"}, "user", "hi", "hi"),
+    Case(user(text("see"), IMAGE, "here"), "user", "see\nhere", "see\nhere"),
+    Case(user(IMAGE), "user", ""),
+    Case(user(block("input_audio", input_audio={"data": "AA=="})), "user", ""),
+    Case({"role": "user", "content": ""}, "user", "", starts=False),
+    Case({"role": "system", "content": "Be kind."}, "system", "Be kind."),
+    Case({"role": "developer", "content": [text("Be kind.")]}, "system", "Be kind."),
+    Case({"role": "assistant", "content": "hello", "refusal": None}, "assistant", "hello"),
+    Case(reply(refusal="I cannot."), "assistant", "I cannot."),
+    Case(reply(block("refusal", refusal="I cannot.")), "assistant", "I cannot."),
+    Case(reply(audio={"id": "a", "transcript": "hello"}), "assistant", "hello"),
+    Case(
+        reply(text("So."), tool_calls=[call("a", "f", '{"x":1}'), call("b", "clock", "{}")]),
+        *("assistant", 'So.\ntool f arguments {"x":1}\ntool clock invocation'),
+        calls=(Call("a", "f", '{"x":1}'), Call("b", "clock", "")),
+    ),
+    Case(
+        reply(tool_calls=[{"id": "a", "custom": {"name": "sql", "input": "SELECT\n1"}}]),
+        *("assistant", "tool sql arguments SELECT 1"),
+        calls=(Call("a", "sql", "SELECT\n1"),),
+    ),
+    Case(
+        reply(tool_calls=[call("a", "f", '{"q": "caf\\u00e9"}')]),
+        *("assistant", 'tool f arguments {"q": "café"}'),
+        calls=(Call("a", "f", '{"q": "caf\\u00e9"}'),),
+    ),
+    Case(answer("a", [text("12"), text("°C")]), "tool", "12\n°C", answers=("a",)),
+    Case(reply(function_call={"name": "f"}), "assistant", F_LINE, calls=(Call("", "f", ""),)),
+    Case({"role": "function", "name": "f", "content": "done"}, "tool", "done", answers=("",)),
+    Case({"type": "message", **user(text("hi", "input_text"), PICTURE)}, "user", "hi", "hi"),
+    Case({"type": "message", **reply(text("hello", "output_text"))}, "assistant", "hello"),
+    Case(ITEM_CALL, "assistant", 'tool f arguments {"a": 1}', calls=(Call("c", "f", '{"a": 1}'),)),
+    Case(ITEM_RESULT, "tool", "done", answers=("c",)),
+    Case(ITEM_RESULT | {"output": [text("12", "input_text")]}, "tool", "12", answers=("c",)),
+    Case(THOUGHT, "assistant", ""),
+    Case(block("web_search_call", id="ws_1", status="completed"), "assistant", ""),
+]
+
+ANTHROPIC = [
+    Case(user(text("What?"), PICTURE, DOCUMENT), "user", "What?", "What?"),
+    Case(
+        reply(block("thinking", thinking="secret"), use("a", city="Oslo"), text("So."), use("b")),
+        *("assistant", 'So.\ntool f arguments {"city": "Oslo"}\ntool f invocation'),
+        calls=(Call("a", "f", '{"city": "Oslo"}'), Call("b", "f", "")),
+    ),
+    Case(user(used("a"), used("b", [text("12"), PICTURE])), "tool", "done\n12", answers=("a", "b")),
+    Case(user(used("a"), text("And?")), "user", "done\nAnd?", "And?", answers=("a",)),
+    Case(user(block("search_result", content=[text("1")]), text("So?")), "user", "1\nSo?", "So?"),
+    Case(
+        reply(SEARCH, FOUND, text("Found.")),
+        *("assistant", "Found.\ntool f invocation", "", (Call("s", "f", ""),), ("s",)),
+    ),
+]
+
+PROMPT = [
+    "see",
+    {"kind": "image-url", "url": "https://example.org/cat.png", "media_type": "image/png"},
+    {"kind": "binary", "data": "AA==", "media_type": "image/png"},
+    {"kind": "cache-point", "ttl": "5m"},
+    {"kind": "text-content", "content": "here", "metadata": None},
+    {"kind": "structured-content", "content": "<ui/>", "value": {}},
+]
+PYDANTIC_AI = [
+    Case(request(SYSTEM_PART, USER_PART, instructions="Be."), "user", "hi", "hi"),
+    Case(request(SYSTEM_PART), "system", "Be kind."),
+    Case(request(instructions="Be brief."), "system", ""),
+    Case(request(part("user-prompt", PROMPT)), "user", "see\nhere\n<ui/>", "see\nhere"),
+    Case(request(part("speech", None, transcript="hi")), "user", "hi", "hi"),
+    Case(
+        response(
+            *[part("thinking", "secret"), part("text", "So.")],
+            *[tool_part("tool-call", "a", args='{"a":1}'), tool_part("tool-call", "b", args=None)],
+        ),
+        *("assistant", 'So.\ntool f arguments {"a":1}\ntool f invocation'),
+        calls=(Call("a", "f", '{"a":1}'), Call("b", "f", "")),
+    ),
+    Case(
+        request(
+            tool_part("tool-return", "b", content={"type": "sunny", "kind": "nice", "at": [1]}),
+            tool_part("retry-prompt", "c", content=[{"type": "missing", "loc": ["a"]}]),
+            {"part_kind": "tool-availability-delta", "tools_added": ["g"]},
+        ),
+        "tool",
+        '{"type": "sunny", "kind": "nice", "at": [1]}\n{"type": "missing", "loc": ["a"]}',
+        answers=("b", "c"),
+    ),
+    Case(RETRY, "system", "Try again."),
+    Case(request(RETURN, USER_PART), "user", "12.0\nhi", "hi", answers=("a",)),
+    Case(response(part("file", {"kind": "binary", "data": "AA=="})), "assistant", ""),
+    Case(
+        response(tool_part("builtin-tool-call", "a"), tool_part("builtin-tool-return", "a")),
+        *("assistant", F_LINE, "", (Call("a", "f", ""),), ("a",)),
+    ),
+]
+
+OTHERS = [
+    Case({"content": "hi"}, "unknown", "hi"),
+    Case({"text": "hi"}, "unknown", "hi"),
+    Case({"role": "Model", "parts": [{"text": "hi"}]}, "model", "hi"),
+    Case({"foo": [1, {"bar": "x"}]}, "unknown", ""),
+    Case({"role": 7, "content": "hi"}, "unknown", "hi"),
+    Case({"kind": "request", "content": "hi"}, "unknown", "hi"),
+    Case(reply(tool_calls=[{"name": "f"}]), "assistant", F_LINE, calls=(Call("", "f", ""),)),
+]
+
+
+@pytest.mark.parametrize("case", [*OPENAI, *ANTHROPIC, *PYDANTIC_AI, *OTHERS])
+def test_what_a_message_holds(case: Case) -> None:
+    message = as_mapping(case.message)
+    assert message == case.message
+    assert role_of(message) == case.role
+    assert text_of(message) == case.text
+    assert said_by_user(message) == case.said
+    assert calls_of(message) == case.calls
+    assert answers_of(message) == case.answers
+    assert starts_turn(message) == (case.role == "user" and case.starts)
+
+
+# -- taking a message in --------------------------------------------------------------------------
+
+
+Colour = enum.Enum("Colour", ["RED"])
+Role = enum.StrEnum("Role", ["USER"])
+Level = enum.IntEnum("Level", ["LOW"])
+
+
+class Block(BaseModel):
+    type: str
+    text: str
+    citations: list[str] | None = None
+
+
+class Reply(BaseModel):
+    role: str
+    content: list[Block] | bytes
+    refusal: str | None = None
+
+
+def nested(levels: int) -> Any:
+    value: Any = "x"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_a_mapping_is_copied_all_the_way_down() -> None:
+    message = {"role": Role.USER, "content": ({"a": (1, 2.5, None, True)},), "level": Level.LOW}
+    copy = as_mapping(message)
+    assert copy == {"role": "user", "content": [{"a": [1, 2.5, None, True]}], "level": 1}
+    assert [type(copy["role"]), type(copy["level"])] == [str, int]
+    copy["content"][0]["a"].append(3)
+    assert message["content"] == ({"a": (1, 2.5, None, True)},)
+
+
+@pytest.mark.parametrize("value", [-(10**4299), "\ud800", "\x00", 1e308, "", nested(199)])
+def test_what_json_holds_is_kept(value: Any) -> None:
+    message = {"content": value}
+    assert as_mapping(message) == message == json.loads(json.dumps(as_mapping(message)))
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        ("hi", "a mapping, not str"),
+        (None, "a mapping, not NoneType"),
+        (Reply, "a mapping, not ModelMetaclass"),
+        ({}, "empty"),
+        ({"content": b"x"}, "base64"),
+        ({1: "x"}, "keys of a message must be text, not int"),
+        ({"content": float("nan")}, "NaN"),
+        ({"content": [float("-inf")]}, "Infinity"),
+        ({"content": {"a", "b"}}, "cannot hold set"),
+        ({"content": Colour.RED}, "cannot hold Colour"),
+        ({"content": nested(200)}, "deeper than 200"),
+        ({"content": nested(100_000)}, "deeper than 200"),
+        ({"content": 10**4300}, "4300 digits"),
+        (Reply(role="user", content=b"\xff"), "Reply cannot be written as JSON"),
+    ],
+)
+def test_what_json_cannot_hold_is_refused_in_one_line(message: Any, complaint: str) -> None:
+    with pytest.raises(InvalidInput, match=r"\A[^\n]+\Z") as refused:
+        as_mapping(message)
+    assert complaint in str(refused.value)
+
+
+def test_objects_of_clients_are_taken_as_they_were_sent() -> None:
+    message = Reply(role="assistant", content=[Block(type="text", text="hello")])
+    expected = {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}
+    assert as_mapping(message) == expected
+    assert as_mapping({"role": "assistant", "content": message.content}) == expected
+
+
+def test_objects_of_pydantic_ai_are_taken_as_their_dump() -> None:
+    from pydantic_ai import messages as ai
+
+    image = ai.ImageUrl("https://example.org/cat.png")
+    messages: list[ai.ModelMessage] = [
+        ai.ModelRequest(parts=[ai.SystemPromptPart("Be."), ai.UserPromptPart(["hi", image])]),
+        ai.ModelResponse(
+            parts=[ai.TextPart("So."), ai.ToolCallPart("weather", {"a": 1}, tool_call_id="c1")]
+        ),
+        ai.ModelRequest(parts=[ai.ToolReturnPart("weather", {"degrees": 12}, tool_call_id="c1")]),
+    ]
+    taken = [as_mapping(message) for message in messages]
+    assert ai.ModelMessagesTypeAdapter.validate_python(taken) == messages
+    assert [(role_of(message), text_of(message)) for message in taken] == [
+        ("user", "hi"),
+        ("assistant", 'So.\ntool weather arguments {"a": 1}'),
+        ("tool", '{"degrees": 12}'),
+    ]
+    again = ai.ModelMessagesTypeAdapter.validate_python(resumed(taken, 10))
+    assert again[0].parts == messages[0].parts[1:]
+    assert again[1:] == messages[1:]
+    with pytest.raises(InvalidInput, match="TextPart is not a message"):
+        as_mapping(ai.TextPart("hello"))
+
+
+def test_without_system() -> None:
+    assert without_system({"role": "system", "content": "Be kind."}) is None
+    assert without_system({"role": "developer", "content": "Be kind."}) is None
+    for message in (user("hi") | {"instructions": "mine"}, response(part("text", "hello"))):
+        assert without_system(message) == message
+    prompt = request(SYSTEM_PART, USER_PART, instructions="Be brief.", run_id="r")
+    assert without_system(prompt) == {"kind": "request", "parts": [USER_PART], "run_id": "r"}
+    assert prompt["parts"] == [SYSTEM_PART, USER_PART]
+    assert without_system(request(SYSTEM_PART, instructions="Be brief.")) is None
+    assert without_system(RETRY) == {"kind": "request", "parts": RETRY["parts"]}
+
+
+# -- digests --------------------------------------------------------------------------------------
+
+WORDS = st.text(st.sampled_from("ab \n\té東👍\ud800\udc00\ud83d"), min_size=1, max_size=8)
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.none() | st.booleans() | NUMBERS | WORDS
+ARGUMENTS = st.dictionaries(
+    st.sampled_from(["city", "day", "é", ""]), SCALARS | st.lists(SCALARS, max_size=2), max_size=3
+)
+CALLS = st.lists(st.tuples(st.sampled_from(["f", "weather"]), ARGUMENTS), max_size=2)
+
+
+def renderings(said: list[str], calls: Calls, made_up: str) -> list[Message]:
+    """One reply in every shape, with ids and fields that say nothing."""
+    made = [(f"{made_up}{at}", *each) for at, each in enumerate(calls)]
+    tools = [call(id_, name, json.dumps(held)) for id_, name, held in made]
+    uses = [block("tool_use", id=id_, name=name, input=held) for id_, name, held in made]
+    parts = [tool_part("tool-call", id_, name, args=held) for id_, name, held in made]
+    return [
+        {"role": "assistant", "content": "".join(said), "tool_calls": tools},
+        {"id": made_up, "tool_calls": tools, "content": list(map(text, said)), "role": "Assistant"},
+        reply(block("thinking", thinking=made_up), *map(text, said), *uses, refusal=None),
+        {"type": "message", **reply(*[text(words, "output_text") for words in said], *uses)},
+        response(part("thinking", made_up), *[part("text", words) for words in said], *parts),
+        response(*[part("text", words, id=made_up) for words in said], *parts, timestamp=made_up),
+    ]
+
+
+@check
+@given(st.lists(WORDS, max_size=3), CALLS)
+def test_a_turn_has_one_digest_in_every_shape(said: list[str], calls: Calls) -> None:
+    messages = renderings(said, calls, "a") + renderings(said, calls, "b")
+    assert len({digest(message) for message in messages}) == 1
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [
+            {"role": "user", "content": "hi  there"},
+            user(text(" hi"), "\nthere "),
+            request(SYSTEM_PART, part("user-prompt", "hi there")),
+            request(part("user-prompt", ["hi", " there"]) | {"timestamp": "later"}),
+        ],
+        [
+            answer("a", "12"),
+            user(used("b", "12")),
+            block("function_call_output", call_id="c", output="12"),
+            request(RETURN),
+        ],
+        [user(IMAGE), user({**IMAGE, "cache_control": {"a": 1}}), user({"detail": None, **IMAGE})],
+        [
+            reply(tool_calls=[call("a", "f", given)])
+            for given in ('{"x":1,"y":[2.0]}', '{"y": [2], "x": 1.0}')
+        ],
+        [
+            *[reply(tool_calls=[call("a", "f", given)]) for given in ("", "{}", " null")],
+            reply(block("tool_use", name="f", input={})),
+            response(tool_part("tool-call", "c", args=None)),
+        ],
+        [user("\ud83d\ude00"), user("😀")],
+    ],
+)
+def test_renderings_of_one_turn(messages: list[Message]) -> None:
+    assert len({digest(message) for message in messages}) == 1
+
+
+def test_turns_that_differ() -> None:
+    arguments = ['{"x": 1}', '{"x": true}', '{"x": null}', '{"x": 1', "[" * 100_000]
+    contents = ["hi", "Hi", ["hi", IMAGE], ["hi", PICTURE], "\ud800", "\ud801", 1, 2]
+    messages: list[Message] = [
+        *[{"role": "user", "content": content} for content in contents],
+        *[reply(tool_calls=[call("a", "f", given)]) for given in arguments],
+        *[reply("hi"), reply(tool_calls=[call("a", "g", '{"x": 1}')])],
+        *[{"foo": 1}, {"foo": 2}],
+    ]
+    assert len({digest(message) for message in messages}) == len(messages)
+
+
+def test_a_digest_stays_the_same_for_ever() -> None:
+    # Stores hold them: with another one, a session no longer knows what was said in it before.
+    assert digest({"role": "user", "content": "hi"}) == "3584b11c8a471906e9d07c886c669041"
+
+
+# -- any mapping at all ---------------------------------------------------------------------------
+
+_KEYS = """
+    role type kind part_kind content text parts tool_calls function function_call custom name value
+    arguments args input output id call_id tool_call_id tool_use_id tool_name refusal audio action
+    transcript instructions
+"""
+_NAMES = """
+    user assistant system developer tool function request response message text input_text refusal
+    output_text thinking reasoning image tool_use server_tool_use tool_result computer_call
+    web_search_tool_result function_call function_call_output custom_tool_call system-prompt
+    user-prompt tool-return retry-prompt retry-feedback tool-call speech file compaction
+    instruction-delta image-url binary text-content cache-point c1 c2 {} [1]
+"""
+KEYS, NAMES = st.sampled_from(_KEYS.split()), st.sampled_from(_NAMES.split())
+ANYTHING = st.recursive(
+    SCALARS | NAMES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=12,
+)
+LABELS = st.fixed_dictionaries({}, optional={"type": NAMES, "part_kind": NAMES, "kind": NAMES})
+PARTS = st.lists(
+    st.builds(dict.__or__, st.dictionaries(KEYS, ANYTHING, max_size=3), LABELS), max_size=3
+)
+HOLDERS = {"content": PARTS | ANYTHING, "parts": PARTS, "tool_calls": PARTS}
+MESSAGES = st.dictionaries(KEYS, ANYTHING, min_size=1, max_size=6) | st.fixed_dictionaries(
+    {}, optional={"role": NAMES, "type": NAMES, "kind": NAMES, "call_id": NAMES, **HOLDERS}
+).filter(bool)
+
+
+def turned(value: Any) -> Any:
+    """The same JSON with its keys in the other order."""
+    if isinstance(value, dict):
+        return {key: turned(held) for key, held in reversed(value.items())}
+    return [turned(item) for item in value] if isinstance(value, list) else value
+
+
+@check
+@given(MESSAGES)
+def test_any_mapping_can_be_read(message: Message) -> None:
+    before = json.dumps(message)
+    assert as_mapping(message) == message
+    assert role_of(message) == role_of(message).lower() != ""
+    assert isinstance(text_of(message), str)
+    assert said_by_user(message) == "" or starts_turn(message)
+    for found in calls_of(message):
+        assert [type(field) for field in found] == [str, str, str]
+    assert all(isinstance(answered, str) for answered in answers_of(message))
+    assert isinstance(without_system(message), dict | None)
+    assert len(resumed([HI, message, message, HI], 3)) <= 3
+    assert json.dumps(message) == before
+
+
+@check
+@given(MESSAGES)
+def test_a_digest_survives_writing_and_order_and_nulls(message: Message) -> None:
+    made = digest(message)
+    assert len(made) == 32
+    assert digest(json.loads(json.dumps(message))) == made
+    assert digest(turned(message)) == made
+    assert digest(message | {"annotations": None}) == made
+
+
+@pytest.mark.parametrize("holder", ["content", "parts", "tool_calls", "output"])
+@pytest.mark.parametrize("label", [{"role": "user"}, {"kind": "request"}, ITEM_RESULT])
+def test_deep_messages_can_be_read(label: Message, holder: str) -> None:
+    for inner in ({"type": "tool_result"}, {"type": "x"}, {}):
+        held: Any = "x"
+        for _ in range(99):
+            held = [{**inner, "content": held}]
+        message = as_mapping({**label, holder: held})
+        assert isinstance(text_of(message), str)
+        assert len(digest(message)) == 32
+
+
+# -- going on with a conversation -----------------------------------------------------------------
+
+SYSTEM = {"role": "system", "content": "Be kind."}
+HI, SO, HELLO = user("hi"), user("so?"), reply("hello")
+TOOL_TURN = [HI, calling("a", "b"), answer("b"), answer("a"), HELLO]
+AND_SO = user(used("a"), text("so?"))
+
+
+@pytest.mark.parametrize(
+    ("messages", "limit", "expected"),
+    [
+        ([SYSTEM, HI, HELLO], 10, [HI, HELLO]),
+        ([SYSTEM, HI, HELLO], 0, []),
+        ([HI, HELLO, SYSTEM, SO, HELLO], 3, [SO, HELLO]),
+        ([HELLO, HELLO], 2, []),
+        ([], 5, []),
+        (TOOL_TURN, 5, None),
+        (TOOL_TURN, 4, []),
+        ([*TOOL_TURN, SO], 5, [SO]),
+        ([request(SYSTEM_PART, USER_PART)], 1, [{"kind": "request", "parts": [USER_PART]}]),
+        # A call that waits for its result, or for some of them.
+        ([HI, calling("a")], 9, [HI]),
+        ([HI, calling("a", "b"), answer("a"), SO], 9, [HI, SO]),
+        ([HI, calling("a"), SO, answer("a")], 9, [HI, SO]),
+        # A result without its call, and one too many.
+        ([HI, answer("a"), HELLO], 9, [HI, HELLO]),
+        ([HI, calling("a"), answer("a"), answer("a")], 9, [HI, calling("a"), answer("a")]),
+        # A result in the message that starts the next turn.
+        ([HI, reply(use("a")), AND_SO, HELLO], 9, None),
+        ([HI, reply(use("a")), AND_SO, HELLO], 2, []),
+        ([HI, reply(use("a"), use("b")), AND_SO, HELLO], 9, [HI, HELLO]),
+        # One message answers two calls, one of which cannot stay: then neither can.
+        ([HI, calling("a"), calling("b", "c"), user(used("a"), used("b")), HELLO], 9, [HI, HELLO]),
+        # Providers that number their calls anew each time, or not at all.
+        ([*TOOL_TURN, *TOOL_TURN], 10, None),
+        ([HI, calling("", ""), answer(""), answer("")], 9, None),
+        ([HI, calling("", ""), answer("")], 9, [HI]),
+        # A provider's own tools, and a thought that goes with what it led to.
+        ([HI, reply(SEARCH, FOUND)], 9, None),
+        ([HI, THOUGHT, ITEM_CALL, ITEM_RESULT, THOUGHT, HELLO], 9, None),
+        ([HI, THOUGHT, THOUGHT, ITEM_CALL], 9, [HI]),
+    ],
+)
+def test_resumed(messages: list[Message], limit: int, expected: list[Message] | None) -> None:
+    assert resumed(messages, limit) == (messages if expected is None else expected)
+
+
+IDS = st.sampled_from(["a", "b", "c", ""])
+SOME_IDS = st.lists(IDS, min_size=1, max_size=3)
+CONVERSATIONS = st.lists(
+    st.one_of(
+        st.sampled_from([HI, SO, SYSTEM, HELLO, THOUGHT, ITEM_CALL, ITEM_RESULT]),
+        IDS.map(answer),
+        SOME_IDS.map(lambda ids: calling(*ids)),
+        SOME_IDS.map(lambda ids: reply(*map(use, ids))),
+        SOME_IDS.map(lambda ids: user(*map(used, ids))),
+        SOME_IDS.map(lambda ids: user(*map(used, ids), text("so?"))),
+    ),
+    max_size=14,
+)
+TURNS = [
+    TOOL_TURN,
+    [HI, reply(use("a")), user(used("a")), reply(use("b")), user(used("b")), HELLO],
+    [HI, THOUGHT, ITEM_CALL, ITEM_RESULT, THOUGHT, HELLO],
+]
+
+
+def every_call_is_answered_in_its_turn(messages: list[Message]) -> bool:
+    waiting: Counter[str] = Counter()
+    for message in messages:
+        answers = Counter(answers_of(message))
+        if not answers <= waiting:
+            return False
+        waiting -= answers
+        if starts_turn(message) and waiting:
+            return False
+        waiting += Counter(made.id for made in calls_of(message))
+    return not waiting
+
+
+@check
+@given(CONVERSATIONS, st.integers(-1, 16))
+def test_what_is_resumed_is_accepted(messages: list[Message], limit: int) -> None:
+    kept = resumed(messages, limit)
+    assert len(kept) <= max(limit, 0)
+    assert not kept or starts_turn(kept[0])
+    assert SYSTEM not in kept
+    rest = iter(messages)
+    assert all(message in rest for message in kept), "not in the order they came"
+    assert every_call_is_answered_in_its_turn(kept)
+    assert resumed(kept, limit) == kept
+
+
+@check
+@given(st.lists(st.sampled_from(TURNS), max_size=4), st.integers(0, 25))
+def test_whole_turns_are_all_resumed(turns: list[list[Message]], limit: int) -> None:
+    messages = [message for turn in turns for message in turn]
+    window = messages[max(0, len(messages) - limit) :]
+    first = next((at for at, message in enumerate(window) if starts_turn(message)), len(window))
+    assert resumed(messages, limit) == window[first:]
