@@ -252,6 +252,11 @@ def drop_event(tx: Transaction, owner: Owner, entry: Entry) -> int:
     return spot.passages
 
 
+def ends(entry: Entry) -> bool:
+    """Whether an entry erased a whole session; of one event only a trace may be left."""
+    return entry.op == "erase" and entry.session is not None and entry.sequence is None
+
+
 def end(tx: Transaction, owner: Owner, session: str) -> None:
     """A session that was erased has no past: begun again, it begins anew.
 
@@ -534,7 +539,7 @@ def events_at(
             continue
         if entry.op == "hide":
             hidden.add(entry.session)
-        elif entry.op in {"restore", "erase"}:
+        elif entry.op == "restore" or ends(entry):
             hidden.discard(entry.session)
         elif entry.op == "append" and entry.body is not None:
             found.append((entry.position, event_of(entry, user)))

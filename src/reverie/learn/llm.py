@@ -238,11 +238,14 @@ class PydanticModel:
 
     def _why(self, error: BaseException, reader: _Reader[Any]) -> str:
         import httpx2
+        from pydantic_ai.exceptions import ModelHTTPError
 
         causes = list(_chain(error))
         for cause in causes:
             if isinstance(cause, _Broken):
                 return str(cause)
+            if isinstance(cause, ModelHTTPError) and (said := _refusal(cause.status_code)):
+                return said
         for cause in causes:
             if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
                 return "cannot be reached: check the network and the address"
@@ -386,20 +389,26 @@ def _storable(value: Any) -> None:
             raise _Unusable("the JSON holds NUL or half a character")
 
 
-def _refuse(response: httpx2.Response) -> None:
-    """Everything but a plain JSON answer is refused by its head, and its body is not read."""
-    status = response.status_code
+def _refusal(status: int) -> str | None:
+    """What an HTTP status means for the one who asked; None when it is good."""
     if status in {408, 429} or status >= 500:
-        raise _Broken(f"is busy or failing (HTTP {status}): try again later")
+        return f"is busy or failing (HTTP {status}): try again later"
     if status in {401, 403}:
-        raise _Broken(f"refused the key (HTTP {status}): check model_api_key")
+        return f"refused the key (HTTP {status}): check model_api_key"
     if 300 <= status < 400:
-        raise _Broken(
+        return (
             f"redirects (HTTP {status}), which is not followed: set model_base_url to the "
             "final address"
         )
-    if not response.is_success:
-        raise _Broken(f"refused (HTTP {status}): check model and model_base_url")
+    if not 200 <= status < 300:
+        return f"refused (HTTP {status}): check model and model_base_url"
+    return None
+
+
+def _refuse(response: httpx2.Response) -> None:
+    """Everything but a plain JSON answer is refused by its head, and its body is not read."""
+    if refusal := _refusal(response.status_code):
+        raise _Broken(refusal)
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _Broken("answered in an encoding that was not asked for")
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()

@@ -167,10 +167,15 @@ def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) 
         elif entry.op == "propose":
             proposals.erase_at(tx, owner, entry.position)
     for entry in entries:
-        if entry.uuid not in here and (entry.op == "erase" or not entry.body):
-            position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
-            known = replace(entry, position=position, recorded_at=recorded_at, key=None)
-            log.append(tx, owner, known)
-            replay.show(tx, resources, owner, known)
-    if any(entry.op == "erase" for entry in entries):
+        if entry.uuid in here:
+            continue
+        # The backup never knew it: what is left must still keep an import from bringing it back.
+        position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
+        body = {**entry.body, "entries": []} if entry.body else {}
+        left = replace(
+            entry, op="erase", position=position, recorded_at=recorded_at, key=None, body=body
+        )
+        log.append(tx, owner, left)
+        replay.show(tx, resources, owner, left)
+    if any(entry.op == "erase" and entry.sequence is None for entry in entries):
         states.drop(tx, owner, session)

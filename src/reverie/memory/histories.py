@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from reverie.engine.log import Entry
-from reverie.engine.sessions import NOTHING_SAID, Session, chained
+from reverie.engine.sessions import NOTHING_SAID, Session, chained, ends
 from reverie.model import Origin
 from reverie.text.messages import role_of
 
@@ -39,7 +39,7 @@ class Histories:
     def add(self, entry: Entry) -> None:
         if entry.session is None:
             return
-        if entry.op == "erase" and entry.session in self.sessions:
+        if ends(entry) and entry.session in self.sessions:
             self._end(entry.session)
         if entry.op != "append" or entry.sequence is None:
             return

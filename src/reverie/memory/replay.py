@@ -21,7 +21,8 @@ def show(
     elif entry.op in {"hide", "restore"}:
         events.show(tx, resources, owner, entry)
     elif entry.op == "erase":
-        sessions.end(tx, owner, entry.session)
+        if sessions.ends(entry):
+            sessions.end(tx, owner, entry.session)
     else:
         proposals.put(tx, owner, entry)
 
@@ -66,6 +67,6 @@ def hidden_in(tx: Transaction, owner: Owner) -> dict[str, int]:
             continue
         if entry.op == "hide":
             hidden.setdefault(entry.session, entry.recorded_at)
-        elif entry.op in {"restore", "erase"}:
+        elif entry.op == "restore" or sessions.ends(entry):
             hidden.pop(entry.session, None)
     return hidden

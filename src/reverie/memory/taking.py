@@ -12,16 +12,26 @@ from reverie.memory.resources import Resources
 from reverie.protocols import Owner, Transaction
 
 
-def add_session_entry(tx: Transaction, resources: Resources, owner: Owner, entry: Entry) -> bool:
-    """One entry of an export: what follows here, or nothing when it is here already."""
+def add_session_entry(
+    tx: Transaction, resources: Resources, owner: Owner, entry: Entry, names: dict[str, str]
+) -> bool:
+    """One entry of an export: what follows here, or nothing when it is here already.
+
+    ``names`` says what things of the export are called here; a session keeps its name or stays out.
+    """
     assert entry.session is not None
     here = log.of_session(tx, owner, entry.session)
-    if any(known.uuid == entry.uuid for known in here):
+    same = any(known.uuid == entry.uuid for known in here)
+    begun = any(known.op == "append" for known in here)
+    mine = names.setdefault(f"session {entry.session}", "same" if same or not begun else "other")
+    if same:
         return False
+    if mine == "other":
+        raise InvalidInput(f"session {entry.session} is another conversation here")
     _require_place(tx, owner, entry, here)
     if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
         entry = replace(entry, key=None, request=None)
-    entry = _with_memory_here(tx, owner, entry)
+    entry = _with_memory_here(tx, owner, entry, names)
     now = min(entry.recorded_at, resources.clock.now())
     position, recorded_at = log.advance(tx, owner.space, now)
     entry = replace(entry, position=position, recorded_at=recorded_at)
@@ -51,14 +61,15 @@ def _require_place(tx: Transaction, owner: Owner, entry: Entry, here: list[Entry
         _require_proposal(tx, owner, entry)
 
 
-def _with_memory_here(tx: Transaction, owner: Owner, entry: Entry) -> Entry:
-    """What was accepted names its memory only where that came along under the same id."""
+def _with_memory_here(tx: Transaction, owner: Owner, entry: Entry, names: dict[str, str]) -> Entry:
+    """What was accepted names its memory as it is called here, if it came along."""
     memory = (entry.body or {}).get("memory")
     if entry.op != "accept" or entry.body is None or memory is None:
         return entry
+    memory = names.get(memory, memory)
     first = log.versions(tx, owner, memory)[:1]
     if first and first[0].origin == (entry.session, entry.sequence):
-        return entry
+        return replace(entry, body={**entry.body, "memory": memory})
     return replace(entry, body={k: v for k, v in entry.body.items() if k != "memory"})
 
 

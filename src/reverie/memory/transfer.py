@@ -96,7 +96,7 @@ def import_records(
                     if isinstance(item, _Plain):
                         new = _add_plain(tx, resources, owner, author, item, next(ready))
                     elif item.entry.session is not None:
-                        new = taking.add_session_entry(tx, resources, owner, item.entry)
+                        new = taking.add_session_entry(tx, resources, owner, item.entry, names)
                     else:
                         new = _add_entry(tx, resources, owner, item, names)
                 except InvalidInput as error:

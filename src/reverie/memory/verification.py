@@ -63,6 +63,7 @@ def _compare_owner(
         counts["private"] += state.session is not None
         wanted.add(place.born, place.first_passage, index.passages_of(state.content))
     problems.extend(_compare_sessions(tx, owner, where, wanted))
+    problems.extend(_compare_proposals(tx, owner, where))
     problems.extend(f"{where}: memory {id} is in the index but not in the log" for id in places)
     for name, columns, sum_of in (
         ("passages", "passage, born, start, length", wanted.passages),
@@ -135,6 +136,28 @@ def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted)
     if len(history.chains) != sessions.count_events(tx, owner):
         problems.append(f"{where}: the events differ from the log: run 'reverie rebuild'")
     return problems
+
+
+def _compare_proposals(tx: Transaction, owner: Owner, where: str) -> list[str]:
+    wanted: dict[str, tuple[int, str | None, str | None]] = {}
+    for entry in log.all_entries(tx, owner):
+        body = entry.body or {}
+        if entry.op == "propose" and entry.body is not None:
+            wanted[body["proposal"]] = (entry.position, None, None)
+        elif entry.op in {"accept", "reject"} and body.get("proposal") in wanted:
+            position = wanted[body["proposal"]][0]
+            wanted[body["proposal"]] = (position, entry.op, body.get("memory"))
+    listed = {
+        row[0]: row[1:]
+        for row in tx.all(
+            "SELECT proposal, position, answer, memory FROM proposals "
+            "WHERE space = ? AND owner = ?",
+            owner,
+        )
+    }
+    if listed == wanted:
+        return []
+    return [f"{where}: the proposals differ from the log: run 'reverie rebuild'"]
 
 
 def _without_sums(known: sessions.Session | None) -> sessions.Session | None:
