@@ -145,7 +145,10 @@ def extract(
 
 
 def decide(model: ChatModel, facts: Sequence[Fact], known: Sequence[str]) -> list[Decision]:
-    """What the facts do to the known memories; both are named by their place in the sequence."""
+    """What the facts do to the known memories; both are named by their place in the sequence.
+
+    A fact without a decision is no mistake here: whoever applies them adds it.
+    """
     if not known:
         return [Decision(event="ADD", fact=number) for number in range(len(facts))]
     if not facts:
@@ -211,8 +214,6 @@ def _wrong_with_decisions(decisions: Sequence[Decision], facts: int, known: int)
     added = Counter(each.fact for each in decisions if each.event == "ADD")
     if twice := [each for each, count in added.items() if each is not None and count > 1]:
         return f"fact {twice[0]} is added more than once"
-    if missing := set(range(facts)) - {each.fact for each in decisions}:
-        return f"fact {min(missing)} has no decision"
     return None
 
 

@@ -89,7 +89,7 @@ class PydanticModel:
         self.name = f"{provider}:{rest}"
         self._provider, self._model_name = provider, rest
         self._base_url, self._who = base_url, self.name
-        self._near = False
+        self._near = self._plainly = False
         if base_url:
             place, self._near = _place(base_url)
             self._who = f"{self.name} at {place}"
@@ -115,12 +115,17 @@ class PydanticModel:
 
         The model is asked at most three times, all within the deadline.
         """
-        reader = _Reader(shape, check)
-        asked = self._asked(_sendable(instructions), _sendable(question), reader)
-        outcome = _run_apart(asked, self._deadline + GRACE)
-        error = TimeoutError() if outcome.cancelled() else outcome.exception()
-        if error is None:
-            return outcome.result()
+        while True:
+            reader = _Reader(shape, check)
+            asked = self._asked(_sendable(instructions), _sendable(question), reader)
+            outcome = _run_apart(asked, self._deadline + GRACE)
+            error = TimeoutError() if outcome.cancelled() else outcome.exception()
+            if error is None:
+                return outcome.result()
+            if self._plainly or not _refuses_request(error):
+                break
+            # Some services know no schemas and say so at once: the instructions hold it too.
+            self._plainly = True
         # Without a cause: the service's own words may hold the key or the question.
         raise ModelFailed(f"{self._who} {self._why(error, reader)}")
 
@@ -139,7 +144,7 @@ class PydanticModel:
         # The schema goes into the request where the service can enforce it, and always into the
         # instructions, for those that do not.
         output: NativeOutput[Answer] | PromptedOutput[Answer]
-        if model.profile.get("supports_json_schema_output"):
+        if model.profile.get("supports_json_schema_output") and not self._plainly:
             output = NativeOutput(reader.shape, strict=True, template=_TEMPLATE)
         else:
             output = PromptedOutput(reader.shape, template=_TEMPLATE)
@@ -261,6 +266,10 @@ class PydanticModel:
 
 class _Broken(Exception):
     """What came over the wire cannot be used; the text completes a sentence about the model."""
+
+    def __init__(self, said: str, status: int = 200) -> None:
+        super().__init__(said)
+        self.status = status
 
 
 class _Unusable(Exception):
@@ -405,10 +414,15 @@ def _refusal(status: int) -> str | None:
     return None
 
 
+def _refuses_request(error: BaseException) -> bool:
+    """Whether the service understood a request and would not have it."""
+    return any(isinstance(each, _Broken) and each.status in {400, 422} for each in _chain(error))
+
+
 def _refuse(response: httpx2.Response) -> None:
     """Everything but a plain JSON answer is refused by its head, and its body is not read."""
     if refusal := _refusal(response.status_code):
-        raise _Broken(refusal)
+        raise _Broken(refusal, response.status_code)
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _Broken("answered in an encoding that was not asked for")
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -468,6 +482,7 @@ def _profile(name: str) -> ModelProfile:
     known = OpenAICompatibleProvider.model_profile(name) or {}
     plain = OpenAIModelProfile(
         supports_json_schema_output=True,
+        supports_json_object_output=False,  # where schemas are refused, nothing is asked for
         openai_chat_supports_multiple_system_messages=False,
         # Few servers know the new name; OpenAI's reasoning models refuse the old one.
         openai_chat_supports_max_completion_tokens=bool(known.get("openai_supports_reasoning")),
