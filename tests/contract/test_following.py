@@ -304,6 +304,15 @@ def test_a_first_message_edited(space: Space) -> None:
     assert unnamed.forked_from is None and texts(unnamed) == ["I", "two"]
 
 
+def test_nothing_is_shared_with_the_fork_that_was_named(space: Space) -> None:
+    space.follow(talk("one", "two", "three"), session="s")
+    fork = space.follow(talk("one", "two", "3"), session="s")
+    other = space.follow(talk("something", "else"), session=fork.id)
+    assert other.id not in {"s", fork.id}
+    assert texts(other) == ["something", "else"]
+    assert space.follow(talk("something", "else", "more"), session=fork.id).id == other.id
+
+
 def test_named_sessions_with_the_same_beginning_stay_apart(space: Space) -> None:
     one = space.follow(talk("hello", "hi", "first"), session="one")
     two = space.follow(talk("hello", "hi", "second"), session="two")

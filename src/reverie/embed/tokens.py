@@ -19,13 +19,19 @@ _lock = Lock()
 _SPACE = "▁"
 _WORDS = re.compile("▁+[^▁]*")
 _LONGEST_KEPT = 40
+_LONGEST_TEXT_KEPT = 5_000
 
 
 def count_tokens(text: str) -> int:
     """How many tokens the bundled tokenizer makes of the text.
 
-    No token reaches over a word's start, so the words are counted, and most come again.
+    No token reaches over a word's start, so the words are counted, and most come again; so do
+    the texts, from one context to the next.
     """
+    return _count_text(text) if len(text) <= _LONGEST_TEXT_KEPT else _count_words(text)
+
+
+def _count_words(text: str) -> int:
     if not text:
         return 0
     words = _WORDS.findall((_SPACE + encodable(text)).replace(" ", _SPACE))
@@ -40,6 +46,7 @@ def _count(word: str) -> int:
 
 
 _count_word = lru_cache(maxsize=50_000)(_count)
+_count_text = lru_cache(maxsize=2_000)(_count_words)
 
 
 def encodable(text: str) -> str:

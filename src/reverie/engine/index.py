@@ -453,27 +453,24 @@ def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str
 
 
 def with_terms(tx: Transaction, owner: Owner, terms: Collection[str], now: int) -> list[Place]:
-    """Living memories everyone sees that could hold all of these terms, by the rarest of them."""
+    """Living memories everyone sees that could hold all of these terms, by the two rarest."""
     asked = sorted(terms)[:MOST_ASKED]
     known = frequencies(tx, owner, asked)
     if not asked or len(known) < len(asked):
         return []
-    rarest = min(known, key=lambda term: (known[term], term))
+    rarest = sorted(known, key=lambda term: (known[term], term))[:2]
+    columns = ", ".join(f"m.{name}" for name in Place._fields)
     rows = tx.all(
-        "SELECT DISTINCT s.born FROM postings p JOIN passages s "
-        "ON s.space = p.space AND s.owner = p.owner AND s.passage = p.passage "
-        "WHERE p.space = ? AND p.owner = ? AND p.term = ?",
-        (*owner, rarest),
+        f"SELECT DISTINCT {columns} FROM postings p "
+        "JOIN postings o ON o.space = p.space AND o.owner = p.owner AND o.passage = p.passage "
+        "JOIN passages s ON s.space = p.space AND s.owner = p.owner AND s.passage = p.passage "
+        "JOIN memories m ON m.space = s.space AND m.owner = s.owner AND m.born = s.born "
+        "WHERE p.space = ? AND p.owner = ? AND p.term = ? AND o.term = ? "
+        "AND m.forgotten_at IS NULL AND m.session IS NULL "
+        "AND (m.expires_at IS NULL OR m.expires_at > ?)",
+        (*owner, rarest[0], rarest[-1], now),
     )
-    found = (at_birth(tx, owner, row[0]) for row in rows)
-    return [
-        place
-        for place in found
-        if place is not None
-        and place.forgotten_at is None
-        and place.session is None
-        and (place.expires_at is None or place.expires_at > now)
-    ]
+    return [Place(*row) for row in rows]
 
 
 def keyword(

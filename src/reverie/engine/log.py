@@ -9,7 +9,7 @@ few calls that resolve names.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -248,6 +248,20 @@ def at_position(tx: Transaction, owner: Owner, position: int) -> Entry | None:
             (owner.space, position, owner.number),
         )
     )
+
+
+def at_positions(tx: Transaction, owner: Owner, positions: Sequence[int]) -> dict[int, Entry]:
+    """The entries at these positions."""
+    found: dict[int, Entry] = {}
+    for i in range(0, len(positions), 500):
+        part = positions[i : i + 500]
+        for row in tx.all(
+            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? "
+            f"AND position IN ({', '.join('?' * len(part))})",
+            (*owner, *part),
+        ):
+            found[row[0]] = _entry(row)
+    return found
 
 
 def versions(tx: Transaction, owner: Owner, memory: str) -> list[Entry]:

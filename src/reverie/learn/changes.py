@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from reverie.engine import index, log
+from reverie.engine import index, log, sessions
 from reverie.engine.index import Place
 from reverie.errors import ReverieError
 from reverie.memory import answers, drafts, proposals, writes
@@ -21,9 +21,12 @@ from reverie.memory.writes import LEARNER, Author, Stamp
 from reverie.model import Memory, Origin, Trust
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import folded, one_line, subject_key
+from reverie.text.words import analyse
 
 UNRECONCILED = "unreconciled"
+THE_USER = frozenset(analyse("user").counts)
 ERASED_SINCE = "something was erased after this was said"
+CHANGED_SINCE = "something like it was revised or forgotten after this was said"
 
 
 class Stale(ReverieError):
@@ -71,7 +74,14 @@ class Settled:
     contents: frozenset[str]
     subjects: frozenset[tuple[str, str]]
     memories: frozenset[str]
+    terms: frozenset[str]
     erased: bool
+
+    def doubt(self, content: str) -> str | None:
+        """Why a person should be asked: this may be what they decided, in other words."""
+        if self.erased:
+            return ERASED_SINCE
+        return CHANGED_SINCE if self.terms & content_terms(content) else None
 
 
 def prepare(resources: Resources, changes: Sequence[Change], source: str) -> list[Prepared]:
@@ -106,7 +116,7 @@ def apply(
             _add(tx, resources, owner, author, turn, each, settled, source)
             continue
         place = _current(tx, owner, change)
-        if place.memory in settled.memories:
+        if place.memory in settled.memories or _overtaken(tx, owner, turn, place):
             continue
         if change.event == "DELETE":
             _forget(tx, resources, owner, author, turn, change, place)
@@ -120,6 +130,15 @@ def _current(tx: Transaction, owner: Owner, change: Change) -> Place:
     if place is None or place.version != change.target.version:
         raise Stale(f"memory {change.target.id} changed while a change of it was planned")
     return place
+
+
+def _overtaken(tx: Transaction, owner: Owner, turn: Turn, place: Place) -> bool:
+    """Whether a memory already says what was said after the turn, here or in another session."""
+    entry = writes.current_entry(tx, owner, place)
+    if entry.trust == "person" and entry.position > turn.position:
+        return True
+    said = None if entry.origin is None else sessions.entry_of(tx, owner, entry.origin)
+    return said is not None and said.position > turn.position
 
 
 def _add(
@@ -142,25 +161,20 @@ def _add(
     if known_already(tx, resources, owner, each.draft):
         return
     asks = resources.settings.write_policy.lower() == "ask" and not change.explicit
-    if asks or settled.erased:
-        answers.propose(
-            tx,
-            resources,
-            owner,
-            author,
-            turn.origin,
-            Proposed(change.content, each.draft.category, each.draft.subject, source),
-            ERASED_SINCE if settled.erased else change.reason,
-        )
+    doubt = settled.doubt(change.content)
+    if asks or doubt is not None:
+        proposed = Proposed(change.content, each.draft.category, each.draft.subject, source)
+        answers.propose(tx, resources, owner, author, turn.origin, proposed, doubt or change.reason)
         return
     stamp = Stamp(origin=turn.origin, reason=change.reason)
     writes.add_memory(tx, resources, owner, author, each.draft, stamp)
 
 
 def known_already(tx: Transaction, resources: Resources, owner: Owner, draft: Draft) -> bool:
-    """Whether these very words are remembered, or were proposed before, whatever the answer."""
+    """Whether these very words are remembered, wait for an answer, or were rejected."""
     said = same(draft.text.content)
-    if any(said == same(each.content) for each in proposals.listed(tx, owner, answered=True)):
+    asked = proposals.listed(tx, owner, answered=True)
+    if any(said == same(each.content) for each in asked if each.answer != "accept"):
         return True
     terms = {term for part in draft.text.passages for term in part.terms.counts}
     return any(
@@ -190,6 +204,7 @@ def _revise(
             content=change.content,
             concept_tags=text.concept_tags,
             subject=change.subject or old.subject,
+            tags=tuple(tag for tag in old.tags if tag != UNRECONCILED),
             source=source,
             trust=author.trust,
             updated_at=at,
@@ -228,16 +243,24 @@ def settled_since(tx: Transaction, owner: Owner, position: int) -> Settled:
         erased = erased or entry.op == "erase"
         if entry.memory:
             memories.add(entry.memory)
-    contents, subjects = set(), set()
+    contents, subjects, terms = set(), set(), set[str]()
     for memory in memories:
         for entry in log.versions(tx, owner, memory):
             if entry.body is None or entry.op == "erase":
                 continue
             contents.add(same(entry.body["content"]))
+            terms |= content_terms(entry.body["content"])
             subject = subject_key(entry.body["subject"])
             if subject is not None:
                 subjects.add((entry.body["category"], subject))
-    return Settled(frozenset(contents), frozenset(subjects), frozenset(memories), erased)
+    return Settled(
+        frozenset(contents), frozenset(subjects), frozenset(memories), frozenset(terms), erased
+    )
+
+
+def content_terms(content: str) -> set[str]:
+    """The words two contents may share; each is about the user."""
+    return set(analyse(content).counts) - THE_USER
 
 
 def same(content: str) -> str:

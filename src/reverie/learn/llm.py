@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
 from importlib import import_module
 from inspect import signature
 from threading import Thread
@@ -97,8 +98,7 @@ class PydanticModel:
         if not (self._key.isascii() and self._key.isprintable()):
             raise ConfigError("model_api_key holds a key that cannot be sent: check it")
         self._deadline = deadline
-        # Reading the certificates takes longer than everything else before a request.
-        self._tls = import_module("httpx2").create_ssl_context(trust_env=not self._near)
+        self._tls = _tls_context(not self._near)
         self._model(self._client())
 
     def __repr__(self) -> str:
@@ -412,6 +412,12 @@ def _refusal(status: int) -> str | None:
     if not 200 <= status < 300:
         return f"refused (HTTP {status}): check model and model_base_url"
     return None
+
+
+@cache
+def _tls_context(trust_env: bool) -> Any:
+    """Read once: it takes longer than everything else before a request."""
+    return import_module("httpx2").create_ssl_context(trust_env=trust_env)
 
 
 def _refuses_request(error: BaseException) -> bool:

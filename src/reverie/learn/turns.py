@@ -7,6 +7,7 @@ here, the turn stays, and the job is tried again until it is parked where people
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reverie.agenda.jobs import Claim
 from reverie.engine import index, log, sessions
@@ -74,37 +75,64 @@ def _by_rules(resources: Resources, claim: Claim, turn: Turn) -> None:
     for _ in range(MOST_PLANS):
         with resources.engine.read() as tx:
             now = resources.clock.now()
-            planned = [
-                change
-                for statement in statements
-                if (change := _by_rule(tx, claim.owner, statement, now)) is not None
-            ]
+            planned = by_rules(tx, claim.owner, statements, now)
         if _applied(resources, claim, turn, planned, "agent", RULES):
             return
     raise Stale("memories kept changing while a turn was learned from")
 
 
-def _by_rule(tx: Transaction, owner: Owner, statement: rules.Statement, now: int) -> Change | None:
-    """A subject that has one value at a time gets a new version; anything else is added."""
-    subject = subject_key(statement.subject)
-    known: Memory | None = None
-    if subject is not None and (statement.single or statement.retracts):
-        place = index.find_subject(tx, owner, statement.category, subject, now)
-        if place is not None:
-            known = writes.current_entry(tx, owner, place).state(None)
-    if statement.retracts:
-        value = folded(statement.value or "")
-        if known is None or not value or value not in folded(known.content):
-            return None
-        return Change("DELETE", "", target=known, reason=f"no longer so: {statement.content}")
+def by_rules(
+    tx: Transaction, owner: Owner, statements: Sequence[rules.Statement], now: int
+) -> list[Change]:
+    """Statements as changes. What is said later of the same subject takes the earlier's place."""
+    planned: dict[object, Change] = {}
+    for number, statement in enumerate(statements):
+        subject = subject_key(statement.subject)
+        if subject is None or not (statement.single or statement.retracts):
+            planned[number] = _addition(statement)
+            continue
+        slot = (statement.category, subject)
+        before = planned.get(slot)
+        known = before.target if before else _of_subject(tx, owner, *slot, now)
+        if not statement.retracts:
+            planned[slot] = _replacement(statement, known)
+        elif before is not None and before.event == "ADD":
+            if _mentions(before.content, statement):
+                del planned[slot]
+        elif known is not None and _mentions(
+            before.content if before else known.content, statement
+        ):
+            reason = f"no longer so: {statement.content}"
+            planned[slot] = Change("DELETE", "", target=known, reason=reason)
+    return list(planned.values())
+
+
+def _addition(statement: rules.Statement) -> Change:
     return Change(
-        "ADD" if known is None else "UPDATE",
+        "ADD",
         statement.content,
         statement.category,
         statement.subject,
-        target=known,
         explicit=statement.explicit,
     )
+
+
+def _replacement(statement: rules.Statement, known: Memory | None) -> Change:
+    """A subject that has one value at a time gets a new version of the same memory."""
+    added = _addition(statement)
+    return added if known is None else replace(added, event="UPDATE", target=known)
+
+
+def _mentions(content: str, statement: rules.Statement) -> bool:
+    value = folded(statement.value or "")
+    return bool(value) and value in folded(content)
+
+
+def _of_subject(
+    tx: Transaction, owner: Owner, category: str, subject: str, now: int
+) -> Memory | None:
+    place = index.find_subject(tx, owner, category, subject, now)
+    return None if place is None else writes.current_entry(tx, owner, place).state(None)
 
 
 # -- by a model -----------------------------------------------------------------------------------
@@ -114,6 +142,10 @@ def _by_model(resources: Resources, claim: Claim, turn: Turn) -> None:
     model = open_model(resources.settings)
     assert model is not None
     facts = asking.extract(model, turn.text, turn.earlier, fact_chars=resources.settings.fact_chars)
+    if turn.explicit and not facts:
+        # The user asked for it to be kept, whatever the model thinks of it.
+        _by_rules(resources, claim, turn)
+        return
     for _ in range(MOST_PLANS):
         planned = _planned(resources, claim, model, turn, facts)
         if _applied(resources, claim, turn, planned, "model", model.name):
@@ -156,6 +188,9 @@ def plan(
     """Decisions as changes. A fact that no decision keeps is added all the same."""
     planned: list[Change] = []
     kept: set[int] = set()
+    # What takes the place of something deleted is an update in all but name: it never asks.
+    replaces = {each.fact for each in decisions if each.event == "DELETE"}
+    sure = [explicit or bool(replaces & {number, None}) for number in range(len(facts))]
     for decision in decisions:
         target = None if decision.id is None else known[decision.id]
         if decision.event == "DELETE":
@@ -176,11 +211,11 @@ def plan(
                     fact.category,
                     fact.subject,
                     target=target if decision.event == "UPDATE" else None,
-                    explicit=explicit,
+                    explicit=sure[decision.fact],
                 )
             )
     return planned + [
-        Change("ADD", fact.content, fact.category, fact.subject, explicit=explicit)
+        Change("ADD", fact.content, fact.category, fact.subject, explicit=sure[number])
         for number, fact in enumerate(facts)
         if number not in kept
     ]

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from reverie import rank
 from reverie.engine import log, sessions
+from reverie.engine.log import Entry
 from reverie.engine.sessions import Stretch
 from reverie.errors import ContextTooSmall
 from reverie.memory import profile, proposals, states
 from reverie.memory.resources import Resources
 from reverie.memory.times import iso
 from reverie.memory.writes import LEARNER
-from reverie.model import Context, Event, Hit, Memory, Origin, Summary
+from reverie.model import Context, Hit, Memory, Summary
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import (
     calls_of,
     resumed,
+    role_of,
     starts_turn,
     without_answers,
     without_system,
@@ -41,16 +44,29 @@ MOST_RECALLED = 12
 # A word that begins with a capital or holds a digit.
 _NAMED = re.compile(r"\b(?:[^\W\d_a-z]\w*|\w*\d\w*)")
 MOST_NOTICES = 3
-CHUNK = 64
+CHUNK = 16
 
 Count = Callable[[str], int]
 
 
 class Sized(NamedTuple):
-    """An event, and what it takes of a context."""
+    """The message of an event, what it takes of a context, and whether a turn starts with it."""
 
-    event: Event
+    session: str
+    sequence: int
+    message: Mapping[str, Any]
     tokens: int
+    starts: bool
+
+    @classmethod
+    def of(cls, entry: Entry, count: Count) -> Sized | None:
+        """None for a system prompt, which is the client's to send."""
+        assert entry.body is not None and entry.session is not None and entry.sequence is not None
+        message = entry.body["message"]
+        if without_system(message) is None:
+            return None
+        size = cost(message, count)
+        return cls(entry.session, entry.sequence, message, size, starts_turn(message))
 
 
 class Known(NamedTuple):
@@ -63,18 +79,17 @@ class Known(NamedTuple):
     notices: str
 
 
-def newest_first(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> Iterator[Event]:
-    """The events of a session from the newest, read as they are needed."""
+def newest_first(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> Iterator[Entry]:
+    """The entries of a session's events from the newest, read as they are needed."""
     many, given = CHUNK, 0
     while True:
         spots = sessions.spots(tx, owner, stretches, newest=many)[::-1]
-        for spot in spots[given:]:
-            entry = log.at_position(tx, owner, spot.position)
-            assert entry is not None
-            yield sessions.event_of(entry, None)
+        wanted = spots[given:]
+        entries = log.at_positions(tx, owner, [spot.position for spot in wanted])
+        yield from (entries[spot.position] for spot in wanted)
         if len(spots) < many:
             return
-        given, many = len(spots), many * 4
+        given, many = len(spots), many * 3
 
 
 def read(
@@ -93,16 +108,18 @@ def read(
     if owner is None:
         return Known(chosen, Summary(), [], None, "")
     summary = states.read_summary(tx, owner, stretches[-1].session)
-    latest, history, used = None, list[Sized](), 0
-    for event in newest_first(tx, owner, stretches):
-        if latest is not None and (event.sequence <= summary.upper or used > tokens):
+    latest, history, room = None, list[Sized](), tokens - count(_summed(summary))
+    for entry in newest_first(tx, owner, stretches):
+        covered = (entry.sequence or 0) <= summary.upper
+        if latest is not None and (covered or room < 0):
             break
-        if without_system(event.message) is None:
+        sized = Sized.of(entry, count)
+        if sized is None:
             continue
-        history.append(Sized(event, cost(event.message, count)))
-        used += history[-1].tokens
-        if latest is None and starts_turn(event.message):
-            latest = history[-1]
+        history.append(sized)
+        room -= sized.tokens
+        if latest is None and sized.starts:
+            latest = sized
     notices = _notices(tx, resources, owner, stretches)
     return Known(chosen, summary, history[::-1], latest, notices)
 
@@ -115,18 +132,21 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
     left = tokens - needed
     parts: dict[str, str] = {}
     block = profile.render(known.profile)
-    text = f"{SUMMARY_HEADING}{known.summary.text}\n" if known.summary.text else ""
-    for name, part in (("profile", block), ("summary", text), ("notices", known.notices)):
+    for name, part in (
+        ("profile", block),
+        ("summary", _summed(known.summary)),
+        ("notices", known.notices),
+    ):
         size = count(part) if part else 0
         parts[name] = part if size <= left else ""
         left -= size if parts[name] else 0
     shared = min(left, tokens // 5) if hits else 0
     fitting = _fitting(known, left + needed - shared)
     left -= sum(each.tokens for each in fitting) - needed
-    shown = {(event.session, event.sequence) for event, _ in fitting}
+    shown = {(each.session, each.sequence) for each in fitting}
     in_profile = known.profile if parts["profile"] else []
     recalled, used = _recalled(in_profile, hits, shown, min(left, tokens // 4), count)
-    history = _sendable([event.message for event, _ in fitting])
+    history = _sendable([each.message for each in fitting])
     return Context(
         profile=parts["profile"],
         summary=parts["summary"],
@@ -135,6 +155,10 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
         history=tuple(history),
         tokens=tokens - left + used,
     )
+
+
+def _summed(summary: Summary) -> str:
+    return f"{SUMMARY_HEADING}{summary.text}\n" if summary.text else ""
 
 
 def cost(message: Mapping[str, Any], count: Count) -> int:
@@ -163,7 +187,7 @@ def _fitting(known: Known, budget: int) -> list[Sized]:
     used = sum(each.tokens for each in kept)
     for turn in reversed(turns[:-1]):
         used += sum(each.tokens for each in turn)
-        if used > budget or not starts_turn(turn[0].event.message):
+        if used > budget or not turn[0].starts:
             break
         kept = [*turn, *kept]
     return kept
@@ -184,7 +208,7 @@ def _turns(history: Sequence[Sized]) -> list[list[Sized]]:
     """Each begins with what the user said, but perhaps the first."""
     turns: list[list[Sized]] = []
     for each in history:
-        if not turns or starts_turn(each.event.message):
+        if not turns or each.starts:
             turns.append([])
         turns[-1].append(each)
     return turns
@@ -194,7 +218,7 @@ def _units(history: Sequence[Sized]) -> list[list[Sized]]:
     """What must not be parted: a tool call and its results."""
     units: list[list[Sized]] = []
     for each in history:
-        answers = units and each.event.role == "tool" and calls_of(units[-1][0].event.message)
+        answers = units and role_of(each.message) == "tool" and calls_of(units[-1][0].message)
         if not answers:
             units.append([])
         units[-1].append(each)
@@ -213,40 +237,38 @@ def _recalled(
 ) -> tuple[str, int]:
     """Lines without scores; nothing that stands elsewhere in the context, nothing twice."""
     in_profile = {(memory.id, memory.version) for _, memory in shown_memories}
-    lines, used, said = [], count(RECALLED_HEADING), list[Gist]()
+    lines, used, said = [], count(RECALLED_HEADING), list[str]()
     for hit in hits:
         if hit.memory is not None and (hit.memory.id, hit.memory.version) in in_profile:
             continue
         if hit.event is not None and (hit.event.session, hit.event.sequence) in shown:
             continue
-        gist = Gist.of(hit.text)
-        if any(gist.says_the_same(other) for other in said):
+        if any(_says_the_same(hit.text, other) for other in said):
             continue
         line = _line(hit)
         size = count(line)
         if used + size > budget:
             continue
         lines.append(line)
-        said.append(gist)
+        said.append(hit.text)
         used += size
     return (RECALLED_HEADING + "".join(lines), used) if lines else ("", 0)
 
 
-class Gist(NamedTuple):
-    """The terms of a text, and those of its names and numbers."""
+def _says_the_same(one: str, other: str) -> bool:
+    """Whether both say it with a few other words, of the same people and numbers."""
+    mine, theirs = _terms(one), _terms(other)
+    if not rank.nearly_same(mine, theirs):
+        return False
+    return all(
+        _terms(" ".join(_NAMED.findall(text))) & known <= both
+        for text, known, both in ((one, mine, theirs), (other, theirs, mine))
+    )
 
-    terms: frozenset[str]
-    names: frozenset[str]
 
-    @classmethod
-    def of(cls, text: str) -> Gist:
-        names = " ".join(_NAMED.findall(text))
-        return cls(frozenset(analyse(text).counts), frozenset(analyse(names).counts))
-
-    def says_the_same(self, other: Gist) -> bool:
-        """Whether both say it with a few other words, of the same people and numbers."""
-        same_names = self.names <= other.terms and other.names <= self.terms
-        return same_names and rank.nearly_same(self.terms, other.terms)
+@lru_cache(maxsize=500)
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(analyse(text).counts)
 
 
 def _line(hit: Hit) -> str:
@@ -286,11 +308,10 @@ def _learned_lately(tx: Transaction, owner: Owner, stretches: Sequence[Stretch])
     """What this session taught since the turn before this one."""
     names = {stretch.session for stretch in stretches}
     after = turns = 0
-    for event in newest_first(tx, owner, stretches):
-        turns += starts_turn(event.message)
+    for entry in newest_first(tx, owner, stretches):
+        turns += starts_turn((entry.body or {})["message"])
         if turns == 2:
-            entry = sessions.entry_of(tx, owner, Origin(event.session, event.sequence))
-            after = 0 if entry is None else entry.position
+            after = entry.position
             break
     found: dict[str, Memory] = {}
     for entry in log.all_entries(tx, owner, after=after):

@@ -33,7 +33,7 @@ class Match(NamedTuple):
 def follow(
     resources: Resources,
     author: Author,
-    said: Sequence[Said],
+    history: Sequence[dict[str, Any]],
     fresh: str,
     named: str | None,
     stamp: Stamp,
@@ -43,18 +43,32 @@ def follow(
     ``named`` is the session the client speaks of; only it and its forks are looked at then.
     ``fresh`` is what a new session is called.
     """
+    said, first = _prepared(resources, author, history, named)
     with writes.writing(resources, author.scope) as (tx, owner):
         done = writes.repeated(tx, owner, stamp, about_session=True)
         if done is not None:
             if done.op != "append" or done.session is None:
                 raise KeyConflict(stamp.key or "")
             return done.session, None
-        match = _match(tx, owner, [each.message for each in said], named)
-        rest = said[match.known :]
+        match = _match(tx, owner, history, named)
+        if match.known < first:
+            # What was known a moment ago has been erased since.
+            said, first = events.prepare(resources, history[match.known :]), match.known
+        rest = said[match.known - first :]
         session, fork = _place(tx, owner, match, fresh, named)
         if rest:
             events.append_in(tx, resources, owner, author, session, rest, stamp, fork)
         return session, fork
+
+
+def _prepared(
+    resources: Resources, author: Author, history: Sequence[dict[str, Any]], named: str | None
+) -> tuple[list[Said], int]:
+    """What is new of a history as far as one can tell before the lock, and where it begins."""
+    with resources.engine.read() as tx:
+        owner = log.find(tx, author.scope)
+        known = 0 if owner is None else _match(tx, owner, history, named).known
+    return events.prepare(resources, history[known:]), known
 
 
 def _place(
@@ -65,7 +79,8 @@ def _place(
         known = None if named is None else sessions.find(tx, owner, named)
         if named is None or known is None or not known.events:
             return named or fresh, None
-        return fresh, Origin(named, 0)
+        # Nothing is shared, not even what the named one itself goes on from.
+        return fresh, Origin(sessions.lineage(tx, owner, named)[0].session, 0)
     session = match.spot.session
     last = sessions.last_spot(tx, owner, [sessions.Stretch(session, 0, None)])
     if last is not None and last.chain == match.spot.chain:

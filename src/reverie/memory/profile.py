@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import groupby
 
 from reverie.engine import index, log
-from reverie.engine.index import Place
+from reverie.engine.log import Entry
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import one_line
@@ -19,7 +19,7 @@ from reverie.text.normalise import one_line
 # Text that tools and documents wrote never becomes part of a prompt's instructions.
 UNTRUSTED = frozenset({"tool", "document"})
 
-CHUNK = 50
+CHUNK = 25
 MOST_MISSES = 5
 FAR = 1 << 62
 
@@ -53,8 +53,9 @@ def _of_owner(
     before = FAR if position is None else position + 1
     while True:
         places = index.for_profile(tx, owner, before, now, pinned=pinned, limit=CHUNK)
+        current = log.at_positions(tx, owner, [place.position for place in places])
         for place in places:
-            memory = _state_at(tx, owner, user, place, position)
+            memory = _state_at(tx, owner, user, current[place.position], position)
             if memory is not None and memory.trust not in UNTRUSTED:
                 yield place.born, memory
         if len(places) < CHUNK:
@@ -63,14 +64,12 @@ def _of_owner(
 
 
 def _state_at(
-    tx: Transaction, owner: Owner, user: str | None, place: Place, position: int | None
+    tx: Transaction, owner: Owner, user: str | None, entry: Entry, position: int | None
 ) -> Memory | None:
     """The memory as it was at a position; None when it was not one of those shown then."""
-    if position is None or place.position <= position:
-        entry = log.at_position(tx, owner, place.position)
-        assert entry is not None
+    if position is None or entry.position <= position:
         return entry.state(user)
-    held = [e for e in log.versions(tx, owner, place.memory) if e.position <= position]
+    held = [e for e in log.versions(tx, owner, entry.memory) if e.position <= position]
     memory = held[-1].state(user) if held and held[-1].body is not None else None
     return None if memory is None or memory.forgotten_at is not None else memory
 

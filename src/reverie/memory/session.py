@@ -225,8 +225,9 @@ class Session:
             known = context.read(
                 tx, self._resources, owners, owner, stretches, budget, count_tokens
             )
-        asked = query if query is not None else known.latest.event.text if known.latest else ""
-        sequence = known.latest.event.sequence if known.latest else None
+        latest = known.latest
+        asked = query if query is not None else sessions.readable(latest.message) if latest else ""
+        sequence = latest.sequence if latest else None
         wanted = recall.Query(asked, context.MOST_RECALLED)
         hits = self._own_space._recalled(wanted, sequence) if asked.strip() else []
         return context.assemble(known, hits, budget, count_tokens)
@@ -256,8 +257,8 @@ class Session:
 
     def _events(self, tx: Transaction, owner: Owner, most: int | None) -> list[Event]:
         spots = sessions.spots(tx, owner, self._stretches(tx, owner), newest=most)
-        found = (log.at_position(tx, owner, spot.position) for spot in spots)
-        return [sessions.event_of(entry, self._space.user) for entry in found if entry]
+        found = log.at_positions(tx, owner, [spot.position for spot in spots])
+        return [sessions.event_of(found[spot.position], self._space.user) for spot in spots]
 
     def _freeze(self) -> None:
         """Keep the position from which this session sees the profile, the first time."""

@@ -34,7 +34,7 @@ from reverie.model import (
     Version,
 )
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import role_of
+from reverie.text.messages import as_mapping, role_of
 from reverie.text.normalise import plain_name, storable, subject_key
 from reverie.text.tags import clean_tags
 
@@ -363,17 +363,14 @@ class Space:
         returned is a new one, ``forked_from`` the last event they share. System prompts are left
         out. ``session`` is the one the client speaks of, if it does.
         """
-        from reverie.memory import events, following
+        from reverie.memory import following
         from reverie.memory.session import Session, fresh_id
 
-        said = [
-            each
-            for each in events.prepare(self._resources, list(history))
-            if role_of(each.message) != "system"
-        ]
+        plain = [as_mapping(message) for message in history]
+        said = [message for message in plain if role_of(message) != "system"]
         if session is not None:
             plain_name(session, "the id of a session", MOST_ID_CHARS)
-        stamp = self._stamp(key, "follow", session, [each.asked for each in said])
+        stamp = self._stamp(key, "follow", session, said)
         name, fork = following.follow(
             self._resources, self._author, said, fresh_id(), session, stamp
         )

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from reverie.errors import InvalidInput
@@ -33,6 +33,8 @@ _RESULT_TYPES = _TEXT_TYPES | {
 _MEDIA_KINDS = frozenset(
     {"image-url", "audio-url", "video-url", "document-url", "binary", "uploaded-file"}
 )
+_PLAIN = {"role", "content"}
+_SPEAKERS = ("user", "assistant")
 _ROLES = {"developer": "system", "function": "tool"}
 # They differ between two renderings of the same image or file.
 _INCIDENTAL = frozenset({"id", "cache_control", "timestamp", "identifier"})
@@ -148,6 +150,8 @@ def _clean(value: Any, depth: int) -> Any:
 
 def role_of(message: Mapping[str, Any]) -> str:
     """``user``, ``assistant``, ``system``, ``tool``, another role as given, or ``unknown``."""
+    if _is_plain(message):
+        return str(message["role"])
     if _is_pydantic_ai(message):
         return _role_of_parts(message)
     role = _string(message.get("role")).lower()
@@ -266,6 +270,8 @@ def _parted(messages: Sequence[Mapping[str, Any]]) -> set[int]:
     parted: set[int] = set()
     waiting: dict[str, deque[int]] = {}
     for at, message in enumerate(messages):
+        if _is_plain(message) and not waiting:
+            continue
         calls = Counter(call.id for call in calls_of(message))
         answers = Counter(answers_of(message))
         # What a provider's own tools did stands in one message, the call and its result.
@@ -295,7 +301,22 @@ def _shown(message: Mapping[str, Any]) -> list[_Piece]:
     return [piece for piece in _pieces(message) if piece.kind not in hidden]
 
 
-def _pieces(message: Mapping[str, Any]) -> Iterator[_Piece]:
+def _is_plain(message: Mapping[str, Any]) -> bool:
+    """A text and who said it: most messages are no more."""
+    return (
+        message.keys() == _PLAIN
+        and message["role"] in _SPEAKERS
+        and isinstance(message["content"], str)
+    )
+
+
+def _pieces(message: Mapping[str, Any]) -> Iterable[_Piece]:
+    if _is_plain(message):
+        return _text("said", message["content"])
+    return _all_pieces(message)
+
+
+def _all_pieces(message: Mapping[str, Any]) -> Iterator[_Piece]:
     if _is_pydantic_ai(message):
         for part in message["parts"]:
             yield from _of_part(part)

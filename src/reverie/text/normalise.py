@@ -22,6 +22,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 def one_line(text: str) -> str:
     """The text on one line: every run of whitespace and invisible controls is one space."""
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
     return _BREAKS.sub(" ", text).strip()
 
 

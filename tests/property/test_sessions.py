@@ -1,0 +1,401 @@
+"""Sessions against a model that is nothing but lists: whatever happens, both say the same."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from reverie import NotFound, Origin, SequenceConflict, Session, Space
+from tests.conftest import HOUR, Stores
+
+EXAMPLES = int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60"))
+STEPS = 25
+
+USERS = (None, "bo")
+NAMES = ("a", "b", "c")
+WORDS = ("zebra", "horse", "river")
+ROLES = ("user", "assistant", "system")
+
+WHO = st.sampled_from(USERS)
+MESSAGE = st.tuples(st.sampled_from(ROLES), st.sampled_from(WORDS))
+TURN = st.tuples(st.sampled_from(ROLES[:2]), st.sampled_from(WORDS))
+PICK = st.integers(0, 1_000)
+
+Said = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One event. ``order`` is when it was written."""
+
+    sequence: int
+    said: Said
+    order: int
+
+
+@dataclass
+class Talk:
+    """One session: its own events, and what it goes on from, the oldest first."""
+
+    lines: list[Line] = field(default_factory=list)
+    before: tuple[Origin, ...] = ()
+    last: int = 0
+    order: int = 0
+    hidden: bool = False
+    private: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Owner:
+    """What one owner has."""
+
+    talks: dict[str, Talk] = field(default_factory=dict)
+    learned: dict[str, tuple[str, Origin]] = field(default_factory=dict)
+
+    def talk(self, name: str) -> Talk:
+        return self.talks.setdefault(name, Talk())
+
+    def events(self, name: str, before: Iterable[Origin] | None = None) -> list[tuple[str, Line]]:
+        """What a session shows, each with the session it stands in."""
+        talk = self.talks.get(name, Talk())
+        found, after = [], 0
+        for origin in talk.before if before is None else before:
+            lines = self.talks[origin.session].lines
+            found += [(origin.session, x) for x in lines if after < x.sequence <= origin.sequence]
+            after = origin.sequence
+        own = talk.lines if before is None else []
+        return found + [(name, line) for line in own if line.sequence > after]
+
+    def said(self, name: str) -> list[Said]:
+        return [line.said for _, line in self.events(name) if line.said[0] != "system"]
+
+    def upto(self, origin: Origin) -> tuple[Origin, ...]:
+        """What a fork at this event goes on from. At 0 it only belongs to that session."""
+        return (*self.talks[origin.session].before, origin) if origin.sequence else (origin,)
+
+    def living(self) -> list[str]:
+        return [name for name, talk in self.talks.items() if talk.lines]
+
+    def listed(self) -> list[str]:
+        return sorted(self.living(), key=lambda name: -self.talks[name].order)
+
+    def preview(self, name: str) -> str:
+        lines = self.talks[name].lines
+        return next((line.said[1] for line in lines if line.said[0] == "user"), "Untitled")
+
+    def family(self, name: str) -> set[str]:
+        kin = {name, *(origin.session for origin in self.talk(name).before)}
+        grown = True
+        while grown:
+            more = {
+                other
+                for other, talk in self.talks.items()
+                if talk.before and talk.before[-1].session in kin
+            }
+            grown = not more <= kin
+            kin |= more
+        return kin
+
+    def known(self, history: list[Said], among: Iterable[str]) -> int:
+        """How much of a history was said already, from its beginning."""
+        most = 0
+        for name in among:
+            shared = 0
+            for one, other in zip(history, self.said(name), strict=False):
+                if one != other:
+                    break
+                shared += 1
+            most = max(most, shared)
+        return most
+
+
+def message(said: Said) -> dict[str, Any]:
+    return {"role": said[0], "content": said[1]}
+
+
+def plain(session: Session) -> list[Said]:
+    events = session.events()
+    return [(event.role, event.text) for event in events if event.role != "system"]
+
+
+class Sessions(RuleBasedStateMachine):
+    """Every rule does the same to the store and to the model."""
+
+    address: Callable[[str], str]
+    count = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = f"sessions{next(self.count)}"
+        self.stores = Stores(self.address)
+        self.store = self.stores.open(self.name)
+        self.owners = {user: Owner() for user in USERS}
+        self.orders = itertools.count(1)
+        self.calls: list[tuple[str | None, str, Said, str, int]] = []
+
+    def teardown(self) -> None:
+        try:
+            for user in USERS:
+                self.everything_is_readable(user)
+            assert self.store.verify().problems == ()
+        finally:
+            self.stores.close()
+
+    def space(self, who: str | None) -> Space:
+        return self.store.space("one", user=who)
+
+    def write(self, who: str | None, name: str, said: Iterable[Said], begin: int = 0) -> list[Line]:
+        """The model's part of an append."""
+        talk = self.owners[who].talk(name)
+        made = []
+        for each in said:
+            talk.last = begin or talk.last + 1
+            made.append(Line(talk.last, each, next(self.orders)))
+            begin = 0
+        talk.lines += made
+        talk.order = made[-1].order if made else talk.order
+        talk.hidden = talk.hidden and not made
+        return made
+
+    def some(self, who: str | None, pick: int) -> str | None:
+        living = self.owners[who].living()
+        return living[pick % len(living)] if living else None
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    @rule(who=WHO, name=st.sampled_from(NAMES), said=MESSAGE, ahead=st.sampled_from([None, -1, 3]))
+    def append(self, who: str | None, name: str, said: Said, ahead: int | None) -> None:
+        talk, session = self.owners[who].talk(name), self.space(who).session(name)
+        sequence = None if ahead is None else talk.last + ahead
+        if sequence is not None and ahead == -1:
+            if sequence > 0:
+                with pytest.raises(SequenceConflict):
+                    session.append(message(said), sequence=sequence)
+            return
+        event = session.append(message(said), sequence=sequence)
+        (line,) = self.write(who, name, [said], sequence or 0)
+        assert (event.sequence, event.message) == (line.sequence, message(said))
+
+    @rule(who=WHO, name=st.sampled_from(NAMES), said=st.lists(MESSAGE, max_size=4))
+    def append_many(self, who: str | None, name: str, said: list[Said]) -> None:
+        events = self.space(who).session(name).append_many([message(each) for each in said])
+        lines = self.write(who, name, said)
+        assert [event.sequence for event in events] == [line.sequence for line in lines]
+
+    @rule(who=WHO, name=st.sampled_from(NAMES), said=MESSAGE)
+    def append_with_a_key(self, who: str | None, name: str, said: Said) -> None:
+        key = f"key {len(self.calls)}"
+        event = self.space(who).session(name).append(message(said), key=key)
+        (line,) = self.write(who, name, [said])
+        assert event.sequence == line.sequence
+        self.calls.append((who, name, said, key, line.sequence))
+
+    @rule(pick=PICK)
+    def repeat_with_the_same_key(self, pick: int) -> None:
+        if not self.calls:
+            return
+        who, name, said, key, sequence = self.calls[pick % len(self.calls)]
+        there = {line.sequence for line in self.owners[who].talk(name).lines}
+        session = self.space(who).session(name)
+        if sequence in there:
+            assert session.append(message(said), key=key).sequence == sequence
+        else:
+            with pytest.raises(NotFound):
+                session.append(message(said), key=key)
+
+    @rule(
+        who=WHO,
+        pick=PICK,
+        cut=st.integers(0, 8),
+        more=st.lists(TURN, max_size=3),
+        named=st.booleans(),
+        hint=st.booleans(),
+    )
+    def follow(
+        self, who: str | None, pick: int, cut: int, more: list[Said], named: bool, hint: bool
+    ) -> None:
+        owner = self.owners[who]
+        base = self.some(who, pick)
+        said = [] if base is None else owner.said(base)
+        history = said[: max(len(said) - cut, 0)] + more
+        name = base if named else None
+        family = owner.living() if name is None else sorted(owner.family(name) & {*owner.living()})
+        sent = [message(each) for each in history]
+        sent[:0] = [message(("system", "be kind"))] if hint else []
+        session = self.space(who).follow(sent, session=name)
+        self.followed(who, session, history, family, name)
+
+    def followed(
+        self,
+        who: str | None,
+        session: Session,
+        history: list[Said],
+        family: list[str],
+        name: str | None,
+    ) -> None:
+        """What must hold after a history was followed; the model then follows it too."""
+        owner = self.owners[who]
+        known = owner.known(history, family)
+        ends = [each for each in family if owner.said(each) == history[:known]]
+        fork = session.forked_from
+        if not history:
+            return
+        assert plain(session) == history
+        if session.id in owner.living():
+            assert session.id in ends, "it goes on where its session ended"
+        else:
+            assert not (known and ends), "a session ended there, and it begins another"
+            behind = () if fork is None else owner.upto(fork)
+            shared = [line.said for _, line in owner.events("", behind)]
+            assert [each for each in shared if each[0] != "system"] == history[:known]
+            assert fork is not None or not known
+            if known < len(history):
+                talk = owner.talk(session.id)
+                talk.before = behind
+                talk.last = max(talk.last, 0 if fork is None else fork.sequence)
+        self.write(who, session.id, history[known:])
+
+    @rule(who=WHO, pick=PICK, hide=st.booleans())
+    def hide_or_restore(self, who: str | None, pick: int, hide: bool) -> None:
+        name = self.some(who, pick)
+        if name is None:
+            with pytest.raises(NotFound):
+                self.space(who).session("a").hide()
+            return
+        session = self.space(who).session(name)
+        session.hide("property") if hide else session.restore()
+        self.owners[who].talk(name).hidden = hide
+
+    @rule(who=WHO, pick=PICK)
+    def erase(self, who: str | None, pick: int) -> None:
+        owner, name = self.owners[who], self.some(who, pick)
+        if name is None:
+            with pytest.raises(NotFound):
+                self.space(who).session("a").erase()
+            return
+        report = self.space(who).session(name).erase()
+        talk = owner.talk(name)
+        gone = [id for id, (_, origin) in owner.learned.items() if origin.session == name]
+        assert report.events == len(talk.lines)
+        assert len(report.memories) == len(talk.private) + len(gone)
+        owner.learned = {id: made for id, made in owner.learned.items() if id not in gone}
+        owner.talks[name] = Talk(last=talk.last, order=talk.order)
+
+    @rule(who=WHO, name=st.sampled_from(NAMES), word=st.sampled_from(WORDS))
+    def remember_privately(self, who: str | None, name: str, word: str) -> None:
+        if self.owners[who].talk(name).lines:
+            content = f"{word} private"
+            assert self.space(who).session(name).remember(content).session == name
+            self.owners[who].talk(name).private.append(content)
+
+    @rule(who=WHO, pick=PICK, word=st.sampled_from(WORDS))
+    def learn(self, who: str | None, pick: int, word: str) -> None:
+        owner, name = self.owners[who], self.some(who, pick)
+        if name is not None:
+            lines = owner.talk(name).lines
+            origin = Origin(name, lines[pick % len(lines)].sequence)
+            memory = self.space(who).remember(f"{word} learned", origin=origin)
+            owner.learned[memory.id] = (f"{word} learned", origin)
+
+    @rule(who=WHO, pick=PICK, source=st.booleans())
+    def erase_with_source(self, who: str | None, pick: int, source: bool) -> None:
+        owner = self.owners[who]
+        if not owner.learned:
+            return
+        id = sorted(owner.learned)[pick % len(owner.learned)]
+        _, origin = owner.learned.pop(id)
+        report = self.space(who).erase(id, with_source=source)
+        assert report.sources == ((origin,) if source else ())
+        if source:
+            talk = owner.talk(origin.session)
+            talk.lines = [line for line in talk.lines if line.sequence != origin.sequence]
+
+    # -- the world --------------------------------------------------------------------------------
+
+    @rule(step=st.sampled_from([1, HOUR, -HOUR]))
+    def clock_steps(self, step: int) -> None:
+        self.stores.clock.step(step)
+
+    @rule()
+    def reopen(self) -> None:
+        self.store.close()
+        self.store = self.stores.open(self.name)
+
+    @rule()
+    def rebuild(self) -> None:
+        self.store.rebuild()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @invariant()
+    def the_same_sessions_in_the_same_order(self) -> None:
+        for user, owner in self.owners.items():
+            infos = self.space(user).sessions(include_hidden=True)
+            assert [info.id for info in infos] == owner.listed()
+            for info in infos:
+                talk = owner.talks[info.id]
+                assert info.events == len(talk.lines)
+                assert (info.hidden_at is not None) == talk.hidden
+                assert info.preview == owner.preview(info.id)
+
+    @rule(who=WHO)
+    def everything_is_readable(self, who: str | None) -> None:
+        owner, space = self.owners[who], self.space(who)
+        shown = [name for name in owner.listed() if not owner.talks[name].hidden]
+        assert [info.id for info in space.sessions()] == shown
+        for name in owner.living():
+            session = space.session(name)
+            events = [(e.session, e.sequence, (e.role, e.text)) for e in session.events()]
+            wanted = [(of, line.sequence, line.said) for of, line in owner.events(name)]
+            assert events == wanted
+            assert session.events(2) == session.events()[-2:]
+            own = [memory.content for memory in session.memories() if memory.session == name]
+            assert own == owner.talks[name].private[::-1]
+            kin = {name, *(origin.session for origin in owner.talks[name].before)}
+            assert {memory.session for memory in session.memories()} <= kin
+
+    @rule(who=WHO, word=st.sampled_from(WORDS), name=st.sampled_from(NAMES))
+    def recall(self, who: str | None, word: str, name: str) -> None:
+        wanted: list[str] = []
+        for user in {who, None}:
+            owner = self.owners[user]
+            wanted += [content for content, _ in owner.learned.values() if word in content]
+            wanted += [
+                line.said[1]
+                for talk in owner.talks.values()
+                for line in talk.lines
+                if not talk.hidden and line.said[1] == word
+            ]
+        hits = self.space(who).recall(word, mode="keyword", limit=500)
+        assert sorted(hit.text for hit in hits) == sorted(wanted)
+        kin = [name, *(origin.session for origin in self.owners[who].talk(name).before)]
+        private = [x for each in kin for x in self.owners[who].talk(each).private if word in x]
+        hits = self.space(who).session(name).recall(word, mode="keyword", limit=500)
+        assert sorted(hit.text for hit in hits) == sorted([*wanted, *private])
+
+
+def test_sessions_are_their_model(engine_url: Callable[[str], str]) -> None:
+    machine = type("Machine", (Sessions,), {"address": staticmethod(engine_url)})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            derandomize=True,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
