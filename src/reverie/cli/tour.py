@@ -14,7 +14,7 @@ import click
 
 from reverie.cli.options import Asked, anywhere, examples
 from reverie.cli.output import bar, brief, console, count, plain, print_json, when
-from reverie.model import Hit, Memory, VerifyReport, Version
+from reverie.model import Context, Event, Hit, Memory, VerifyReport, Version
 
 if TYPE_CHECKING:
     from reverie.memory import Store
@@ -70,7 +70,13 @@ class _Teller:
     """Makes a call and says how it is written."""
 
     def __init__(self, store: Store) -> None:
-        self.handles = {"store": store, "ana": store.space("ana", actor="cli")}
+        ana = store.space("ana", actor="cli")
+        self.handles = {
+            "store": store,
+            "ana": ana,
+            "chat": ana.session("monday"),
+            "later": ana.session("friday"),
+        }
 
     def step(
         self,
@@ -117,9 +123,26 @@ def _steps(store: Store) -> Iterator[Step]:
     yield tell(title, "recall", "Seabrook boss", mode="keyword")
     yield tell("Restore: forgetting can be undone", "restore", boss)
     yield tell("", "recall", "Seabrook boss", mode="keyword")
+    yield from _conversation(store)
     title = "Export: every version, one JSON line each"
     yield tell(title, "export", through=_lines_of)
     yield tell("Verify: the index says what the log says", "verify", on="store")
+
+
+def _conversation(store: Store) -> Iterator[Step]:
+    tell = _Teller(store)
+    title = "A conversation is kept word for word …"
+    asked = {"role": "user", "content": "By the way, I moved to Lisbon. Any good bakery there?"}
+    yield tell.step(title, "append", asked, on="chat")
+    replied = {"role": "assistant", "content": "Try the one at Largo do Carmo."}
+    yield tell.step("", "append", replied, on="chat")
+    yield tell.step(
+        "… and learned from, here by rules, with a model if there is one", "drain", on="store"
+    )
+    title = "A later conversation knows it"
+    again = {"role": "user", "content": "Where do I live, and which bakery was it?"}
+    yield tell.step(title, "append", again, on="later")
+    yield tell.step("All a model needs for its answer", "context", tokens=1000, on="later")
 
 
 def _lines_of(records: Iterator[dict[str, Any]]) -> int:
@@ -139,6 +162,7 @@ def _print_title() -> None:
     shown.print()
     shown.print(">>> store = reverie.open('tour.db')", style="cyan")
     shown.print(">>> ana = store.space('ana')", style="cyan")
+    shown.print(">>> chat, later = ana.session('monday'), ana.session('friday')", style="cyan")
 
 
 def _print_step(step: Step) -> None:
@@ -170,10 +194,15 @@ def _lines(result: Any) -> list[str]:
             return [_hit(hit) for hit in result]
         case [Version(), *_]:
             return [_version(version) for version in result]
+        case Event():
+            return [f"{result.session}:{result.sequence} {result.role}: {brief(result.text)}"]
+        case Context():
+            return [*result.system.splitlines(), *(str(message) for message in result.history)]
         case VerifyReport():
             looked_at = count(result.memories, "memory", "memories")
             problems = count(len(result.problems), "problem")
-            return [f"{looked_at}, {count(result.versions, 'version')}, {problems}"]
+            events = count(result.events, "event")
+            return [f"{looked_at}, {count(result.versions, 'version')}, {events}, {problems}"]
         case _:
             return [str(result)]
 

@@ -296,6 +296,19 @@ def of_session(tx: Transaction, owner: Owner, session: str) -> list[Entry]:
     ]
 
 
+def in_session(
+    tx: Transaction, owner: Owner, session: str, sequence: int | None, uuid: str
+) -> bool:
+    """Whether the session has this very entry."""
+    at, values = ("IS NULL", ()) if sequence is None else ("= ?", (sequence,))
+    row = tx.one(
+        f"SELECT 1 FROM log WHERE space = ? AND owner = ? AND session = ? AND sequence {at} "
+        "AND uuid = ? LIMIT 1",
+        (*owner, session, *values, uuid),
+    )
+    return row is not None
+
+
 def from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:
     """The memories that some version came to from this session."""
     return [

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from reverie.engine import copy_store, index, log, open_engine
+from reverie.engine import copy_store, index, log, open_engine, sessions
 from reverie.engine.log import Entry
 from reverie.errors import ConfigError, StoreDamaged
 from reverie.memory import proposals, replay, states, upkeep, writes
@@ -166,16 +166,25 @@ def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) 
             writes.erase_event(tx, owner, Origin(session, entry.sequence))
         elif entry.op == "propose":
             proposals.erase_at(tx, owner, entry.position)
+    ended = max((entry.position for entry in entries if sessions.ends(entry)), default=0)
     for entry in entries:
         if entry.uuid in here:
             continue
         # The backup never knew it: what is left must still keep an import from bringing it back.
         position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
-        body = {**entry.body, "entries": []} if entry.body else {}
-        left = replace(
-            entry, op="erase", position=position, recorded_at=recorded_at, key=None, body=body
-        )
+        left = replace(_left_of(entry, ended), position=position, recorded_at=recorded_at, key=None)
         log.append(tx, owner, left)
         replay.show(tx, resources, owner, left)
-    if any(entry.op == "erase" and entry.sequence is None for entry in entries):
+    if ended:
         states.drop(tx, owner, session)
+
+
+def _left_of(entry: Entry, ended: int) -> Entry:
+    """What stays of something the backup never knew.
+
+    An event of a session that was erased whole still counts, so that no sequence is used again. Any
+    other leaves only its uuid: the events around it may still come in.
+    """
+    if entry.op == "append" and entry.position < ended:
+        return entry
+    return replace(entry, op="erase", body={**entry.body, "entries": []} if entry.body else {})

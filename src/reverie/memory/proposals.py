@@ -40,6 +40,14 @@ def find(tx: Transaction, owner: Owner, proposal: str) -> Proposal:
     return found[0]
 
 
+def exists(tx: Transaction, owner: Owner, proposal: str) -> bool:
+    row = tx.one(
+        "SELECT 1 FROM proposals WHERE space = ? AND owner = ? AND proposal = ?",
+        (*owner, proposal),
+    )
+    return row is not None
+
+
 def listed(tx: Transaction, owner: Owner, *, answered: bool = False) -> list[Proposal]:
     """Proposals, the oldest first: those that wait for an answer, or all of them."""
     return _read(tx, owner, "" if answered else " AND p.answer IS NULL", ())

@@ -20,15 +20,14 @@ def add_session_entry(
     ``names`` says what things of the export are called here; a session keeps its name or stays out.
     """
     assert entry.session is not None
-    here = log.of_session(tx, owner, entry.session)
-    same = any(known.uuid == entry.uuid for known in here)
-    begun = any(known.op == "append" for known in here)
+    same = log.in_session(tx, owner, entry.session, entry.sequence, entry.uuid)
+    begun = sessions.find(tx, owner, entry.session) is not None
     mine = names.setdefault(f"session {entry.session}", "same" if same or not begun else "other")
     if same:
         return False
     if mine == "other":
         raise InvalidInput(f"session {entry.session} is another conversation here")
-    _require_place(tx, owner, entry, here)
+    _require_place(tx, owner, entry)
     if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
         entry = replace(entry, key=None, request=None)
     entry = _with_memory_here(tx, owner, entry, names)
@@ -40,7 +39,7 @@ def add_session_entry(
     return True
 
 
-def _require_place(tx: Transaction, owner: Owner, entry: Entry, here: list[Entry]) -> None:
+def _require_place(tx: Transaction, owner: Owner, entry: Entry) -> None:
     known = sessions.find(tx, owner, entry.session or "")
     if entry.op == "append":
         last = 0 if known is None else known.last_sequence
@@ -55,7 +54,7 @@ def _require_place(tx: Transaction, owner: Owner, entry: Entry, here: list[Entry
             raise InvalidInput(f"session {entry.session} is hidden here: restore it first")
     elif known is None:
         raise InvalidInput(f"there is no session {entry.session} here")
-    if entry.op == "erase" and any(e.op == "append" and e.body is not None for e in here):
+    if entry.op == "erase" and known is not None and known.events:
         raise InvalidInput(f"session {entry.session} was erased where it comes from: erase it here")
     if entry.op in {"propose", "accept", "reject"}:
         _require_proposal(tx, owner, entry)
@@ -75,6 +74,5 @@ def _with_memory_here(tx: Transaction, owner: Owner, entry: Entry, names: dict[s
 
 def _require_proposal(tx: Transaction, owner: Owner, entry: Entry) -> None:
     name = (entry.body or {}).get("proposal")
-    known = {each.id for each in proposals.listed(tx, owner, answered=True)}
-    if entry.op == "propose" and name in known:
+    if entry.op == "propose" and name is not None and proposals.exists(tx, owner, name):
         raise InvalidInput(f"proposal {name} is another one here")
