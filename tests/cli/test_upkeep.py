@@ -184,7 +184,8 @@ def test_the_tour(reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.Monk
     for then in (position, moment):
         assert then["result"][0]["text"] == "Alec is my boss at TechCorp"
     assert gone["result"] == [] and len(back["result"]) == 1
-    assert by_call["count"]["result"] == 9
+    assert by_call["count"]["result"] == 13
+    assert "The user lives in Lisbon" in by_call["later.context"]["result"]["profile"]
     assert by_call["store.verify"]["result"]["problems"] == []
     assert list(tmp_path.iterdir()) == []
 

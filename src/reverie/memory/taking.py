@@ -21,11 +21,13 @@ def add_session_entry(
     """
     assert entry.session is not None
     same = log.in_session(tx, owner, entry.session, entry.sequence, entry.uuid)
-    begun = sessions.find(tx, owner, entry.session) is not None
-    mine = names.setdefault(f"session {entry.session}", "same" if same or not begun else "other")
+    name = f"session {entry.session}"
+    if entry.op == "append" and name not in names:
+        begun = sessions.find(tx, owner, entry.session) is not None
+        names[name] = "same" if same or not begun else "other"
     if same:
         return False
-    if mine == "other":
+    if names.get(name) == "other":
         raise InvalidInput(f"session {entry.session} is another conversation here")
     _require_place(tx, owner, entry)
     if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
