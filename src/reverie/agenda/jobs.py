@@ -15,6 +15,7 @@ from typing import Any
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Job
 from reverie.protocols import Owner, Transaction
+from reverie.text.normalise import one_line
 
 LEASE_MS = 5 * 60_000
 # Doubling waits of at most an hour: half a working day passes before a job is parked.
@@ -215,8 +216,8 @@ def drop(tx: Transaction, space: int, job: int) -> None:
 
 
 def as_kept(error: str) -> str:
-    """An error may quote anything; what is kept of it must fit every database."""
-    return error[:1000].encode("utf-8", "replace").decode().replace("\0", " ")
+    """An error may quote anything; what is kept of it is one line that fits every database."""
+    return one_line(error[:1000].encode("utf-8", "replace").decode())
 
 
 def _possible(job: int) -> bool:

@@ -74,14 +74,16 @@ class Settled:
     contents: frozenset[str]
     subjects: frozenset[tuple[str, str]]
     memories: frozenset[str]
-    terms: frozenset[str]
+    terms: frozenset[frozenset[str]]
     erased: bool
 
     def doubt(self, content: str) -> str | None:
         """Why a person should be asked: this may be what they decided, in other words."""
         if self.erased:
             return ERASED_SINCE
-        return CHANGED_SINCE if self.terms & content_terms(content) else None
+        mine = content_terms(content)
+        alike = any(len(mine & theirs) * 3 >= len(mine) for theirs in self.terms if mine & theirs)
+        return CHANGED_SINCE if alike else None
 
 
 def prepare(resources: Resources, changes: Sequence[Change], source: str) -> list[Prepared]:
@@ -243,13 +245,13 @@ def settled_since(tx: Transaction, owner: Owner, position: int) -> Settled:
         erased = erased or entry.op == "erase"
         if entry.memory:
             memories.add(entry.memory)
-    contents, subjects, terms = set(), set(), set[str]()
+    contents, subjects, terms = set(), set(), set[frozenset[str]]()
     for memory in memories:
         for entry in log.versions(tx, owner, memory):
             if entry.body is None or entry.op == "erase":
                 continue
             contents.add(same(entry.body["content"]))
-            terms |= content_terms(entry.body["content"])
+            terms.add(content_terms(entry.body["content"]))
             subject = subject_key(entry.body["subject"])
             if subject is not None:
                 subjects.add((entry.body["category"], subject))
@@ -258,9 +260,9 @@ def settled_since(tx: Transaction, owner: Owner, position: int) -> Settled:
     )
 
 
-def content_terms(content: str) -> set[str]:
+def content_terms(content: str) -> frozenset[str]:
     """The words two contents may share; each is about the user."""
-    return set(analyse(content).counts) - THE_USER
+    return frozenset(analyse(content).counts) - THE_USER
 
 
 def same(content: str) -> str:

@@ -73,6 +73,7 @@ class Store:
         self._resources = resources
         self._owns_embedder = owns_embedder
         self._worker: threading.Thread | None = None
+        self._worker_lock = threading.Lock()
         self._stop = threading.Event()
 
     def __enter__(self) -> Store:
@@ -149,19 +150,22 @@ class Store:
 
     def start_worker(self, poll_seconds: float = 1.0) -> None:
         """Serve the agenda in a thread of this process until the store is closed."""
-        if self._worker is None or not self._worker.is_alive():
-            self._stop.clear()
-            self._worker = threading.Thread(
-                target=self.work, args=(self._stop, poll_seconds), name="reverie", daemon=True
-            )
-            self._worker.start()
+        with self._worker_lock, self._resources.engine.read():
+            # A store that was closed raises here, and not in a thread nobody hears.
+            if self._worker is None or not self._worker.is_alive():
+                self._stop.clear()
+                self._worker = threading.Thread(
+                    target=self.work, args=(self._stop, poll_seconds), name="reverie", daemon=True
+                )
+                self._worker.start()
 
     def stop_worker(self) -> None:
         """Let the worker of this process finish the job it has, and wait for it."""
-        self._stop.set()
-        if self._worker is not None and self._worker is not threading.current_thread():
-            self._worker.join()
-        self._worker = None
+        with self._worker_lock:
+            self._stop.set()
+            if self._worker is not None and self._worker is not threading.current_thread():
+                self._worker.join()
+            self._worker = None
 
     def jobs(self) -> list[Job]:
         """Everything on the agenda, parked jobs included."""

@@ -341,7 +341,7 @@ def doctor(resources: Resources) -> dict[str, Any]:
             "run 'reverie reembed'"
         )
     if states.get("parked"):
-        problems.append(f"{states['parked']} jobs are parked: 'reverie jobs list' shows why")
+        problems.append(f"parked jobs: {states['parked']}; 'reverie jobs list' shows why")
     return {
         **resources.engine.describe(),
         "embedder": embedder.identity if embedder else "none",

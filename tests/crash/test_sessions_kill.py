@@ -1,0 +1,203 @@
+"""kill -9 at any moment loses no acknowledged event, parts no messages and forgets no job."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.crash.conversations import (
+    MANY,
+    SPACE,
+    Diary,
+    Message,
+    Step,
+    Verb,
+    ack_from,
+    as_plain,
+    fact_of,
+    open_store,
+    perform,
+    step_from,
+)
+from tests.crash.test_kill import LONGEST_DELAY, PIPE_BYTES, ROOT, Launcher
+
+CASES = 4
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "40")) // CASES, 1)
+# A file serves this many rounds, then a new one: a full comparison must stay cheap.
+ROUNDS_A_FILE = 20
+ROUNDS_A_DRAIN = 4
+
+
+class SessionLauncher(Launcher):
+    """The same, with writers of sessions."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.session_writer"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._orders, self._said = self._process.stdin, self._process.stdout
+        if hasattr(fcntl, "F_SETPIPE_SZ"):
+            # A writer must never wait for us to read.
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(self._said, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        assert "ready" in self._line()
+
+
+@pytest.fixture
+def launcher() -> Iterator[SessionLauncher]:
+    made = SessionLauncher()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def lone_launcher() -> Iterator[SessionLauncher]:
+    """For children that die by themselves: none is left for the next test."""
+    made = SessionLauncher()
+    yield made
+    made.close()
+
+
+def take_in(diary: Diary, said: list[dict[str, Any]], seen: Counter[Verb]) -> Step | None:
+    """Fold what a writer said into the diary; the step it had begun when it died."""
+    pending = None
+    for line in said:
+        if "step" in line:
+            pending = step_from(line["step"])
+        elif "ack" in line:
+            assert pending is not None
+            diary.record(pending, ack_from(line["ack"]))
+            seen[pending.verb] += 1
+            pending = None
+    return pending
+
+
+@pytest.mark.parametrize("case", range(CASES))
+def test_acknowledged_events_survive(tmp_path: Path, launcher: SessionLauncher, case: int) -> None:
+    chance = random.Random(case)
+    acknowledged: Counter[Verb] = Counter()
+    unknown: Counter[Verb] = Counter()
+    for number in range(ROUNDS):
+        if number % ROUNDS_A_FILE == 0:
+            path, diary = tmp_path / f"{number}.db", Diary()
+        launcher.start("converse", path, seed=case * 1_000_000 + number)
+        said = launcher.until("ack")
+        time.sleep(chance.uniform(0, LONGEST_DELAY))
+        said += launcher.kill()
+        pending = take_in(diary, said, acknowledged)
+        with open_store(path) as store:
+            diary.check_unknown(store.space(SPACE), pending)
+            if pending is not None:
+                unknown[pending.verb] += 1
+                diary.settle(store, pending)
+            diary.check(store)
+            if number % ROUNDS_A_DRAIN == ROUNDS_A_DRAIN - 1:
+                drained = Step("drain", "")
+                diary.record(drained, perform(store, drained))
+                diary.check(store)
+                assert [job for job in store.jobs() if job.kind != "prune"] == []
+    print(f"{ROUNDS} kills, acknowledged {dict(acknowledged)}, unknown {dict(unknown)}")
+
+
+# -- killed at one place --------------------------------------------------------------------------
+
+
+def taught(name: str, count: int) -> tuple[Message, ...]:
+    """Turns of which each teaches something."""
+    said = [f"Remember that the kettle {name}x{at} is amber." for at in range(count)]
+    return tuple({"role": "user", "content": text} for text in said)
+
+
+def begun(path: Path) -> Diary:
+    """A store with a session of some turns, none of them learned from yet."""
+    diary = Diary()
+    with open_store(path) as store:
+        for number in range(3):
+            step = Step("append_many", f"t{number}", "chat", taught(f"t{number}", 2))
+            diary.record(step, perform(store, step))
+    return diary
+
+
+def killed(launcher: SessionLauncher, path: Path, step: Step, where: str, at: int) -> None:
+    launcher.start("die_at", path, alone=True, step=as_plain(step), where=where, at=at)
+    said = launcher.until("ended")
+    assert not [line for line in said if "ack" in line]
+    assert os.WTERMSIG(said[-1]["ended"]) == signal.SIGKILL
+
+
+@pytest.mark.parametrize("at", range(MANY))
+def test_killed_between_messages_that_belong_together(
+    tmp_path: Path, lone_launcher: SessionLauncher, at: int
+) -> None:
+    path = tmp_path / "store.db"
+    diary = begun(path)
+    step = Step("append_many", "many", "chat", taught("many", MANY))
+    killed(lone_launcher, path, step, "append", at)
+    with open_store(path) as store:
+        diary.check(store)
+        diary.settle(store, step)
+        diary.check(store)
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_killed_between_what_a_turn_taught_and_the_end_of_its_job(
+    tmp_path: Path, lone_launcher: SessionLauncher, at: int
+) -> None:
+    path = tmp_path / "store.db"
+    diary = begun(path)
+    drain = Step("drain", "")
+    killed(lone_launcher, path, drain, "finish", at)
+    with open_store(path) as store:
+        diary.check(store)
+        diary.record(drain, perform(store, drain))
+        diary.check(store)
+        assert store.jobs() == []
+        facts = {fact_of(message) for message in diary.turns().values()}
+        assert {memory.content for memory in store.space(SPACE).memories()} == facts
+        assert len(facts) == 6
+
+
+def test_killed_between_the_erase_of_a_session_and_the_emptying_of_files(
+    tmp_path: Path, lone_launcher: SessionLauncher
+) -> None:
+    """The job that finishes an erase finishes all of it, what was learned included."""
+    path = tmp_path / "store.db"
+    diary = begun(path)
+    steps = [
+        Step("append", "secret", "vault", taught("zqzqzqzqzq", 1)),
+        Step("remember", "own", "vault", content="private vxvxvxvxvx"),
+    ]
+    with open_store(path) as store:
+        for step in [*steps, Step("drain", "")]:
+            diary.record(step, perform(store, step))
+        diary.check(store)
+    erase = Step("erase", "erase", "vault")
+    killed(lone_launcher, path, erase, "scrub", 0)
+    with open_store(path) as store:
+        diary = diary.after(erase, "vault")
+        diary.check(store)
+        assert [job.kind for job in store.jobs()] == ["scrub"]
+        store.drain()
+        assert store.jobs() == []
+        for file in tmp_path.glob("store.db*"):
+            held = file.read_bytes()
+            assert b"zqzqzqzqzq" not in held and b"vxvxvxvxvx" not in held, file.name
+        diary.check(store)
