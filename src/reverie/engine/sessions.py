@@ -309,6 +309,23 @@ def reckon(tx: Transaction, owner: Owner, session: str, first: int = 0) -> None:
                 waiting.append((fork, 0))
 
 
+def rechain_late(tx: Transaction, owner: Owner) -> None:
+    """Chain forks anew that came in before what they go on from."""
+    rows = tx.all(
+        "SELECT c.session FROM sessions c JOIN sessions p ON p.space = c.space "
+        "AND p.owner = c.owner AND p.session = c.forked_session "
+        "WHERE c.space = ? AND c.owner = ? AND p.opened > c.opened",
+        owner,
+    )
+    waiting = [row[0] for row in rows]
+    while waiting:
+        name = waiting.pop()
+        known = find(tx, owner, name)
+        if known is not None:
+            _rechain(tx, owner, known)
+            waiting += forks(tx, owner, name)
+
+
 def _rechain(tx: Transaction, owner: Owner, known: Session) -> None:
     chain, titled = _chain_before(tx, owner, None, known.forked_from), None
     for spot in spots(tx, owner, [Stretch(known.session, 0, None)]):

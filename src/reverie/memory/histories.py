@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from reverie.engine.log import Entry
 from reverie.engine.sessions import NOTHING_SAID, Session, chained, ends
 from reverie.model import Origin
 from reverie.text.messages import role_of
+
+
+class Said(NamedTuple):
+    """One living event."""
+
+    sequence: int
+    position: int
+    message: Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -16,27 +26,25 @@ class History:
 
     fork: Origin | None
     opened: int
-    start: str
     ended: bool = False
     position: int = 0
     last_sequence: int = 0
     updated_at: int = 0
-    titled: int | None = None
-    spots: list[tuple[int, str]] = field(default_factory=list)
-
-    @property
-    def chain(self) -> str:
-        return self.spots[-1][1] if self.spots and not self.ended else self.start
+    said: list[Said] = field(default_factory=list)
 
 
 class Histories:
-    """Every session of an owner, from its entries in order."""
+    """Every session of an owner, from all its entries in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: Iterable[Entry]) -> None:
         self.sessions: dict[str, History] = {}
         self.chains: dict[int, str] = {}
+        for entry in entries:
+            self._add(entry)
+        for name in self.sessions:
+            self._chain(name)
 
-    def add(self, entry: Entry) -> None:
+    def _add(self, entry: Entry) -> None:
         if entry.session is None:
             return
         if ends(entry) and entry.session in self.sessions:
@@ -45,21 +53,13 @@ class Histories:
             return
         known = self.sessions.get(entry.session)
         if known is None:
-            known = History(entry.origin, entry.position, self._start(entry.origin))
-            self.sessions[entry.session] = known
+            known = self.sessions[entry.session] = History(entry.origin, entry.position)
         elif known.ended:
-            known.fork, known.start, known.ended = entry.origin, self._start(entry.origin), False
-            known.opened = entry.position
+            known.fork, known.opened, known.ended = entry.origin, entry.position, False
         known.position, known.last_sequence = entry.position, entry.sequence
         known.updated_at = entry.recorded_at
-        if entry.body is None:
-            return
-        message = entry.body["message"]
-        chain = chained(known.chain, message)
-        known.spots.append((entry.sequence, chain))
-        self.chains[entry.position] = chain
-        if known.titled is None and role_of(message) == "user":
-            known.titled = entry.position
+        if entry.body is not None:
+            known.said.append(Said(entry.sequence, entry.position, entry.body["message"]))
 
     def _end(self, name: str) -> None:
         erased = self.sessions[name]
@@ -68,40 +68,45 @@ class Histories:
             if other.fork is not None and other.fork.session == name:
                 other.fork = erased.fork
 
-    def chain_of(self, entry: Entry) -> str:
-        return self.chains[entry.position]
+    def _chain(self, name: str) -> None:
+        """Chain the events of a session, after those it goes on from."""
+        known = self.sessions[name]
+        if all(said.position in self.chains for said in known.said):
+            return
+        chain = self._chain_at(known.fork, {name})
+        for said in known.said:
+            chain = self.chains[said.position] = chained(chain, said.message)
+
+    def _chain_at(self, origin: Origin | None, seen: set[str]) -> str:
+        """The chain up to the event that a fork goes on from."""
+        if origin is None or origin.session in seen or origin.session not in self.sessions:
+            return NOTHING_SAID
+        known = self.sessions[origin.session]
+        before = [said for said in known.said if said.sequence <= origin.sequence]
+        if not before:
+            return self._chain_at(known.fork, {*seen, origin.session})
+        self._chain(origin.session)
+        return self.chains[before[-1].position]
 
     def expected(self, name: str, hidden_at: int | None) -> Session | None:
         """The session as the index must show it, but for what its summary covers."""
         known = self.sessions.get(name)
         if known is None:
             return None
+        users = [said.position for said in known.said if role_of(said.message) == "user"]
+        last = known.said[-1].position if known.said else None
         return Session(
             session=name,
             opened=known.opened,
             position=known.position,
             last_sequence=known.last_sequence,
-            events=len(known.spots),
+            events=len(known.said),
             updated_at=known.updated_at,
             hidden_at=hidden_at,
-            titled=known.titled,
+            titled=users[0] if users else None,
             forked_session=None if known.fork is None else known.fork.session,
             forked_sequence=None if known.fork is None else known.fork.sequence,
-            chain=known.chain,
+            chain=self._chain_at(known.fork, {name}) if last is None else self.chains[last],
             unsummed=0,
             ended=int(known.ended),
         )
-
-    def _start(self, fork: Origin | None) -> str:
-        """The chain up to the event that a fork goes on from."""
-        seen: set[str] = set()
-        while fork is not None and fork.session not in seen:
-            seen.add(fork.session)
-            known = self.sessions.get(fork.session)
-            if known is None:
-                break
-            before = [chain for sequence, chain in known.spots if sequence <= fork.sequence]
-            if before:
-                return before[-1]
-            fork = known.fork
-        return NOTHING_SAID

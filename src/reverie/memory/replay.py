@@ -54,6 +54,7 @@ def rebuild(
         show(tx, resources, owner, entry, indexed=entry.session not in hidden)
         if entry.op == "append" and entry.body is not None:
             advance()
+    sessions.rechain_late(tx, owner)
     for name in names:
         sessions.set_hidden(tx, owner, name, hidden.get(name))
         sessions.count_unsummed(tx, owner, name)

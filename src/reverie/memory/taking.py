@@ -41,6 +41,15 @@ def add_session_entry(
     return True
 
 
+def without_other_sessions(entry: Entry, names: dict[str, str]) -> Entry:
+    """A memory does not come from a session that is another one here, nor belong to it."""
+    if entry.body and names.get(f"session {entry.body.get('session')}") == "other":
+        raise InvalidInput(f"session {entry.body['session']} is another conversation here")
+    if entry.origin and names.get(f"session {entry.origin.session}") == "other":
+        return replace(entry, origin=None)
+    return entry
+
+
 def _require_place(tx: Transaction, owner: Owner, entry: Entry) -> None:
     known = sessions.find(tx, owner, entry.session or "")
     if entry.op == "append":

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from reverie.clock import ID_LENGTH
-from reverie.engine import index, log
+from reverie.engine import index, log, sessions
 from reverie.engine.log import Entry
 from reverie.errors import InvalidInput, ReverieError
 from reverie.memory import drafts, taking, writes
@@ -103,6 +103,8 @@ def import_records(
                     skipped.append(f"record {item.number}: {error}")
                     continue
                 added, unchanged = added + new, unchanged + (not new)
+            if added:
+                sessions.rechain_late(tx, owner)
     if added:
         # Only now: what a cap forgets gets a version, and would stand in the way of others.
         with writes.writing(resources, author.scope) as (tx, owner):
@@ -209,7 +211,7 @@ def _add_entry(
     tx: Transaction, resources: Resources, owner: Owner, item: _Ours, names: dict[str, str]
 ) -> bool:
     """One entry of an export: the next version of its memory here, or nothing."""
-    entry = item.entry
+    entry = taking.without_other_sessions(item.entry, names)
     memory = names.get(entry.memory)
     if memory is None:
         memory = _name_here(tx, owner, entry)

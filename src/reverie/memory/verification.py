@@ -106,10 +106,9 @@ class Wanted:
 def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted) -> list[str]:
     """Every event and session of the log is listed as it was written, and nothing else is."""
     hidden = replay.hidden_in(tx, owner)
-    history = histories.Histories()
+    history = histories.Histories(log.all_entries(tx, owner))
     problems = []
     for entry in log.all_entries(tx, owner):
-        history.add(entry)
         if entry.op != "append" or entry.body is None or entry.session is None:
             continue
         spot = sessions.spot_at(tx, owner, entry.position)
@@ -125,7 +124,7 @@ def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted)
             size,
         ):
             problems.append(f"{where}: event {entry.session}:{entry.sequence} is not as written")
-        elif spot.passages != len(parts) or spot.chain != history.chain_of(entry):
+        elif spot.passages != len(parts) or spot.chain != history.chains[entry.position]:
             problems.append(f"{where}: event {entry.session}:{entry.sequence} is not indexed right")
         else:
             wanted.add(spot.position, spot.first_passage, parts)
