@@ -80,8 +80,11 @@ class Settings:
                     f"{name} must be {', '.join(allowed[:-1])} or {allowed[-1]}, "
                     f"not {getattr(self, name)!r}"
                 )
-        if not self.model and "llm" in {self.learn.lower(), self.summary.lower()}:
-            raise ConfigError("learn or summary is llm but no model is configured: set model")
+        for name in ("learn", "summary"):
+            if getattr(self, name).lower() == "llm" and not self.model:
+                raise ConfigError(f"{name} is llm but no model is configured: set model")
+        if self.model_base_url and not self.model:
+            raise ConfigError("model_base_url is set but model is not: say which model to ask for")
 
     @property
     def learning(self) -> str:

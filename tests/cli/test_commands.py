@@ -169,6 +169,7 @@ def test_json_after_two_dashes_is_content(reverie: CommandLine) -> None:
         ("doctor",),
         ("jobs", "list"),
         ("jobs", "retry", "1"),
+        ("jobs", "retry", "--all"),
         ("jobs", "drop", "1"),
         ("worker", "--once"),
         ("reembed",),

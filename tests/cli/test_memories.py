@@ -259,6 +259,57 @@ def test_erase(reverie: CommandLine) -> None:
     assert report["sources"] == [] and len(report["entries"]) == 1
 
 
+def learned(reverie: CommandLine, said: str) -> str:
+    """The id of a memory that was learned from chat:1."""
+    reverie.run("sessions", "append", "chat", said)
+    reverie.run("worker", "--once")
+    (memory,) = reverie.json("list")["memories"]
+    return str(memory["id"])
+
+
+def test_where_a_memory_came_from(reverie: CommandLine) -> None:
+    memory = learned(reverie, "I live in Lisbon.")
+    origin = {"session": "chat", "sequence": 1}
+    assert reverie.json("show", memory)["origins"] == [origin]
+    assert re.search(r"^origins +chat:1 *\ncontent ", reverie.text("show", memory), re.MULTILINE)
+    reverie.run("revise", memory, "The user lives in Porto")
+    versions = reverie.json("history", memory)["versions"]
+    assert [version["origin"] for version in versions] == [origin, None]
+    assert reverie.text("history", memory).count("from: chat:1") == 1
+    own = reverie.remember("I like tea")
+    assert reverie.json("show", own)["origins"] == []
+    assert "origins" not in reverie.text("show", own)
+
+
+def test_what_was_said_stays(reverie: CommandLine) -> None:
+    memory = learned(reverie, "I live in Lisbon.")
+    stays = "It was said in chat:1, which stays: "
+    assert reverie.run("forget", memory).stderr == (
+        f"{stays}'reverie erase --with-source' destroys that too.\n"
+    )
+    assert reverie.run("forget", memory, "--json").stderr == ""
+    assert reverie.run("erase", memory, "--yes", "--key", "k").stderr == (
+        f"{stays}'reverie sessions erase SESSION --event SEQUENCE' destroys that too.\n"
+    )
+    reverie.run("sessions", "erase", "chat", "--event", "1", "--yes")
+    assert reverie.run("erase", memory, "--yes", "--key", "k").stderr == ""
+    assert b"Lisbon" not in reverie.store.read_bytes()
+
+
+def test_erase_with_its_source(reverie: CommandLine) -> None:
+    memory = learned(reverie, "I live in Lisbon.")
+    result = reverie.run("erase", memory, "--yes", "--with-source")
+    assert "Its source went too: session chat, sequence 1." in result.stdout
+    assert result.stderr == "" and b"Lisbon" not in reverie.store.read_bytes()
+
+
+def test_several_origins_are_named(reverie: CommandLine) -> None:
+    memory = learned(reverie, "I live in Lisbon.")
+    reverie.run("sessions", "append", "chat", "I live in Porto now.")
+    reverie.run("worker", "--once")
+    assert "said in chat:1, chat:2, which stay:" in reverie.run("forget", memory).stderr
+
+
 class Terminal:
     """Standard input as a person has it."""
 
@@ -277,6 +328,9 @@ def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> No
     assert result.stdout == "" and "Aborted." in result.stderr
     assert "cannot be undone" in result.stderr and "a secret" in result.stderr
     assert reverie.run("erase", memory, given="y\n").stdout.startswith(f"Erased {memory}")
+    other = learned(reverie, "I live in Lisbon.")
+    result = reverie.run("erase", other, given="n\n", code=1)
+    assert "which stays: --with-source destroys that too." in result.stderr
 
 
 def test_erase_tells_of_sources_and_of_what_is_pending(

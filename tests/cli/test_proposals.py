@@ -45,6 +45,11 @@ def test_what_reads_makes_no_store(arguments: tuple[str, ...], reverie: CommandL
     assert list(reverie.folder.iterdir()) == []
 
 
+def test_the_help_says_what_never_asks(reverie: CommandLine) -> None:
+    said = " ".join(reverie.text("proposals", "--help").split())
+    assert "Only new ones" in said and "never asks" in said
+
+
 def test_list(reverie: CommandLine) -> None:
     reverie.remember("one")
     result = reverie.run("proposals", "list")
@@ -87,7 +92,7 @@ def test_accept(reverie: CommandLine) -> None:
     everything = reverie.json("proposals", "list", "--answered")["proposals"]
     assert [each["answer"] for each in everything] == ["accept"] * 3
     assert reverie.text("proposals", "list", "--answered").count(" accept ") == 3
-    assert "forget that memory" in reverie.error("proposals", "reject", "AAAA1110", code=3)
+    assert "forget that memory" in reverie.error("proposals", "reject", "AAAA1110", code=4)
 
 
 def test_reject(reverie: CommandLine) -> None:

@@ -49,6 +49,7 @@ def test_no_command_shows_the_help(reverie: CommandLine) -> None:
         ("resume", "chat"),
         ("summary", "chat"),
         ("context", "chat"),
+        ("refresh", "chat"),
         ("scratchpad", "chat"),
         ("scratchpad", "chat", "--clear"),
     ],
@@ -60,11 +61,24 @@ def test_what_reads_makes_no_store(arguments: tuple[str, ...], reverie: CommandL
 
 
 @pytest.mark.parametrize(
-    "verb", ["show", "hide", "restore", "erase", "export", "resume", "summary"]
+    ("verb", "flags"),
+    [
+        ("show", []),
+        ("hide", []),
+        ("restore", []),
+        ("erase", ["--yes"]),
+        ("export", []),
+        ("resume", []),
+        ("summary", []),
+        ("context", []),
+        ("refresh", []),
+        ("scratchpad", []),
+        ("scratchpad", ["--clear"]),
+    ],
+    ids=str,
 )
-def test_a_session_that_is_not_there(verb: str, reverie: CommandLine) -> None:
+def test_a_session_that_is_not_there(verb: str, flags: list[str], reverie: CommandLine) -> None:
     say(reverie, "hers", to="other")
-    flags = ["--yes"] if verb == "erase" else []
     assert "there is no session 'chat'" in reverie.error("sessions", verb, "chat", *flags, code=3)
     assert "must not be empty" in reverie.error("sessions", verb, "", *flags, code=2)
     result = reverie.run("sessions", verb, "chat", *flags, "--json", code=3)
@@ -131,22 +145,22 @@ def test_append_the_same_key_is_the_same_event(reverie: CommandLine) -> None:
 def test_follow(reverie: CommandLine, tmp_path: Path) -> None:
     history: list[dict[str, Any]] = [
         {"role": "system", "content": "You are helpful"},
-        {"role": "user", "content": "Hello"},
-        {"role": "assistant", "content": "Good day"},
+        {"role": "user", "content": "Plan a weekend"},
+        {"role": "assistant", "content": "Porto or Ghent?"},
     ]
     file = tmp_path / "history.json"
     file.write_text(json.dumps(history), encoding="utf-8")
     first = reverie.json("sessions", "follow", str(file))
-    assert (first["events"], first["preview"], first["forked_from"]) == (2, "Hello", None)
-    history.append({"role": "user", "content": "Bye"})
+    assert (first["events"], first["preview"], first["forked_from"]) == (2, "Plan a weekend", None)
+    history.append({"role": "user", "content": "Ghent"})
     said = reverie.text("sessions", "follow", "-", "--key", "k", given=json.dumps(history))
-    assert said == f"Followed session {first['id']} (3 events): Hello\n"
+    assert said == f"Followed session {first['id']} (3 events): Plan a weekend\n"
     assert ids(reverie) == [first["id"]]
-    history[2]["content"] = "Hi"
+    history[2]["content"] = "Ghent or Rome?"
     said = reverie.text("sessions", "follow", "-", given=json.dumps(history))
     assert f"It is a fork of {first['id']}:1." in said
     fork = ids(reverie)[0]
-    assert texts(reverie, fork) == ["Hello", "Hi", "Bye"]
+    assert texts(reverie, fork) == ["Plan a weekend", "Ghent or Rome?", "Ghent"]
     assert f"Forked from {first['id']}:1." in reverie.run("sessions", "show", fork).stderr
     named = reverie.json("sessions", "follow", str(file), "--session", "mine")
     assert named["id"] == "mine"
@@ -218,6 +232,27 @@ def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> No
     odd = reverie.run("sessions", "erase", "\u202eodd", given="n\n", code=1)
     assert "Erase session \\u202eodd" in odd.stderr and "\u202e" not in odd.stderr
     assert reverie.text("sessions", "erase", "chat", given="y\n").startswith("Erased session chat")
+
+
+def test_erase_one_event(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    say(reverie, "before", "I see", "a secret word", "behind")
+    erase = ("sessions", "erase", "chat", "--event", "3")
+    assert "--yes" in reverie.run(*erase, "--json", code=2).stderr
+    said = reverie.text(*erase, "--yes", "--key", "k")
+    assert said == "Erased chat:3: 1 event and 0 memories destroyed.\n"
+    assert reverie.json(*erase, "--yes", "--key", "k")["events"] == 1
+    assert texts(reverie, "chat") == ["before", "I see", "behind"]
+    assert b"a secret word" not in reverie.store.read_bytes()
+    assert "has no event 3" in reverie.error(*erase, "--yes", code=3)
+
+    class Sys:
+        stdin = Terminal()
+
+    monkeypatch.setattr(memories, "sys", Sys)
+    assert "has no event 3" in reverie.error(*erase, code=3)
+    result = reverie.run("sessions", "erase", "chat", "--event", "4", given="n\n", code=1)
+    assert "Erase chat:4 (assistant): behind" in result.stderr
+    assert len(texts(reverie, "chat")) == 3
 
 
 def test_erase_tells_of_what_is_pending(
@@ -351,11 +386,26 @@ def test_context(reverie: CommandLine) -> None:
     assert "takes" in reverie.error("sessions", "context", "chat", "--tokens", "2", code=2)
 
 
-def test_a_context_before_anything_was_said(reverie: CommandLine) -> None:
-    reverie.remember("Alec is my boss", "--category", "person")
-    shown = reverie.text("sessions", "context", "new", "--tokens", "300")
-    assert "Alec is my boss" in shown and "History\n    (nothing)\n" in shown
-    assert ids(reverie) == []
+def test_a_context_is_as_large_as_the_setting_says(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(reverie, "Hello")
+    monkeypatch.setenv("REVERIE_CONTEXT_TOKENS", "300")
+    assert reverie.text("sessions", "context", "chat").endswith(" of 300 tokens.\n")
+    shown = reverie.text("sessions", "context", "chat", "--tokens", "500")
+    assert shown.endswith(" of 500 tokens.\n")
+
+
+def test_refresh(reverie: CommandLine) -> None:
+    say(reverie, "Hello")
+    assert reverie.json("sessions", "context", "chat")["profile"] == ""
+    reverie.remember("Alec is my boss")
+    assert reverie.json("sessions", "context", "chat")["profile"] == ""
+    assert reverie.text("sessions", "refresh", "chat") == (
+        "Refreshed session chat (1 event): Hello\n"
+    )
+    assert "Alec is my boss" in reverie.json("sessions", "context", "chat")["profile"]
+    assert reverie.json("sessions", "refresh", "chat")["id"] == "chat"
 
 
 def test_a_context_shows_what_waits_for_an_answer(
@@ -369,7 +419,16 @@ def test_a_context_shows_what_waits_for_an_answer(
     assert f"[proposal {proposal['id']}]" in shown.partition("\nNotices\n")[2]
 
 
+def test_a_scratchpad_may_come_before_any_event(reverie: CommandLine) -> None:
+    command = ("sessions", "scratchpad", "chat")
+    reverie.run(*command, "--write", "read the log")
+    assert reverie.text(*command) == "1. read the log\n"
+    reverie.run(*command, "--clear")
+    reverie.error(*command, code=3)
+
+
 def test_scratchpad(reverie: CommandLine) -> None:
+    say(reverie, "Hello")
     command = ("sessions", "scratchpad", "chat")
     written = reverie.text(*command, "--write", "read\nthe log", "--write", "ask Ana")
     assert written == "1. read the log\n2. ask Ana\n" == reverie.text(*command)
@@ -458,11 +517,12 @@ def test_a_scope_sees_only_its_own_sessions(reverie: CommandLine) -> None:
             assert "there is no session 'chat' here" in said and "canary" not in said
         reverie.error("sessions", "erase", "chat", "--yes", *scope, code=3)
         reverie.run("sessions", "scratchpad", "chat", "--write", "x", *scope)
-        context = reverie.json("sessions", "context", "chat", *scope)
-        assert context["history"] == []
+        reverie.error("sessions", "context", "chat", *scope, code=3)
         event = reverie.json("sessions", "append", "chat", f"said in {scope}", *scope)
         assert event["sequence"] == 1
         assert texts(reverie, "chat", *scope) == [f"said in {scope}"]
+        context = reverie.json("sessions", "context", "chat", *scope)
+        assert "shared canary" not in json.dumps(context["history"])
     assert texts(reverie, "chat") == ["shared canary"]
     assert reverie.json("sessions", "scratchpad", "chat")["items"] == []
     hers = reverie.json("recall", "said canary", "--space", "work", "--user", "alice")["hits"]

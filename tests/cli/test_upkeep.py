@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from reverie import __version__
 from reverie.cli import upkeep
+from reverie.model import Job
 from tests.cli.conftest import CommandLine
 
 
@@ -61,10 +63,108 @@ def test_doctor_of_a_damaged_store(reverie: CommandLine) -> None:
     assert reverie.json("doctor", code=1)["ok"] is False
 
 
+def test_doctor_looks_at_the_model(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    reverie.remember("one")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.setenv("REVERIE_MODEL", "openai:gpt-5-mini")
+    (problem,) = reverie.json("doctor", code=1)["problems"]
+    assert "openai:gpt-5-mini cannot be used" in problem and "model_api_key" in problem
+    assert "1 problem found" in reverie.text("doctor", code=1)
+    monkeypatch.setenv("REVERIE_MODEL_API_KEY", "secret-key")
+    result = reverie.run("doctor")
+    assert "No problems found." in result.stdout and "secret-key" not in result.output
+
+
+def test_doctor_without_a_model_imports_none(reverie: CommandLine) -> None:
+    reverie.remember("one")
+    script = (
+        "import sys\n"
+        "from reverie.cli import app\n"
+        "app.main(['doctor', '--json'], standalone_mode=False)\n"
+        "print(sorted({'pydantic_ai', 'pydantic'} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "[]\n"
+
+
+def failing(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learn job in each of two spaces that no model will ever do."""
+    for space in ("home", "work"):
+        reverie.run("sessions", "append", "chat", "My boss is Bob.", "--space", space)
+    monkeypatch.setenv("REVERIE_MODEL", "nobody:nothing")
+    monkeypatch.setenv("REVERIE_MODEL_API_KEY", "key")
+    monkeypatch.setattr("reverie.agenda.jobs._FIRST_WAIT_MS", 600_000)
+
+
+def test_worker_once_tells_of_failures(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(reverie, monkeypatch)
+    reverie.remember("over", "--expires-at", "2020-01-01")
+    said = reverie.text("worker", "--once", code=1)
+    assert said == "Ran 3 jobs, 2 failed: 'reverie jobs list' shows why.\n"
+    assert reverie.json("worker", "--once") == {"jobs": 0, "failed": 0}
+    reverie.run("jobs", "retry", "--all")
+    assert reverie.json("worker", "--once", code=1) == {"jobs": 2, "failed": 2}
+
+
+def test_jobs_that_failed(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(reverie, monkeypatch)
+    reverie.run("worker", "--once", code=1)
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = reverie.text("jobs", "list")
+    assert len(re.findall(r"(?:home|work) +learn +retry +in \d+ min +1 +chat:1", shown)) == 2
+    assert "ConfigError" in shown and "…" not in shown
+    first = reverie.json("jobs", "list")["jobs"][0]
+    assert (first["state"], first["attempts"]) == ("ready", 1)
+    assert reverie.json("jobs", "retry", "--all", "--space", "work") == {
+        "jobs": [{"space": "work", "job": 1, "state": "due"}]
+    }
+    shown = reverie.text("jobs", "list")
+    assert re.search(r"home +learn +retry", shown)
+    assert re.search(r"work +learn +ready +now", shown)
+    assert reverie.text("jobs", "retry", "--all") == "Made 1 job due now.\n"
+    result = reverie.run("jobs", "retry", "--all")
+    assert (result.stdout, result.stderr) == ("", "No job has failed.\n")
+    assert reverie.json("jobs", "retry", "--all") == {"jobs": []}
+    for wrong in ((), ("1", "--all")):
+        assert "give a JOB or --all" in reverie.error("jobs", "retry", *wrong, code=2)
+
+
+def test_a_parked_job_is_retried_with_all_others(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(reverie, monkeypatch)
+    monkeypatch.setattr("reverie.agenda.jobs.MAX_ATTEMPTS", 1)
+    reverie.run("worker", "--once", code=1)
+    assert len(re.findall(r"learn +parked +1 +chat:1", reverie.text("jobs", "list"))) == 2
+    assert reverie.text("jobs", "retry", "--all") == "Made 2 jobs due now.\n"
+    assert reverie.text("jobs", "list").count(" ready ") == 2
+
+
+@pytest.mark.parametrize(
+    ("wait", "shown"),
+    [
+        (-5, "now"),
+        (0, "now"),
+        (1, "in 1 s"),
+        (59_999, "in 60 s"),
+        (60_000, "in 1 min"),
+        (7_200_000, "in 2 h"),
+        (86_400_000, "1970-01-02 00:00"),
+    ],
+)
+def test_when_a_job_is_due(wait: int, shown: str) -> None:
+    job = Job("work", 1, "learn", "ready", wait, 0, None, {})
+    assert upkeep._due(job, 0) == shown
+
+
 def test_jobs(reverie: CommandLine) -> None:
     job = str(job_of(reverie))
     shown = reverie.text("jobs", "list")
-    assert "expire" in shown and "ready" in shown
+    assert re.search(r"expire +ready +2099-01-01 00:00 +0 +\w{8}\b", shown)
     assert "due now" in reverie.text("jobs", "retry", job)
     assert reverie.json("jobs", "retry", job)["state"] == "due"
     assert "dropped" in reverie.text("jobs", "drop", job)
@@ -84,7 +184,7 @@ def test_jobs(reverie: CommandLine) -> None:
 def test_worker_once(reverie: CommandLine) -> None:
     assert reverie.remember("over", "--expires-at", "2020-01-01")
     assert reverie.text("worker", "--once") == "Ran 1 job.\n"
-    assert reverie.json("worker", "--once") == {"jobs": 0}
+    assert reverie.json("worker", "--once") == {"jobs": 0, "failed": 0}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

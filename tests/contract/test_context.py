@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import subprocess
@@ -92,7 +93,7 @@ def test_the_parts_and_their_order(stores: Stores) -> None:
     known = space.remember("The user likes zebras", category="preference")
     session = space.session("s")
     space.session("t").append(user("A zebra was seen in Lisbon"))
-    session.append_many([user("hello"), reply("hi"), user("where was the zebra?")])
+    session.append_many([user("a plan"), reply("hi"), user("where was the zebra?")])
     session.write_summary("They said hello.", upper=2, expected_epoch=0)
     proposal = propose(space, Origin("s", 3), "The user looks for a zebra")
     propose(space, Origin("t", 1), "of another session")
@@ -251,18 +252,18 @@ def test_what_is_gone_is_left_out_of_the_profile(space: Space, clock: FakeClock)
 
 def test_a_fork_sees_the_profile_of_its_parent(space: Space) -> None:
     space.remember("one")
-    parent = space.follow([user("hello"), reply("hi"), user("go on")])
+    parent = space.follow([user("a plan"), reply("hi"), user("go on")])
     profile = parent.context().profile
     space.remember("two")
-    fork = space.follow([user("hello"), reply("hi"), user("otherwise")])
+    fork = space.follow([user("a plan"), reply("hi"), user("otherwise")])
     assert fork.context().profile == profile
     assert "two" in space.session("new").context().profile
 
 
 def test_the_profile_of_a_fork_stands_still_whatever_its_parent_does(space: Space) -> None:
     space.remember("one")
-    parent = space.follow([user("hello"), reply("hi"), user("go on")])
-    fork = space.follow([user("hello"), reply("hi"), user("otherwise")])
+    parent = space.follow([user("a plan"), reply("hi"), user("go on")])
+    fork = space.follow([user("a plan"), reply("hi"), user("otherwise")])
     profile = fork.context().profile
     space.remember("two")
     parent.context()
@@ -454,8 +455,11 @@ def test_what_the_summary_covers_is_omitted(space: Space) -> None:
     context = session.context("x")
     assert [m["content"] for m in context.history][:2] == ["question 3", "answer 3"]
     assert len(context.history) == 6 and "The first three." in context.summary
-    fork = space.follow([m.message for m in session.events(99)][:8] + [user("else")])
-    assert fork.context("x").summary == "" and len(fork.context("x").history) == 9
+    history = [event.message for event in session.events()]
+    late, early = (space.follow([*history[:many], user("else")]) for many in (8, 4))
+    assert "The first three." in late.context("x").summary, "it covers nothing behind the fork"
+    assert [m["content"] for m in late.context("x").history] == ["question 3", "answer 3", "else"]
+    assert early.context("x").summary == "" and len(early.context("x").history) == 5
 
 
 def test_what_to_recall_for(space: Space) -> None:
@@ -479,7 +483,7 @@ def test_resume_gives_messages_that_can_be_sent_again(space: Space) -> None:
         given = session.resume(limit)
         assert len(given) <= limit and whole(given)
         assert not given or (given[0]["role"] == "user" and given[-1] == everything[-1])
-        assert given == (everything[-len(given) :] if given else [])
+        assert given[1:] == everything[len(everything) - len(given) + 1 :]
     assert session.resume(1000) == everything
     assert len(session.resume()) == 14, "twenty, from the first turn within them"
     assert space.session("none").resume() == []
@@ -527,6 +531,20 @@ def test_a_summary_is_written_by_compare_and_swap(stores: Stores) -> None:
     store.rebuild()
     assert store.space("ana").session("s").summary() == Summary("two", 2, 2)
     assert store.space("ana").session("t").summary() == Summary()
+
+
+def test_a_summary_covers_only_what_was_said(space: Space) -> None:
+    session = space.session("s")
+    session.append(user("one"))
+    with contextlib.suppress(InvalidInput):
+        session.write_summary("of all to come", upper=99, expected_epoch=0)
+    session.append_many([reply("two"), user("three"), reply("four"), user("five")])
+    said = [message["content"] for message in session.context("x").history]
+    assert said[-3:] == ["three", "four", "five"]
+    bad: Any
+    for bad in ("1", 1.5, None, -1):
+        with pytest.raises(InvalidInput):
+            session.write_summary("x", upper=bad, expected_epoch=session.summary().epoch)
 
 
 def test_of_many_writers_one_wins(stores: Stores) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from reverie import InvalidInput, KeyConflict, Origin, Session, Space, Store
+from reverie.memory import events
 from tests.conftest import Stores
 
 Message = dict[str, Any]
@@ -254,6 +257,19 @@ def test_a_reply_can_be_made_again_from_what_the_fork_shares(space: Space) -> No
     assert fork.context().history == tuple(talk("one", "two", "three"))
 
 
+def test_a_fork_not_yet_begun_sees_what_its_parent_keeps(space: Space) -> None:
+    space.remember("known")
+    session = space.follow(talk("one", "two", "three", "four"))
+    session.remember("a private zebra")
+    profile = session.context().profile
+    space.remember("known since")
+    fork = space.follow(talk("one", "two", "three"))
+    assert [memory.content for memory in fork.memories()] == ["a private zebra"]
+    assert "a private zebra" in {hit.text for hit in fork.recall("zebra")}
+    assert "a private zebra" in fork.context("zebra").recalled
+    assert fork.context().profile == profile
+
+
 def test_later_turns_find_the_fork(store: Store, space: Space) -> None:
     first = space.follow(talk("one", "two", "three"), session="s")
     first.append(reply("four"))
@@ -342,25 +358,64 @@ def test_repeated_words_are_not_taken_for_each_other(space: Space) -> None:
 # -- replies that were cut off --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "resent", ["The zebra is", "The zebra is striped", "The zebra is striped and", "", "The  zebra"]
-)
+@pytest.mark.parametrize("resent", ["The zebra is", "The zebra is striped", "", "The  zebra", None])
 @pytest.mark.parametrize("named", [None, "s"])
 def test_a_reply_cut_off_is_the_same_reply(
-    store: Store, space: Space, resent: str, named: str | None
+    store: Store, space: Space, resent: str | None, named: str | None
 ) -> None:
     session = space.follow([user("What is it?")], session="s")
     event = session.append(reply("The zebra is striped"), interrupted=True)
     assert event.interrupted and session.events()[1] == event
-    history = [user("What is it?"), reply(resent), user("Go on")]
+    shown = [] if resent is None else [reply(resent)]
+    history = [user("What is it?"), *shown, user("Go on")]
     assert space.follow(history, session=named).id == "s"
     assert texts(session) == ["What is it?", "The zebra is striped", "Go on"]
     session.append(reply("and black"), interrupted=True)
-    history += [reply("and black and white"), user("I see"), reply("Good")]
+    history += [reply("and"), user("I see"), reply("Good")]
     assert space.follow(history, session=named).id == "s"
     assert texts(session)[2:] == ["Go on", "and black", "I see", "Good"]
     assert space.follow([*history, user("?")], session=named).id == "s"
     assert len(space.sessions()) == 1 and store.verify().ok
+
+
+def test_what_a_client_has_seen_beyond_the_cut_is_kept(store: Store, space: Space) -> None:
+    session = space.follow([user("What is it?")])
+    session.append(reply("The zebra"), interrupted=True)
+    longer = talk("What is it?", "The zebra is striped", "Go on")
+    fork = space.follow(longer)
+    assert fork.forked_from == Origin(session.id, 1) and texts(fork)[1:] == [
+        "The zebra is striped",
+        "Go on",
+    ]
+    assert space.follow(longer).id == fork.id and store.verify().ok
+
+
+def test_a_greeting_alone_makes_no_two_conversations_one(space: Space) -> None:
+    first = space.follow(talk("Hi", "Hello! How can I help?", "I live in Lisbon"))
+    second = space.follow(talk("hi!", "Hello! How can I help?"))
+    assert second.id != first.id and second.forked_from is None
+    assert space.follow(talk("hi!", "Hello! How can I help?", "Book a flight")).id == second.id
+    assert texts(second)[0] == "hi!"
+    first.erase()
+    assert len(texts(second)) == 3
+
+
+def test_a_beginning_without_words_is_no_greeting(space: Space) -> None:
+    look = user([{"type": "image_url", "image_url": {"url": "u"}}])
+    session = space.follow([look, reply("A zebra"), user("Why?")])
+    fork = space.follow([look, reply("A horse"), user("Why?")])
+    assert fork.forked_from == Origin(session.id, 1)
+
+
+def test_a_fork_not_yet_begun_keeps_its_id(space: Space) -> None:
+    space.follow(talk("one", "two", "three", "four"))
+    assert space.follow(talk("one", "two")).id == space.follow(talk("one", "two")).id
+
+
+def test_an_empty_history_is_no_fork(space: Space) -> None:
+    space.follow(talk("one", "two"), session="s")
+    assert space.follow([], session="s").id == "s"
+    assert space.follow([{"role": "system", "content": "be kind"}], session="s").id == "s"
 
 
 def test_another_reply_is_not_the_one_cut_off(space: Space) -> None:
@@ -383,6 +438,53 @@ def test_a_reply_cut_off_in_a_fork(space: Space) -> None:
     again.append(reply("another long reply"), interrupted=True)
     assert space.follow(talk("one", "two", "3", "another long", "5")).id == again.id
     assert len(texts(session)) == 4 and len(texts(fork)) == 5 and len(texts(again)) == 5
+
+
+# -- meanwhile ------------------------------------------------------------------------------------
+
+
+def test_many_who_send_the_same_history_keep_it_once(stores: Stores) -> None:
+    spaces = [stores.open(learn="off").space("ana") for _ in range(2)]
+    ids: list[str] = []
+
+    def send(number: int) -> None:
+        for length in range(1, 8):
+            history = talk(*[f"word {at}" for at in range(length)])
+            ids.append(spaces[number % 2].follow(history, session="s").id)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts(spaces[0].session("s")) == [f"word {at}" for at in range(7)]
+    assert len(ids) == 28 and stores.open().verify().events == 7
+
+
+@pytest.mark.parametrize("what", ["erase", "append", "diverge"])
+def test_what_happens_while_a_history_is_prepared(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    store, other = stores.open(), stores.open().space("ana").session("s")
+    space = store.space("ana")
+    space.follow(talk("one", "two"), session="s")
+    sound = events.prepare
+    meanwhile: dict[str, Callable[[], object]] = {
+        "erase": other.erase,
+        "append": lambda: other.append(user("three")),
+        "diverge": lambda: other.append(user("drei")),
+    }
+
+    def prepare(*arguments: Any, **options: Any) -> list[events.Said]:
+        monkeypatch.setattr(events, "prepare", sound)
+        said = sound(*arguments, **options)
+        meanwhile[what]()
+        return said
+
+    monkeypatch.setattr(events, "prepare", prepare)
+    session = space.follow(talk("one", "two", "three", "four"), session="s")
+    assert texts(session) == ["one", "two", "three", "four"]
+    assert (session.id == "s") == (what != "diverge") and store.verify().ok
 
 
 # -- keys, scopes, ends ---------------------------------------------------------------------------
@@ -469,6 +571,6 @@ def test_chains_outlive_rebuilding_and_reopening(stores: Stores) -> None:
         space = store.space("ana", user="bo")
         assert space.follow(talk("one", "two", "three", "four")).id == "s"
         assert space.follow(talk("one", "two", "3", "4")).id == fork.id
-        assert space.follow([*talk("one", "two", "3", "IV"), reply("cut off here")]).id == deep.id
+        assert space.follow([*talk("one", "two", "3", "IV"), reply("cut off")]).id == deep.id
         assert kept(store) == 4 + 2 + 2 and store.verify().ok
     assert json.loads(json.dumps(list(space.export())))

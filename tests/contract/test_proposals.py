@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie import KeyConflict, NotFound, Origin, Proposal, Space, Store
+from reverie import Conflict, KeyConflict, NotFound, Origin, Proposal, Space, Store
 from reverie.memory import answers, writes
 from tests.conftest import HOUR, START, FakeClock, Stores, rows
 
@@ -63,7 +63,7 @@ def test_accepting_remembers_it_with_its_origin(store: Store, space: Space) -> N
     assert space.accept(id) == memory and space.accept(id, key="k") == memory
     revised = space.revise(memory.id, "The user is Anna")
     assert space.accept(id) == revised and len(space.memories()) == 1
-    with pytest.raises(NotFound):
+    with pytest.raises(Conflict):
         space.reject(id)
     assert store.verify().ok
 

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from reverie import KeyConflict, NotFound, Origin, Session, Space, Store, Summary
+from reverie import (
+    KeyConflict,
+    NotFound,
+    Origin,
+    SequenceConflict,
+    Session,
+    Space,
+    Store,
+)
 from reverie.memory import answers, writes
 from tests.conftest import DAY, HOUR, FakeClock, Stores, rows
 
@@ -101,6 +109,15 @@ def test_hiding_twice_is_hiding_once(store: Store, space: Space, clock: FakeCloc
     for verb in (space.session("none").hide, space.session("none").restore):
         with pytest.raises(NotFound):
             verb()
+
+
+def test_what_cannot_be_appended_brings_nothing_back(store: Store, space: Space) -> None:
+    session = space.session("s")
+    session.append(user("zebra"), sequence=5)
+    session.hide()
+    with pytest.raises(SequenceConflict):
+        session.append(user("x"), sequence=3)
+    assert shown(space) == [] and store.spaces()[0].position == 2
 
 
 def test_going_on_brings_a_hidden_session_back(store: Store, space: Space) -> None:
@@ -204,7 +221,7 @@ def test_erase_destroys_all_that_hangs_on_a_session(
     assert (report.session, report.events, report.pending) == ("s", 3, False)
     assert len(report.memories) == 3 and len(report.entries) >= 3
     assert session.events() == [] and session.memories() == [] and session.resume() == []
-    assert session.summary() == Summary() and session.scratchpad.read().items == ()
+    assert session.summary().text == "" and session.scratchpad.read().items == ()
     assert shown(space) == [forked.id, "t"] and texts(forked) == ["else"]
     assert "s" not in [info.id for info in space.sessions(include_hidden=True)]
     assert "canarybird" not in repr([found(space, "canarybird"), found(session, "canarybird")])
@@ -274,7 +291,9 @@ def test_an_erased_session_begins_anew(store: Store, space: Space, clock: FakeCl
     (info,) = space.sessions()
     assert (info.events, info.preview, info.hidden_at) == (1, "a new beginning", None)
     assert (info.updated_at, info.forked_from) == (clock.now(), None)
-    assert session.summary() == Summary() and texts(session) == ["a new beginning"]
+    assert (session.summary().text, session.summary().upper) == ("", 0)
+    assert session.write_summary("stale", upper=4, expected_epoch=1).applied is False
+    assert texts(session) == ["a new beginning"]
     assert session.context().profile != frozen
     assert space.follow([user("a new beginning"), reply("x")]).id == "s"
     assert space.follow([user("zebra"), reply("one")]).id != "s"
@@ -346,6 +365,22 @@ def test_what_stays_of_a_fork_stays_when_its_parent_begins_anew(store: Store, sp
     assert texts(grandchild) == ["one", "two", "six"]
     store.rebuild()
     assert texts(grandchild) == ["one", "two", "six"] and store.verify().ok
+
+
+def test_nothing_is_left_of_a_fork_that_was_erased(store: Store, space: Space) -> None:
+    """What it shared belongs to its parent."""
+    parent = space.follow([user("one"), reply("two"), user("three")])
+    fork = space.follow([user("one"), reply("two"), user("four")])
+    parent.remember("zebra")
+    fork.erase()
+    for handle in (fork, space.session(fork.id)):
+        assert handle.events() == [] and handle.resume() == [] and handle.memories() == []
+        assert handle.context("zebra").history == () and handle.forked_from is None
+    store.rebuild()
+    assert space.session(fork.id).events() == [] and texts(parent) == ["one", "two", "three"]
+    fork.append(user("begun again"))
+    assert texts(fork) == ["begun again"] and fork.forked_from is None
+    assert store.verify().ok
 
 
 # -- erasing a memory with its source -------------------------------------------------------------

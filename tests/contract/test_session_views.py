@@ -332,6 +332,30 @@ def test_another_session_of_the_same_name_is_not_spliced(stores: Stores) -> None
     assert len(report.skipped) == 3
 
 
+def test_what_belongs_to_another_session_of_the_same_name_stays_apart(stores: Stores) -> None:
+    here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
+    here.session("s").append_many(talk("one", "two"))
+    here.session("s").remember("private there")
+    here.remember("learned there", origin=Origin("s", 1))
+    there.session("s").append_many(talk("eins", "zwei"))
+    there.import_records(records(here))
+    assert there.session("s").memories() == []
+    for memory in there.memories():
+        there.erase(memory.id, with_source=True)
+    assert texts(there.session("s")) == ["eins", "zwei"], "it did not come from here"
+
+
+def test_a_fork_comes_before_what_it_goes_on_from(stores: Stores) -> None:
+    here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
+    here.follow(talk("one", "two", "three"), session="s")
+    fork = here.follow(talk("one", "two", "3", "four"), session="s")
+    there.import_records(json.loads(json.dumps(list(fork.export()))))
+    assert texts(there.session(fork.id)) == ["3", "four"]
+    there.import_records(records(here))
+    assert texts(there.session(fork.id)) == ["one", "two", "3", "four"]
+    assert there.follow(talk("one", "two", "3", "four", "five")).id == fork.id
+
+
 def test_an_import_under_another_user(stores: Stores) -> None:
     store = stores.open()
     space, bo = store.space("ana"), store.space("ana", user="bo")
@@ -401,7 +425,8 @@ def test_what_was_erased_here_does_not_come_in_again(stores: Stores) -> None:
 def test_a_backup_comes_back_whole(stores: Stores, tmp_path: Path, clock: FakeClock) -> None:
     store = lived(stores)
     space = store.space("ana")
-    space.session("long").write_summary("summed up", upper=1, expected_epoch=0)
+    epoch = space.session("long").summary().epoch
+    space.session("long").write_summary("summed up", upper=1, expected_epoch=epoch)
     space.session("long").scratchpad.write(["item"])
     before = all_said(store)
     store.backup(tmp_path / "copy")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,18 +57,31 @@ class Talk:
     last: int = 0
     order: int = 0
     hidden: bool = False
-    private: list[str] = field(default_factory=list)
+    private: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Owner:
-    """What one owner has."""
+    """What one owner has. ``loose``: a backup came back, and no model knows what it will count."""
 
     talks: dict[str, Talk] = field(default_factory=dict)
     learned: dict[str, tuple[str, Origin]] = field(default_factory=dict)
+    loose: bool = False
 
     def talk(self, name: str) -> Talk:
         return self.talks.setdefault(name, Talk())
+
+    def end(self, name: str) -> None:
+        """A session was erased: its forks go on from where it had been forked itself."""
+        talk = self.talk(name)
+        self.talks[name] = Talk(last=talk.last, order=talk.order)
+        for other in self.talks.values():
+            other.before = tuple(origin for origin in other.before if origin.session != name)
+
+    def silence(self, origin: Origin) -> None:
+        """One event was erased."""
+        talk = self.talk(origin.session)
+        talk.lines = [line for line in talk.lines if line.sequence != origin.sequence]
 
     def events(self, name: str, before: Iterable[Origin] | None = None) -> list[tuple[str, Line]]:
         """What a session shows, each with the session it stands in."""
@@ -135,6 +150,7 @@ class Sessions(RuleBasedStateMachine):
     """Every rule does the same to the store and to the model."""
 
     address: Callable[[str], str]
+    folder: Path
     count = itertools.count()
 
     def __init__(self) -> None:
@@ -145,30 +161,42 @@ class Sessions(RuleBasedStateMachine):
         self.owners = {user: Owner() for user in USERS}
         self.orders = itertools.count(1)
         self.calls: list[tuple[str | None, str, Said, str, int]] = []
+        self.saved: tuple[Path, dict[str | None, Owner], int] | None = None
+        self.backups = itertools.count()
+        # Since the last backup: whose, which session or event, and which memories.
+        self.erased: list[tuple[str | None, str | Origin | None, set[str]]] = []
 
     def teardown(self) -> None:
         try:
+            self.all_is_as_in_the_model()
+            exported = {user: list(self.space(user).export()) for user in USERS}
+            self.store = self.stores.open(f"{self.name}-copy")
             for user in USERS:
-                self.everything_is_readable(user)
-            assert self.store.verify().problems == ()
+                assert self.space(user).import_records(exported[user]).skipped == ()
+            self.all_is_as_in_the_model()
         finally:
             self.stores.close()
+
+    def all_is_as_in_the_model(self) -> None:
+        self.the_same_sessions_in_the_same_order()
+        for user in USERS:
+            self.everything_is_readable(user)
+        assert self.store.verify().problems == ()
 
     def space(self, who: str | None) -> Space:
         return self.store.space("one", user=who)
 
-    def write(self, who: str | None, name: str, said: Iterable[Said], begin: int = 0) -> list[Line]:
-        """The model's part of an append."""
-        talk = self.owners[who].talk(name)
-        made = []
-        for each in said:
-            talk.last = begin or talk.last + 1
-            made.append(Line(talk.last, each, next(self.orders)))
-            begin = 0
-        talk.lines += made
-        talk.order = made[-1].order if made else talk.order
-        talk.hidden = talk.hidden and not made
-        return made
+    def write(
+        self, who: str | None, name: str, said: Iterable[Said], sequences: Iterable[int]
+    ) -> None:
+        """The model's part of an append that gave these sequences."""
+        owner = self.owners[who]
+        talk = owner.talk(name)
+        for each, sequence in zip(said, sequences, strict=True):
+            assert sequence > talk.last and (owner.loose or sequence == talk.last + 1)
+            talk.last, talk.order = sequence, next(self.orders)
+            talk.lines.append(Line(sequence, each, talk.order))
+            talk.hidden = False
 
     def some(self, who: str | None, pick: int) -> str | None:
         living = self.owners[who].living()
@@ -179,29 +207,28 @@ class Sessions(RuleBasedStateMachine):
     @rule(who=WHO, name=st.sampled_from(NAMES), said=MESSAGE, ahead=st.sampled_from([None, -1, 3]))
     def append(self, who: str | None, name: str, said: Said, ahead: int | None) -> None:
         talk, session = self.owners[who].talk(name), self.space(who).session(name)
-        sequence = None if ahead is None else talk.last + ahead
-        if sequence is not None and ahead == -1:
+        sequence = None if ahead is None or self.owners[who].loose else talk.last + ahead
+        if sequence is not None and sequence < talk.last:
             if sequence > 0:
                 with pytest.raises(SequenceConflict):
                     session.append(message(said), sequence=sequence)
             return
         event = session.append(message(said), sequence=sequence)
-        (line,) = self.write(who, name, [said], sequence or 0)
-        assert (event.sequence, event.message) == (line.sequence, message(said))
+        talk.last = talk.last if sequence is None else sequence - 1
+        self.write(who, name, [said], [event.sequence])
+        assert event.message == message(said)
 
     @rule(who=WHO, name=st.sampled_from(NAMES), said=st.lists(MESSAGE, max_size=4))
     def append_many(self, who: str | None, name: str, said: list[Said]) -> None:
         events = self.space(who).session(name).append_many([message(each) for each in said])
-        lines = self.write(who, name, said)
-        assert [event.sequence for event in events] == [line.sequence for line in lines]
+        self.write(who, name, said, [event.sequence for event in events])
 
     @rule(who=WHO, name=st.sampled_from(NAMES), said=MESSAGE)
     def append_with_a_key(self, who: str | None, name: str, said: Said) -> None:
-        key = f"key {len(self.calls)}"
+        key = f"key {next(self.orders)}"
         event = self.space(who).session(name).append(message(said), key=key)
-        (line,) = self.write(who, name, [said])
-        assert event.sequence == line.sequence
-        self.calls.append((who, name, said, key, line.sequence))
+        self.write(who, name, [said], [event.sequence])
+        self.calls.append((who, name, said, key, event.sequence))
 
     @rule(pick=PICK)
     def repeat_with_the_same_key(self, pick: int) -> None:
@@ -266,7 +293,9 @@ class Sessions(RuleBasedStateMachine):
                 talk = owner.talk(session.id)
                 talk.before = behind
                 talk.last = max(talk.last, 0 if fork is None else fork.sequence)
-        self.write(who, session.id, history[known:])
+        new = history[known:]
+        sequences = [event.sequence for event in session.events()]
+        self.write(who, session.id, new, sequences[len(sequences) - len(new) :])
 
     @rule(who=WHO, pick=PICK, hide=st.booleans())
     def hide_or_restore(self, who: str | None, pick: int, hide: bool) -> None:
@@ -292,14 +321,15 @@ class Sessions(RuleBasedStateMachine):
         assert report.events == len(talk.lines)
         assert len(report.memories) == len(talk.private) + len(gone)
         owner.learned = {id: made for id, made in owner.learned.items() if id not in gone}
-        owner.talks[name] = Talk(last=talk.last, order=talk.order)
+        owner.end(name)
+        self.erased.append((who, name, {*gone, *talk.private}))
 
     @rule(who=WHO, name=st.sampled_from(NAMES), word=st.sampled_from(WORDS))
     def remember_privately(self, who: str | None, name: str, word: str) -> None:
         if self.owners[who].talk(name).lines:
-            content = f"{word} private"
-            assert self.space(who).session(name).remember(content).session == name
-            self.owners[who].talk(name).private.append(content)
+            memory = self.space(who).session(name).remember(f"{word} private")
+            assert memory.session == name
+            self.owners[who].talk(name).private[memory.id] = memory.content
 
     @rule(who=WHO, pick=PICK, word=st.sampled_from(WORDS))
     def learn(self, who: str | None, pick: int, word: str) -> None:
@@ -319,9 +349,9 @@ class Sessions(RuleBasedStateMachine):
         _, origin = owner.learned.pop(id)
         report = self.space(who).erase(id, with_source=source)
         assert report.sources == ((origin,) if source else ())
+        self.erased.append((who, origin if source else None, {id}))
         if source:
-            talk = owner.talk(origin.session)
-            talk.lines = [line for line in talk.lines if line.sequence != origin.sequence]
+            owner.silence(origin)
 
     # -- the world --------------------------------------------------------------------------------
 
@@ -338,13 +368,44 @@ class Sessions(RuleBasedStateMachine):
     def rebuild(self) -> None:
         self.store.rebuild()
 
+    @rule()
+    def back_up(self) -> None:
+        target = self.folder / f"{self.name}-{next(self.backups)}.backup"
+        assert self.store.backup(target).ok
+        self.saved = (target, copy.deepcopy(self.owners), len(self.calls))
+        self.erased.clear()
+
+    @rule()
+    def restore_backup(self) -> None:
+        """What was erased since stays erased, the rest is as it was."""
+        if self.saved is None:
+            return
+        target, owners, calls = self.saved
+        assert self.store.restore_backup(target).ok
+        self.owners, self.calls = copy.deepcopy(owners), self.calls[:calls]
+        for who, what, memories in self.erased:
+            owner = self.owners[who]
+            if isinstance(what, Origin):
+                owner.silence(what)
+            elif what is not None:
+                owner.end(what)
+            for id in memories:
+                owner.learned.pop(id, None)
+                for talk in owner.talks.values():
+                    talk.private.pop(id, None)
+        for owner in self.owners.values():
+            owner.loose = True
+
     # -- reading ----------------------------------------------------------------------------------
 
     @invariant()
     def the_same_sessions_in_the_same_order(self) -> None:
         for user, owner in self.owners.items():
             infos = self.space(user).sessions(include_hidden=True)
-            assert [info.id for info in infos] == owner.listed()
+            listed = [info.id for info in infos]
+            assert (sorted if owner.loose else list)(listed) == (
+                sorted(owner.listed()) if owner.loose else owner.listed()
+            )
             for info in infos:
                 talk = owner.talks[info.id]
                 assert info.events == len(talk.lines)
@@ -355,15 +416,15 @@ class Sessions(RuleBasedStateMachine):
     def everything_is_readable(self, who: str | None) -> None:
         owner, space = self.owners[who], self.space(who)
         shown = [name for name in owner.listed() if not owner.talks[name].hidden]
-        assert [info.id for info in space.sessions()] == shown
-        for name in owner.living():
+        assert {info.id for info in space.sessions()} == {*shown}
+        for name in owner.talks:
             session = space.session(name)
             events = [(e.session, e.sequence, (e.role, e.text)) for e in session.events()]
             wanted = [(of, line.sequence, line.said) for of, line in owner.events(name)]
             assert events == wanted
             assert session.events(2) == session.events()[-2:]
-            own = [memory.content for memory in session.memories() if memory.session == name]
-            assert own == owner.talks[name].private[::-1]
+            own = [memory.id for memory in session.memories() if memory.session == name]
+            assert own == [*owner.talks[name].private][::-1]
             kin = {name, *(origin.session for origin in owner.talks[name].before)}
             assert {memory.session for memory in session.memories()} <= kin
 
@@ -377,18 +438,20 @@ class Sessions(RuleBasedStateMachine):
                 line.said[1]
                 for talk in owner.talks.values()
                 for line in talk.lines
-                if not talk.hidden and line.said[1] == word
+                if not talk.hidden and line.said[0] != "system" and line.said[1] == word
             ]
         hits = self.space(who).recall(word, mode="keyword", limit=500)
         assert sorted(hit.text for hit in hits) == sorted(wanted)
         kin = [name, *(origin.session for origin in self.owners[who].talk(name).before)]
-        private = [x for each in kin for x in self.owners[who].talk(each).private if word in x]
+        talks = [self.owners[who].talk(each) for each in kin]
+        private = [text for talk in talks for text in talk.private.values() if word in text]
         hits = self.space(who).session(name).recall(word, mode="keyword", limit=500)
         assert sorted(hit.text for hit in hits) == sorted([*wanted, *private])
 
 
-def test_sessions_are_their_model(engine_url: Callable[[str], str]) -> None:
-    machine = type("Machine", (Sessions,), {"address": staticmethod(engine_url)})
+def test_sessions_are_their_model(engine_url: Callable[[str], str], tmp_path: Path) -> None:
+    parts = {"address": staticmethod(engine_url), "folder": tmp_path}
+    machine = type("Machine", (Sessions,), parts)
     run_state_machine_as_test(
         machine,
         settings=settings(
@@ -396,6 +459,7 @@ def test_sessions_are_their_model(engine_url: Callable[[str], str]) -> None:
             stateful_step_count=STEPS,
             derandomize=True,
             deadline=None,
+            report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -31,7 +31,7 @@ BROKEN_PIPE = 141
 
 EXIT_CODES = {
     0: "done",
-    FOUND_WRONG: "something was found wrong (verify, doctor) or left out (import)",
+    FOUND_WRONG: "something was found wrong (verify, doctor), left out (import) or failed (worker)",
     USAGE: "the command line, a value or a setting cannot be used",
     NOT_FOUND: "no such memory, session, proposal or job, or no store yet",
     CONFLICT: "the write does not fit what is stored, or the memory is shared",

@@ -15,6 +15,7 @@ from reverie.cli.output import (
     count,
     memory_line,
     memory_pairs,
+    plain,
     print_json,
     print_memory,
     print_pairs,
@@ -23,14 +24,17 @@ from reverie.cli.output import (
     say,
     short_when,
     shortened,
+    spot,
     table,
     visible,
 )
 from reverie.errors import InvalidInput
-from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, Hit
+from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, Hit, Origin
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from reverie.memory import Space
 
 TAG = click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be repeated.")
 KEY = click.option("--key", metavar="KEY", help="Repeating a write with the same key is safe.")
@@ -43,6 +47,9 @@ AS_OF = click.option(
 PENDING = (
     "Pending: another process still reads old pages; a job finishes it ('reverie worker --once')."
 )
+
+WITH_SOURCE = "'reverie erase --with-source'"
+SESSIONS_ERASE = "'reverie sessions erase SESSION --event SEQUENCE'"
 
 
 @click.command(
@@ -248,14 +255,25 @@ def list_command(asked: Asked, forgotten: bool, limit: int, **given: Any) -> Non
 def show_command(asked: Asked, id: str) -> None:
     """Show one memory whole.
 
-    A forgotten one is shown as well.
+    A forgotten one is shown as well. Its origins are the events it came from.
     """
     with asked.open_space() as space:
-        memory = space.get(id)
+        memory, origins = space.get(id), _origins(space, id)
     if asked.as_json:
-        print_json(memory)
-    else:
-        print_pairs(memory_pairs(memory))
+        print_json({**plain(memory), "origins": plain(origins)})
+        return
+    pairs = memory_pairs(memory)
+    content = {"content": pairs.pop("content")}
+    print_pairs(pairs | ({"origins": _spots(origins)} if origins else {}) | content)
+
+
+def _origins(space: Space, id: str) -> list[Origin]:
+    """The events that the versions of a memory came from, each once."""
+    return list(dict.fromkeys(v.origin for v in space.history(id) if v.origin is not None))
+
+
+def _spots(origins: list[Origin]) -> str:
+    return ", ".join(map(spot, origins))
 
 
 @click.command(
@@ -277,13 +295,14 @@ def history_command(asked: Asked, id: str) -> None:
     for version in versions:
         said = "(erased)" if version.content is None else brief(version.content)
         reason = f"\nbecause: {brief(version.reason)}" if version.reason else ""
+        origin = f"\nfrom: {spot(version.origin)}" if version.origin else ""
         shown.add_row(
             str(version.version),
             str(version.position),
             short_when(version.recorded_at),
             version.op,
             version.actor or "",
-            said + reason,
+            said + reason + origin,
         )
     print_table(shown)
 
@@ -357,7 +376,22 @@ def forget_command(asked: Asked, id: str, **given: Any) -> None:
     """
     with asked.open_space() as space:
         memory = space.forget(id, **given)
+        stays = "" if asked.as_json else _stays(space, id, WITH_SOURCE)
     print_memory("Forgot", memory, as_json=asked.as_json)
+    if stays:
+        remark(stays)
+
+
+def _stays(space: Space, id: str, how: str) -> str:
+    """Where the words of a memory are still to be found, and how to destroy them there."""
+    left = [origin for origin in _origins(space, id) if _is_there(space, origin)]
+    stay = "stays" if len(left) == 1 else "stay"
+    return f"It was said in {_spots(left)}, which {stay}: {how} destroys that too." if left else ""
+
+
+def _is_there(space: Space, origin: Origin) -> bool:
+    events = space.session(origin.session).events()
+    return any((event.session, event.sequence) == origin for event in events)
 
 
 @click.command("restore", epilog=examples("reverie restore Ab3dE6gH"))
@@ -382,16 +416,21 @@ def restore_command(asked: Asked, id: str, **given: Any) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @KEY
 @in_scope
-def erase_command(asked: Asked, id: str, yes: bool, **given: Any) -> None:
+def erase_command(asked: Asked, id: str, with_source: bool, yes: bool, **given: Any) -> None:
     """Destroy every version of a memory.
 
-    This cannot be undone. 'reverie forget' only takes it out of recalls.
+    This cannot be undone. 'reverie forget' only takes it out of recalls. The events it came from
+    stay, where recalls find them, unless --with-source is given.
     """
     with asked.open_space() as space:
-        if not yes and not confirmed(memory_line("Erase", space.get(id)), asked):
-            remark("Aborted.")
-            click.get_current_context().exit(FOUND_WRONG)
-        report = space.erase(id, **given)
+        tell = not asked.as_json and not with_source
+        if not yes:
+            stays = _stays(space, id, "--with-source") if tell else ""
+            if not confirmed(memory_line("Erase", space.get(id)), asked, stays):
+                remark("Aborted.")
+                click.get_current_context().exit(FOUND_WRONG)
+        stays = _stays(space, id, SESSIONS_ERASE) if tell else ""
+        report = space.erase(id, with_source=with_source, **given)
     if asked.as_json:
         print_json(report)
         return
@@ -403,12 +442,16 @@ def erase_command(asked: Asked, id: str, yes: bool, **given: Any) -> None:
         say(f"Its source went too: session {source.session}, sequence {source.sequence}.")
     if report.pending:
         say(PENDING)
+    if stays:
+        remark(stays)
 
 
-def confirmed(line: str, asked: Asked) -> bool:
-    """Whether a person at the terminal wants this destroyed."""
+def confirmed(line: str, asked: Asked, more: str = "") -> bool:
+    """Whether a person at the terminal wants this destroyed, given what more there is to know."""
     if asked.as_json or not sys.stdin.isatty():
         raise InvalidInput("erase cannot be undone: repeat it with --yes")
+    if more:
+        remark(more)
     return click.confirm(f"{visible(shortened(line))}\nThis cannot be undone. Go on?", err=True)
 
 

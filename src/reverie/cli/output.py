@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reverie.memory.times import iso
-from reverie.model import Memory, VerifyReport
+from reverie.model import Memory, Origin, VerifyReport
 from reverie.text.normalise import one_line
 
 if TYPE_CHECKING:
@@ -159,6 +159,11 @@ def when(ms: int) -> str:
 def short_when(ms: int) -> str:
     """To the minute, UTC, for tables."""
     return when(ms)[:16].replace("T", " ")
+
+
+def spot(origin: Origin) -> str:
+    """An event by the id that recalls give it."""
+    return f"{brief(origin.session)}:{origin.sequence}"
 
 
 def bar(part: float) -> str:

@@ -14,6 +14,7 @@ from reverie.cli.output import (
     say,
     short_when,
     shortened,
+    spot,
     table,
 )
 
@@ -29,7 +30,9 @@ from reverie.cli.output import (
 def proposals_command() -> None:
     """Answer what would be remembered if it may.
 
-    With the setting write_policy = ask, what is learned from a session waits for an answer.
+    With the setting write_policy = ask, new facts that are learned from a session wait for an
+    answer. Only new ones: what changes a memory, and what the user asked to be remembered, never
+    asks.
     """
 
 
@@ -55,13 +58,12 @@ def list_command(asked: Asked, answered: bool) -> None:
     more = ("answer",) if answered else ()
     shown = table("id", "proposed", "category", *more, "from", "content", content="content")
     for proposal in proposals:
-        origin = f"{proposal.origin.session}:{proposal.origin.sequence}"
         shown.add_row(
             proposal.id,
             short_when(proposal.proposed_at),
             proposal.category,
             *([proposal.answer or ""] if answered else []),
-            brief(origin),
+            spot(proposal.origin),
             brief(proposal.content),
         )
     print_table(shown)

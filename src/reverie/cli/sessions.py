@@ -28,7 +28,7 @@ from reverie.cli.output import (
     shortened,
     table,
 )
-from reverie.errors import InvalidInput
+from reverie.errors import InvalidInput, NotFound
 from reverie.model import Context, Event, SessionInfo
 
 if TYPE_CHECKING:
@@ -170,8 +170,12 @@ def append_command(
     if asked.as_json:
         print_json(event)
     else:
-        where = f"{event.session}:{event.sequence}"
-        say(shortened(f"Appended {where} ({brief(event.role)}): {brief(event.text)}"))
+        say(shortened(_event_line("Appended", event)))
+
+
+def _event_line(verb: str, event: Event) -> str:
+    where = f"{event.session}:{event.sequence}"
+    return f"{verb} {where} ({brief(event.role)}): {brief(event.text)}"
 
 
 @sessions_command.command(
@@ -257,33 +261,50 @@ def restore_command(asked: Asked, id: str, **given: Any) -> None:
 
 
 @sessions_command.command(
-    "erase", epilog=examples("reverie sessions erase chat", "reverie sessions erase chat --yes")
+    "erase",
+    epilog=examples(
+        "reverie sessions erase chat",
+        "reverie sessions erase chat --yes",
+        "reverie sessions erase chat --event 3",
+    ),
 )
 @click.argument("id")
+@click.option("--event", type=WHOLE, metavar="SEQUENCE", help="Destroy this event alone.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @KEY
 @in_scope
-def erase_command(asked: Asked, id: str, yes: bool, **given: Any) -> None:
-    """Destroy every event of a session.
+def erase_command(asked: Asked, id: str, event: int | None, yes: bool, **given: Any) -> None:
+    """Destroy every event of a session, or one.
 
-    And the memories that came from nowhere else. This cannot be undone; 'reverie sessions hide'
-    only takes it out of lists and recalls.
+    With every event go the memories that came from nowhere else; with one event no memory goes.
+    This cannot be undone; 'reverie sessions hide' only takes a session out of lists and recalls.
     """
     with asked.open_space() as space:
         session = space.session(id)
-        if not yes and not confirmed(_info_line("Erase", session.info()), asked):
+        if not yes and not confirmed(_doomed(session, event), asked):
             remark("Aborted.")
             click.get_current_context().exit(FOUND_WRONG)
-        report = session.erase(**given)
+        report = session.erase(**given) if event is None else session.erase_event(event, **given)
     if asked.as_json:
         print_json(report)
         return
+    what = f"session {report.session}" if event is None else f"{report.session}:{event}"
     say(
-        f"Erased session {report.session}: {count(report.events, 'event')} and "
+        f"Erased {what}: {count(report.events, 'event')} and "
         f"{count(len(report.memories), 'memory', 'memories')} destroyed."
     )
     if report.pending:
         say(PENDING)
+
+
+def _doomed(session: Session, sequence: int | None) -> str:
+    """What an erase is about to destroy, on one line."""
+    if sequence is None:
+        return _info_line("Erase", session.info())
+    for event in _begun(session).events():
+        if (event.session, event.sequence) == (session.id, sequence):
+            return _event_line("Erase", event)
+    raise NotFound(f"session {session.id!r} has no event {sequence}")
 
 
 def _print_info(asked: Asked, verb: str, info: SessionInfo) -> None:
@@ -351,22 +372,23 @@ def summary_command(asked: Asked, id: str) -> None:
 )
 @click.argument("id")
 @click.argument("query", required=False)
-@click.option("--tokens", type=WHOLE, default=4000, show_default=True, help="At most so many.")
+@click.option("--tokens", type=WHOLE, help="At most so many. [default: the setting context_tokens]")
 @in_scope
-def context_command(asked: Asked, id: str, query: str | None, tokens: int) -> None:
+def context_command(asked: Asked, id: str, query: str | None, tokens: int | None) -> None:
     """Print what a model needs for the next turn.
 
     The profile, the summary, what is recalled and the history. QUERY is what to recall for, or -
     for standard input; left out, the latest thing the user said.
     """
     sought = None if query is None else text_of(query)
+    most = tokens or asked.settings().context_tokens
     with asked.open_space() as space:
-        context = space.session(id).context(sought, tokens=tokens)
+        context = _begun(space.session(id)).context(sought, tokens=most)
     if asked.as_json:
         print_json({**plain(context), "system": context.system})
         return
     _print_context(context)
-    say(f"{context.tokens} of {count(tokens, 'token')}.")
+    say(f"{context.tokens} of {count(most, 'token')}.")
 
 
 def _print_context(context: Context) -> None:
@@ -384,6 +406,22 @@ def _print_context(context: Context) -> None:
         print_block(text_of(message) or NOTHING, level=2)
     if not context.history:
         print_block(NOTHING)
+
+
+@sessions_command.command("refresh", epilog=examples("reverie sessions refresh chat"))
+@click.argument("id")
+@in_scope
+def refresh_command(asked: Asked, id: str) -> None:
+    """Let a session see the profile as it is now.
+
+    The profile of a session stands still from its first context on, so that a provider's prompt
+    cache keeps working. This is for sessions that never end.
+    """
+    with asked.open_space() as space:
+        session = _begun(space.session(id))
+        session.refresh()
+        info = session.info()
+    _print_info(asked, "Refreshed", info)
 
 
 @sessions_command.command(
@@ -405,12 +443,14 @@ def scratchpad_command(asked: Asked, id: str, items: tuple[str, ...], clear: boo
     if items and clear:
         raise click.UsageError("give --write or --clear, not both")
     with asked.open_space(create=bool(items)) as space:
-        scratchpad = space.session(id).scratchpad
+        session = space.session(id)
         if items:
-            scratchpad.write(items)
+            session.scratchpad.write(items)
+        elif not session.scratchpad.read().items:
+            _begun(session)
         elif clear:
-            scratchpad.clear()
-        pad = scratchpad.read()
+            session.scratchpad.clear()
+        pad = session.scratchpad.read()
     if asked.as_json:
         print_json({"session": id, **plain(pad)})
     elif not pad.items:

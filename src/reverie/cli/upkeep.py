@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -30,6 +30,14 @@ from reverie.cli.output import (
     size,
     table,
 )
+from reverie.errors import NotFound, ReverieError
+from reverie.model import Job
+
+if TYPE_CHECKING:
+    from reverie.config import Settings
+    from reverie.memory import Store
+
+DAY_MS = 24 * 60 * 60_000
 
 
 @click.command("spaces", epilog=examples("reverie spaces", "reverie spaces --json"))
@@ -66,6 +74,7 @@ def doctor_command(asked: Asked) -> None:
     try:
         with asked.open_store() as store:
             found |= store.doctor()
+            found["problems"] = [*found["problems"], *_model_problems(store.settings)]
     except StoreDamaged as error:
         found["problems"] = [str(error)]
     problems = found["problems"]
@@ -76,6 +85,19 @@ def doctor_command(asked: Asked) -> None:
         print_problems(problems)
     if problems:
         click.get_current_context().exit(FOUND_WRONG)
+
+
+def _model_problems(settings: Settings) -> list[str]:
+    """What is wrong with the chat model as far as this machine can tell; nothing is sent."""
+    if not settings.model:
+        return []
+    from reverie.learn.llm import open_model
+
+    try:
+        open_model(settings)
+    except ReverieError as error:
+        return [f"the model {settings.model} cannot be used: {error}"]
+    return []
 
 
 def _as_text(value: Any) -> str:
@@ -90,7 +112,7 @@ def _as_text(value: Any) -> str:
 @click.group(
     "jobs",
     epilog=examples(
-        "reverie jobs list", "reverie jobs retry 12 --space work", "reverie jobs drop 12"
+        "reverie jobs list", "reverie jobs retry --all", "reverie jobs drop 12 --space work"
     ),
 )
 def jobs_command() -> None:
@@ -100,7 +122,11 @@ def jobs_command() -> None:
 @jobs_command.command("list", epilog=examples("reverie jobs list", "reverie jobs list --json"))
 @on_store
 def list_jobs_command(asked: Asked) -> None:
-    """List the jobs of every space, the parked ones included."""
+    """List the jobs of every space.
+
+    A job in the state retry failed and will be tried again; a parked one failed too often, and
+    waits for 'reverie jobs retry'.
+    """
     with asked.open_store() as store:
         jobs = store.jobs()
     if asked.as_json:
@@ -109,29 +135,89 @@ def list_jobs_command(asked: Asked) -> None:
     if not jobs:
         remark("There are no jobs.")
         return
-    shown = table("job", "space", "kind", "state", "due", "attempts", "error", content="error")
+    now = time.time_ns() // 1_000_000
+    shown = table("job", "space", "kind", "state", "due", "tries", "about", content="about")
+    # Why a job failed is told whole.
+    shown.columns[-1].no_wrap, shown.columns[-1].overflow = False, "fold"
     for job in jobs:
+        state = "retry" if _waits_again(job) else job.state
         shown.add_row(
             str(job.id),
             brief(job.space),
             job.kind,
-            job.state,
-            short_when(job.due_at),
+            state,
+            _due(job, now),
             str(job.attempts),
-            brief(job.error),
+            _about(job),
         )
     print_table(shown)
 
 
-@jobs_command.command("retry", epilog=examples("reverie jobs retry 12 --space work"))
-@click.argument("job", type=WHOLE)
+def _waits_again(job: Job) -> bool:
+    return job.state == "ready" and job.error is not None
+
+
+def _due(job: Job, now: int) -> str:
+    """How long until it is tried; the day, when that is far away."""
+    if job.state != "ready":
+        return ""
+    wait = job.due_at - now
+    if wait <= 0:
+        return "now"
+    if wait >= DAY_MS:
+        return short_when(job.due_at)
+    for unit, ms in (("h", 3_600_000), ("min", 60_000)):
+        if wait >= ms:
+            return f"in {wait // ms} {unit}"
+    return f"in {wait // 1000 + 1} s"
+
+
+def _about(job: Job) -> str:
+    """The event, session or memory it is for; below that, why it failed."""
+    parts = (job.payload.get(name) for name in ("session", "sequence", "memory"))
+    what = brief(":".join(str(part) for part in parts if part is not None))
+    return what if job.error is None else f"{what}\n{brief(job.error)}".lstrip("\n")
+
+
+@jobs_command.command(
+    "retry", epilog=examples("reverie jobs retry 12 --space work", "reverie jobs retry --all")
+)
+@click.argument("job", type=WHOLE, required=False)
+@click.option(
+    "--all", "every", is_flag=True, help="Every job that failed, of --space or of all spaces."
+)
 @in_space
-def retry_job_command(asked: Asked, job: int) -> None:
+def retry_job_command(asked: Asked, job: int | None, every: bool) -> None:
     """Make a job due now, a parked one included."""
+    if (job is None) != every:
+        raise click.UsageError("give a JOB or --all")
     with asked.open_store() as store:
-        space = store.settings.space
-        store.retry_job(space, job)
-    _print_job(asked, space, job, "due")
+        if job is None:
+            retried = _retry_all(store, asked.space)
+        else:
+            store.retry_job(store.settings.space, job)
+    if job is not None:
+        _print_job(asked, store.settings.space, job, "due")
+    elif asked.as_json:
+        found = [{"space": each.space, "job": each.id, "state": "due"} for each in retried]
+        print_json({"jobs": found})
+    elif retried:
+        say(f"Made {count(len(retried), 'job')} due now.")
+    else:
+        remark("No job has failed.")
+
+
+def _retry_all(store: Store, space: str | None) -> list[Job]:
+    """Those at work are left alone: a worker has them."""
+    retried = []
+    for job in store.jobs():
+        failed = job.state == "parked" or _waits_again(job)
+        if failed and space in (None, job.space):
+            # It may have been done or dropped a moment ago.
+            with contextlib.suppress(NotFound):
+                store.retry_job(job.space, job.id)
+                retried.append(job)
+    return retried
 
 
 @jobs_command.command("drop", epilog=examples("reverie jobs drop 12 --space work"))
@@ -175,15 +261,11 @@ def worker_command(asked: Asked, once: bool, poll: float) -> None:
     """Do what is due, until stopped.
 
     SIGINT and SIGTERM let the job at hand finish. REVERIE_LOG_LEVEL says what is reported on
-    standard error.
+    standard error. With --once the exit code is 1 when a job failed.
     """
     with asked.open_store() as store, _reporting(store.settings.log_level):
         if once:
-            done = store.drain()
-            if asked.as_json:
-                print_json({"jobs": done})
-            else:
-                say(f"Ran {count(done, 'job')}.")
+            _work_once(asked, store)
             return
         with _stopping() as stop:
             logging.getLogger("reverie.worker").info("working on %s", store.url)
@@ -192,6 +274,24 @@ def worker_command(asked: Asked, once: bool, poll: float) -> None:
         print_json({"stopped": stop.name})
     else:
         say(f"Stopped by {stop.name}.")
+
+
+def _work_once(asked: Asked, store: Store) -> None:
+    before = {(job.space, job.id): job for job in store.jobs()}
+    done = store.drain()
+    failed = sum(_failed_since(before.get((job.space, job.id)), job) for job in store.jobs())
+    if asked.as_json:
+        print_json({"jobs": done, "failed": failed})
+    else:
+        why = f", {failed} failed: 'reverie jobs list' shows why" if failed else ""
+        say(f"Ran {count(done, 'job')}{why}.")
+    if failed:
+        click.get_current_context().exit(FOUND_WRONG)
+
+
+def _failed_since(before: Job | None, now: Job) -> bool:
+    tried = before is None or (now.attempts, now.state) != (before.attempts, before.state)
+    return now.error is not None and now.state != "running" and tried
 
 
 class _Stop(threading.Event):

@@ -19,6 +19,7 @@ from reverie.text.normalise import SURROGATE
 
 SHARED = 0
 BODY_SCHEMA = 1
+OVERWRITTEN = "what this version said was erased"
 
 _COLUMNS = (
     "position, op, recorded_at, actor, trust, reason, origin_session, origin_sequence, "
@@ -307,6 +308,35 @@ def in_session(
         (*owner, session, *values, uuid),
     )
     return row is not None
+
+
+def decided_since(tx: Transaction, owner: Owner, position: int) -> list[tuple[str, str | None]]:
+    """What a person changed behind a position: each time how, and which memory."""
+    rows = tx.all(
+        "SELECT op, memory FROM log WHERE space = ? AND owner = ? AND position > ? "
+        "AND trust = 'person' AND op IN ('revise', 'forget', 'erase')",
+        (*owner, position),
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+def appended(tx: Transaction, owner: Owner, session: str, first: int, count: int) -> list[Entry]:
+    """So many events of a session from a sequence on, erased ones included."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND session = ? "
+        f"AND sequence >= ? AND op = 'append' ORDER BY sequence, position LIMIT {int(count)}",
+        (*owner, session, first),
+    )
+    return [_entry(row) for row in rows]
+
+
+def overwrite(tx: Transaction, owner: Owner, position: int, body: Mapping[str, Any]) -> None:
+    """Put another state in the place of one that must not be read any more."""
+    tx.run(
+        "UPDATE log SET body = ?, request = NULL, reason = ? "
+        "WHERE space = ? AND owner = ? AND position = ?",
+        (encode(body), OVERWRITTEN, *owner, position),
+    )
 
 
 def from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:

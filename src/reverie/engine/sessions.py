@@ -43,7 +43,7 @@ class Session(NamedTuple):
 
     @property
     def forked_from(self) -> Origin | None:
-        if self.forked_session is None or self.forked_sequence is None:
+        if self.forked_session is None or self.forked_sequence is None or self.ended:
             return None
         return Origin(self.forked_session, self.forked_sequence)
 
@@ -101,9 +101,13 @@ def event_of(entry: Entry, user: str | None) -> Event:
     )
 
 
-def passages_of_event(text: str) -> list[Passage]:
-    """A message may say nothing, such as an image alone: then there is nothing to index."""
-    return passages_of(text) if text.strip() else []
+def passages_of_event(event: Event) -> list[Passage]:
+    """What recall finds of an event: nothing of a system prompt, nor of an image alone."""
+    return passages_of_message(event.role, event.text)
+
+
+def passages_of_message(role: str, text: str) -> list[Passage]:
+    return passages_of(text) if role != "system" and text.strip() else []
 
 
 def chained(before: str, message: Mapping[str, Any]) -> str:
@@ -216,7 +220,7 @@ def _follow(tx: Transaction, owner: Owner, entry: Entry, known: Session | None, 
 def unindex_event(tx: Transaction, owner: Owner, spot: Spot, message: Mapping[str, Any]) -> None:
     """Take an event out of every recall; it stays in its session."""
     if spot.passages:
-        parts = passages_of_event(readable(message))
+        parts = passages_of_message(spot.role, readable(message))
         index.drop_passages(tx, owner, spot.first_passage, parts)
     _place_passages(tx, owner, spot, 0, 0)
 
@@ -271,7 +275,7 @@ def end(tx: Transaction, owner: Owner, session: str) -> None:
         (known.forked_session, known.forked_sequence, *owner, session),
     )
     tx.run(
-        "UPDATE sessions SET ended = 1, hidden_at = NULL "
+        "UPDATE sessions SET ended = 1, hidden_at = NULL, chain = '' "
         "WHERE space = ? AND owner = ? AND session = ?",
         (*owner, session),
     )
@@ -290,16 +294,19 @@ def reckon(tx: Transaction, owner: Owner, session: str, first: int = 0) -> None:
     Forks that go on from there or later are reckoned too. Their summaries may hold what was
     destroyed and are made anew; whoever is writing one has lost the race.
     """
-    waiting = [(session, first)]
+    waiting, seen = [(session, first)], set[str]()
     while waiting:
         name, since = waiting.pop()
         known = find(tx, owner, name)
-        if known is None:
+        if known is None or name in seen:
             continue
+        seen.add(name)
         _rechain(tx, owner, known)
         tx.run(
-            "UPDATE session_state SET summary = '', upper = 0, epoch = epoch + 1 "
-            "WHERE space = ? AND owner = ? AND session = ?",
+            "INSERT INTO session_state (space, owner, session, frozen, epoch, upper, summary, "
+            "scratchpad, scratched_at) VALUES (?, ?, ?, NULL, 1, 0, '', NULL, NULL) "
+            "ON CONFLICT (space, owner, session) DO UPDATE SET summary = '', upper = 0, "
+            "epoch = session_state.epoch + 1",
             (*owner, name),
         )
         count_unsummed(tx, owner, name)
@@ -317,11 +324,12 @@ def rechain_late(tx: Transaction, owner: Owner) -> None:
         "WHERE c.space = ? AND c.owner = ? AND p.opened > c.opened",
         owner,
     )
-    waiting = [row[0] for row in rows]
+    waiting, seen = [row[0] for row in rows], set[str]()
     while waiting:
         name = waiting.pop()
         known = find(tx, owner, name)
-        if known is not None:
+        if known is not None and name not in seen:
+            seen.add(name)
             _rechain(tx, owner, known)
             waiting += forks(tx, owner, name)
 
@@ -412,7 +420,7 @@ def lineage(
     ``begun_from`` is where a session that has no event yet will go on from.
     """
     known = find(tx, owner, session)
-    if begun_from is not None and (known is None or known.ended):
+    if known is None and begun_from is not None:
         return [*lineage_from(tx, owner, begun_from), Stretch(session, begun_from.sequence, None)]
     stretches = [Stretch(session, 0, None)]
     seen = {session}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from reverie.engine import files, schema
+from reverie.engine import files, plans, schema
 from reverie.engine.blocks import Blocks, VectorCache
 from reverie.errors import (
     ForkedHandle,
@@ -198,8 +198,10 @@ class SQLiteEngine:
         self._free.append(connection)
         with self._translated():
             found = [connection.pragma(name) for name in ("application_id", "user_version")]
-            return found == [files.APPLICATION_ID, schema.CURRENT] and bool(
-                connection.pragma("journal_mode") == "wal"
+            return (
+                found == [files.APPLICATION_ID, schema.CURRENT]
+                and connection.pragma("journal_mode") == "wal"
+                and (self.read_only or plans.are_fixed(connection))
             )
 
     def _note_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
@@ -230,6 +232,10 @@ class SQLiteEngine:
                 _set_pragmas(connection, _FILE_PRAGMAS)
             for number in range(found + 1, schema.CURRENT + 1):
                 _apply_step(connection, number)
+            if not plans.are_fixed(connection):
+                # Without them all works, only slower: a full disk can wait.
+                with contextlib.suppress(apsw.FullError):
+                    plans.fix(connection)
 
     # -- transactions -------------------------------------------------------------------------
 
@@ -412,7 +418,7 @@ class SQLiteEngine:
         for text in erased:
             for piece in files.pieces(text):
                 living = (
-                    "SELECT 1 FROM log WHERE instr(body, ?1) UNION ALL SELECT 1 FROM session_state "
+                    "SELECT 1 FROM log WHERE instr(body, ?1) OR instr(reason, ?1) UNION ALL SELECT 1 FROM session_state "
                     "WHERE instr(summary, ?1) OR instr(scratchpad, ?1) LIMIT 1"
                 )
                 if (

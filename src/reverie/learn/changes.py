@@ -56,6 +56,7 @@ class Change:
     explicit: bool = False
     tags: tuple[str, ...] = ()
     reason: str | None = None
+    replaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +108,33 @@ def apply(
     trust: Trust,
     turn: Turn,
     prepared: Sequence[Prepared],
+    seen: int,
     source: str,
 ) -> None:
-    """All changes, or Stale and none of them."""
+    """All changes, or Stale and none of them. They were planned at the position ``seen``."""
     author = Author(log.scope_of(tx, owner), LEARNER, trust)
     settled = settled_since(tx, owner, turn.position)
+    places = {
+        each.change.target.id: _current(tx, owner, each.change)
+        for each in prepared
+        if each.change.target is not None
+    }
+    for each in prepared:
+        _require_unseen(tx, resources, owner, each, seen)
+    left_alone = {
+        memory
+        for memory, place in places.items()
+        if memory in settled.memories or _overtaken(tx, owner, turn, place)
+    }
     for each in prepared:
         change = each.change
-        if change.event == "ADD":
+        if left_alone.intersection(change.replaces):
+            continue
+        if change.target is None:
             _add(tx, resources, owner, author, turn, each, settled, source)
             continue
-        place = _current(tx, owner, change)
-        if place.memory in settled.memories or _overtaken(tx, owner, turn, place):
+        place = places[change.target.id]
+        if place.memory in left_alone:
             continue
         if change.event == "DELETE":
             _forget(tx, resources, owner, author, turn, change, place)
@@ -132,6 +148,18 @@ def _current(tx: Transaction, owner: Owner, change: Change) -> Place:
     if place is None or place.version != change.target.version:
         raise Stale(f"memory {change.target.id} changed while a change of it was planned")
     return place
+
+
+def _require_unseen(
+    tx: Transaction, resources: Resources, owner: Owner, each: Prepared, seen: int
+) -> None:
+    """What is added must not be of a subject that somebody else wrote about meanwhile."""
+    key = None if each.draft is None else subject_key(each.draft.subject)
+    if each.draft is None or key is None:
+        return
+    place = index.find_subject(tx, owner, each.draft.category, key, resources.clock.now())
+    if place is not None and place.position > seen:
+        raise Stale(f"memory {place.memory} came while a change was planned")
 
 
 def _overtaken(tx: Transaction, owner: Owner, turn: Turn, place: Place) -> bool:
@@ -208,7 +236,7 @@ def _revise(
             subject=change.subject or old.subject,
             tags=tuple(tag for tag in old.tags if tag != UNRECONCILED),
             source=source,
-            trust=author.trust,
+            trust=writes.less_trusted(old.trust, author.trust),
             updated_at=at,
         )
 
@@ -237,14 +265,9 @@ def _forget(
 
 def settled_since(tx: Transaction, owner: Owner, position: int) -> Settled:
     """What a person revised, forgot or erased behind a position."""
-    memories: set[str] = set()
-    erased = False
-    for entry in log.all_entries(tx, owner, after=position):
-        if entry.trust != "person" or entry.op not in {"revise", "forget", "erase"}:
-            continue
-        erased = erased or entry.op == "erase"
-        if entry.memory:
-            memories.add(entry.memory)
+    decided = log.decided_since(tx, owner, position)
+    erased = any(op == "erase" for op, _ in decided)
+    memories = {memory for _, memory in decided if memory}
     contents, subjects, terms = set(), set(), set[frozenset[str]]()
     for memory in memories:
         for entry in log.versions(tx, owner, memory):

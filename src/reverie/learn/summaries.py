@@ -17,12 +17,16 @@ from reverie.model import Summary
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import calls_of, without_system
 
+# What one question to a model holds; the rest is for the next.
+MOST_TURNS = 50
+TURN_CHARS = 2_000
+
 
 def summarise(resources: Resources, claim: Claim) -> None:
     """What a ``summarise`` job does. A summary written meanwhile by another wins."""
     session, owner = claim.payload["session"], claim.owner
     with resources.engine.read() as tx:
-        current = states.read_summary(tx, owner, session)
+        current = states.summary_of(tx, owner, sessions.lineage(tx, owner, session))
         said = unsummarised(tx, owner, session, current)
     made = _made(resources, current, said)
     with resources.engine.write() as tx:
@@ -69,6 +73,6 @@ def _made(resources: Resources, current: Summary, said: list[Said]) -> Condensed
         return condense.condensed(current.text, said, window)
     model = open_model(settings)
     assert model is not None
-    oldest = condense.chosen(said, window)
-    turns = [(each.role, each.text or f"[{', '.join(each.calls)}]") for each in oldest]
+    oldest = condense.chosen(said, window)[:MOST_TURNS]
+    turns = [(each.role, each.text[:TURN_CHARS] or f"[{', '.join(each.calls)}]") for each in oldest]
     return Condensed(asking.summarise(model, current.text, turns), oldest[-1].sequence)

@@ -32,6 +32,8 @@ MOST_PLANS = 3
 ENOUGH_TRIES = 5
 EARLIER_EVENTS = 4
 EARLIER_CHARS = 500
+# Never in the words of the turn: those must go when the turn is erased.
+NO_LONGER = "a later turn says that it is no longer so"
 
 
 def learn(resources: Resources, claim: Claim) -> None:
@@ -74,9 +76,9 @@ def _by_rules(resources: Resources, claim: Claim, turn: Turn) -> None:
     statements = rules.statements(turn.text)
     for _ in range(MOST_PLANS):
         with resources.engine.read() as tx:
-            now = resources.clock.now()
-            planned = by_rules(tx, claim.owner, statements, now)
-        if _applied(resources, claim, turn, planned, "agent", RULES):
+            seen = log.last_position(tx, claim.owner)
+            planned = by_rules(tx, claim.owner, statements, resources.clock.now())
+        if _applied(resources, claim, turn, planned, seen, "agent", RULES):
             return
     raise Stale("memories kept changing while a turn was learned from")
 
@@ -102,7 +104,7 @@ def by_rules(
         elif known is not None and _mentions(
             before.content if before else known.content, statement
         ):
-            reason = f"no longer so: {statement.content}"
+            reason = NO_LONGER
             planned[slot] = Change("DELETE", "", target=known, reason=reason)
     return list(planned.values())
 
@@ -147,8 +149,10 @@ def _by_model(resources: Resources, claim: Claim, turn: Turn) -> None:
         _by_rules(resources, claim, turn)
         return
     for _ in range(MOST_PLANS):
+        with resources.engine.read() as tx:
+            seen = log.last_position(tx, claim.owner)
         planned = _planned(resources, claim, model, turn, facts)
-        if _applied(resources, claim, turn, planned, "model", model.name):
+        if _applied(resources, claim, turn, planned, seen, "model", model.name):
             return
     raise Stale("memories kept changing while a turn was learned from")
 
@@ -189,15 +193,18 @@ def plan(
     planned: list[Change] = []
     kept: set[int] = set()
     # What takes the place of something deleted is an update in all but name: it never asks.
-    replaces = {each.fact for each in decisions if each.event == "DELETE"}
-    sure = [explicit or bool(replaces & {number, None}) for number in range(len(facts))]
+    replaces = [
+        tuple(
+            known[each.id].id
+            for each in decisions
+            if each.event == "DELETE" and each.id is not None and each.fact in {number, None}
+        )
+        for number in range(len(facts))
+    ]
     for decision in decisions:
         target = None if decision.id is None else known[decision.id]
         if decision.event == "DELETE":
-            why = "a model found it no longer true"
-            if decision.fact is not None:
-                why = f"contradicted by: {facts[decision.fact].content}"
-            planned.append(Change("DELETE", "", target=target, reason=why))
+            planned.append(Change("DELETE", "", target=target, reason=NO_LONGER))
             continue
         assert decision.fact is not None
         kept.add(decision.fact)
@@ -211,11 +218,19 @@ def plan(
                     fact.category,
                     fact.subject,
                     target=target if decision.event == "UPDATE" else None,
-                    explicit=sure[decision.fact],
+                    explicit=explicit or bool(replaces[decision.fact]),
+                    replaces=replaces[decision.fact],
                 )
             )
     return planned + [
-        Change("ADD", fact.content, fact.category, fact.subject, explicit=sure[number])
+        Change(
+            "ADD",
+            fact.content,
+            fact.category,
+            fact.subject,
+            explicit=explicit or bool(replaces[number]),
+            replaces=replaces[number],
+        )
         for number, fact in enumerate(facts)
         if number not in kept
     ]
@@ -240,6 +255,7 @@ def _applied(
     claim: Claim,
     turn: Turn,
     planned: Sequence[Change],
+    seen: int,
     trust: Trust,
     source: str,
 ) -> bool:
@@ -249,8 +265,8 @@ def _applied(
         with resources.engine.write() as tx:
             log.lock(tx, claim.owner.space)
             index.require_rules(tx)
-            if sessions.entry_of(tx, claim.owner, turn.origin) is not None:
-                changes.apply(tx, resources, claim.owner, trust, turn, prepared, source)
+            if prepared and sessions.entry_of(tx, claim.owner, turn.origin) is not None:
+                changes.apply(tx, resources, claim.owner, trust, turn, prepared, seen, source)
             claim.finish(tx)
     except Stale:
         return False

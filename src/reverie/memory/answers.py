@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from reverie.engine import index, log
 from reverie.engine.log import Entry
-from reverie.errors import KeyConflict, NotFound
+from reverie.errors import Conflict, KeyConflict, NotFound
 from reverie.memory import drafts, proposals, writes
 from reverie.memory.drafts import Draft, key_hash
 from reverie.memory.resources import Resources
@@ -66,7 +66,7 @@ def reject(resources: Resources, author: Author, proposal: str, stamp: Stamp) ->
         asked = proposals.find(tx, owner, proposal)
         _require_own_key(tx, owner, stamp, "reject", proposal)
         if asked.answer == "accept":
-            raise NotFound(
+            raise Conflict(
                 f"proposal {proposal} was accepted as {asked.memory_id}: forget that memory instead"
             )
         if asked.answer is None:

@@ -15,7 +15,7 @@ from reverie.errors import ConfigError, StoreDamaged
 from reverie.memory import proposals, replay, states, upkeep, writes
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
-from reverie.model import Origin, Scope, VerifyReport
+from reverie.model import Scope, VerifyReport
 from reverie.protocols import Transaction
 
 
@@ -161,10 +161,14 @@ def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) 
         for entry in entries
         if entry.uuid in here and here[entry.uuid].body is not None
     ]
+    events = [entry for entry in said if entry.op == "append"]
+    for entry in events:
+        sessions.drop_event(tx, owner, entry)
+    log.blank(tx, owner, [entry.position for entry in events])
+    if events:
+        sessions.reckon(tx, owner, session, min(entry.sequence or 0 for entry in events))
     for entry in said:
-        if entry.op == "append" and entry.sequence is not None:
-            writes.erase_event(tx, owner, Origin(session, entry.sequence))
-        elif entry.op == "propose":
+        if entry.op == "propose":
             proposals.erase_at(tx, owner, entry.position)
     ended = max((entry.position for entry in entries if sessions.ends(entry)), default=0)
     for entry in entries:
@@ -175,8 +179,8 @@ def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) 
         left = replace(_left_of(entry, ended), position=position, recorded_at=recorded_at, key=None)
         log.append(tx, owner, left)
         replay.show(tx, resources, owner, left)
-    if ended:
-        states.drop(tx, owner, session)
+    if any(sessions.ends(entry) and entry.uuid not in here for entry in entries):
+        states.wipe(tx, owner, session)
 
 
 def _left_of(entry: Entry, ended: int) -> Entry:

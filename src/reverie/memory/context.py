@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from reverie import rank
-from reverie.engine import log, sessions
+from reverie.engine import index, log, sessions
 from reverie.engine.log import Entry
 from reverie.engine.sessions import Stretch
 from reverie.errors import ContextTooSmall
@@ -24,11 +24,14 @@ from reverie.memory.writes import LEARNER
 from reverie.model import Context, Hit, Memory, Summary
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import (
+    answers_of,
     calls_of,
+    clipped,
     resumed,
     role_of,
     starts_turn,
     without_answers,
+    without_blobs,
     without_system,
 )
 from reverie.text.normalise import one_line
@@ -45,6 +48,12 @@ MOST_RECALLED = 12
 _NAMED = re.compile(r"\b(?:[^\W\d_a-z]\w*|\w*\d\w*)")
 MOST_NOTICES = 3
 CHUNK = 16
+# What stands between two parts.
+BETWEEN = 2
+BLOB_FROM = 1_000
+BLOB_TOKENS = 1_000
+# How long the texts of the latest tool call may still be when they have to be cut.
+CUT_TO = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 200)
 
 Count = Callable[[str], int]
 
@@ -107,7 +116,7 @@ def read(
     chosen = profile.choose(eligible, tokens // 4, count)
     if owner is None:
         return Known(chosen, Summary(), [], None, "")
-    summary = states.read_summary(tx, owner, stretches[-1].session)
+    summary = states.summary_of(tx, owner, stretches)
     latest, history, room = None, list[Sized](), tokens - count(_summed(summary))
     for entry in newest_first(tx, owner, stretches):
         covered = (entry.sequence or 0) <= summary.upper
@@ -126,6 +135,7 @@ def read(
 
 def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Context:
     """What fits, in the order of a prompt. The latest user message is never left out."""
+    latest = {} if known.latest is None else known.latest.message
     needed = 0 if known.latest is None else known.latest.tokens
     if needed > tokens:
         raise ContextTooSmall(needed, tokens)
@@ -137,16 +147,16 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
         ("summary", _summed(known.summary)),
         ("notices", known.notices),
     ):
-        size = count(part) if part else 0
+        size = count(part) + BETWEEN if part else 0
         parts[name] = part if size <= left else ""
         left -= size if parts[name] else 0
     shared = min(left, tokens // 5) if hits else 0
-    fitting = _fitting(known, left + needed - shared)
+    fitting = _fitting(known, left + needed - shared, count)
     left -= sum(each.tokens for each in fitting) - needed
     shown = {(each.session, each.sequence) for each in fitting}
     in_profile = known.profile if parts["profile"] else []
     recalled, used = _recalled(in_profile, hits, shown, min(left, tokens // 4), count)
-    history = _sendable([each.message for each in fitting])
+    history = _sendable([each.message for each in fitting], latest) if fitting else []
     return Context(
         profile=parts["profile"],
         summary=parts["summary"],
@@ -158,32 +168,50 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
 
 
 def _summed(summary: Summary) -> str:
-    return f"{SUMMARY_HEADING}{summary.text}\n" if summary.text else ""
+    """The summary under its heading; a line of it cannot look like a heading of ours."""
+    lines = (f"\\{line}" if line.startswith("#") else line for line in summary.text.splitlines())
+    return SUMMARY_HEADING + "\n".join(lines) + "\n" if summary.text else ""
 
 
 def cost(message: Mapping[str, Any], count: Count) -> int:
-    """What a message takes of a context. Four tokens go for what stands between two of them."""
-    return count(log.encode(message)) + 4
+    """What a message takes of a context. Four tokens go for what stands between two of them.
+
+    What an image or a file takes differs with the model; it is never the length of its bytes.
+    """
+    text = log.encode(message)
+    if len(text) < BLOB_FROM:
+        return count(text) + 4
+    plain, blobs = without_blobs(message)
+    return count(log.encode(plain)) + 4 + blobs * BLOB_TOKENS
 
 
 # -- the history ----------------------------------------------------------------------------------
 
 
-def _sendable(messages: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as a model takes them: every call with its results, and the reverse."""
-    sent = resumed(messages, len(messages)) if messages else []
-    if sent or not messages:
+def _sendable(messages: Sequence[Mapping[str, Any]], latest: Mapping[str, Any]) -> list[Any]:
+    """The messages as a model takes them: every call with its results, and the reverse.
+
+    What the user said beside a result whose call is not shown is still shown.
+    """
+    called: set[str] = set()
+    whole: list[Mapping[str, Any]] = []
+    for message in messages:
+        parted = not called.issuperset(answers_of(message)) and starts_turn(message)
+        whole.append(without_answers(message) if parted else message)
+        called.update(call.id for call in calls_of(message))
+    sent = resumed(whole, len(whole))
+    shown = without_system(latest) or {}
+    if shown in sent or without_answers(shown) in sent:
         return sent
-    # The latest message answers a call that did not fit: what the user said with it is left.
-    return [without_answers(messages[0])]
+    return [without_answers(shown)]
 
 
-def _fitting(known: Known, budget: int) -> list[Sized]:
+def _fitting(known: Known, budget: int, count: Count) -> list[Sized]:
     """The newest turns that fit, whole; of the latest, the user's message and what fits behind."""
     if known.latest is None:
         return []
     turns = _turns(known.history)
-    kept = _latest_turn(turns[-1], budget)
+    kept = _latest_turn(turns[-1], budget, count)
     used = sum(each.tokens for each in kept)
     for turn in reversed(turns[:-1]):
         used += sum(each.tokens for each in turn)
@@ -193,15 +221,31 @@ def _fitting(known: Known, budget: int) -> list[Sized]:
     return kept
 
 
-def _latest_turn(turn: list[Sized], budget: int) -> list[Sized]:
-    used = turn[0].tokens
+def _latest_turn(turn: list[Sized], budget: int, count: Count) -> list[Sized]:
+    left = budget - turn[0].tokens
     kept: list[Sized] = []
     for unit in reversed(_units(turn[1:])):
-        used += sum(each.tokens for each in unit)
-        if used > budget:
+        # Without the latest result a model would only make the same call again.
+        fitting = unit if kept else _cut(unit, left, count)
+        left -= sum(each.tokens for each in fitting)
+        if left < 0:
             break
-        kept = [*unit, *kept]
+        kept = [*fitting, *kept]
     return [turn[0], *kept]
+
+
+def _cut(unit: list[Sized], room: int, count: Count) -> list[Sized]:
+    """A call and its results, with long texts cut until they fit."""
+    short = unit
+    for most in CUT_TO:
+        if sum(each.tokens for each in short) <= room:
+            break
+        messages = [clipped(each.message, most) for each in unit]
+        short = [
+            each._replace(message=message, tokens=cost(message, count))
+            for each, message in zip(unit, messages, strict=True)
+        ]
+    return short
 
 
 def _turns(history: Sequence[Sized]) -> list[list[Sized]]:
@@ -237,7 +281,7 @@ def _recalled(
 ) -> tuple[str, int]:
     """Lines without scores; nothing that stands elsewhere in the context, nothing twice."""
     in_profile = {(memory.id, memory.version) for _, memory in shown_memories}
-    lines, used, said = [], count(RECALLED_HEADING), list[str]()
+    lines, used, said = [], count(RECALLED_HEADING) + BETWEEN, list[str]()
     for hit in hits:
         if hit.memory is not None and (hit.memory.id, hit.memory.version) in in_profile:
             continue
@@ -307,16 +351,22 @@ def _notices(
 def _learned_lately(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> list[Memory]:
     """What this session taught since the turn before this one."""
     names = {stretch.session for stretch in stretches}
-    after = turns = 0
+    after, turns = log.last_position(tx, owner), 0
     for entry in newest_first(tx, owner, stretches):
+        after = entry.position - 1
         turns += starts_turn((entry.body or {})["message"])
         if turns == 2:
-            after = entry.position
             break
-    found: dict[str, Memory] = {}
-    for entry in log.all_entries(tx, owner, after=after):
-        from_here = entry.origin is not None and entry.origin.session in names
-        learned = entry.actor == LEARNER and entry.op in {"remember", "revise"}
-        if entry.memory and from_here and learned and entry.body:
-            found[entry.memory] = entry.state(None)
-    return list(found.values())
+    learned = {
+        entry.memory
+        for entry in log.all_entries(tx, owner, after=after)
+        if entry.actor == LEARNER
+        and entry.memory
+        and entry.op in {"remember", "revise"}
+        and entry.origin is not None
+        and entry.origin.session in names
+    }
+    places = (index.find(tx, owner, memory) for memory in sorted(learned))
+    current = [place for place in places if place and place.forgotten_at is None]
+    entries = log.at_positions(tx, owner, [place.position for place in current])
+    return [entry.state(None) for entry in entries.values() if entry.actor == LEARNER]

@@ -111,9 +111,9 @@ def check_kind(kind: str) -> Kind:
     return kind
 
 
-def check_limit(value: int, most: int) -> int:
+def check_limit(value: int, most: int, what: str = "limit") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(f"limit must be a whole number from 1, not {value!r}")
+        raise InvalidInput(f"{what} must be a whole number from 1, not {value!r}")
     return min(value, most)
 
 

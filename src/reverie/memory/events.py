@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,15 @@ from reverie.memory.times import Time, optional_ms
 from reverie.memory.writes import Author, Stamp, writing
 from reverie.model import Event, Op, Origin, SessionErasure
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import as_mapping, said_by_user
+from reverie.text.messages import role_of, said_by_user
+from reverie.text.plain import as_mapping
 
 LAST_SEQUENCE = 1 << 53
 MOST_MESSAGE_CHARS = 16_000_000
 # How many of an erased session's texts are looked for in the files.
 LOOKED_FOR = 50
+# The part of a memory's state that somebody said.
+WORDS = ("content", "subject", "category", "tags", "concept_tags", "source")
 WENT_ON = "the conversation went on"
 
 
@@ -66,7 +69,10 @@ def prepare(
     for message in plain:
         if len(log.encode(message)) > MOST_MESSAGE_CHARS:
             raise InvalidInput(f"a message has at most {MOST_MESSAGE_CHARS} characters: split it")
-    split = [sessions.passages_of_event(content) for content in contents]
+    split = [
+        sessions.passages_of_message(role_of(message), content)
+        for message, content in zip(plain, contents, strict=True)
+    ]
     texts = drafts.embedded(resources, contents, split)
     return [
         Said(message, text, sequence, moment, interrupted)
@@ -93,7 +99,7 @@ def earlier_events(
     tx: Transaction, owner: Owner, author: Author, done: Entry, session: str, count: int
 ) -> list[Event]:
     """What a key already stands for: events appended in one transaction follow each other."""
-    entries = log.entries(tx, owner, done.position - 1, done.position + count - 1, count)
+    entries = log.appended(tx, owner, session, done.sequence or 0, count)
     if any(entry.body is None for entry in entries):
         raise NotFound(f"events of session {session!r} were erased after this key was used")
     return [sessions.event_of(entry, author.scope.user) for entry in entries]
@@ -252,7 +258,8 @@ def _index_again(
 def text_of_event(tx: Transaction, resources: Resources, message: Mapping[str, Any]) -> Text:
     """What the index needs of a message that is stored already."""
     content = sessions.readable(message)
-    return writes.embedded_in(tx, resources, content, sessions.passages_of_event(content))
+    parts = sessions.passages_of_message(role_of(message), content)
+    return writes.embedded_in(tx, resources, content, parts)
 
 
 def _hide_beyond_cap(tx: Transaction, resources: Resources, owner: Owner) -> None:
@@ -304,7 +311,10 @@ def erase_in(
     held: Sequence[Entry],
     stamp: Stamp,
 ) -> Entry:
-    memories = _erase_memories(tx, resources, owner, author, session)
+    own = _own_memories(tx, owner, session)
+    memories = _erase_memories(
+        tx, resources, owner, author, session, own, lambda origin: origin.session == session
+    )
     events = [entry for entry in held if entry.op == "append"]
     for event in events:
         sessions.drop_event(tx, owner, event)
@@ -315,7 +325,8 @@ def erase_in(
     log.blank(tx, owner, positions)
     sessions.reckon(tx, owner, session)
     sessions.end(tx, owner, session)
-    states.drop(tx, owner, session)
+    states.wipe(tx, owner, session)
+    resources.notes.drop(sessions.scoped(author.scope, session))
     tx.run("DELETE FROM recalls WHERE space = ? AND owner = ? AND session = ?", (*owner, session))
     for lane in (f"learn:{session}", f"summary:{session}"):
         jobs.drop_lane(tx, owner, lane)
@@ -326,25 +337,106 @@ def erase_in(
     return entry
 
 
+def erase_one(resources: Resources, author: Author, origin: Origin, stamp: Stamp) -> SessionErasure:
+    """Destroy what one event said, and see that the bytes are gone."""
+    with writing(resources, author.scope) as (tx, owner):
+        done = done_before(tx, owner, stamp, "erase", origin.session)
+        if done is not None:
+            return _report(done, pending=jobs.has(tx, owner, "scrub"))
+        event = sessions.entry_of(tx, owner, origin)
+        if event is None:
+            raise NotFound(f"session {origin.session!r} has no event {origin.sequence}")
+        said = writes.said_in(event)
+        memories = _erase_memories(
+            tx, resources, owner, author, origin.session, (), lambda source: source == origin
+        )
+        positions = writes.erase_event(tx, owner, origin)
+        position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
+        body = {"entries": positions, "events": 1, "memories": memories}
+        entry = _entry(
+            resources,
+            author,
+            "erase",
+            origin.session,
+            stamp,
+            position,
+            recorded_at,
+            origin.sequence,
+            body,
+        )
+        log.append(tx, owner, entry)
+        now = resources.clock.now()
+        job = jobs.add(tx, owner, "scrub", {}, due_at=now, now=now)
+    pending = not resources.engine.scrub([said])
+    if not pending:
+        with resources.engine.write() as tx, contextlib.suppress(NotFound):
+            jobs.drop(tx, owner.space, job)
+    return _report(entry, pending)
+
+
 def _erase_memories(
-    tx: Transaction, resources: Resources, owner: Owner, author: Author, session: str
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    session: str,
+    own: Sequence[str],
+    is_source: Callable[[Origin], bool],
 ) -> list[str]:
-    """What belongs to the session, or came from it and from nowhere else."""
-    own = _own_memories(tx, owner, session)
+    """What belongs to the session, or says nothing but what came from there.
+
+    Where only some versions do, their words give way to those of another version.
+    """
     erased = []
     for memory in sorted({*own, *log.from_session(tx, owner, session)}):
-        held = log.versions(tx, owner, memory)
         place = index.find(tx, owner, memory)
-        # Forgetting and restoring add no words.
-        from_here = all(
-            entry.origin is not None and entry.origin.session == session
-            for entry in held
-            if entry.op not in {"forget", "restore"}
-        )
-        if place is not None and (from_here or memory in own):
+        if place is None:
+            continue
+        held = log.versions(tx, owner, memory)
+        tainted = _tainted(held, is_source)
+        if memory in own or all(tainted):
             writes.erase_in(tx, resources, owner, author, place, held, False, Stamp())
             erased.append(memory)
+        elif any(tainted):
+            _overwrite(tx, resources, owner, place, held, tainted)
     return erased
+
+
+def _tainted(held: Sequence[Entry], is_source: Callable[[Origin], bool]) -> list[bool]:
+    """Of each version, whether its words came from there; a version without new words inherits."""
+    content, flag, flags = None, False, []
+    for entry in held:
+        if entry.body is not None and entry.body["content"] != content:
+            content = entry.body["content"]
+            flag = entry.origin is not None and is_source(entry.origin)
+        flags.append(flag)
+    return flags
+
+
+def _overwrite(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    place: index.Place,
+    held: Sequence[Entry],
+    tainted: Sequence[bool],
+) -> None:
+    old = writes.current_entry(tx, owner, place).state(None)
+    clean = [entry for entry, flag in zip(held, tainted, strict=True) if not flag and entry.body]
+    for entry, flag in zip(held, tainted, strict=True):
+        if flag and entry.body is not None:
+            before = [each for each in clean if each.version < entry.version]
+            kept = (before[-1] if before else clean[0]).body or {}
+            log.overwrite(
+                tx, owner, entry.position, {**entry.body, **{name: kept[name] for name in WORDS}}
+            )
+    if tainted[-1]:
+        new = writes.current_entry(tx, owner, place).state(None)
+        index.remove(tx, owner, place, old)
+        text = writes.text_of(tx, resources, new)
+        first = index.add(tx, owner, place.born, place.position, new, text.passages)
+        if new.forgotten_at is None:
+            writes.put_vectors(tx, resources, owner, first, text)
 
 
 def _own_memories(tx: Transaction, owner: Owner, session: str) -> list[str]:

@@ -7,6 +7,8 @@ in the middle of one, and then a fork begins there.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +21,18 @@ from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
 from reverie.model import Origin
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import role_of
-from reverie.text.normalise import one_line
+from reverie.text.messages import role_of, said_by_user
+from reverie.text.normalise import folded, one_line
+
+# Each reply that was cut off means looking through the rest of the history again.
+MOST_INTERRUPTED = 20
+_WORD = re.compile(r"\w+")
+_GREETINGS = """
+    abend afternoon again are bonjour buenas buenos buongiorno ciao day dia dias doing evening
+    going good greetings guten hallo hej hello hey hi hiya hola how howdy moin morgen morning
+    namaste ola salut salve servus sup tag tardes there today yo you
+"""
+GREETINGS = frozenset(_GREETINGS.split())
 
 
 class Match(NamedTuple):
@@ -55,7 +67,7 @@ def follow(
             # What was known a moment ago has been erased since.
             said, first = events.prepare(resources, history[match.known :]), match.known
         rest = said[match.known - first :]
-        session, fork = _place(tx, owner, match, fresh, named)
+        session, fork = _place(tx, owner, match, bool(rest), fresh, named)
         if rest:
             events.append_in(tx, resources, owner, author, session, rest, stamp, fork)
         return session, fork
@@ -72,20 +84,30 @@ def _prepared(
 
 
 def _place(
-    tx: Transaction, owner: Owner, match: Match, fresh: str, named: str | None
+    tx: Transaction, owner: Owner, match: Match, new: bool, fresh: str, named: str | None
 ) -> tuple[str, Origin | None]:
     """Where what is new goes, and what it is forked from."""
     if match.spot is None:
+        if named is not None and not new:
+            return named, None
         known = None if named is None else sessions.find(tx, owner, named)
         if named is None or known is None or not known.events:
             return named or fresh, None
         # Nothing is shared, not even what the named one itself goes on from.
         return fresh, Origin(sessions.lineage(tx, owner, named)[0].session, 0)
     session = match.spot.session
-    last = sessions.last_spot(tx, owner, [sessions.Stretch(session, 0, None)])
-    if last is not None and last.chain == match.spot.chain:
+    if _is_last(tx, owner, match.spot):
         return session, None
-    return fresh, Origin(session, match.spot.sequence)
+    fork = Origin(session, match.spot.sequence)
+    return _fork_id(tx, owner, fork) or fresh, fork
+
+
+def _fork_id(tx: Transaction, owner: Owner, fork: Origin) -> str | None:
+    """The same id for a fork until it has an event, however often it is asked for."""
+    number = len(sessions.forks(tx, owner, fork.session))
+    text = f"{owner.number}:{fork.session}:{fork.sequence}:{number}"
+    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return name if sessions.find(tx, owner, name) is None else None
 
 
 def _match(
@@ -93,14 +115,31 @@ def _match(
 ) -> Match:
     family = None if named is None else _family(tx, owner, named)
     best, chain, begin = Match(0, None), NOTHING_SAID, 0
-    while True:
+    for _ in range(MOST_INTERRUPTED):
         found = _deepest(tx, owner, messages, chain, begin, family)
         if found.spot is not None:
             best = found
         step = _past_interruption(tx, owner, messages, best, family)
         if step is None:
-            return best
+            break
         best, chain, begin = step, step.spot.chain if step.spot else chain, step.known
+    alone = named is None and not _is_last(tx, owner, best.spot)
+    return Match(0, None) if alone and _only_greets(messages[: best.known]) else best
+
+
+def _is_last(tx: Transaction, owner: Owner, spot: Spot | None) -> bool:
+    """Whether a session ends with this event, but for system prompts."""
+    if spot is None:
+        return False
+    last = sessions.last_spot(tx, owner, [sessions.Stretch(spot.session, 0, None)])
+    return last is not None and last.chain == spot.chain
+
+
+def _only_greets(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Many conversations begin with the same greeting: alone it does not make two of them one."""
+    said = " ".join(said_by_user(message) for message in messages)
+    words = _WORD.findall(folded(said))
+    return bool(words) and GREETINGS.issuperset(words)
 
 
 def _deepest(
@@ -132,19 +171,21 @@ def _past_interruption(
     match: Match,
     family: set[str] | None,
 ) -> Match | None:
-    """A reply that was cut off is the same reply, however much of it the client has seen."""
+    """A reply that was cut off is the same reply, however little the client has seen of it."""
     if match.spot is None or match.known >= len(messages):
         return None
     resent = messages[match.known]
-    if role_of(resent) != "assistant":
-        return None
-    shown = one_line(sessions.readable(resent))
+    replied = role_of(resent) == "assistant"
+    shown = one_line(sessions.readable(resent)) if replied else ""
     for spot in sessions.replies_to(tx, owner, match.spot, family):
         entry = log.at_position(tx, owner, spot.position)
         if entry is None or entry.body is None or not entry.body.get("interrupted"):
             continue
+        # What the client has seen of it must be kept: a longer reply is another one.
         kept = one_line(sessions.readable(entry.body["message"]))
-        if kept.startswith(shown) or shown.startswith(kept):
+        if not replied:
+            return Match(match.known, spot)
+        if replied and kept.startswith(shown):
             return Match(match.known + 1, spot)
     return None
 

@@ -94,7 +94,9 @@ class Histories:
         if known is None:
             return None
         users = [said.position for said in known.said if role_of(said.message) == "user"]
-        last = known.said[-1].position if known.said else None
+        chain = NOTHING_SAID if known.ended else self._chain_at(known.fork, {name})
+        if known.said:
+            chain = self.chains[known.said[-1].position]
         return Session(
             session=name,
             opened=known.opened,
@@ -106,7 +108,7 @@ class Histories:
             titled=users[0] if users else None,
             forked_session=None if known.fork is None else known.fork.session,
             forked_sequence=None if known.fork is None else known.fork.sequence,
-            chain=self._chain_at(known.fork, {name}) if last is None else self.chains[last],
+            chain=chain,
             unsummed=0,
             ended=int(known.ended),
         )

@@ -44,6 +44,12 @@ class RecallNotes:
         with self._lock:
             self._waiting.append(Note(scope, at, digest, hits, sequence))
 
+    def drop(self, scope: Scope) -> None:
+        """Give up the notes of one session."""
+        with self._lock:
+            for note in [note for note in self._waiting if note.scope == scope]:
+                self._waiting.remove(note)
+
     def spaces(self) -> set[str]:
         with self._lock:
             return {note.scope.space for note in self._waiting}

@@ -272,7 +272,7 @@ def _admitted(chosen: Filter, thing: Memory | Event) -> bool:
 
 def _parts(thing: Memory | Event) -> list[index.Passage]:
     if isinstance(thing, Event):
-        return sessions.passages_of_event(thing.text)
+        return sessions.passages_of_event(thing)
     return index.passages_of(thing.content)
 
 

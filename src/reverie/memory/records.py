@@ -19,8 +19,8 @@ from reverie.memory import drafts
 from reverie.memory.times import EARLIEST, LATEST
 from reverie.memory.transfer import FORMAT
 from reverie.model import Kind, Origin, Trust
-from reverie.text.messages import as_mapping
 from reverie.text.normalise import category_slug, one_line, plain_name, storable
+from reverie.text.plain import as_mapping
 from reverie.text.tags import clean_tags
 
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -140,6 +140,21 @@ class ProposalBody(BaseModel):
     memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")] | None = None
 
 
+def _proposed(body: ProposalBody) -> dict[str, Any]:
+    """A proposal as we make them: with everything that accepting it needs."""
+    if not (body.content and body.category and body.source):
+        raise ValueError("a proposal needs a content, a category and a source")
+    if not one_line(storable(body.content, "content")):
+        raise ValueError("content is empty")
+    return {
+        "proposal": body.proposal,
+        "content": body.content,
+        "category": category_slug(body.category),
+        "subject": drafts.check_subject(body.subject),
+        "source": drafts.check_optional(body.source, "source", drafts.MOST_SOURCE_CHARS),
+    }
+
+
 class SessionRecord(_Written):
     """One entry of a log about a session."""
 
@@ -163,9 +178,9 @@ class SessionRecord(_Written):
             self.body = EventBody.model_validate(self.body).model_dump(exclude_unset=True)
         else:
             body = ProposalBody.model_validate(self.body)
-            if self.op == "propose" and not (body.content and body.category and body.source):
-                raise ValueError("a proposal needs a content, a category and a source")
             self.body = body.model_dump(exclude_unset=True)
+            if self.op == "propose":
+                self.body = _proposed(body)
         return self
 
 

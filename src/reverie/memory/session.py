@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from reverie.engine import log, sessions
+from reverie.errors import InvalidInput
 from reverie.memory import context, drafts, events, recall, states, transfer, writes
 from reverie.memory.drafts import request_hash
 from reverie.memory.resources import Resources
@@ -24,8 +24,8 @@ from reverie.model import (
     SessionInfo,
     Summary,
 )
-from reverie.protocols import Owner, Transaction
-from reverie.text.messages import resumed, without_system
+from reverie.protocols import Ids, Owner, Transaction
+from reverie.text.messages import resumed, starts_turn, without_system
 from reverie.text.normalise import one_line
 
 if TYPE_CHECKING:
@@ -146,14 +146,30 @@ class Session:
         stamp = self._stamp(key, "erase")
         return events.erase(self._resources, self._author, self._id, stamp)
 
+    def erase_event(self, sequence: int, *, key: str | None = None) -> SessionErasure:
+        """Destroy what one event said, such as a password. The events around it stay."""
+        stamp = self._stamp(key, "erase_event", sequence)
+        return events.erase_one(self._resources, self._author, Origin(self._id, sequence), stamp)
+
     def write_summary(self, text: str, *, upper: int, expected_epoch: int) -> Summary:
         """Put a summary of the events up to ``upper`` in the place of the one that was read.
 
         When another was written meanwhile nothing changes, and ``applied`` is False.
         """
-        checked = states.check_summary(text)
+        checked = states.check_summary(text, upper)
         with writes.writing(self._resources, self._author.scope) as (tx, owner):
+            known = sessions.find(tx, owner, self._id)
+            if upper > (0 if known is None else known.last_sequence):
+                raise InvalidInput(f"session {self._id!r} has no event {upper} yet")
             return states.write_summary(tx, owner, self._id, checked, upper, expected_epoch)
+
+    def refresh(self) -> None:
+        """See the profile as it is now, from the next context on.
+
+        For sessions that never end: a provider's prompt cache has to be filled anew once.
+        """
+        with writes.writing(self._resources, self._author.scope) as (tx, owner):
+            states.freeze(tx, owner, self._id, log.last_position(tx, owner), again=True)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -177,7 +193,8 @@ class Session:
             while owner is not None:
                 found = self._events(tx, owner, many)
                 plain = [event.message for event in found if without_system(event.message)]
-                if len(plain) >= most or len(found) < many:
+                begun = any(map(starts_turn, plain))
+                if (len(plain) >= most and begun) or len(found) < many:
                     return resumed(plain, most)
                 many *= 2
         return []
@@ -202,21 +219,29 @@ class Session:
         """The rolling summary."""
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
-            return Summary() if owner is None else states.read_summary(tx, owner, self._id)
+            return (
+                Summary()
+                if owner is None
+                else states.summary_of(tx, owner, self._stretches(tx, owner))
+            )
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Every entry of this session as plain values, as ``Space.import_records`` takes them."""
         return transfer.export(self._resources, self._author, self._id)
 
-    def context(self, query: str | None = None, *, tokens: int = 4000) -> Context:
+    def context(self, query: str | None = None, *, tokens: int | None = None) -> Context:
         """What a model needs for the next turn: profile, summary, recalled memories, history.
 
-        ``query`` is what to recall for; left out, the latest thing the user said. The profile is
-        the same bytes in every context of this session.
+        ``query`` is what to recall for; left out, the latest thing the user said. ``tokens`` is
+        how much it may be, by default the setting ``context_tokens`` (4000). The profile is the
+        same bytes in every context of this session, until ``refresh``.
         """
         from reverie.embed.tokens import count_tokens
 
-        budget = drafts.check_limit(tokens, MOST_EVENTS)
+        if query is not None and not isinstance(query, str):
+            raise InvalidInput("query must be text")
+        wanted = self._resources.settings.context_tokens if tokens is None else tokens
+        budget = drafts.check_limit(wanted, MOST_EVENTS, "tokens")
         self._freeze()
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
@@ -228,8 +253,8 @@ class Session:
         latest = known.latest
         asked = query if query is not None else sessions.readable(latest.message) if latest else ""
         sequence = latest.sequence if latest else None
-        wanted = recall.Query(asked, context.MOST_RECALLED)
-        hits = self._own_space._recalled(wanted, sequence) if asked.strip() else []
+        sought = recall.Query(asked, context.MOST_RECALLED)
+        hits = self._own_space._recalled(sought, sequence) if asked.strip() else []
         return context.assemble(known, hits, budget, count_tokens)
 
     # -- parts --------------------------------------------------------------------------------
@@ -247,7 +272,7 @@ class Session:
         """The space as this session sees it."""
         author = self._author
         scoped = author._replace(scope=sessions.scoped(author.scope, self._id))
-        return type(self._space)(self._resources, scoped)
+        return type(self._space)(self._resources, scoped, self._fork)
 
     def _owner(self, tx: Transaction) -> Owner | None:
         return log.find(tx, self._author.scope)
@@ -337,6 +362,6 @@ def info_of(tx: Transaction, owner: Owner, known: sessions.Session) -> SessionIn
     )
 
 
-def fresh_id() -> str:
+def fresh_id(ids: Ids) -> str:
     """Twelve characters of 0-9, a-f."""
-    return os.urandom(6).hex()
+    return ids.uuid().replace("-", "")[:12]

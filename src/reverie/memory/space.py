@@ -34,8 +34,9 @@ from reverie.model import (
     Version,
 )
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import as_mapping, role_of
+from reverie.text.messages import role_of
 from reverie.text.normalise import plain_name, storable, subject_key
+from reverie.text.plain import as_mapping
 from reverie.text.tags import clean_tags
 
 if TYPE_CHECKING:
@@ -49,9 +50,13 @@ MOST_ID_CHARS = 200
 class Space:
     """Remember and recall within one scope. Made by ``Store.space``; threads may share it."""
 
-    def __init__(self, resources: Resources, author: Author) -> None:
+    def __init__(
+        self, resources: Resources, author: Author, begun_from: Origin | None = None
+    ) -> None:
         self._resources = resources
         self._author = author
+        # Where the session of this scope, if it has no event yet, will go on from.
+        self._begun_from = begun_from
 
     def __repr__(self) -> str:
         scope = self._author.scope
@@ -322,7 +327,7 @@ class Space:
         """The prompt block of what is known, the same bytes for the same memories."""
         from reverie.embed.tokens import count_tokens
 
-        most = drafts.check_limit(tokens, MOST_LISTED)
+        most = drafts.check_limit(tokens, MOST_LISTED, "tokens")
         with self._resources.engine.read() as tx:
             eligible = profile.newest_first(tx, self._owners(tx), self._resources.clock.now())
             return profile.render(profile.choose(eligible, most, count_tokens))
@@ -333,7 +338,7 @@ class Space:
         """A handle on a session of this scope; without an id, on a new one."""
         from reverie.memory import session
 
-        name = session.fresh_id() if id is None else id
+        name = session.fresh_id(self._resources.ids) if id is None else id
         return session.Session(self, plain_name(name, "the id of a session", MOST_ID_CHARS))
 
     def sessions(
@@ -366,13 +371,15 @@ class Space:
         from reverie.memory import following
         from reverie.memory.session import Session, fresh_id
 
+        if isinstance(history, Mapping | str) or not isinstance(history, Iterable):
+            raise InvalidInput("history must be a list of messages")
         plain = [as_mapping(message) for message in history]
         said = [message for message in plain if role_of(message) != "system"]
         if session is not None:
             plain_name(session, "the id of a session", MOST_ID_CHARS)
         stamp = self._stamp(key, "follow", session, said)
         name, fork = following.follow(
-            self._resources, self._author, said, fresh_id(), session, stamp
+            self._resources, self._author, said, fresh_id(self._resources.ids), session, stamp
         )
         return Session(self, name, fork)
 
@@ -456,7 +463,8 @@ class Space:
         owner = None if scope.session is None else log.find(tx, scope)
         if scope.session is None or owner is None:
             return {"sessions": (), "sessions_of": None}
-        names = tuple(stretch.session for stretch in sessions.lineage(tx, owner, scope.session))
+        stretches = sessions.lineage(tx, owner, scope.session, self._begun_from)
+        names = tuple(stretch.session for stretch in stretches)
         return {"sessions": names, "sessions_of": owner}
 
     def _moment(self, tx: Transaction, as_of: Time) -> tuple[int, int]:

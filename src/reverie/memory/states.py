@@ -39,18 +39,21 @@ def ensure(tx: Transaction, owner: Owner, session: str) -> None:
 
 
 def exists(tx: Transaction, owner: Owner, session: str) -> bool:
-    return (
-        tx.one(
-            "SELECT 1 FROM session_state WHERE space = ? AND owner = ? AND session = ?",
-            (*owner, session),
-        )
-        is not None
+    """Whether a session has anything beside its events."""
+    row = tx.one(
+        "SELECT 1 FROM session_state WHERE space = ? AND owner = ? AND session = ? "
+        "AND (summary <> '' OR scratchpad IS NOT NULL)",
+        (*owner, session),
     )
+    return row is not None
 
 
-def drop(tx: Transaction, owner: Owner, session: str) -> None:
+def wipe(tx: Transaction, owner: Owner, session: str) -> None:
+    """Leave nothing but an epoch: whoever is writing a summary has lost the race."""
+    ensure(tx, owner, session)
     tx.run(
-        "DELETE FROM session_state WHERE space = ? AND owner = ? AND session = ?",
+        "UPDATE session_state SET frozen = NULL, epoch = epoch + 1, upper = 0, summary = '', "
+        "scratchpad = NULL, scratched_at = NULL WHERE space = ? AND owner = ? AND session = ?",
         (*owner, session),
     )
 
@@ -65,6 +68,23 @@ def read_summary(tx: Transaction, owner: Owner, session: str) -> Summary:
         (*owner, session),
     )
     return Summary() if row is None else Summary(*row)
+
+
+def summary_of(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> Summary:
+    """The summary of a session; until it has its own, that of what it was forked from.
+
+    Only where that covers nothing behind the fork.
+    """
+    if not stretches:
+        return Summary()
+    own = read_summary(tx, owner, stretches[-1].session)
+    for stretch in reversed(stretches[:-1]):
+        if own.text:
+            break
+        earlier = read_summary(tx, owner, stretch.session)
+        if earlier.text and stretch.upto is not None and earlier.upper <= stretch.upto:
+            return Summary(earlier.text, own.epoch, earlier.upper)
+    return own
 
 
 def write_summary(
@@ -88,7 +108,9 @@ def write_summary(
     return Summary(text, expected_epoch + 1, upper)
 
 
-def check_summary(text: str) -> str:
+def check_summary(text: str, upper: int) -> str:
+    if isinstance(upper, bool) or not isinstance(upper, int) or upper < 0:
+        raise InvalidInput(f"upper must be the sequence of an event, not {upper!r}")
     if len(storable(text, "the summary")) > MOST_SUMMARY_CHARS:
         raise InvalidInput(f"a summary has at most {MOST_SUMMARY_CHARS} characters: shorten it")
     return text.replace("\0", " ")
@@ -163,10 +185,13 @@ def inherited(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> in
     return None
 
 
-def freeze(tx: Transaction, owner: Owner, session: str, position: int) -> None:
+def freeze(
+    tx: Transaction, owner: Owner, session: str, position: int, *, again: bool = False
+) -> None:
     ensure(tx, owner, session)
+    unless = "" if again else " AND frozen IS NULL"
     tx.run(
-        "UPDATE session_state SET frozen = ? WHERE space = ? AND owner = ? AND session = ? "
-        "AND frozen IS NULL",
+        "UPDATE session_state SET frozen = ? "
+        f"WHERE space = ? AND owner = ? AND session = ?{unless}",
         (position, *owner, session),
     )

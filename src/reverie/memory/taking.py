@@ -9,6 +9,7 @@ from reverie.engine.log import Entry
 from reverie.errors import InvalidInput
 from reverie.memory import proposals, replay
 from reverie.memory.resources import Resources
+from reverie.model import Origin
 from reverie.protocols import Owner, Transaction
 
 
@@ -29,6 +30,7 @@ def add_session_entry(
         return False
     if names.get(name) == "other":
         raise InvalidInput(f"session {entry.session} is another conversation here")
+    entry = _with_parent(tx, owner, entry, names)
     _require_place(tx, owner, entry)
     if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
         entry = replace(entry, key=None, request=None)
@@ -39,6 +41,18 @@ def add_session_entry(
     log.append(tx, owner, entry)
     replay.show(tx, resources, owner, entry)
     return True
+
+
+def _with_parent(tx: Transaction, owner: Owner, entry: Entry, names: dict[str, str]) -> Entry:
+    """A fork goes on from a session of the export, never from another one of that name here."""
+    if entry.origin is None:
+        return entry
+    if entry.op != "append" or entry.origin.session == entry.session:
+        raise InvalidInput("only the first event of a fork has an origin, in another session")
+    same = names.get(f"session {entry.origin.session}") == "same"
+    if same or sessions.find(tx, owner, entry.origin.session) is None:
+        return entry
+    return replace(entry, origin=None)
 
 
 def without_other_sessions(entry: Entry, names: dict[str, str]) -> Entry:
@@ -65,8 +79,15 @@ def _require_place(tx: Transaction, owner: Owner, entry: Entry) -> None:
             raise InvalidInput(f"session {entry.session} is hidden here: restore it first")
     elif known is None:
         raise InvalidInput(f"there is no session {entry.session} here")
-    if entry.op == "erase" and known is not None and known.events:
-        raise InvalidInput(f"session {entry.session} was erased where it comes from: erase it here")
+    living = bool(known and known.events)
+    if entry.op == "erase" and entry.sequence is not None and entry.session is not None:
+        here = Origin(entry.session, entry.sequence)
+        living = sessions.entry_of(tx, owner, here) is not None
+    if entry.op == "erase" and living:
+        what = "it" if entry.sequence is None else f"event {entry.sequence}"
+        raise InvalidInput(
+            f"{what} of session {entry.session} was erased where it comes from: erase it here too"
+        )
     if entry.op in {"propose", "accept", "reject"}:
         _require_proposal(tx, owner, entry)
 

@@ -332,6 +332,9 @@ def doctor(resources: Resources) -> dict[str, Any]:
     with resources.engine.read() as tx:
         generation = generations.read(tx)
         waiting = tx.one("SELECT COUNT(*) FROM unembedded")
+        (failing,) = tx.one(
+            "SELECT COUNT(*) FROM jobs WHERE state <> 'parked' AND error IS NOT NULL"
+        ) or (0,)
         states: dict[str, int] = dict(tx.all("SELECT state, COUNT(*) FROM jobs GROUP BY state"))
     embedder = resources.embedder
     problems = list(resources.engine.check())
@@ -340,6 +343,8 @@ def doctor(resources: Resources) -> dict[str, Any]:
             f"the vectors come from {generation.identity}, the embedder is {embedder.identity}: "
             "run 'reverie reembed'"
         )
+    if failing:
+        problems.append(f"jobs that failed and will be tried again: {failing}")
     if states.get("parked"):
         problems.append(f"parked jobs: {states['parked']}; 'reverie jobs list' shows why")
     return {

@@ -113,7 +113,7 @@ def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted)
             continue
         spot = sessions.spot_at(tx, owner, entry.position)
         message = entry.body["message"]
-        parts = sessions.passages_of_event(sessions.readable(message))
+        parts = sessions.passages_of_event(sessions.event_of(entry, None))
         parts = [] if entry.session in hidden else parts
         size = len(log.encode(message).encode())
         if spot is None or (spot.session, spot.sequence, spot.role, spot.at, spot.size) != (

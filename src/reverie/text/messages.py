@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from reverie.errors import InvalidInput
+from reverie.text.plain import cleaned
 
 RULES = "messages 1"
 """Which rules made a text of a message: when they change, indexes are made anew."""
 
-DEEPEST = 200
-# Python refuses to write or read an integer of more digits, hence so would every store.
-_TOO_LONG = 10**4300
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
 _THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning"})
@@ -33,6 +30,8 @@ _RESULT_TYPES = _TEXT_TYPES | {
 _MEDIA_KINDS = frozenset(
     {"image-url", "audio-url", "video-url", "document-url", "binary", "uploaded-file"}
 )
+_BLOB_CHARS = 1_000
+_BLOB = re.compile(r"(?:data:[^,\s]{0,200},)?[A-Za-z0-9+/_-]{800,}={0,2}\Z")
 _PLAIN = {"role", "content"}
 _SPEAKERS = ("user", "assistant")
 _ROLES = {"developer": "system", "function": "tool"}
@@ -61,88 +60,6 @@ class _Piece(NamedTuple):
 
 
 _Kind = Literal["said", "system", "result"]
-
-
-# -- taking a message in --------------------------------------------------------------------------
-
-
-def as_mapping(message: object) -> dict[str, Any]:
-    """A copy of the message that JSON holds exactly, or InvalidInput."""
-    if type(message).__module__.partition(".")[0] == "pydantic_ai":
-        message = _dumped_by_pydantic_ai(message)
-    elif _is_model(message):
-        message = _dumped(message)
-    if not isinstance(message, Mapping):
-        raise InvalidInput(f"a message must be a mapping, not {type(message).__name__}")
-    if not message:
-        raise InvalidInput("a message must not be empty")
-    copy: dict[str, Any] = _clean(message, 1)
-    return copy
-
-
-def _is_model(value: object) -> bool:
-    return callable(getattr(type(value), "model_dump", None))
-
-
-def _dumped(model: Any) -> Any:
-    try:
-        return model.model_dump(mode="json", exclude_unset=True)
-    except ValueError as error:
-        raise _unwritable(model, error) from error
-
-
-def _dumped_by_pydantic_ai(message: Any) -> Any:
-    from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse
-
-    if not isinstance(message, ModelRequest | ModelResponse):
-        raise InvalidInput(
-            f"{type(message).__name__} is not a message: pass a ModelRequest or a ModelResponse"
-        )
-    try:
-        return ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
-    except ValueError as error:
-        raise _unwritable(message, error) from error
-
-
-def _unwritable(message: object, error: ValueError) -> InvalidInput:
-    said = " ".join(str(error).split())
-    return InvalidInput(f"{type(message).__name__} cannot be written as JSON: {said}")
-
-
-def _clean(value: Any, depth: int) -> Any:
-    """The value with plain types only. Loops, not comprehensions: half the frames when deep."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        if abs(value) >= _TOO_LONG:
-            raise InvalidInput("a message cannot hold an integer of over 4300 digits: make it text")
-        return int.__int__(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InvalidInput("a message cannot hold NaN or Infinity: JSON has no such numbers")
-        return float.__float__(value)
-    if depth > DEEPEST:
-        raise InvalidInput(f"a message cannot be nested deeper than {DEEPEST} levels")
-    if isinstance(value, Mapping):
-        copy = {}
-        for key, held in value.items():
-            if not isinstance(key, str):
-                raise InvalidInput(f"the keys of a message must be text, not {type(key).__name__}")
-            copy[str.__str__(key)] = _clean(held, depth + 1)
-        return copy
-    if isinstance(value, list | tuple):
-        items = []
-        for item in value:
-            items.append(_clean(item, depth + 1))
-        return items
-    if isinstance(value, bytes | bytearray | memoryview):
-        raise InvalidInput("a message cannot hold bytes: encode it as base64")
-    if _is_model(value):
-        # Clients are told to send blocks back as they got them, inside a mapping of their own.
-        return _clean(_dumped(value), depth + 1)
-    raise InvalidInput(f"a message cannot hold {type(value).__name__}: JSON has no such value")
 
 
 # -- what is asked of a message -------------------------------------------------------------------
@@ -223,6 +140,34 @@ def _answers(key: str, part: Any) -> bool:
     return any(piece.kind == "answer" for piece in pieces)
 
 
+def clipped(message: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """The message with every long text in it cut, and a mark that says how much is missing."""
+    short: dict[str, Any] = _clip(dict(message), most)
+    return short
+
+
+def _clip(value: Any, most: int) -> Any:
+    if isinstance(value, str):
+        missing = len(value) - most
+        return value if missing <= 0 else f"{value[:most]} [… {missing} characters left out]"
+    if isinstance(value, dict):
+        return {key: _clip(held, most) for key, held in value.items()}
+    return [_clip(held, most) for held in value] if isinstance(value, list) else value
+
+
+def without_blobs(value: Any) -> tuple[Any, int]:
+    """A message without the bytes of images, sounds and files in it, and how many there were."""
+    if isinstance(value, str):
+        return ("", 1) if len(value) >= _BLOB_CHARS and _BLOB.match(value) else (value, 0)
+    if isinstance(value, Mapping):
+        pairs = {key: without_blobs(held) for key, held in value.items()}
+        return {key: held for key, (held, _) in pairs.items()}, sum(n for _, n in pairs.values())
+    if isinstance(value, list):
+        items = [without_blobs(held) for held in value]
+        return [held for held, _ in items], sum(n for _, n in items)
+    return value, 0
+
+
 def starts_turn(message: Mapping[str, Any]) -> bool:
     """Whether a user says something here, and not only a tool."""
     return role_of(message) == "user" and any(
@@ -254,8 +199,11 @@ def resumed(messages: Sequence[Mapping[str, Any]], limit: int) -> list[dict[str,
 
     It starts with a turn, holds no system message, and no call is without its result.
     """
-    kept = [rest for message in messages if (rest := without_system(message)) is not None]
-    kept = kept[-limit:] if limit > 0 else []
+    whole = [rest for message in messages if (rest := without_system(message)) is not None]
+    kept = whole[-limit:] if limit > 0 else []
+    if limit > 1 and not any(map(starts_turn, kept)):
+        # The latest turn is longer than that: what the user said, and the end of it.
+        kept = [*[message for message in whole if starts_turn(message)][-1:], *kept[1 - limit :]]
     while True:
         first = next((at for at, message in enumerate(kept) if starts_turn(message)), len(kept))
         kept = kept[first:]
@@ -519,7 +467,7 @@ def _call_line(call: Call) -> str:
 def _parsed(arguments: str) -> list[Any]:
     """The value in a list, which is empty when the text is not JSON."""
     try:
-        return [_clean(json.loads(arguments), 1)]
+        return [cleaned(json.loads(arguments), 1)]
     except (ValueError, RecursionError):
         return []
 

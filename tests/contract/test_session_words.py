@@ -1,0 +1,130 @@
+"""No word stays that was erased, and none is lost that was not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie import NotFound, Origin, Space, Store
+from reverie.learn import summaries
+from tests.conftest import Stores, engine_of
+
+
+def user(text: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def reply(text: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def bytes_of(store: Store) -> bytes:
+    file = Path(engine_of(store).describe()["file"])
+    return b"".join(path.read_bytes() for path in file.parent.glob(f"{file.name}*"))
+
+
+def test_one_event_is_erased_and_those_around_it_stay(store: Store, space: Space) -> None:
+    session = space.session("s")
+    session.append_many([user("hello"), user("my password is canarybird"), reply("noted")])
+    learned = space.remember("The password is canarybird", origin=Origin("s", 2))
+    session.write_summary("a password, canarybird", upper=2, expected_epoch=0)
+    report = session.erase_event(2, key="k")
+    assert (report.events, report.memories, report.pending) == (1, (learned.id,), False)
+    assert session.erase_event(2, key="k") == report
+    assert [event.text for event in session.events()] == ["hello", "noted"]
+    assert session.summary().text == "" and b"canarybird" not in bytes_of(store)
+    assert session.append(user("on")).sequence == 4
+    with pytest.raises(NotFound):
+        session.erase_event(2)
+    assert store.verify().ok
+    copy = store.space("copy")
+    assert copy.import_records(list(space.export())).skipped == ()
+    assert [event.text for event in copy.session("s").events()] == ["hello", "noted", "on"]
+    store.rebuild()
+    assert store.verify().ok
+
+
+def test_words_of_an_erased_session_leave_the_memories_it_changed(
+    store: Store, space: Space
+) -> None:
+    space.session("a").append(user("Sarah is on Platform"))
+    space.session("b").append(user("Sarah is a canarybird"))
+    memory = space.remember("Sarah is on Platform", subject="Sarah", origin=Origin("a", 1))
+    changed = store.space("ana", trust="model")
+    changed.revise(memory.id, "Sarah is a canarybird")
+    with engine_of(store).write() as tx:
+        tx.run("UPDATE log SET origin_session = 'b', origin_sequence = 1 WHERE version = 2")
+    space.forget(memory.id)
+    space.restore(memory.id)
+    space.session("b").erase()
+    assert space.get(memory.id).content == "Sarah is on Platform"
+    assert [hit.id for hit in space.recall("Platform", kinds=["fact"])] == [memory.id]
+    assert {version.content for version in space.history(memory.id)} == {"Sarah is on Platform"}
+    assert b"canarybird" not in bytes_of(store) and store.verify().ok
+    store.rebuild()
+    assert store.verify().ok
+
+
+def test_a_summary_under_way_does_not_bring_back_what_was_erased(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = stores.open(context_tokens=200, learn="off")
+    session = store.space("ana").session("s")
+    session.append_many([user(f"canarybird {'and so on ' * 20}") for _ in range(8)])
+    made = summaries._made
+
+    def erase_first(*arguments: Any) -> Any:
+        condensed = made(*arguments)
+        session.erase_event(1)
+        monkeypatch.setattr(summaries, "_made", made)
+        return condensed
+
+    monkeypatch.setattr(summaries, "_made", erase_first)
+    assert store.drain() and "[1]" not in session.summary().text
+    assert not any(job.error for job in store.jobs())
+
+
+def test_a_profile_that_stood_still_moves_on_when_asked(space: Space) -> None:
+    session = space.session("s")
+    session.append(user("hello"))
+    assert session.context().profile == ""
+    space.remember("I am allergic to peanuts")
+    assert session.context().profile == ""
+    session.refresh()
+    fresh = session.context().profile
+    assert "peanuts" in fresh
+    space.remember("I live in Lisbon")
+    assert session.context().profile == fresh
+
+
+def test_a_photo_does_not_fill_the_context(space: Space) -> None:
+    session = space.session("s")
+    photo = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 50_000}}
+    session.append(user([{"type": "text", "text": "what is this?"}, photo]))
+    context = session.context()
+    assert context.history[0]["content"][1] == photo and context.tokens < 2000
+
+
+def test_the_latest_result_is_cut_not_dropped(space: Space) -> None:
+    session = space.session("s")
+    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    session.append_many(
+        [
+            user("read the file"),
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "line of the file " * 2000},
+        ]
+    )
+    context = session.context(tokens=1500)
+    assert [message["role"] for message in context.history] == ["user", "assistant", "tool"]
+    assert "characters left out]" in context.history[2]["content"] and context.tokens <= 1500
+
+
+def test_an_import_that_closes_a_circle_is_refused(space: Space) -> None:
+    space.session("s").append(user("one"))
+    (record,) = space.session("s").export()
+    record |= {"sequence": 2, "uuid": record["uuid"][:-1] + "0", "origin": ["s", 1], "key": None}
+    assert len(space.import_records([record]).skipped) == 1
+    space.session("s").erase_event(1)
