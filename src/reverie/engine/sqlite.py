@@ -418,7 +418,8 @@ class SQLiteEngine:
         for text in erased:
             for piece in files.pieces(text):
                 living = (
-                    "SELECT 1 FROM log WHERE instr(body, ?1) OR instr(reason, ?1) UNION ALL SELECT 1 FROM session_state "
+                    "SELECT 1 FROM log WHERE instr(body, ?1) OR instr(reason, ?1) "
+                    "UNION ALL SELECT 1 FROM session_state "
                     "WHERE instr(summary, ?1) OR instr(scratchpad, ?1) LIMIT 1"
                 )
                 if (
