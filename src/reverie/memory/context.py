@@ -47,7 +47,8 @@ MOST_RECALLED = 12
 # A word that begins with a capital or holds a digit.
 _NAMED = re.compile(r"\b(?:[^\W\d_a-z]\w*|\w*\d\w*)")
 MOST_NOTICES = 3
-CHUNK = 16
+SPOTS = 64
+CHUNK = 12
 # What stands between two parts.
 BETWEEN = 2
 BLOB_FROM = 1_000
@@ -90,15 +91,16 @@ class Known(NamedTuple):
 
 def newest_first(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> Iterator[Entry]:
     """The entries of a session's events from the newest, read as they are needed."""
-    many, given = CHUNK, 0
+    many, given = SPOTS, 0
     while True:
         spots = sessions.spots(tx, owner, stretches, newest=many)[::-1]
-        wanted = spots[given:]
-        entries = log.at_positions(tx, owner, [spot.position for spot in wanted])
-        yield from (entries[spot.position] for spot in wanted)
+        for first in range(given, len(spots), CHUNK):
+            positions = [spot.position for spot in spots[first : first + CHUNK]]
+            entries = log.at_positions(tx, owner, positions)
+            yield from (entries[position] for position in positions)
         if len(spots) < many:
             return
-        given, many = len(spots), many * 3
+        given, many = len(spots), many * 4
 
 
 def read(
@@ -117,7 +119,9 @@ def read(
     if owner is None:
         return Known(chosen, Summary(), [], None, "")
     summary = states.summary_of(tx, owner, stretches)
-    latest, history, room = None, list[Sized](), tokens - count(_summed(summary))
+    # What is recalled has its share; only what can still fit is read.
+    room = tokens - tokens // 5 - count(_summed(summary)) - count(profile.render(chosen))
+    latest, history = None, list[Sized]()
     for entry in newest_first(tx, owner, stretches):
         covered = (entry.sequence or 0) <= summary.upper
         if latest is not None and (covered or room < 0):
@@ -150,7 +154,7 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
         size = count(part) + BETWEEN if part else 0
         parts[name] = part if size <= left else ""
         left -= size if parts[name] else 0
-    shared = min(left, tokens // 5) if hits else 0
+    shared = min(left, tokens // 5)
     fitting = _fitting(known, left + needed - shared, count)
     left -= sum(each.tokens for each in fitting) - needed
     shown = {(each.session, each.sequence) for each in fitting}
@@ -301,6 +305,10 @@ def _recalled(
 
 def _says_the_same(one: str, other: str) -> bool:
     """Whether both say it with a few other words, of the same people and numbers."""
+    words, others = frozenset(one.lower().split()), frozenset(other.lower().split())
+    if len(words & others) * 4 < len(words | others):
+        # Far from it: analysing both would take longer than the rest of the context.
+        return False
     mine, theirs = _terms(one), _terms(other)
     if not rank.nearly_same(mine, theirs):
         return False
