@@ -34,7 +34,8 @@ from tests.crash.conversations import (
 from tests.crash.test_kill import LONGEST_DELAY, PIPE_BYTES, ROOT, Launcher
 
 CASES = 4
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "40")) // CASES, 1)
+# A fifth of the long run is for sessions.
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 5 // CASES, 1)
 # A file serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_FILE = 20
 ROUNDS_A_DRAIN = 4
