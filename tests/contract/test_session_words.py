@@ -9,7 +9,7 @@ import pytest
 
 from reverie import NotFound, Origin, Space, Store
 from reverie.learn import summaries
-from tests.conftest import Stores, engine_of
+from tests.conftest import Stores, engine_of, rows
 
 
 def user(text: Any) -> dict[str, Any]:
@@ -128,3 +128,38 @@ def test_an_import_that_closes_a_circle_is_refused(space: Space) -> None:
     record |= {"sequence": 2, "uuid": record["uuid"][:-1] + "0", "origin": ["s", 1], "key": None}
     assert len(space.import_records([record]).skipped) == 1
     space.session("s").erase_event(1)
+
+
+def test_the_key_of_an_import_still_means_its_events(stores: Stores) -> None:
+    here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
+    here.session("s").append_many([user("one"), user("two")], key="k")
+    first, second = here.export()
+    there.import_records([first])
+    there.remember("between")
+    there.import_records([first, second])
+    again = there.session("s").append_many([user("one"), user("two")], key="k")
+    assert [event.text for event in again] == ["one", "two"]
+
+
+def test_no_recall_of_an_erased_session_is_noted(store: Store, space: Space) -> None:
+    session = space.session("s")
+    session.append(user("the zebra"))
+    session.context()
+    session.recall("zebra")
+    session.erase()
+    assert rows(store, "SELECT session FROM recalls") == []
+
+
+def test_a_proposal_that_comes_in_is_whole(store: Store, space: Space) -> None:
+    space.session("s").append(user("I live in Paris"))
+    (event,) = space.session("s").export()
+    record = {
+        **event,
+        "op": "propose",
+        "uuid": event["uuid"][:-1] + "0",
+        "body": {"proposal": "P1", "content": "x", "category": "My Notes", "source": "rules"},
+    }
+    assert space.import_records([event, record]).added == 1
+    (proposal,) = space.proposals()
+    assert (proposal.subject, proposal.category) == (None, "my_notes")
+    assert space.accept(proposal.id).content == "x" and store.verify().ok
