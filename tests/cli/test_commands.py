@@ -328,6 +328,15 @@ def test_a_full_disk_is_told(reverie: CommandLine) -> None:
 
 
 def test_ctrl_c_for_real(reverie: CommandLine) -> None:
+    # A shell without job control lets its background jobs ignore it, and so all they start.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interrupt_while_reading()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def interrupt_while_reading() -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "reverie", "remember", "-"],
         stdin=subprocess.PIPE,
