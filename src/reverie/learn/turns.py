@@ -104,8 +104,7 @@ def by_rules(
         elif known is not None and _mentions(
             before.content if before else known.content, statement
         ):
-            reason = NO_LONGER
-            planned[slot] = Change("DELETE", "", target=known, reason=reason)
+            planned[slot] = Change("DELETE", "", target=known, reason=NO_LONGER)
     return list(planned.values())
 
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from reverie.engine import index, log
-from reverie.engine.log import Entry
 from reverie.errors import Conflict, KeyConflict, NotFound
 from reverie.memory import drafts, proposals, writes
-from reverie.memory.drafts import Draft, key_hash
+from reverie.memory.drafts import Draft
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
 from reverie.model import Memory, Op, Origin, Proposal
@@ -107,23 +106,6 @@ def _append(
     body: Mapping[str, str | None],
     stamp: Stamp,
 ) -> None:
-    position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
-    entry = Entry(
-        position=position,
-        op=op,
-        recorded_at=recorded_at,
-        actor=author.actor,
-        trust=author.trust,
-        reason=stamp.reason,
-        origin=None,
-        key=key_hash(stamp.key),
-        request=stamp.request,
-        memory="",
-        version=0,
-        uuid=resources.ids.uuid(),
-        body=body,
-        session=origin.session,
-        sequence=origin.sequence,
-    )
-    log.append(tx, owner, entry)
+    """An entry about a proposal stands with the event that gave rise to it."""
+    entry = writes.append_to_session(tx, resources, owner, author, stamp, op, *origin, body)
     proposals.put(tx, owner, entry)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reverie.agenda import jobs
@@ -13,7 +12,7 @@ from reverie.engine.log import Entry
 from reverie.engine.sessions import Spot, Stretch
 from reverie.errors import InvalidInput, KeyConflict, NotFound, SequenceConflict
 from reverie.memory import drafts, proposals, states, writes
-from reverie.memory.drafts import Text, key_hash
+from reverie.memory.drafts import Text
 from reverie.memory.profile import UNTRUSTED
 from reverie.memory.resources import Resources
 from reverie.memory.times import Time, optional_ms
@@ -57,11 +56,7 @@ def prepare(
     interrupted: bool = False,
 ) -> list[Said]:
     """Messages checked, split into passages and embedded before anything is locked."""
-    if sequence is not None and (
-        isinstance(sequence, bool)
-        or not isinstance(sequence, int)
-        or not 0 < sequence < LAST_SEQUENCE
-    ):
+    if sequence is not None and not possible(sequence):
         raise InvalidInput(f"sequence must be a whole number from 1, not {sequence!r}")
     moment = optional_ms(at, "at")
     plain = [as_mapping(message) for message in messages]
@@ -78,6 +73,15 @@ def prepare(
         Said(message, text, sequence, moment, interrupted)
         for message, text in zip(plain, texts, strict=True)
     ]
+
+
+def possible(sequence: object) -> bool:
+    """Whether an event can have this sequence."""
+    return (
+        isinstance(sequence, int)
+        and not isinstance(sequence, bool)
+        and 0 < sequence < LAST_SEQUENCE
+    )
 
 
 def append(
@@ -149,16 +153,12 @@ def _append_one(
     stamp: Stamp,
     fork: Origin | None,
 ) -> Event:
-    position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
-    body: dict[str, Any] = {
-        "message": said.message,
-        "at": recorded_at if said.at is None else said.at,
-    }
+    when = log.advance(tx, owner.space, resources.clock.now())
+    body = {"message": said.message, "at": when[1] if said.at is None else said.at}
     if said.interrupted:
         body["interrupted"] = True
-    entry = _entry(
-        resources, author, "append", session, stamp, position, recorded_at, sequence, body, fork
-    )
+    entry = writes.written(resources, author, stamp._replace(origin=fork), "append", when, body)
+    entry = replace(entry, session=session, sequence=sequence)
     log.append(tx, owner, entry)
     first = sessions.add_event(tx, owner, entry, said.text.passages)
     if said.text.passages:
@@ -220,9 +220,7 @@ def _turn(
     session: str,
     stamp: Stamp,
 ) -> None:
-    position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
-    entry = _entry(resources, author, op, session, stamp, position, recorded_at)
-    log.append(tx, owner, entry)
+    entry = writes.append_to_session(tx, resources, owner, author, stamp, op, session)
     show(tx, resources, owner, entry)
 
 
@@ -293,13 +291,9 @@ def erase(resources: Resources, author: Author, session: str, stamp: Stamp) -> S
             {writes.said_in(entry) for entry in held if entry.op == "append"}, key=len, reverse=True
         )
         entry = erase_in(tx, resources, owner, author, session, held, stamp)
-        now = resources.clock.now()
-        job = jobs.add(tx, owner, "scrub", {}, due_at=now, now=now)
-    pending = not resources.engine.scrub(said[:LOOKED_FOR])
-    if not pending:
-        with resources.engine.write() as tx, contextlib.suppress(NotFound):
-            jobs.drop(tx, owner.space, job)
-    return _report(entry, pending)
+        job = writes.await_scrub(tx, resources, owner)
+    gone = writes.scrubbed(resources, owner, job, said[:LOOKED_FOR])
+    return _report(entry, pending=not gone)
 
 
 def erase_in(
@@ -330,11 +324,10 @@ def erase_in(
     tx.run("DELETE FROM recalls WHERE space = ? AND owner = ? AND session = ?", (*owner, session))
     for lane in (f"learn:{session}", f"summary:{session}"):
         jobs.drop_lane(tx, owner, lane)
-    position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
     body = {"entries": positions, "events": len(events), "memories": memories}
-    entry = _entry(resources, author, "erase", session, stamp, position, recorded_at, None, body)
-    log.append(tx, owner, entry)
-    return entry
+    return writes.append_to_session(
+        tx, resources, owner, author, stamp, "erase", session, body=body
+    )
 
 
 def erase_one(resources: Resources, author: Author, origin: Origin, stamp: Stamp) -> SessionErasure:
@@ -343,35 +336,20 @@ def erase_one(resources: Resources, author: Author, origin: Origin, stamp: Stamp
         done = done_before(tx, owner, stamp, "erase", origin.session)
         if done is not None:
             return _report(done, pending=jobs.has(tx, owner, "scrub"))
-        event = sessions.entry_of(tx, owner, origin)
+        event = sessions.entry_of(tx, owner, origin) if possible(origin.sequence) else None
         if event is None:
-            raise NotFound(f"session {origin.session!r} has no event {origin.sequence}")
+            raise NotFound(f"session {origin.session!r} has no event {origin.sequence!r}")
         said = writes.said_in(event)
         memories = _erase_memories(
             tx, resources, owner, author, origin.session, (), lambda source: source == origin
         )
         positions = writes.erase_event(tx, owner, origin)
-        position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
         body = {"entries": positions, "events": 1, "memories": memories}
-        entry = _entry(
-            resources,
-            author,
-            "erase",
-            origin.session,
-            stamp,
-            position,
-            recorded_at,
-            origin.sequence,
-            body,
+        entry = writes.append_to_session(
+            tx, resources, owner, author, stamp, "erase", *origin, body
         )
-        log.append(tx, owner, entry)
-        now = resources.clock.now()
-        job = jobs.add(tx, owner, "scrub", {}, due_at=now, now=now)
-    pending = not resources.engine.scrub([said])
-    if not pending:
-        with resources.engine.write() as tx, contextlib.suppress(NotFound):
-            jobs.drop(tx, owner.space, job)
-    return _report(entry, pending)
+        job = writes.await_scrub(tx, resources, owner)
+    return _report(entry, pending=not writes.scrubbed(resources, owner, job, [said]))
 
 
 def _erase_memories(
@@ -467,37 +445,6 @@ def missing(session: str) -> NotFound:
     return NotFound(
         f"there is no session {session!r} here: 'sessions list' shows the ones there are, "
         "and --space/--user say where to look"
-    )
-
-
-def _entry(
-    resources: Resources,
-    author: Author,
-    op: Op,
-    session: str,
-    stamp: Stamp,
-    position: int,
-    recorded_at: int,
-    sequence: int | None = None,
-    body: Mapping[str, Any] | None = None,
-    origin: Origin | None = None,
-) -> Entry:
-    return Entry(
-        position=position,
-        op=op,
-        recorded_at=recorded_at,
-        actor=author.actor,
-        trust=author.trust,
-        reason=stamp.reason,
-        origin=origin,
-        key=key_hash(stamp.key),
-        request=stamp.request,
-        memory="",
-        version=0,
-        uuid=stamp.uuid or resources.ids.uuid(),
-        body={} if body is None else body,
-        session=session,
-        sequence=sequence,
     )
 
 

@@ -7,7 +7,7 @@ that same transaction, so that nothing is ever half there.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -227,14 +227,23 @@ def erase(
             said = [sessions.entry_of(tx, owner, entry.origin) for entry in held if entry.origin]
             erased |= {said_in(entry) for entry in said if entry is not None}
         entry = erase_in(tx, resources, owner, author, place, held, with_source, stamp)
-        job = jobs.add(
-            tx, owner, "scrub", {}, due_at=resources.clock.now(), now=resources.clock.now()
-        )
-    pending = not resources.engine.scrub(sorted(erased))
-    if not pending:
+        job = await_scrub(tx, resources, owner)
+    return _report(entry, pending=not scrubbed(resources, owner, job, sorted(erased)))
+
+
+def await_scrub(tx: Transaction, resources: Resources, owner: Owner) -> int:
+    """Queue the end of an erasure, in the transaction that blanks what is erased."""
+    now = resources.clock.now()
+    return jobs.add(tx, owner, "scrub", {}, due_at=now, now=now)
+
+
+def scrubbed(resources: Resources, owner: Owner, job: int, erased: Sequence[str]) -> bool:
+    """Whether these texts are gone from the files; while they are not, the job stays."""
+    gone = resources.engine.scrub(erased)
+    if gone:
         with resources.engine.write() as tx, contextlib.suppress(NotFound):
             jobs.drop(tx, owner.space, job)
-    return _report(entry, pending)
+    return gone
 
 
 def erase_in(
@@ -254,21 +263,12 @@ def erase_in(
     sources = sorted({entry.origin for entry in held if entry.origin}) if with_source else []
     events = [found for origin in sources for found in erase_event(tx, owner, origin)]
     log.blank(tx, owner, positions + events)
-    position, recorded_at = log.advance(tx, owner.space, resources.clock.now())
-    entry = Entry(
-        position=position,
-        op="erase",
-        recorded_at=recorded_at,
-        actor=author.actor,
-        trust=author.trust,
-        reason=stamp.reason,
-        origin=None,
-        key=key_hash(stamp.key),
-        request=stamp.request,
+    when = log.advance(tx, owner.space, resources.clock.now())
+    body = {"entries": positions + events, "passages": place.passages, "sources": sources}
+    entry = replace(
+        written(resources, author, stamp, "erase", when, body),
         memory=old.id,
         version=held[-1].version + 1,
-        uuid=stamp.uuid or resources.ids.uuid(),
-        body={"entries": positions + events, "passages": place.passages, "sources": sources},
     )
     log.append(tx, owner, entry)
     return entry
@@ -420,24 +420,52 @@ def _append(
     when: tuple[int, int],
     **more: Any,
 ) -> None:
-    log.append(
-        tx,
-        owner,
-        Entry(
-            position=when[0],
-            op=op,
-            recorded_at=when[1],
-            actor=author.actor,
-            trust=author.trust,
-            reason=stamp.reason,
-            origin=stamp.origin,
-            key=key_hash(stamp.key),
-            request=stamp.request,
-            memory=state.id,
-            version=state.version,
-            uuid=stamp.uuid or resources.ids.uuid(),
-            body=body_of(state, **more),
-        ),
+    entry = written(resources, author, stamp, op, when, body_of(state, **more))
+    log.append(tx, owner, replace(entry, memory=state.id, version=state.version))
+
+
+def append_to_session(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    stamp: Stamp,
+    op: Op,
+    session: str,
+    sequence: int | None = None,
+    body: Mapping[str, Any] | None = None,
+) -> Entry:
+    """Append an entry about a session, or about one event of it."""
+    when = log.advance(tx, owner.space, resources.clock.now())
+    entry = written(resources, author, stamp, op, when, {} if body is None else body)
+    entry = replace(entry, session=session, sequence=sequence)
+    log.append(tx, owner, entry)
+    return entry
+
+
+def written(
+    resources: Resources,
+    author: Author,
+    stamp: Stamp,
+    op: Op,
+    when: tuple[int, int],
+    body: Mapping[str, Any],
+) -> Entry:
+    """An entry as its author writes it, still about nothing. ``when``: position and time."""
+    return Entry(
+        position=when[0],
+        op=op,
+        recorded_at=when[1],
+        actor=author.actor,
+        trust=author.trust,
+        reason=stamp.reason,
+        origin=stamp.origin,
+        key=key_hash(stamp.key),
+        request=stamp.request,
+        memory="",
+        version=0,
+        uuid=stamp.uuid or resources.ids.uuid(),
+        body=body,
     )
 
 
