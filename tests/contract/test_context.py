@@ -25,23 +25,14 @@ from reverie import (
     Summary,
 )
 from reverie.embed.tokens import count_tokens
-from reverie.memory import answers, writes
 from reverie.memory.writes import LEARNER
 from reverie.text.messages import answers_of, calls_of
 from tests.conftest import DAY, HOUR, START, FakeClock, Stores
+from tests.talking import Message, answer, propose, reply, system, user
 
-Message = dict[str, Any]
 LINE = re.compile(
     r"- \[\d{4}-\d\d-\d\d ((fact|note) id:[A-Za-z0-9]{8}|(user|assistant|tool) said)\] \S.*"
 )
-
-
-def user(text: Any) -> Message:
-    return {"role": "user", "content": text}
-
-
-def reply(text: Any) -> Message:
-    return {"role": "assistant", "content": text}
 
 
 def calling(*ids: str) -> Message:
@@ -50,10 +41,6 @@ def calling(*ids: str) -> Message:
         for id in ids
     ]
     return {"role": "assistant", "content": None, "tool_calls": calls}
-
-
-def answer(id: str, text: str = "done") -> Message:
-    return {"role": "tool", "tool_call_id": id, "content": text}
 
 
 def lines(context: Context) -> list[str]:
@@ -77,13 +64,6 @@ def whole(messages: list[Mapping[str, Any]] | list[Message]) -> bool:
     return not called
 
 
-def propose(space: Space, origin: Origin, content: str) -> str:
-    with writes.writing(space._resources, space._author.scope) as (tx, owner):
-        proposed = answers.Proposed(content, "general", None, "test")
-        answers.propose(tx, space._resources, owner, space._author, origin, proposed)
-    return space.proposals()[-1].id
-
-
 # -- its parts ------------------------------------------------------------------------------------
 
 
@@ -95,8 +75,8 @@ def test_the_parts_and_their_order(stores: Stores) -> None:
     space.session("t").append(user("A zebra was seen in Lisbon"))
     session.append_many([user("a plan"), reply("hi"), user("where was the zebra?")])
     session.write_summary("They said hello.", upper=2, expected_epoch=0)
-    proposal = propose(space, Origin("s", 3), "The user looks for a zebra")
-    propose(space, Origin("t", 1), "of another session")
+    proposal = propose(space, "The user looks for a zebra", Origin("s", 3))
+    propose(space, "of another session", Origin("t", 1))
     context = session.context()
     assert context.profile == space.profile() and known.id in context.profile
     assert context.summary == "Rolling session summary:\nThey said hello.\n"
@@ -135,7 +115,7 @@ def test_nothing_known_is_an_empty_context(stores: Stores) -> None:
     store.space("ana").remember("known")
     context = store.space("ana").session("t").context()
     assert "known" in context.profile and context.history == ()
-    store.space("ana").session("t").append({"role": "system", "content": "be kind"})
+    store.space("ana").session("t").append(system("be kind"))
     assert store.space("ana").session("t").context().history == ()
     bad: Any
     for bad in (0, -1, True, "many"):
@@ -367,7 +347,7 @@ def fill(session: Session) -> None:
     for turn in range(12):
         session.append_many(
             [
-                {"role": "system", "content": f"hint {turn}"},
+                system(f"hint {turn}"),
                 user(f"question {turn} about the zebra " + "long " * turn),
                 calling(f"a{turn}", f"b{turn}"),
                 answer(f"a{turn}", "result " * 9),

@@ -10,23 +10,10 @@ from typing import Any
 
 import pytest
 
-from reverie import InvalidInput, KeyConflict, Origin, Session, Space, Store
+from reverie import InvalidInput, KeyConflict, Origin, Space, Store
 from reverie.memory import events
 from tests.conftest import Stores
-
-Message = dict[str, Any]
-
-
-def user(text: Any, **fields: Any) -> Message:
-    return {"role": "user", "content": text, **fields}
-
-
-def reply(text: Any, **fields: Any) -> Message:
-    return {"role": "assistant", "content": text, **fields}
-
-
-def system(text: str) -> Message:
-    return {"role": "system", "content": text}
+from tests.talking import Message, answer, reply, system, talk, texts, user
 
 
 def call(id: str, arguments: str) -> Message:
@@ -35,19 +22,6 @@ def call(id: str, arguments: str) -> Message:
         "role": "assistant",
         "tool_calls": [{"id": id, "type": "function", "function": function}],
     }
-
-
-def answer(id: str, text: str) -> Message:
-    return {"role": "tool", "tool_call_id": id, "content": text}
-
-
-def talk(*texts: str) -> list[Message]:
-    """What the user said and what came back, in turn."""
-    return [user(text) if at % 2 == 0 else reply(text) for at, text in enumerate(texts)]
-
-
-def texts(session: Session) -> list[str]:
-    return [event.text for event in session.events()]
 
 
 def kept(store: Store) -> int:
@@ -415,7 +389,7 @@ def test_a_fork_not_yet_begun_keeps_its_id(space: Space) -> None:
 def test_an_empty_history_is_no_fork(space: Space) -> None:
     space.follow(talk("one", "two"), session="s")
     assert space.follow([], session="s").id == "s"
-    assert space.follow([{"role": "system", "content": "be kind"}], session="s").id == "s"
+    assert space.follow([system("be kind")], session="s").id == "s"
 
 
 def test_another_reply_is_not_the_one_cut_off(space: Space) -> None:

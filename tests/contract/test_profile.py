@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import re
+from collections.abc import Callable
 
 import pytest
 
-from reverie import InvalidInput, Space, Store
+from reverie import InvalidInput, Memory, Session, Space, Store
 from reverie.embed.tokens import count_tokens
 from tests.conftest import DAY, HOUR, FakeClock, SeededIds, Stores
 
@@ -166,3 +168,163 @@ def test_tokens_must_be_a_number(space: Space) -> None:
     for wrong in (0, -5, True, "many"):
         with pytest.raises(InvalidInput):
             space.profile(tokens=wrong)  # type: ignore[arg-type]
+
+
+# -- a profile that stands still ------------------------------------------------------------------
+
+KINDS = [("fact", False), ("fact", True), ("note", False), ("note", True)]
+
+
+def back(space: Space, id: str) -> None:
+    space.forget(id)
+    space.restore(id)
+
+
+CHANGES: dict[str, Callable[[Space, str], object]] = {
+    "pinned": lambda space, id: space.revise(id, pinned=True),
+    "unpinned": lambda space, id: space.revise(id, pinned=False),
+    "revised": lambda space, id: space.revise(id, "revised"),
+    "moved": lambda space, id: space.revise(id, category="moved", subject="moved"),
+    "forgotten and restored": back,
+}
+
+
+def narrow_and_wide(session: Session) -> list[str]:
+    """Its profile where only some of the memories fit, and where all of them do."""
+    return [session.context(tokens=tokens).profile for tokens in (500, 16_000)]
+
+
+@pytest.mark.parametrize("change", sorted(CHANGES))
+def test_no_change_moves_a_profile_that_stands_still(
+    stores: Stores, clock: FakeClock, change: str
+) -> None:
+    store = stores.open()
+    space = store.space("ana", user="bo")
+    owners = [space, store.space("ana")]
+    known = [
+        (owner, owner.remember(f"{kind} {number}", kind=kind, pinned=pinned))
+        for number in range(6)
+        for kind, pinned in KINDS
+        for owner in owners
+    ]
+    session = space.session("s")
+    before = narrow_and_wide(session)
+    assert len(before[0]) < len(before[1])
+    for owner, memory in known:
+        clock.step(HOUR)
+        CHANGES[change](owner, memory.id)
+        assert narrow_and_wide(session) == before, memory
+    for owner in owners:
+        owner.remember("born since", pinned=True)
+    store.rebuild()
+    store.close()
+    assert narrow_and_wide(stores.open().space("ana", user="bo").session("s")) == before
+
+
+def test_what_stands_still_is_what_was_known(store: Store) -> None:
+    space = store.space("ana", user="bo")
+    for owner in (space, store.space("ana")):
+        ids = [owner.remember(f"fact {n}", pinned=n % 2 == 0).id for n in range(80)]
+        for id in ids[::3]:
+            owner.revise(id, f"{id} revised")
+    session = space.session("s")
+    known = space.profile(tokens=10_000)
+    assert known.count("[id:") == 160
+    for _ in range(2):
+        assert session.context(tokens=40_000).profile == known
+        store.space("ana").remember("born since")
+
+
+def test_what_said_nothing_then_is_not_in_a_profile_that_stands_still(space: Space) -> None:
+    from tests.contract.test_transfer import GOOD
+
+    first = {**GOOD, "body": None}
+    second = {**GOOD, "op": "revise", "version": 2, "uuid": GOOD["uuid"][:-1] + "2"}
+    space.import_records([first])
+    session = space.session("s")
+    assert session.context().profile == ""
+    assert space.import_records([first, second]).added == 1 and len(space.memories()) == 1
+    assert session.context().profile == ""
+
+
+def test_what_was_not_shown_does_not_come_in(space: Space, clock: FakeClock) -> None:
+    shown = space.remember("shown", pinned=True)
+    forgotten = [
+        space.remember(f"forgotten {kind}", kind=kind, pinned=pinned) for kind, pinned in KINDS
+    ]
+    for memory in forgotten:
+        space.forget(memory.id)
+    expired = space.remember("expired", expires_at=clock.now() + HOUR)
+    clock.step(DAY)
+    note = space.remember("a note", kind="note")
+    session = space.session("s")
+    before = narrow_and_wide(session)
+    assert before[1].count("[id:") == 1 and shown.id in before[1]
+    for memory in [*forgotten, expired]:
+        space.forget(memory.id)
+        space.restore(memory.id)
+        space.revise(memory.id, pinned=True)
+    space.revise(note.id, pinned=True)
+    assert narrow_and_wide(session) == before
+    session.refresh()
+    assert session.context(tokens=16_000).profile.count("[id:") == 7
+
+
+def test_what_expired_comes_back_with_its_memory(
+    store: Store, space: Space, clock: FakeClock
+) -> None:
+    space.remember("kept")
+    expiring = space.remember("expiring", pinned=True, expires_at=clock.now() + DAY)
+    session = space.session("s")
+    before = narrow_and_wide(session)
+    clock.step(2 * DAY)
+    assert expiring.id not in narrow_and_wide(session)[1]
+    store.drain()
+    assert expiring.id not in narrow_and_wide(session)[1]
+    space.restore(expiring.id)
+    assert narrow_and_wide(session) == before
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_only_what_is_gone_leaves_a_profile_that_stands_still(stores: Stores, seed: int) -> None:
+    store, chance = stores.open(), random.Random(seed)
+    shared, space = store.space("ana"), store.space("ana", user="bo")
+    known: list[tuple[Space, Memory]] = []
+
+    def act() -> None:
+        owner, memory = chance.choice(known)
+        if memory.id in erased:
+            return
+        gone = owner.get(memory.id).forgotten_at is not None
+        verb = chance.choice(["restore"] if gone else [*CHANGES, "forget", "erase", "remember"])
+        if verb == "restore":
+            owner.restore(memory.id)
+        elif verb == "forget":
+            owner.forget(memory.id)
+        elif verb == "erase":
+            owner.erase(memory.id)
+            erased.add(memory.id)
+        elif verb == "remember":
+            owner.remember("born since", kind=memory.kind, pinned=memory.pinned)
+        else:
+            CHANGES[verb](owner, memory.id)
+
+    def is_gone(owner: Space, id: str) -> bool:
+        return id in erased or owner.get(id).forgotten_at is not None
+
+    erased = set[str]()
+    for number in range(30):
+        owner, (kind, pinned) = chance.choice([shared, space]), chance.choice(KINDS)
+        known.append((owner, owner.remember(f"{kind} {number}", kind=kind, pinned=pinned)))
+        if number % 2:
+            act()
+    session = space.session("s")
+    frozen = session.context(tokens=16_000).profile.splitlines()
+    for _ in range(60):
+        act()
+        gone = {memory.id for owner, memory in known if is_gone(owner, memory.id)}
+        lines = session.context(tokens=16_000).profile.splitlines()
+        shown = [line for line in lines if line.startswith("- ")]
+        assert shown == [
+            line for line in frozen if line.startswith("- ") and line[6:14] not in gone
+        ]

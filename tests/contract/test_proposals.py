@@ -7,28 +7,12 @@ from pathlib import Path
 import pytest
 
 from reverie import Conflict, KeyConflict, NotFound, Origin, Proposal, Space, Store
-from reverie.memory import answers, writes
 from tests.conftest import HOUR, START, FakeClock, Stores, rows
-
-HERE = Origin("s", 1)
-
-
-def propose(
-    space: Space,
-    content: str,
-    origin: Origin = HERE,
-    category: str = "general",
-    subject: str | None = None,
-) -> str:
-    """The id of a new proposal, made as learning makes them."""
-    with writes.writing(space._resources, space._author.scope) as (tx, owner):
-        proposed = answers.Proposed(content, category, subject, "rules")
-        answers.propose(tx, space._resources, owner, space._author, origin, proposed, "heard it")
-    return space.proposals()[-1].id
+from tests.talking import propose, user
 
 
 def begin(space: Space) -> Space:
-    space.session("s").append_many([{"role": "user", "content": text} for text in ("one", "two")])
+    space.session("s").append_many([user(text) for text in ("one", "two")])
     return space
 
 
@@ -91,7 +75,7 @@ def test_keys(space: Space, stores: Stores) -> None:
         lambda: space.reject(three, key="a"),
         lambda: space.accept(three, key="r"),
         lambda: space.remember("x", key="a"),
-        lambda: space.session("s").append({"role": "user", "content": "x"}, key="r"),
+        lambda: space.session("s").append(user("x"), key="r"),
     ):
         with pytest.raises(KeyConflict):
             call()
@@ -154,7 +138,7 @@ def test_erasing_what_was_accepted_destroys_what_was_proposed(
 
 def test_an_erased_session_takes_its_proposals_along(store: Store, space: Space) -> None:
     begin(space)
-    space.session("t").append({"role": "user", "content": "three"})
+    space.session("t").append(user("three"))
     accepted, rejected, waiting = (propose(space, text) for text in ("one", "two", "three"))
     revised = space.accept(propose(space, "four"))
     space.revise(revised.id, "in a person's words")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,39 +15,12 @@ from reverie import (
     Space,
     Store,
 )
-from reverie.memory import answers, writes
 from tests.conftest import DAY, HOUR, FakeClock, Stores, rows
-
-Message = dict[str, Any]
-
-
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def reply(text: str) -> Message:
-    return {"role": "assistant", "content": text}
-
-
-def texts(session: Session) -> list[str]:
-    return [event.text for event in session.events()]
+from tests.talking import found, propose, reply, texts, user
 
 
 def shown(space: Space) -> list[str]:
     return [info.id for info in space.sessions()]
-
-
-def found(handle: Space | Session, query: str, **options: Any) -> set[str]:
-    """What any mode finds."""
-    hits = [handle.recall(query, limit=50, mode=m, **options) for m in ("keyword", "hybrid")]
-    return {hit.text for part in hits for hit in part}
-
-
-def propose(space: Space, origin: Origin, content: str) -> str:
-    with writes.writing(space._resources, space._author.scope) as (tx, owner):
-        proposed = answers.Proposed(content, "general", None, "test")
-        answers.propose(tx, space._resources, owner, space._author, origin, proposed)
-    return space.proposals()[-1].id
 
 
 # -- hiding and restoring -------------------------------------------------------------------------
@@ -58,7 +30,7 @@ def test_a_hidden_session_is_out_of_lists_and_recall(
     store: Store, space: Space, clock: FakeClock
 ) -> None:
     session, other = space.session("s"), space.session("t")
-    session.append_many([user("zebra one"), reply("zebra two"), {"role": "user", "content": None}])
+    session.append_many([user("zebra one"), reply("zebra two"), user(None)])
     other.append(user("zebra elsewhere"))
     clock.step(HOUR)
     session.hide("it is done")
@@ -201,9 +173,9 @@ def live(space: Space, name: str, word: str) -> Session:
     session.write_summary(f"{word} summary", upper=2, expected_epoch=0)
     session.scratchpad.write([f"{word} item"])
     space.remember(f"{word} learned", origin=Origin(name, 1), source=word)
-    propose(space, Origin(name, 1), f"{word} proposed")
-    space.accept(propose(space, Origin(name, 2), f"{word} accepted"))
-    space.reject(propose(space, Origin(name, 3), f"{word} rejected"), reason=f"{word} no")
+    propose(space, f"{word} proposed", Origin(name, 1))
+    space.accept(propose(space, f"{word} accepted", Origin(name, 2)))
+    space.reject(propose(space, f"{word} rejected", Origin(name, 3)), reason=f"{word} no")
     session.context(f"{word} asked?")
     return session
 
@@ -398,7 +370,7 @@ def test_a_memory_is_erased_with_its_source(stores: Stores, tmp_path: Path) -> N
             "canarybird" if handle is not early else "x", upper=1, expected_epoch=0
         )
     memory = space.remember("The secret is canarybird", origin=Origin("s", 2))
-    propose(space, Origin("s", 2), "canarybird proposed")
+    propose(space, "canarybird proposed", Origin("s", 2))
     report = space.erase(memory.id, with_source=True)
     assert report.sources == (Origin("s", 2),) and len(report.entries) == 3
     assert texts(session) == ["hello", "noted"] and session.info().events == 2

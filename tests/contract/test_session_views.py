@@ -11,34 +11,10 @@ from typing import Any
 import pytest
 
 from reverie import NotFound, Origin, Session, Space, Store
-from reverie.memory import answers, writes
 from tests.conftest import DAY, HOUR, FakeClock, FakeEmbedder, Stores, rows, tamper
+from tests.talking import propose, reply, system, talk, texts, user
 
-Message = dict[str, Any]
 OWNERS = (("ana", None), ("ana", "bo"), ("ben", "bo"))
-
-
-def user(text: Any) -> Message:
-    return {"role": "user", "content": text}
-
-
-def reply(text: Any) -> Message:
-    return {"role": "assistant", "content": text}
-
-
-def talk(*texts: str) -> list[Message]:
-    return [user(text) if at % 2 == 0 else reply(text) for at, text in enumerate(texts)]
-
-
-def texts(session: Session) -> list[str]:
-    return [event.text for event in session.events()]
-
-
-def propose(space: Space, origin: Origin, content: str) -> str:
-    with writes.writing(space._resources, space._author.scope) as (tx, owner):
-        proposed = answers.Proposed(content, "general", None, "test")
-        answers.propose(tx, space._resources, owner, space._author, origin, proposed)
-    return space.proposals()[-1].id
 
 
 def live(space: Space, clock: FakeClock) -> None:
@@ -50,7 +26,7 @@ def live(space: Space, clock: FakeClock) -> None:
     deep.append(reply("cut off in the"), interrupted=True)
     space.session("odd").append_many(
         [
-            {"role": "system", "content": "be kind"},
+            system("be kind"),
             user("half \ud83d zebra \0"),
             {"role": "user", "content": None, "numbers": [10**30, 0.5]},
         ]
@@ -72,9 +48,9 @@ def live(space: Space, clock: FakeClock) -> None:
     space.session("anew").append(user("before"))
     space.session("anew").erase()
     space.session("anew").append(user("zebra anew"))
-    space.accept(propose(space, Origin("odd", 2), "accepted zebra"))
-    space.reject(propose(space, Origin("odd", 2), "rejected zebra"))
-    propose(space, Origin("odd", 2), "waiting zebra")
+    space.accept(propose(space, "accepted zebra", Origin("odd", 2)))
+    space.reject(propose(space, "rejected zebra", Origin("odd", 2)))
+    propose(space, "waiting zebra", Origin("odd", 2))
     space.forget(memory.id)
 
 
@@ -361,7 +337,7 @@ def test_an_import_under_another_user(stores: Stores) -> None:
     space, bo = store.space("ana"), store.space("ana", user="bo")
     space.session("s").append_many(talk("one", "two"))
     space.session("s").remember("private")
-    space.accept(propose(space, Origin("s", 1), "accepted"))
+    space.accept(propose(space, "accepted", Origin("s", 1)))
     report = bo.import_records(records(space))
     assert report.skipped == () and store.verify().ok
     assert [m.content for m in bo.session("s").memories()] == ["private"]
@@ -473,7 +449,7 @@ def test_what_was_erased_since_stays_erased(
     session.append_many(talk("hello", "hi", "canarybird said", "noted"))
     session.remember("canarybird private") if erase is erase_session else None
     session.write_summary("about a canarybird", upper=3, expected_epoch=0)
-    memory = space.accept(propose(space, Origin("s", 3), "canarybird learned"))
+    memory = space.accept(propose(space, "canarybird learned", Origin("s", 3)))
     if known:
         store.backup(tmp_path / "copy")
     exported = records(space)

@@ -10,14 +10,7 @@ import pytest
 from reverie import NotFound, Origin, Space, Store
 from reverie.learn import summaries
 from tests.conftest import Stores, engine_of, rows
-
-
-def user(text: Any) -> dict[str, Any]:
-    return {"role": "user", "content": text}
-
-
-def reply(text: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": text}
+from tests.talking import reply, texts, user
 
 
 def bytes_of(store: Store) -> bytes:
@@ -33,7 +26,7 @@ def test_one_event_is_erased_and_those_around_it_stay(store: Store, space: Space
     report = session.erase_event(2, key="k")
     assert (report.events, report.memories, report.pending) == (1, (learned.id,), False)
     assert session.erase_event(2, key="k") == report
-    assert [event.text for event in session.events()] == ["hello", "noted"]
+    assert texts(session) == ["hello", "noted"]
     assert session.summary().text == "" and b"canarybird" not in bytes_of(store)
     assert session.append(user("on")).sequence == 4
     with pytest.raises(NotFound):
@@ -41,7 +34,7 @@ def test_one_event_is_erased_and_those_around_it_stay(store: Store, space: Space
     assert store.verify().ok
     copy = store.space("copy")
     assert copy.import_records(list(space.export())).skipped == ()
-    assert [event.text for event in copy.session("s").events()] == ["hello", "noted", "on"]
+    assert texts(copy.session("s")) == ["hello", "noted", "on"]
     store.rebuild()
     assert store.verify().ok
 

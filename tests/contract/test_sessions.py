@@ -15,41 +15,12 @@ from reverie import (
     NotFound,
     Origin,
     SequenceConflict,
-    Session,
     Space,
     Store,
     SubjectExists,
 )
-from reverie.memory import answers, writes
 from tests.conftest import DAY, HOUR, SECOND, START, FakeClock, Stores
-
-Message = dict[str, Any]
-
-
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def reply(text: str) -> Message:
-    return {"role": "assistant", "content": text}
-
-
-def texts(session: Session) -> list[str]:
-    return [event.text for event in session.events()]
-
-
-def found(handle: Space | Session, query: str, **options: Any) -> set[str]:
-    """What any mode finds."""
-    hits = [handle.recall(query, limit=50, mode=m, **options) for m in ("keyword", "hybrid")]
-    return {hit.text for part in hits for hit in part}
-
-
-def propose(space: Space, origin: Origin, content: str) -> str:
-    with writes.writing(space._resources, space._author.scope) as (tx, owner):
-        proposed = answers.Proposed(content, "general", None, "test")
-        answers.propose(tx, space._resources, owner, space._author, origin, proposed)
-    return space.proposals()[-1].id
-
+from tests.talking import Message, found, propose, reply, system, texts, user
 
 # -- what a session is ----------------------------------------------------------------------------
 
@@ -73,7 +44,7 @@ def test_an_id_that_cannot_be_one(space: Space, id: Any) -> None:
 
 def test_sessions_are_listed_by_their_newest_event(space: Space, clock: FakeClock) -> None:
     one, two, three = (space.session(id) for id in ("one", "two", "three"))
-    one.append_many([{"role": "system", "content": "be kind"}, user("  What is\na zebra? ")])
+    one.append_many([system("be kind"), user("  What is\na zebra? ")])
     clock.step(HOUR)
     two.append(reply("I speak first"))
     clock.step(HOUR)
@@ -104,7 +75,7 @@ def test_sessions_of_the_same_name_never_mix(store: Store) -> None:
         session.remember(f"canary{number} private zebra", subject="zebra")
         session.write_summary(f"canary{number} summed up", upper=1, expected_epoch=0)
         session.scratchpad.write([f"canary{number} item"])
-        propose(handle, Origin("same", 1), f"canary{number} proposed")
+        propose(handle, f"canary{number} proposed", Origin("same", 1))
     for number, handle in enumerate(handles):
         session, own = handle.session("same"), f"canary{number}"
         assert texts(session) == [f"{own} zebra"] * (number + 1)
@@ -423,7 +394,7 @@ def test_a_key_of_what_was_erased_still_means_that(
 ) -> None:
     space.session("s").append(user("a"), key="k")
     space.session("t").append(user("b"))
-    proposal = propose(space, Origin("t", 1), "c")
+    proposal = propose(space, "c", Origin("t", 1))
     space.session("s").erase()
     with pytest.raises(KeyConflict):
         other(space, proposal)

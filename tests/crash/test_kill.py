@@ -45,11 +45,11 @@ MODES: tuple[Mode, ...] = ("keyword", "vector", "hybrid")
 
 
 class Launcher:
-    """The process that forks writers, and what they say."""
+    """The process that forks writers of a module, and what they say."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.writer"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -104,7 +104,7 @@ class Launcher:
 
 @pytest.fixture
 def launcher() -> Iterator[Launcher]:
-    made = Launcher()
+    made = Launcher("tests.crash.writer")
     yield made
     made.close()
 

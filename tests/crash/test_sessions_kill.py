@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -31,8 +27,9 @@ from tests.crash.conversations import (
     perform,
     step_from,
 )
-from tests.crash.test_kill import LONGEST_DELAY, PIPE_BYTES, ROOT, Launcher
+from tests.crash.test_kill import LONGEST_DELAY, Launcher
 
+WRITER = "tests.crash.session_writer"
 CASES = 4
 # A fifth of the long run is for sessions.
 ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 5 // CASES, 1)
@@ -41,38 +38,17 @@ ROUNDS_A_FILE = 20
 ROUNDS_A_DRAIN = 4
 
 
-class SessionLauncher(Launcher):
-    """The same, with writers of sessions."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.session_writer"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._orders, self._said = self._process.stdin, self._process.stdout
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            # A writer must never wait for us to read.
-            with contextlib.suppress(OSError):
-                fcntl.fcntl(self._said, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        assert "ready" in self._line()
-
-
 @pytest.fixture
-def launcher() -> Iterator[SessionLauncher]:
-    made = SessionLauncher()
+def launcher() -> Iterator[Launcher]:
+    made = Launcher(WRITER)
     yield made
     made.close()
 
 
 @pytest.fixture(scope="module")
-def lone_launcher() -> Iterator[SessionLauncher]:
+def lone_launcher() -> Iterator[Launcher]:
     """For children that die by themselves: none is left for the next test."""
-    made = SessionLauncher()
+    made = Launcher(WRITER)
     yield made
     made.close()
 
@@ -92,7 +68,7 @@ def take_in(diary: Diary, said: list[dict[str, Any]], seen: Counter[Verb]) -> St
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_acknowledged_events_survive(tmp_path: Path, launcher: SessionLauncher, case: int) -> None:
+def test_acknowledged_events_survive(tmp_path: Path, launcher: Launcher, case: int) -> None:
     chance = random.Random(case)
     acknowledged: Counter[Verb] = Counter()
     unknown: Counter[Verb] = Counter()
@@ -137,7 +113,7 @@ def begun(path: Path) -> Diary:
     return diary
 
 
-def killed(launcher: SessionLauncher, path: Path, step: Step, where: str, at: int) -> None:
+def killed(launcher: Launcher, path: Path, step: Step, where: str, at: int) -> None:
     launcher.start("die_at", path, alone=True, step=as_plain(step), where=where, at=at)
     said = launcher.until("ended")
     assert not [line for line in said if "ack" in line]
@@ -146,7 +122,7 @@ def killed(launcher: SessionLauncher, path: Path, step: Step, where: str, at: in
 
 @pytest.mark.parametrize("at", range(MANY))
 def test_killed_between_messages_that_belong_together(
-    tmp_path: Path, lone_launcher: SessionLauncher, at: int
+    tmp_path: Path, lone_launcher: Launcher, at: int
 ) -> None:
     path = tmp_path / "store.db"
     diary = begun(path)
@@ -160,7 +136,7 @@ def test_killed_between_messages_that_belong_together(
 
 @pytest.mark.parametrize("at", range(4))
 def test_killed_between_what_a_turn_taught_and_the_end_of_its_job(
-    tmp_path: Path, lone_launcher: SessionLauncher, at: int
+    tmp_path: Path, lone_launcher: Launcher, at: int
 ) -> None:
     path = tmp_path / "store.db"
     diary = begun(path)
@@ -177,7 +153,7 @@ def test_killed_between_what_a_turn_taught_and_the_end_of_its_job(
 
 
 def test_killed_between_the_erase_of_a_session_and_the_emptying_of_files(
-    tmp_path: Path, lone_launcher: SessionLauncher
+    tmp_path: Path, lone_launcher: Launcher
 ) -> None:
     """The job that finishes an erase finishes all of it, what was learned included."""
     path = tmp_path / "store.db"

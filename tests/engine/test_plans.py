@@ -114,6 +114,10 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         lambda tx: index.for_profile(tx, OWNER, 9, 0, pinned=False, limit=9),
         ["memories_oldest: space owner kind born"],
     ),
+    "changed_since": (
+        lambda tx: index.changed_since(tx, OWNER, 5, 0),
+        ["memories_changed: space owner position", "log_memory: space memory"],
+    ),
     "oldest": (
         lambda tx: index.oldest(tx, OWNER, "fact", 9),
         ["memories_oldest: space owner kind"],

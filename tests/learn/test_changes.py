@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from reverie import Origin, Space, Store
@@ -13,10 +11,7 @@ from reverie.learn.asking import Decision, Fact
 from reverie.learn.changes import Change, Stale, Turn
 from reverie.model import Scope
 from tests.conftest import Stores, engine_of
-
-
-def user(text: str) -> dict[str, Any]:
-    return {"role": "user", "content": text}
+from tests.talking import user
 
 
 def turn_of(store: Store, session: str, sequence: int) -> Turn:

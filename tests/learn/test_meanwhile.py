@@ -31,6 +31,7 @@ from tests.crash.learner import (
     open_learning,
     question_of,
 )
+from tests.talking import reply, user
 
 THREADS = 5
 # No word of one write is a word of another: what a person revises would settle what is learned.
@@ -39,14 +40,6 @@ KILLS = 30
 # Nobody needs it unless something hangs.
 PATIENCE = 60.0
 POLL = 0.005
-
-
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def reply(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from reverie import Job, Memory, Settings, Space, Store, Version
-from reverie.agenda.jobs import MAX_ATTEMPTS
+from reverie.agenda import jobs
 from reverie.learn import asking, changes, llm, summaries, turns
 from reverie.learn.llm import PydanticModel
 from reverie.learn.turns import NO_LONGER
@@ -17,6 +17,7 @@ from reverie.model import Origin
 from reverie.testing import Answer, Drip, Hang, Huge, ScriptedModel, Status, misbehaviours
 from tests.conftest import DAY, HOUR, SECOND, FakeClock, Stores
 from tests.crash.learner import Question, question_of
+from tests.talking import reply, user
 
 KEY = "sk-very-secret"
 SAID = "My wife is called Ophelia and she keeps bees"
@@ -107,10 +108,6 @@ def id_of(question: dict[str, Any], content: str) -> int:
     )
 
 
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[ScriptedModel, list[Moody]]]:
     """One server for all tests, and whose script it follows: opening a model takes a while."""
@@ -193,30 +190,37 @@ def test_there_are_enough_misbehaviours() -> None:
 
 
 @pytest.mark.parametrize("name", misbehaviours())
-def test_whatever_a_model_answers_the_turn_is_kept_and_learned_later(
+def test_whatever_a_model_answers_the_turn_is_kept_parked_and_learned_when_asked(
     store: Store,
     moody: Moody,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     name: str,
 ) -> None:
+    monkeypatch.setattr(jobs, "MAX_ATTEMPTS", 2)
     space = store.space("ana")
     before = everything(space)
     moody.misbehave("extract", misbehaviours()[name])
     space.session("chat").append(user(SAID))
-    assert store.drain() == 1
-    assert set(moody.asked) == {"extract"}
-    (job,) = waiting(store)
-    check_failure(job, 1)
-    assert job.state == "ready"
-    assert everything(space) == before
+    for attempt, state in ((1, "ready"), (2, "parked")):
+        assert store.drain() == 1
+        assert set(moody.asked) == {"extract"}
+        (job,) = store.jobs()
+        check_failure(job, attempt)
+        assert (job.kind, job.state) == ("learn", state)
+        assert job.payload == {"session": "chat", "sequence": 1}
+        assert everything(space) == before
+        assert store.drain() == 0, "it is not due yet"
+        clock.at = job.due_at
+    assert store.drain() == 0, "what is parked waits for a person"
     check_turn(store)
     assert KEY not in caplog.text
-    assert store.drain() == 0, "it is not due yet"
 
     moody.behave()
     store.retry_job("ana", job.id)
     assert store.drain() == 1
-    assert waiting(store) == []
+    assert store.jobs() == []
     assert living(space) == sorted([FACT, NEAR, TEA, PINNED])
     assert [pair for pair in everything(space) if pair[0].content != FACT] == before
     check_turn(store)
@@ -232,16 +236,16 @@ def test_what_keeps_failing_is_tried_ever_later_and_then_parked(
     session = space.session("chat")
     session.append(user(SAID))
     waits = []
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    for attempt in range(1, jobs.MAX_ATTEMPTS + 1):
         assert store.drain() == 1
         (job,) = waiting(store)
         check_failure(job, attempt)
-        assert job.state == ("parked" if attempt == MAX_ATTEMPTS else "ready")
+        assert job.state == ("parked" if attempt == jobs.MAX_ATTEMPTS else "ready")
         waits.append(job.due_at - clock.now())
         clock.at = job.due_at - 1
         assert store.drain() == 0
         clock.step(1)
-    assert waits == [min(SECOND * 2**n, HOUR) for n in range(MAX_ATTEMPTS)]
+    assert waits == [min(SECOND * 2**n, HOUR) for n in range(jobs.MAX_ATTEMPTS)]
     clock.step(400 * DAY)
     assert store.drain() == 0
     assert any("parked" in problem for problem in store.doctor()["problems"])
@@ -410,7 +414,7 @@ SUMMARIES: dict[str, Answer] = {
     },
 }
 LONG = f"{SAID}. " + "We talked about the hives for a while. " * 5
-REPLY = {"role": "assistant", "content": "How many hives are there?"}
+REPLY = reply("How many hives are there?")
 TALK = [user(LONG), REPLY, user(LONG + "Again."), REPLY]
 
 
@@ -446,7 +450,7 @@ def test_a_parked_summary_is_tried_again_with_the_next_turn(
     session = store.space("ana").session("chat")
     moody.misbehave("summarise", misbehaviours()["status 500"])
     session.append_many(TALK)
-    for _ in range(MAX_ATTEMPTS):
+    for _ in range(jobs.MAX_ATTEMPTS):
         assert store.drain() >= 1
         (job,) = waiting(store, "summarise")
         clock.at = job.due_at

@@ -12,6 +12,7 @@ from reverie import Memory, Session, Space, Store
 from reverie.memory.context import ASK_HEADING, NOTIFY_HEADING
 from reverie.testing import MODEL, Answer, ScriptedModel, Status
 from tests.conftest import HOUR, FakeClock, Stores, rows
+from tests.talking import reply, user
 
 Question = Mapping[str, Any]
 Fact = dict[str, Any]
@@ -75,7 +76,7 @@ class Listener:
     def hears(self, text: str, *facts: Fact) -> None:
         """A turn that is kept, and waits to be learned from."""
         self.mind.facts[text] = list(facts)
-        self.session.append({"role": "user", "content": text})
+        self.session.append(user(text))
 
     def learns(self, text: str, *facts: Fact) -> None:
         self.hears(text, *facts)
@@ -148,7 +149,7 @@ def test_only_the_session_that_heard_it_asks(stores: Stores, mind: Mind) -> None
     ana = Listener(stores, mind, write_policy="ask")
     ana.learns("Alec is my boss by the way", BOSS)
     other = ana.space.session("other")
-    other.append({"role": "user", "content": "What's for lunch?"})
+    other.append(user("What's for lunch?"))
     ana.store.drain()
     assert other.context().notices == ""
     assert ana.session.context().notices
@@ -177,10 +178,10 @@ def test_what_was_learned_is_told_once(stores: Stores, mind: Mind) -> None:
     ana = Listener(stores, mind, write_policy="notify")
     ana.learns("Alec is my boss by the way", BOSS)
     assert "Alec is the user's boss" in ana.session.context().notices
-    ana.session.append({"role": "assistant", "content": "I'll remember that Alec is your boss."})
+    ana.session.append(reply("I'll remember that Alec is your boss."))
     assert "Alec is the user's boss" in ana.session.context().notices
     ana.learns("Fine. What's for lunch?")
-    ana.session.append({"role": "assistant", "content": "Soup."})
+    ana.session.append(reply("Soup."))
     ana.learns("Again?")
     assert ana.session.context().notices == ""
 

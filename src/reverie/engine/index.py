@@ -418,6 +418,21 @@ def for_profile(
     ]
 
 
+def changed_since(tx: Transaction, owner: Owner, position: int, now: int) -> list[Row]:
+    """Living memories everyone sees that were there at a position and changed behind it.
+
+    Of each when it was born, and where its version of then stands in the log.
+    """
+    return tx.all(
+        "SELECT m.born, (SELECT MAX(l.position) FROM log l WHERE l.space = m.space "
+        "AND l.owner = m.owner AND l.memory = m.memory AND l.position <= ?) FROM memories m "
+        "WHERE m.space = ? AND m.owner = ? AND m.position > ? AND m.position > m.born "
+        "AND m.born <= ? AND m.forgotten_at IS NULL AND m.session IS NULL "
+        "AND (m.expires_at IS NULL OR m.expires_at > ?)",
+        (position, *owner, position, position, now),
+    )
+
+
 def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
     """What a cap evicts first: never what is pinned."""
     return [

@@ -135,6 +135,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
         # What the profile shows first.
         """CREATE INDEX memories_pinned ON memories (space, owner, born)
             WHERE forgotten_at IS NULL AND pinned = 1""",
+        # What a profile that stands still must look up in the log. Nothing new stands in it.
+        """CREATE INDEX memories_changed ON memories (space, owner, position)
+            WHERE position > born""",
         # Memories that only one session may see.
         "ALTER TABLE statistics ADD COLUMN private BIGINT NOT NULL DEFAULT 0",
     ),

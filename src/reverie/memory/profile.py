@@ -11,7 +11,6 @@ from heapq import merge
 from itertools import groupby
 
 from reverie.engine import index, log
-from reverie.engine.log import Entry
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import one_line
@@ -38,40 +37,57 @@ def newest_first(
     """What the profile may show: what is pinned, then facts, the newest first.
 
     Each comes with the position it was born at, in the state it had at ``position`` or has now.
-    Read as it is needed: only what fits is looked at.
+    Read as it is needed: only what fits is looked at, and what has changed since ``position``.
     """
+    changed: list[tuple[int, Memory]] = []
+    if position is not None:
+        for owner, user in owners.items():
+            changed += _changed(tx, owner, user, now, position)
+        changed.sort(key=_newest)
     for pinned in (True, False):
         yield from merge(
-            *(_of_owner(tx, owner, user, now, position, pinned) for owner, user in owners.items()),
-            key=lambda pair: -pair[0],
+            [pair for pair in changed if pair[1].pinned == pinned],
+            *(_same(tx, owner, user, now, position, pinned) for owner, user in owners.items()),
+            key=_newest,
         )
 
 
-def _of_owner(
+def _newest(pair: tuple[int, Memory]) -> int:
+    return -pair[0]
+
+
+def _same(
     tx: Transaction, owner: Owner, user: str | None, now: int, position: int | None, pinned: bool
 ) -> Iterator[tuple[int, Memory]]:
+    """Those that are what they were at a position."""
     before = FAR if position is None else position + 1
     while True:
         places = index.for_profile(tx, owner, before, now, pinned=pinned, limit=CHUNK)
-        current = log.at_positions(tx, owner, [place.position for place in places])
-        for place in places:
-            memory = _state_at(tx, owner, user, current[place.position], position)
-            if memory is not None and memory.trust not in UNTRUSTED:
+        same = [place for place in places if position is None or place.position <= position]
+        entries = log.at_positions(tx, owner, [place.position for place in same])
+        for place in same:
+            memory = entries[place.position].state(user)
+            if memory.trust not in UNTRUSTED:
                 yield place.born, memory
         if len(places) < CHUNK:
             return
         before = places[-1].born
 
 
-def _state_at(
-    tx: Transaction, owner: Owner, user: str | None, entry: Entry, position: int | None
-) -> Memory | None:
-    """The memory as it was at a position; None when it was not one of those shown then."""
-    if position is None or entry.position <= position:
-        return entry.state(user)
-    held = [e for e in log.versions(tx, owner, entry.memory) if e.position <= position]
-    memory = held[-1].state(user) if held and held[-1].body is not None else None
-    return None if memory is None or memory.forgotten_at is not None else memory
+def _changed(
+    tx: Transaction, owner: Owner, user: str | None, now: int, position: int
+) -> Iterator[tuple[int, Memory]]:
+    """Those that were shown at a position and have changed since, as they were."""
+    held = index.changed_since(tx, owner, position, now)
+    entries = log.at_positions(tx, owner, [at for _, at in held])
+    then = log.time_of(tx, owner, position) if held else 0
+    for born, at in held:
+        if entries[at].body is None:
+            continue
+        memory = entries[at].state(user)
+        shown = memory.forgotten_at is None and not memory.expired(then)
+        if shown and (memory.pinned or memory.kind == "fact") and memory.trust not in UNTRUSTED:
+            yield born, memory
 
 
 def choose(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -23,7 +24,6 @@ from reverie.text.normalise import category_slug, one_line, plain_name, storable
 from reverie.text.plain import as_mapping
 from reverie.text.tags import clean_tags
 
-Shape = TypeVar("Shape", bound=BaseModel)
 Time = Annotated[int, Field(ge=EARLIEST, le=LATEST)]
 
 
@@ -184,37 +184,34 @@ class SessionRecord(_Written):
         return self
 
 
-def checked(record: Any) -> Record:
-    return _checked(Record, record)
-
-
-def checked_session(record: Any) -> Entry:
-    found = _checked(SessionRecord, record)
-    return Entry(
-        position=0,
-        op=found.op,
-        recorded_at=found.recorded_at,
-        actor=found.actor,
-        trust=found.trust,
-        reason=found.reason,
-        origin=found.origin,
-        key=found.key,
-        request=found.request,
-        memory="",
-        version=0,
-        uuid=found.uuid,
-        body=found.body,
-        session=found.session,
-        sequence=found.sequence,
-    )
-
-
-def _checked(shape: type[Shape], record: Any) -> Shape:
+def entry_of(record: Mapping[str, Any]) -> Entry:
+    """A record of ours as the entry it was made from, checked. It has no position here yet."""
     if record["reverie"] != FORMAT:
         raise InvalidInput("it was exported by a newer Reverie: upgrade this one")
+    shape = Record if record.get("session") is None else SessionRecord
     try:
-        return shape.model_validate(record)
+        found = shape.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InvalidInput(f"{place}: {first['msg']}") from error
+    written = {name: getattr(found, name) for name in _Written.model_fields}
+    if isinstance(found, SessionRecord):
+        return Entry(
+            position=0,
+            op=found.op,
+            memory="",
+            version=0,
+            body=found.body,
+            session=found.session,
+            sequence=found.sequence,
+            **written,
+        )
+    return Entry(
+        position=0,
+        op=found.op,
+        memory=found.memory,
+        version=found.version,
+        body=None if found.body is None else found.body.model_dump(exclude_unset=True),
+        **written,
+    )

@@ -32,15 +32,20 @@ def add_session_entry(
         raise InvalidInput(f"session {entry.session} is another conversation here")
     entry = _with_parent(tx, owner, entry, names)
     _require_place(tx, owner, entry)
+    entry = append(tx, resources, owner, _with_memory_here(tx, owner, entry, names))
+    replay.show(tx, resources, owner, entry)
+    return True
+
+
+def append(tx: Transaction, resources: Resources, owner: Owner, entry: Entry) -> Entry:
+    """The entry as it stands in the log here. A key that is known here stays with whom it was."""
     if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
         entry = replace(entry, key=None, request=None)
-    entry = _with_memory_here(tx, owner, entry, names)
     now = min(entry.recorded_at, resources.clock.now())
     position, recorded_at = log.advance(tx, owner.space, now)
     entry = replace(entry, position=position, recorded_at=recorded_at)
     log.append(tx, owner, entry)
-    replay.show(tx, resources, owner, entry)
-    return True
+    return entry
 
 
 def _with_parent(tx: Transaction, owner: Owner, entry: Entry, names: dict[str, str]) -> Entry:

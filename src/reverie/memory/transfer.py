@@ -138,34 +138,13 @@ def _prepare(
         if not isinstance(record, Mapping):
             raise InvalidInput("a record must be an object with a content")
         if "reverie" in record:
-            return _Ours(number, _entry(record))
+            from reverie.memory import records
+
+            return _Ours(number, records.entry_of(record))
         return _plain(resources, number, record)
     except (ReverieError, KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         return f"record {number}: {why}"
-
-
-def _entry(record: Record) -> Entry:
-    from reverie.memory import records
-
-    if record.get("session") is not None:
-        return records.checked_session(record)
-    checked = records.checked(record)
-    return Entry(
-        position=0,
-        op=checked.op,
-        recorded_at=checked.recorded_at,
-        actor=checked.actor,
-        trust=checked.trust,
-        reason=checked.reason,
-        origin=checked.origin,
-        key=checked.key,
-        request=checked.request,
-        memory=checked.memory,
-        version=checked.version,
-        uuid=checked.uuid,
-        body=None if checked.body is None else checked.body.model_dump(exclude_unset=True),
-    )
 
 
 def _plain(resources: Resources, number: int, record: Record) -> _Plain:
@@ -225,23 +204,10 @@ def _add_entry(
         raise InvalidInput(f"version {entry.version} of {memory} does not follow what is here")
     if entry.body is None and any(known.body is not None for known in here):
         raise InvalidInput(f"{memory} was erased where it comes from: erase it here too")
-    if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
-        entry = replace(entry, key=None, request=None)
     place = index.find(tx, owner, memory)
-    now = min(entry.recorded_at, resources.clock.now())
-    position, recorded_at = log.advance(tx, owner.space, now)
-    log.append(
-        tx,
-        owner,
-        replace(
-            entry,
-            position=position,
-            recorded_at=recorded_at,
-            memory=memory,
-            body=entry.body if entry.op != "erase" else {},
-        ),
-    )
-    _index_entry(tx, resources, owner, place, here, memory, position)
+    body = entry.body if entry.op != "erase" else {}
+    entry = taking.append(tx, resources, owner, replace(entry, memory=memory, body=body))
+    _index_entry(tx, resources, owner, place, here, entry)
     return True
 
 
@@ -251,20 +217,17 @@ def _index_entry(
     owner: Owner,
     place: index.Place | None,
     here: list[Entry],
-    memory: str,
-    position: int,
+    entry: Entry,
 ) -> None:
     """Let the index show the entry just written."""
     if place is not None:
         index.remove(tx, owner, place, here[-1].state(None))
-    entry = log.at_position(tx, owner, position)
-    assert entry is not None
     if entry.op == "erase" or entry.body is None:
         return
     state = entry.state(None)
     text = writes.text_of(tx, resources, state)
-    born = here[0].position if here else position
-    first = index.add(tx, owner, born, position, state, text.passages)
+    born = here[0].position if here else entry.position
+    first = index.add(tx, owner, born, entry.position, state, text.passages)
     if state.forgotten_at is None:
         writes.put_vectors(tx, resources, owner, first, text)
     known = here[-1].body.get("expires_at") if here and here[-1].body else None
