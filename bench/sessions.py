@@ -8,32 +8,24 @@ ratios, one thread. It is a measurement, no test: the exit code is always 0.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import random
 import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 import reverie
 
-if TYPE_CHECKING:
-    from bench import speed
-else:  # a script finds its neighbours without their folder's name
-    import speed
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-Message = dict[str, str]
+from bench import running
+from bench.measuring import Sample, short, snippet, timed
+from bench.texts import COMMON, SEED, Message, Talker, said
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 SPACE, TALK = "bench", "talk"
 LIMIT = 12
@@ -71,50 +63,6 @@ class Plan:
 QUICK = Plan(200, 1_000, rounds=3, reads=10, writes=15, turns=5, starts=3)
 
 
-# -- texts ----------------------------------------------------------------------------------------
-
-
-class Talker:
-    """Turns of 8 to 60 words, made of the sentences of ``speed.Writer``."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
-        self._writer = speed.Writer(seed)
-
-    def text(self) -> str:
-        count, words = self._random.randint(8, 60), list[str]()
-        while len(words) < count:
-            words += self._writer.sentence().split()
-        return " ".join(words[:count]).rstrip(".") + "."
-
-    def turn(self) -> Message:
-        return said("user", self.text())
-
-    def turns(self, count: int) -> list[Message]:
-        return [self.turn() for _ in range(count)]
-
-    def telling_turns(self, count: int) -> list[Message]:
-        """Turns that end with something the rules learn."""
-        return [said("user", f"{self.text()} I prefer {self._two_words()}.") for _ in range(count)]
-
-    def conversation(self, count: int) -> list[Message]:
-        """The user and the assistant in turn."""
-        return [said("assistant" if i % 2 else "user", self.text()) for i in range(count)]
-
-    def facts(self, count: int) -> list[str]:
-        return self._writer.sentences(count)
-
-    def queries(self, talk: Sequence[Message], count: int) -> list[str]:
-        return self._writer.queries([message["content"] for message in talk], count)
-
-    def _two_words(self) -> str:
-        return " ".join(self._random.sample(speed.COMMON.split(), 2))
-
-
-def said(role: str, text: str) -> Message:
-    return {"role": role, "content": text}
-
-
 # -- what is measured -----------------------------------------------------------------------------
 
 
@@ -138,51 +86,42 @@ class Subject:
         return self.session.recall(query, limit=LIMIT)
 
 
-class Bench:
+class Sessions(running.Bench):
     """The whole run. Each method measures one thing and leaves its samples in the meter."""
 
     def __init__(self, plan: Plan, folder: Path, progress: Progress) -> None:
+        super().__init__(folder, progress)
         self._plan = plan
-        self._folder = folder
-        self._progress = progress
-        self._open = ExitStack()
-        self._talker = Talker(speed.SEED)
+        self._talker = Talker(SEED)
         self._talks: dict[str, list[Message]] = {"0": []}
         self._copies = 0
-        self._small, self._large = speed.short(plan.small), speed.short(plan.large)
-        self.meter = speed.Meter()
+        self._small, self._large = short(plan.small), short(plan.large)
 
-    def run(self) -> list[speed.Row]:
-        with self._open:
-            self._build(self._small, self._plan.small)
-            self._build(self._large, self._plan.large)
-            self._first_contexts()
-            self._contexts()
-            self._contexts_of_turns()
-            self._recalls()
-            self._appends()
-            self._follows()
-            self._learning()
+    def run(self) -> None:
+        self._build(self._small, self._plan.small)
+        self._build(self._large, self._plan.large)
+        self._first_contexts()
+        self._contexts()
+        self._contexts_of_turns()
+        self._recalls()
+        self._appends()
+        self._follows()
+        self._learning()
         self._summarise()
-        return self.meter.rows
 
-    def _steps(self, what: str, count: int) -> Iterator[int]:
-        return iter(self._progress.track(range(count), description=what))
-
-    def _take(self, took: dict[str, speed.Sample], *, warm: bool) -> None:
-        for name, sample in took.items():
-            if warm:
-                self.meter.take(name, sample)
+    def _take(self, took: dict[str, Sample], *, warm: bool) -> None:
+        if warm:
+            self.meter.take_all(took)
 
     # -- building -----------------------------------------------------------------------------
 
     def _build(self, name: str, size: int) -> None:
         """A file with the memories and one conversation, to be copied for each measurement."""
         talk = self._talks[name] = self._talker.conversation(size)
-        with self._opened(self._folder / f"{name}.db", UNWATCHED) as store:
+        with self._opened(self.folder / f"{name}.db", UNWATCHED) as store:
             self._remember_facts(store)
             session = store.space(SPACE).session(TALK)
-            for at in self._steps(f"filling {name}", -(-size // CHUNK)):
+            for at in self.steps(f"filling {name}", -(-size // CHUNK)):
                 session.append_many(talk[at * CHUNK : (at + 1) * CHUNK])
             session.context("anything")  # from here on the profile stands still
 
@@ -199,12 +138,12 @@ class Bench:
     def _subject(self, name: str, settings: reverie.Settings) -> Subject:
         """A copy of its own, warm: the embedder's files and the vectors are read."""
         self._copies += 1
-        path = self._folder / f"copy{self._copies}.db"
-        built = self._folder / f"{name}.db"
+        path = self.folder / f"copy{self._copies}.db"
+        built = self.folder / f"{name}.db"
         if built.exists():
             shutil.copyfile(built, path)
         store = self._opened(path, settings)
-        self._open.callback(store.close)
+        self.closing.callback(store.close)
         subject = Subject(name, store, self._talks[name])
         subject.recall("anything at all")
         return subject
@@ -225,16 +164,16 @@ class Bench:
             self._large: self._subject(self._large, UNWATCHED),
             "summary": self._summed_up(),
         }
-        for done in self._steps("context", self._plan.rounds + 1):
+        for done in self.steps("context", self._plan.rounds + 1):
             for name, subject in subjects.items():
                 queries = self._talker.queries(subject.talk, self._plan.reads)
                 took = {
-                    f"recall {name}": speed.timed(subject.recall, queries),
-                    f"context {name}": speed.timed(subject.session.context, queries),
+                    f"recall {name}": timed(subject.recall, queries),
+                    f"context {name}": timed(subject.session.context, queries),
                 }
                 if name == self._large:
-                    took["resume"] = speed.timed(subject.session.resume, [LAST] * len(queries))
-                    took["events"] = speed.timed(subject.session.events, [LAST] * len(queries))
+                    took["resume"] = timed(subject.session.resume, [LAST] * len(queries))
+                    took["events"] = timed(subject.session.events, [LAST] * len(queries))
                 self._take(took, warm=done > 0)
 
     def _contexts_of_turns(self) -> None:
@@ -245,14 +184,12 @@ class Bench:
             subject.session.append(turn)
             subject.store.drain()
 
-        for done in self._steps("context of each turn", self._plan.rounds + 1):
+        for done in self.steps("context of each turn", self._plan.rounds + 1):
             turns = self._talker.turns(self._plan.turns)
             others = self._talker.turns(self._plan.turns)
             took = {
-                "recall turn": speed.timed(
-                    lambda turn: subject.recall(turn["content"]), others, keep
-                ),
-                "context turn": speed.timed(lambda _: subject.session.context(), turns, keep),
+                "recall turn": timed(lambda turn: subject.recall(turn["content"]), others, keep),
+                "context turn": timed(lambda _: subject.session.context(), turns, keep),
             }
             self._take(took, warm=done > 0)
 
@@ -264,13 +201,11 @@ class Bench:
         memories.space.import_records(
             {"content": message["content"], "kind": "note"} for message in events.talk
         )
-        for done in self._steps("recall", self._plan.rounds + 1):
+        for done in self.steps("recall", self._plan.rounds + 1):
             queries = self._talker.queries(events.talk, self._plan.reads)
             took = {
-                "recall memories": speed.timed(
-                    partial(memories.space.recall, limit=LIMIT), queries
-                ),
-                "recall events": speed.timed(partial(events.space.recall, limit=LIMIT), queries),
+                "recall memories": timed(partial(memories.space.recall, limit=LIMIT), queries),
+                "recall events": timed(partial(events.space.recall, limit=LIMIT), queries),
             }
             self._take(took, warm=done > 0)
 
@@ -280,15 +215,14 @@ class Bench:
         for name in ("0", self._large):
             remembering = self._subject(name, NO_LEARNING)
             plain, learning = self._subject(name, NO_LEARNING), self._subject(name, RULES)
-            for done in self._steps(f"append at {name}", self._plan.rounds + 1):
+            for done in self.steps(f"append at {name}", self._plan.rounds + 1):
                 turns, many = self._talker.turns(self._plan.writes), self._talker.turns(CHUNK)
                 took = {
-                    f"remember {name}": speed.timed(remembering_of(remembering), turns),
-                    f"append off {name}": speed.timed(plain.session.append, turns),
-                    f"append {name}": speed.timed(learning.session.append, turns),
-                    f"append_many {name}": speed.per(
-                        speed.timed(learning.session.append_many, [many]), CHUNK
-                    ),
+                    f"remember {name}": timed(remembering_of(remembering), turns),
+                    f"append off {name}": timed(plain.session.append, turns),
+                    f"append {name}": timed(learning.session.append, turns),
+                    f"append_many {name}": timed(learning.session.append_many, [many])
+                    * (1 / CHUNK),
                 }
                 # What a worker beside it would have done by now.
                 plain.store.drain()
@@ -297,15 +231,15 @@ class Bench:
 
     def _follows(self) -> None:
         subject = self._subject(self._large, RULES)
-        for done in self._steps("follow", self._plan.rounds + 1):
+        for done in self.steps("follow", self._plan.rounds + 1):
             history = self._talker.conversation(self._plan.history)
             followed = subject.space.session()
             followed.append_many(history)
             took = {
-                "append beside follow": speed.timed(
+                "append beside follow": timed(
                     subject.session.append, self._talker.turns(self._plan.turns)
                 ),
-                "follow": speed.timed(
+                "follow": timed(
                     following(subject, history),
                     self._talker.turns(self._plan.turns),
                     self._replying(followed, history),
@@ -326,39 +260,35 @@ class Bench:
 
     def _learning(self) -> None:
         only, both = self._subject(self._large, ONLY_RULES), self._summed_up()
-        for done in self._steps("learning", self._plan.rounds + 1):
+        for done in self.steps("learning", self._plan.rounds + 1):
             count = self._plan.turns
-            took = {
-                "append beside learning": speed.timed(
-                    only.session.append, self._talker.turns(count)
-                )
-            }
+            took = {"append beside learning": timed(only.session.append, self._talker.turns(count))}
             only.store.drain()
             for name, subject, turns in (
                 ("learn nothing", only, self._talker.turns(count)),
                 ("learn a fact", only, self._talker.telling_turns(count)),
                 ("background", both, self._talker.turns(count)),
             ):
-                took[name] = speed.timed(draining(subject), turns, subject.session.append)
+                took[name] = timed(draining(subject), turns, subject.session.append)
             self._take(took, warm=done > 0)
         assert any(memory.category == "preference" for memory in only.space.memories(limit=1))
 
     # -- fresh processes ----------------------------------------------------------------------
 
     def _first_contexts(self) -> None:
-        path = str(self._folder / f"{self._large}.db")
-        query = " ".join(speed.COMMON.split()[:6])
+        path = str(self.folder / f"{self._large}.db")
+        query = " ".join(COMMON.split()[:6])
         opened = (
             "import reverie, sys; "
             "s = reverie.open(sys.argv[1], settings=reverie.Settings(), embedder='local'); "
             f"talk = s.space({SPACE!r}).session({TALK!r}); "
         )
-        for _ in self._steps("fresh processes", self._plan.starts):
-            empty, _ = speed.child(opened, path)
-            recalled, _ = speed.child(opened + f"talk.recall({query!r}, limit={LIMIT})", path)
-            asked, _ = speed.child(opened + f"talk.context({query!r})", path)
-            self.meter.take("first recall", speed.Sample(max(recalled - empty, 1e-9), 0, 0))
-            self.meter.take("first context", speed.Sample(max(asked - empty, 0), 0, 0))
+        for _ in self.steps("fresh processes", self._plan.starts):
+            empty, _ = snippet(opened, path)
+            recalled, _ = snippet(opened + f"talk.recall({query!r}, limit={LIMIT})", path)
+            asked, _ = snippet(opened + f"talk.context({query!r})", path)
+            self.meter.take("first recall", Sample(max(recalled - empty, 1e-9), 0, 0))
+            self.meter.take("first context", Sample(max(asked - empty, 0), 0, 0))
 
     # -- the result ---------------------------------------------------------------------------
 
@@ -413,49 +343,11 @@ def draining(subject: Subject) -> Callable[[Message], int]:
     return lambda _: subject.store.drain()
 
 
-# -- showing --------------------------------------------------------------------------------------
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="small sizes, to try the script")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
-    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
-    asked = parser.parse_args()
-    if os.environ.get(speed.BLAS_THREADS) != "1":  # it is read when numpy is imported
-        os.environ[speed.BLAS_THREADS] = "1"
-        os.execv(sys.executable, sys.orig_argv)
-    console = Console(stderr=True)
-    about, start = speed.machine(), time.perf_counter()
-    columns = (
-        TextColumn("{task.description:>24}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with (
-        tempfile.TemporaryDirectory(prefix="reverie-bench-", dir=speed.on_disk()) as folder,
-        Progress(*columns, console=console) as progress,
-    ):
-        bench = Bench(QUICK if asked.quick else Plan(), Path(folder), progress)
-        rows = bench.run()
-    about["took"] = f"{time.perf_counter() - start:.0f} s"
-    described = ", ".join(f"{name} {value}" for name, value in about.items())
-    if asked.markdown:
-        print(f"{described}\n\n{speed.markdown(rows)}")
-    else:
-        output = Console(width=max(console.width, 132))
-        output.print(speed.table(rows))
-        output.print(described)
-    if asked.json:
-        samples = bench.meter.samples
-        result = {
-            "machine": about,
-            "rows": [{**asdict(row), "met": row.met} for row in rows],
-            "samples": {name: [asdict(each) for each in samples[name]] for name in samples},
-        }
-        text = json.dumps(result, indent=1, ensure_ascii=False)
-        asked.json.write_text(text + "\n", encoding="utf-8")
+    asked = running.options(__doc__).parse_args()
+    plan = QUICK if asked.quick else Plan()
+    title = "What sessions cost: CPU for each call, medians of alternating rounds"
+    running.run(title, asked, lambda folder, progress: Sessions(plan, folder, progress))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ HEAVY = (
     "click",
     "httpx",
     "wordllama",
+    "onnxruntime",
 )
 ERRORS = [
     value
@@ -58,8 +59,8 @@ def test_a_store_without_vectors_loads_no_model(tmp_path: Path) -> None:
         "import sys, reverie\n"
         f"s = reverie.open({str(tmp_path / 'x.db')!r}, embedder='none')\n"
         "s.space('a').remember('x'); s.space('a').recall('x'); s.close()\n"
-        "print([m for m in ('tokenizers', 'safetensors', 'wordllama', 'httpx', 'rich', 'click') "
-        "if m in sys.modules])"
+        "print([m for m in ('tokenizers', 'safetensors', 'wordllama', 'onnxruntime', 'httpx', "
+        "'rich', 'click') if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60

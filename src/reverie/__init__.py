@@ -18,6 +18,7 @@ from reverie.errors import (
     ModelFailed,
     NewerSchema,
     NotFound,
+    RerankFailed,
     ReverieError,
     SequenceConflict,
     SharedReadOnly,
@@ -33,6 +34,7 @@ from reverie.errors import (
 )
 from reverie.memory import Session, Space, Store, open
 from reverie.model import (
+    RANKINGS,
     Context,
     ErasureReport,
     Event,
@@ -51,7 +53,7 @@ from reverie.model import (
     VerifyReport,
     Version,
 )
-from reverie.protocols import ChatModel, Clock, Embedder, Engine, Ids
+from reverie.protocols import ChatModel, Clock, Embedder, Engine, Ids, Reranker
 
 __version__ = "0.1.0"
 
@@ -85,8 +87,11 @@ __all__ = [
     "NotFound",
     "Origin",
     "Proposal",
+    "RANKINGS",
     "RandomIds",
     "Ranking",
+    "RerankFailed",
+    "Reranker",
     "ReverieError",
     "Scope",
     "SequenceConflict",

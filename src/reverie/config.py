@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from reverie.errors import ConfigError
+from reverie.model import RANKINGS
 
 FILE_NAME = "reverie.toml"
 _CHOICES = {
+    "ranking": tuple(RANKINGS),
     "learn": ("auto", "off", "rules", "llm"),
     "write_policy": ("ask", "notify", "silent"),
     "summary": ("auto", "off", "condense", "llm"),
@@ -35,6 +37,10 @@ class Settings:
     """An OpenAI-compatible address for embeddings."""
     embedder_api_key_env: str = ""
     """The environment variable that holds the key for embeddings."""
+    reranker: str = ""
+    """The folder of an ONNX cross-encoder, for rankings that rerank. Empty: none."""
+    ranking: str = "default"
+    """How recalls rank: default, reranked, similarity, weighted, rrf or diverse."""
     max_facts: int = 0
     """Facts kept for each owner; the oldest beyond it is forgotten. 0: no cap."""
     max_notes: int = 0

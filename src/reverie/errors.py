@@ -12,6 +12,7 @@
     │   └── SequenceConflict             the session has gone past this sequence
     ├── ContextTooSmall                  the latest user message does not fit the context
     ├── ModelFailed                      a chat model gave no usable answer
+    ├── RerankFailed                     a reranker cannot be loaded, or gave no usable scores
     ├── SharedReadOnly                   a user's handle cannot change shared memories
     ├── StoreError
     │   ├── StoreFull                    no space left
@@ -127,6 +128,10 @@ class ContextTooSmall(ReverieError, ValueError):
 
 class ModelFailed(ReverieError):
     """A chat model did not answer, or not with anything that can be used."""
+
+
+class RerankFailed(ReverieError):
+    """A reranker cannot be loaded, or gave no usable scores."""
 
 
 class SharedReadOnly(ReverieError, PermissionError):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import log
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["fact", "note"]
 HitKind = Literal["fact", "note", "event"]
 Mode = Literal["hybrid", "keyword", "vector"]
+Fusion = Literal["evidence", "plain", "min_max", "rrf"]
 Order = Literal["newest", "category"]
 Trust = Literal["person", "agent", "model", "tool", "document", "import"]
 Op = Literal[
@@ -28,6 +31,7 @@ Op = Literal[
 KINDS: tuple[Kind, ...] = ("fact", "note")
 HIT_KINDS: tuple[HitKind, ...] = ("fact", "note", "event")
 MODES: tuple[Mode, ...] = ("hybrid", "keyword", "vector")
+FUSIONS: tuple[Fusion, ...] = ("evidence", "plain", "min_max", "rrf")
 ORDERS: tuple[Order, ...] = ("newest", "category")
 # From the most to the least trusted; the last two never reach the profile.
 TRUSTS: tuple[Trust, ...] = ("person", "agent", "model", "import", "tool", "document")
@@ -182,13 +186,89 @@ class Hit:
     parts: Mapping[str, float | str | None] = field(default_factory=dict)
 
 
+class Candidate(NamedTuple):
+    """A memory or an event that may be a hit, as far as ranking must know it.
+
+    ``position`` is where its entry stands, ``terms`` how long it is. Only an event has a session,
+    a sequence and a role; ``origin`` is the event that a memory came from.
+    """
+
+    born: int
+    position: int
+    at: int
+    first_passage: int
+    passages: int
+    terms: int
+    session: str | None = None
+    sequence: int = 0
+    role: str = ""
+    speaker: str | None = None
+    origin: Origin | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How candidates become hits: the weight of each kind of evidence, and how many to look at."""
+    """How candidates become hits: every weight there is. ``RANKINGS`` has names for some.
 
-    vector_weight: float = 0.5
-    keyword_weight: float = 0.5
-    candidates: int = 50
+    The default is what measures best. Weights of evidence count in proportion to one another.
+    """
+
+    vector_weight: float = 0.44
+    keyword_weight: float = 0.56
+    fusion: Fusion = "evidence"
+    """How both become one score; only ``evidence`` looks at what stands around a turn."""
+    neighbours: float = 1.0
+    """How much a short turn borrows from those beside it."""
+    speaker: float = 0.15
+    """What it is worth that the speaker whom the query names said it."""
+    period: float = 0.2
+    """What it is worth that it was at a date that the query names."""
+    session: float = 0.05
+    """How much the best of a session counts for all of it."""
+    origin: float = 0.5
+    """How much of its lead a memory lends to the event it came from."""
+    candidates: int = 20
+    """How many of each kind are looked at, at least; ``multiplier`` times the limit if more."""
+    multiplier: int = 4
+    rerank: bool = False
+    """Whether the reranker of the store has the last word."""
+    spread: bool = False
+    """Whether scores are spread over [0, 1] before recency counts; ``equal`` when all are equal."""
+    equal: float = 1.0
+    recency_weight: float = 0.0
+    half_life_days: float = 30.0
+    collapse: bool = True
+    """Whether hits that say the same are one hit."""
+    mmr_lambda: float | None = None
+    """Below 1, hits unlike those before them come first (maximal marginal relevance)."""
+    score_threshold: float | None = None
+    """What scores less is left out; with a reranker its own, absolute score."""
+
+
+RANKINGS: Mapping[str, Ranking] = MappingProxyType(
+    {
+        "default": Ranking(),
+        "reranked": Ranking(rerank=True),
+        "similarity": Ranking(1.0, 0.0, "plain", candidates=0, multiplier=1, collapse=False),
+        "weighted": Ranking(0.7, 0.3, "min_max", candidates=0, collapse=False),
+        "rrf": Ranking(1.0, 1.0, "rrf", candidates=0, multiplier=2, collapse=False),
+        "diverse": Ranking(
+            1.0,
+            0.0,
+            "plain",
+            candidates=0,
+            multiplier=3,
+            rerank=True,
+            spread=True,
+            equal=0.5,
+            recency_weight=0.2,
+            half_life_days=30 * log(2),
+            collapse=False,
+            mmr_lambda=0.7,
+        ),
+    }
+)
+"""Rankings by name. From ``similarity`` on they are arithmetic that other memories made known."""
 
 
 @dataclass(frozen=True, slots=True)

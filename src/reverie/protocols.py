@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float32]
     Matrix = NDArray[np.float32]
+    Numbers = NDArray[np.int64]
 
 Row = tuple[Any, ...]
 Answer = TypeVar("Answer")
@@ -54,6 +55,19 @@ class Embedder(Protocol):
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
         """One float32 vector for a query; ``weights`` say how much each of its words counts."""
+        ...
+
+
+class Reranker(Protocol):
+    """Reads a query and a text together and says how well the one answers the other."""
+
+    @property
+    def identity(self) -> str:
+        """What model it is."""
+        ...
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One number in (0, 1) for each text, on a scale that is the same for every query."""
         ...
 
 
@@ -125,6 +139,16 @@ class Transaction(Protocol):
         allowed: Sequence[int] | None = None,
     ) -> list[tuple[int, float]]:
         """The passages most like the query, best first, among ``allowed`` when given."""
+        ...
+
+    def similar(
+        self, owner: Owner, generation: int, query: Vector, numbers: Numbers
+    ) -> NDArray[np.float64]:
+        """How like the query each of these passages is; -inf for one without a vector."""
+        ...
+
+    def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
+        """The vectors of these passages, a row of zeros for one that has none."""
         ...
 
 

@@ -1,47 +1,82 @@
 """From candidates to hits: pure functions over scores.
 
 Scores are rounded to six places so that every engine agrees; equal ones are ordered by position,
-the newest first.
+the newest first. What the numbers below are worth is measured by ``bench/retrieval.py``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from reverie.model import Ranking
+import numpy as np
 
-# Six to eight rare terms lose nothing against all of them.
-QUERY_TERMS = 8
-# BM25's constants, with length counting for less than usual: passages are of even size already.
-K1 = 1.2
-B = 0.4
+from reverie.model import Candidate, Ranking
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Numbers = NDArray[np.int64]
+
+# The rarest terms of a query say what all of them do. One bit of a mask stands for each.
+QUERY_TERMS = 16
+# A rare word counts for more than its information.
+SHARPENED = 1.2
 PLACES = 6
+# How length counts against a text: not before it has some terms, and never in proportion.
+SOFTENED = 45.0
+SOFTENED_BY = 0.4
+# Of so many terms, a turn borrows half as much as one that says nothing, or lends half as much.
+BORROWS = 60.0
+LENDS = 30.0
+# What a turn borrows from those so many places away; less from those that came later.
+REACH = 2
+LENT = np.array([0.0, 1.0, 0.5])
+LATER = 0.8
+VECTOR_LENT = 0.35
+# Centred, what has nothing to do with a query is as often below zero as above it.
+LOWEST_SIMILARITY = -0.3
+DAY_MS = 86_400_000
 
 T = TypeVar("T", bound=Hashable)
+Parts = Mapping[str, float | None]
 
 
 class Scored(NamedTuple, Generic[T]):
-    """A candidate with the number each stage gave it. None: that stage did not find it."""
+    """An item with its score, and what each kind of evidence gave to it."""
 
     item: T
     score: float
-    keyword: float | None
-    vector: float | None
-    keyword_part: float
-    vector_part: float
+    parts: Parts
+
+
+# -- the query's words ----------------------------------------------------------------------------
 
 
 def rarity(passages: int, frequency: int) -> float:
     """How much it says that a passage has a term which ``frequency`` of ``passages`` have."""
-    return math.log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
+    information = math.log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
+    return math.pow(information, SHARPENED)
 
 
-def term_weights(passages: int, frequencies: Mapping[str, int]) -> dict[str, float]:
-    """The rarest of the query's terms that the owner knows, with their weights."""
-    known = [(count, term) for term, count in frequencies.items() if count]
-    return {term: rarity(passages, count) for count, term in sorted(known)[:QUERY_TERMS]}
+class Weights(NamedTuple):
+    """What each term of a query that the owner knows counts, and what all of them would."""
+
+    of: dict[str, float]
+    total: float
+
+
+def term_weights(passages: int, terms: Iterable[str], frequencies: Mapping[str, int]) -> Weights:
+    """The rarest terms count, whether the owner knows them or not."""
+    rarest = sorted((frequencies.get(term, 0), term) for term in terms)
+    known = [(count, term) for count, term in rarest if count][:QUERY_TERMS]
+    return Weights(
+        {term: rarity(passages, count) for count, term in known},
+        sum(rarity(passages, count) for count, _ in rarest[:QUERY_TERMS]) or 1.0,
+    )
 
 
 def word_weights(
@@ -54,79 +89,339 @@ def word_weights(
     }
 
 
-def saturation(passages: int, terms: int) -> tuple[float, float]:
-    """(a, b) of ``tf / (tf + a + b * len)`` for an owner with this many passages and terms."""
-    average = terms / passages if passages and terms else 1.0
-    return K1 * (1 - B), K1 * B / average
+def softened(terms: NDArray[np.generic]) -> Floats:
+    """How well a text does for its length: a long one has more words by chance."""
+    lengths: Floats = terms.astype(np.float64)
+    return (SOFTENED / (SOFTENED + lengths)) ** SOFTENED_BY
 
 
-def keyword_score(
-    counts: Mapping[str, int],
-    length: int,
-    weights: Mapping[str, float],
-    saturated: tuple[float, float],
-) -> float:
-    """What the scoring statement computes, for one passage."""
-    a, b = saturated
-    return sum(
-        weight * counts[term] / (counts[term] + a + b * length)
-        for term, weight in weights.items()
-        if term in counts
+class Matches:
+    """Which of the query's terms stand in which passage of one owner."""
+
+    def __init__(
+        self, postings: Mapping[str, Numbers], weights: Weights, end: int, per: int
+    ) -> None:
+        """``postings`` are passage numbers times ``per`` plus the length of their text."""
+        self.weights = np.array(list(weights.of.values()))
+        self.total = weights.total
+        self._masks = np.zeros(end, np.uint16)
+        self._lengths = np.zeros(end, np.uint8)
+        for bit, term in enumerate(weights.of):
+            if term in postings:
+                numbers, lengths = np.divmod(postings[term], per)
+                self._masks[numbers] |= np.uint16(1 << bit)
+                self._lengths[numbers] = lengths
+
+    def present(self, numbers: Numbers) -> NDArray[np.bool_]:
+        """A row for each passage, a column for each term."""
+        rows = self._masks[numbers].astype("<u2").view(np.uint8).reshape(-1, 2)
+        bits = np.unpackbits(rows, axis=1, count=len(self.weights), bitorder="little")
+        return bits.astype(np.bool_)
+
+    def best(self, many: int) -> list[tuple[int, float]]:
+        """The passages that hold most of the query by themselves."""
+        numbers = np.flatnonzero(self._masks)
+        if not len(numbers):
+            return []
+        scores = self.present(numbers) @ self.weights / self.total
+        scores *= softened(self._lengths[numbers])
+        return best_numbers(numbers, scores, many)
+
+
+def best_numbers(numbers: Numbers, scores: Floats, many: int) -> list[tuple[int, float]]:
+    """The best first; equal to six places means equal, and the newest comes first."""
+    if len(scores) > many:
+        # What rounds to the same as the last one kept must be weighed against it.
+        cut = np.partition(scores, len(scores) - many)[len(scores) - many] - 1e-6
+        kept = np.flatnonzero(scores >= cut)
+        numbers, scores = numbers[kept], scores[kept]
+    rounded = np.round(scores.astype(np.float64), PLACES)
+    order = np.lexsort((-numbers, -rounded))[:many]
+    return [(int(numbers[i]), float(rounded[i])) for i in order]
+
+
+# -- all the evidence -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Pool:
+    """The candidates of one owner with those around them, and what is known of each; not empty.
+
+    The passages of a candidate stand together, in the order of the candidates; those ``looked_up``
+    are in the lists themselves, the others belong to what stands around. ``similar`` is None
+    without vectors, ``matches`` without words; ``speaks`` and ``within`` where the query names
+    no speaker and no period.
+    """
+
+    candidates: Sequence[Candidate]
+    numbers: Numbers
+    looked_up: NDArray[np.bool_]
+    matches: Matches | None
+    similar: Floats | None
+    speaks: NDArray[np.bool_] | None = None
+    within: NDArray[np.bool_] | None = None
+
+
+class Lent(NamedTuple):
+    """Who borrows from whom, and how much of what the other says."""
+
+    to: Numbers
+    by: Numbers
+    share: Floats
+
+
+class Judgement(NamedTuple):
+    """The score of each candidate of a pool, its best passage, and what made up the score.
+
+    What only stands around, and has nothing to borrow, is not ``found``.
+    """
+
+    scores: Floats
+    passages: Numbers
+    found: NDArray[np.bool_]
+    parts: Mapping[str, Floats | None]
+
+    def parts_of(self, place: int) -> dict[str, float | None]:
+        return {
+            name: None
+            if values is None or not np.isfinite(values[place])
+            else _round(values[place])
+            for name, values in self.parts.items()
+        }
+
+
+def evidence(pool: Pool, ranking: Ranking) -> Judgement:
+    """Weigh all that speaks for each candidate.
+
+    A turn is found by its own words and vector, by those of the turns beside it as far as it says
+    little itself, by who said it and when, and by what was remembered of it.
+    """
+    counts = np.array([candidate.passages for candidate in pool.candidates], np.int64)
+    starts = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)
+    of = np.repeat(np.arange(len(counts)), counts)
+    lengths = np.array([candidate.terms for candidate in pool.candidates], np.float64)
+    sessions = _sessions(pool.candidates)
+    sequences = np.array([candidate.sequence for candidate in pool.candidates], np.int64)
+    lent = _lent(sequences, sessions, lengths, ranking.neighbours)
+    keyword, with_keyword = _keyword(pool.matches, pool.numbers, of, starts, lengths, lent)
+    vector, with_vector = _vector(pool.similar, of, starts, lent)
+    shares = _shares(ranking, pool.matches is not None, pool.similar is not None)
+    scores = shares[0] * with_keyword + shares[1] * with_vector
+    chosen = np.lexsort((-pool.numbers, -np.round(scores, PLACES), of))[starts]
+    whole = 1.0 + sum(
+        weight
+        for weight, found in ((ranking.speaker, pool.speaks), (ranking.period, pool.within))
+        if found is not None
+    )
+    own = shares[0] * keyword + shares[1] * vector
+    parts = {
+        "keyword_part": shares[0] * keyword[chosen] / whole,
+        "vector_part": shares[1] * vector[chosen] / whole,
+        "neighbours": (scores[chosen] - own[chosen]) / whole,
+        "speaker": _bonus(ranking.speaker, pool.speaks, len(counts)) / whole,
+        "period": _bonus(ranking.period, pool.within, len(counts)) / whole,
+    }
+    total = sum(parts.values(), np.zeros(len(counts)))
+    parts["session"] = ranking.session * (_best_of_session(sessions, total) - total)
+    total = total + parts["session"]
+    parts["origin"] = _lent_by_memories(pool.candidates, total, ranking.origin)
+    raw = {
+        "keyword": None if pool.matches is None else keyword[chosen],
+        "vector": None if pool.similar is None else pool.similar[chosen],
+    }
+    total = np.round(total + parts["origin"], PLACES)
+    looked_up = np.logical_or.reduceat(pool.looked_up, starts)
+    found = looked_up | (scores[chosen] + parts["origin"] > 0)
+    return Judgement(total, pool.numbers[chosen], found, {**raw, **parts})
+
+
+def _round(value: float | np.float64) -> float:
+    return round(float(value), PLACES)
+
+
+def _shares(ranking: Ranking, keyword: bool, vector: bool) -> tuple[float, float]:
+    shares = (ranking.keyword_weight if keyword else 0.0, ranking.vector_weight if vector else 0.0)
+    whole = sum(shares) or 1.0
+    return shares[0] / whole, shares[1] / whole
+
+
+def _bonus(weight: float, found: NDArray[np.bool_] | None, count: int) -> Floats:
+    return np.zeros(count) if found is None else weight * found.astype(np.float64)
+
+
+def _sessions(candidates: Sequence[Candidate]) -> Numbers:
+    """A number for the session of each event; -1 for a memory."""
+    numbers: dict[str, int] = {}
+    return np.array(
+        [
+            -1 if candidate.session is None else numbers.setdefault(candidate.session, len(numbers))
+            for candidate in candidates
+        ],
+        np.int64,
     )
 
 
-def min_max(scores: Mapping[T, float]) -> dict[T, float]:
-    """Spread over [0, 1]; when all are equal each is 1."""
+def _lent(sequences: Numbers, sessions: Numbers, lengths: Floats, weight: float) -> Lent:
+    """Turns of one session up to ``REACH`` apart lend to one another, the short ones most."""
+    order = np.lexsort((sequences, sessions))
+    order = order[sessions[order] >= 0]
+    session, sequence = sessions[order], sequences[order]
+    to, by, shares = [], [], []
+    for step in range(1, REACH + 1):
+        apart = sequence[step:] - sequence[:-step]
+        near = np.flatnonzero((session[step:] == session[:-step]) & (apart <= REACH))
+        later, earlier = order[step:][near], order[:-step][near]
+        share = LENT[apart[near]]
+        to += [later, earlier]
+        by += [earlier, later]
+        shares += [share, share * LATER]
+    borrower, lender = np.concatenate(to), np.concatenate(by)
+    share = weight * np.concatenate(shares)
+    share *= BORROWS / (BORROWS + lengths[borrower]) * (LENDS / (LENDS + lengths[lender]))
+    return Lent(borrower, lender, np.minimum(share, 1.0))
+
+
+def _keyword(
+    matches: Matches | None,
+    numbers: Numbers,
+    of: Numbers,
+    starts: Numbers,
+    lengths: Floats,
+    lent: Lent,
+) -> tuple[Floats, Floats]:
+    """How much of the query each passage holds, alone and with what it borrows."""
+    if matches is None or not len(matches.weights):
+        return np.zeros(len(of)), np.zeros(len(of))
+    present = matches.present(numbers).astype(np.float64)
+    said = np.maximum.reduceat(present, starts, axis=0)
+    borrowed = np.zeros_like(said)
+    np.maximum.at(borrowed, lent.to, lent.share[:, None] * said[lent.by])
+    soft = softened(lengths)[of] / matches.total
+    return present @ matches.weights * soft, np.maximum(
+        present, borrowed[of]
+    ) @ matches.weights * soft
+
+
+def _vector(
+    similar: Floats | None, of: Numbers, starts: Numbers, lent: Lent
+) -> tuple[Floats, Floats]:
+    """How like the query each passage is, from 0 to 1, alone and with what it borrows."""
+    if similar is None:
+        return np.zeros(len(of)), np.zeros(len(of))
+    known = np.where(np.isfinite(similar), similar, LOWEST_SIMILARITY)
+    best = np.maximum(np.maximum.reduceat(known, starts), 0.0)
+    borrowed = np.zeros(len(starts))
+    np.add.at(borrowed, lent.to, VECTOR_LENT * lent.share * best[lent.by])
+    width = 1.0 - LOWEST_SIMILARITY
+    return (
+        np.clip((known - LOWEST_SIMILARITY) / width, 0.0, 1.0),
+        np.clip((known + borrowed[of] - LOWEST_SIMILARITY) / width, 0.0, 1.0),
+    )
+
+
+def _best_of_session(sessions: Numbers, scores: Floats) -> Floats:
+    """The best score in the session of each; of a memory its own."""
+    best = np.zeros(int(sessions.max()) + 2)
+    np.maximum.at(best, sessions, scores)
+    return np.where(sessions < 0, scores, best[sessions])
+
+
+def _lent_by_memories(candidates: Sequence[Candidate], scores: Floats, weight: float) -> Floats:
+    """A memory lends to the event it came from part of what it is ahead of it."""
+    lent = np.zeros(len(scores))
+    lenders = [
+        (candidate.origin, score)
+        for candidate, score in zip(candidates, scores, strict=True)
+        if candidate.origin is not None
+    ]
+    if not lenders:
+        return lent
+    places = {
+        (candidate.session, candidate.sequence): place
+        for place, candidate in enumerate(candidates)
+        if candidate.session is not None
+    }
+    for origin, score in lenders:
+        place = places.get((origin.session, origin.sequence))
+        if place is not None:
+            lent[place] = max(lent[place], weight * (score - scores[place]))
+    return lent
+
+
+# -- two lists of passages ------------------------------------------------------------------------
+
+
+def min_max(scores: Mapping[T, float], equal: float = 1.0) -> dict[T, float]:
+    """Spread over [0, 1]; when all are equal each is ``equal``."""
     if not scores:
         return {}
     low, high = min(scores.values()), max(scores.values())
     if high - low <= 1e-6:
-        return dict.fromkeys(scores, 1.0)
+        return dict.fromkeys(scores, equal)
     return {item: (score - low) / (high - low) for item, score in scores.items()}
+
+
+def reciprocal_ranks(scores: Mapping[T, float], k: int = 60) -> dict[T, float]:
+    """The first of a list counts 1 / (k + 1), the next 1 / (k + 2)."""
+    return {item: 1 / (k + place) for place, item in enumerate(scores, 1)}
 
 
 def fuse(
     keyword: Mapping[T, float] | None, vector: Mapping[T, float] | None, ranking: Ranking
 ) -> list[Scored[T]]:
-    """One score from two kinds of evidence. A kind that was not asked for is None: no say."""
-    shares = (
-        ranking.keyword_weight if keyword is not None else 0.0,
-        ranking.vector_weight if vector is not None else 0.0,
-    )
-    whole = sum(shares) or 1.0
-    by_keyword, by_vector = min_max(keyword or {}), min_max(vector or {})
+    """One score from two lists, each the best first. A kind that was not asked for is None."""
+    shares = _shares(ranking, keyword is not None, vector is not None)
+    if ranking.fusion == "rrf":
+        shares = (ranking.keyword_weight, ranking.vector_weight)
+        by_keyword, by_vector = reciprocal_ranks(keyword or {}), reciprocal_ranks(vector or {})
+    elif ranking.fusion == "min_max":
+        by_keyword = min_max(keyword or {}, ranking.equal)
+        by_vector = min_max(vector or {}, ranking.equal)
+    else:
+        by_keyword, by_vector = dict(keyword or {}), dict(vector or {})
     fused = []
     for item in {**by_keyword, **by_vector}:
-        keyword_part = shares[0] / whole * by_keyword.get(item, 0.0)
-        vector_part = shares[1] / whole * by_vector.get(item, 0.0)
-        fused.append(
-            Scored(
-                item,
-                round(keyword_part + vector_part, PLACES),
-                None if keyword is None else keyword.get(item),
-                None if vector is None else vector.get(item),
-                round(keyword_part, PLACES),
-                round(vector_part, PLACES),
-            )
-        )
+        keyword_part = shares[0] * by_keyword.get(item, 0.0)
+        vector_part = shares[1] * by_vector.get(item, 0.0)
+        parts = {
+            "keyword": None if keyword is None else keyword.get(item),
+            "vector": None if vector is None else vector.get(item),
+            "keyword_part": _round(keyword_part),
+            "vector_part": _round(vector_part),
+        }
+        fused.append(Scored(item, _round(keyword_part + vector_part), parts))
     return fused
 
 
-def nearly_same(one: Set[str], other: Set[str]) -> bool:
-    """Whether two texts, each as the set of its terms, say the same with a few other words."""
-    return bool(one & other) and len(one & other) * 2 >= len(one | other)
+# -- from scores to hits --------------------------------------------------------------------------
 
 
-def best_first(scored: Iterable[Scored[T]], position: Mapping[T, int]) -> list[Scored[T]]:
-    return sorted(scored, key=lambda found: (-found.score, -position[found.item]))
+def recency(at: int, now: int, half_life_days: float) -> float:
+    """1 for what is new or still to come, half of it after each half-life."""
+    return float(0.5 ** (max(now - at, 0) / DAY_MS / half_life_days))
 
 
-def best_of_each(scored: Sequence[Scored[T]], thing: Mapping[T, Hashable]) -> list[Scored[T]]:
-    """Several passages of one memory are one hit: its best."""
-    seen: set[Hashable] = set()
-    kept = []
-    for found in scored:
-        if thing[found.item] not in seen:
-            seen.add(thing[found.item])
-            kept.append(found)
-    return kept
+def aged(score: float, at: int, now: int, ranking: Ranking) -> float:
+    weight = ranking.recency_weight
+    return _round((1 - weight) * score + weight * recency(at, now, ranking.half_life_days))
+
+
+def diversified(scores: Sequence[float], vectors: Floats, weight: float, limit: int) -> list[int]:
+    """Places in the order of maximal marginal relevance, the best of all first.
+
+    A row of zeros is like nothing.
+    """
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = vectors / np.where(lengths > 0, lengths, 1.0)
+    relevance = np.array(scores, np.float64)
+    left, picked = list(range(len(scores))), list[int]()
+    closest = np.zeros(len(scores))
+    while left and len(picked) < limit:
+        gains = relevance if not picked else weight * relevance - (1 - weight) * closest
+        ordered = [(-_round(gains[place]), place) for place in left]
+        best = min(ordered)[1]
+        left.remove(best)
+        picked.append(best)
+        like = units @ units[best]
+        closest = like if len(picked) == 1 else np.maximum(closest, like)
+    return picked

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reverie.cli import memories as commands
+from reverie.cli.explain import STAGES
 from tests.cli.conftest import CommandLine
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
@@ -98,15 +99,19 @@ def test_recall_nothing(reverie: CommandLine) -> None:
 
 
 def test_recall_explained(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    reverie.remember("Alec is my boss")
+    boss = reverie.remember("Alec is my boss")
     shown = reverie.text("recall", "boss", "--explain")
-    assert "keyword" in shown and "vector" in shown and "█████" in shown
-    assert set(reverie.json("recall", "boss", "--explain")["hits"][0]["parts"]) == {
-        *("keyword", "vector", "keyword_part", "vector_part")
-    }
+    score, numbers, blank, legend = shown.splitlines()
+    assert re.fullmatch(rf"\d\.\d{{3}} {boss} Alec is my boss", score)
+    assert re.fullmatch(r" {6}█{5,}▓+  █ \.\d{3}  ▓ \.\d{3}", numbers)
+    assert blank == "" and re.fullmatch(r"█ keyword  ▓ vector  \(full: \d\.\d{3}\)", legend)
+    (hit,) = reverie.json("recall", "boss", "--explain")["hits"]
+    added = [stage.part for stage in STAGES]
+    assert set(hit["parts"]) == {"keyword", "vector", *added}
+    assert sum(hit["parts"][part] for part in added) == pytest.approx(hit["score"], abs=1e-5)
     monkeypatch.setenv("REVERIE_EMBEDDER", "none")
     shown = reverie.text("recall", "boss", "--explain")
-    assert "Vectors took no part: no embedder is configured" in shown
+    assert "Vectors took no part: no embedder is configured" in shown and "▓" not in shown
 
 
 def test_recall_as_of(reverie: CommandLine) -> None:

@@ -319,7 +319,10 @@ def test_recall_shows_who_said_it_and_when(reverie: CommandLine) -> None:
     assert re.search(rf"{memory} +person +Alec leads", shown)
     assert re.search(r"\n +user, \d{4}", reverie.text("recall", "Design team", "--explain"))
     found = reverie.json("recall", "Design team", "--kind", "event", "--mode", "keyword")["hits"]
-    assert [(hit["kind"], hit["id"], hit["memory"]) for hit in found] == [("event", "chat:1", None)]
+    assert [(hit["kind"], hit["id"], hit["memory"]) for hit in found] == [
+        ("event", "chat:1", None),
+        ("event", "chat:2", None),
+    ], "the turn with the words, and the answer to it"
     assert ISO.fullmatch(found[0]["event"]["at"])
 
 

@@ -280,7 +280,7 @@ def test_the_tour(reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.Monk
     recalls = [step for step in steps if step["call"].startswith("ana.recall")]
     meaning, now, position, moment, gone, back = recalls
     first = meaning["result"][0]
-    assert first["text"].startswith("We chose PostgreSQL") and first["parts"]["keyword"] is None
+    assert first["text"].startswith("We chose PostgreSQL") and first["parts"]["keyword"] == 0
     assert now["result"][0]["text"] == "Seabrook is my boss now"
     for then in (position, moment):
         assert then["result"][0]["text"] == "Alec is my boss at TechCorp"

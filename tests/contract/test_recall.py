@@ -11,6 +11,7 @@ from reverie import (
     DimensionMismatchError,
     EmbedderMissing,
     InvalidInput,
+    Origin,
     Ranking,
     Space,
     Store,
@@ -31,6 +32,16 @@ SENTENCES = {
     "나는 부산에서 회사를 다닌다": "부산에서",
     "موعد الطبيب يوم الأحد": "الطبيب",
 }
+# What a score is the sum of.
+STAGES = (
+    "keyword_part",
+    "vector_part",
+    "neighbours",
+    "speaker",
+    "period",
+    "session",
+    "origin",
+)
 
 
 @pytest.mark.parametrize("embedder", ["none", "hashing", "local"])
@@ -65,7 +76,8 @@ def test_a_hit_is_a_memory_with_its_text(space: Space) -> None:
     assert len(space.recall("zebra", kinds=["note", "fact"])) == 2
 
 
-def test_a_note_is_found_by_a_sentence_deep_inside(space: Space) -> None:
+def test_a_note_is_found_by_a_sentence_deep_inside(stores: Stores) -> None:
+    space = stores.open(embedder="local").space("ana")
     plain = " ".join(f"Sentence number {number} says nothing of note." for number in range(400))
     needle = "The combination of the safe is seventeen forty-two."
     middle = len(plain) // 2
@@ -118,22 +130,33 @@ def test_equal_scores_are_ordered_newest_first(space: Space, clock: Any) -> None
         clock.step(-1000)
         made.append(space.remember("the same words").id)
     for mode in ("keyword", "vector", "hybrid"):
-        hits = space.recall("the same words", mode=mode)
+        hits = space.recall("the same words", mode=mode, ranking=Ranking(collapse=False))
         assert [hit.id for hit in hits] == made[::-1]
         assert len({hit.score for hit in hits}) == 1
+        (newest,) = space.recall("the same words", mode=mode, explain=True)
+        assert newest.id == made[-1] and newest.parts["collapsed"] == 4
 
 
 def test_parts_explain_the_score(space: Space) -> None:
-    space.remember("zebra crossing")
+    space.remember("zebra crossing", happened_at="2023-05-07")
     space.remember("zebra on the plain")
-    space.remember("cross country")
-    for hit in space.recall("zebra crossing", explain=True):
-        parts = hit.parts
-        assert set(parts) == {"keyword", "vector", "keyword_part", "vector_part"}
-        total = float(parts["keyword_part"] or 0) + float(parts["vector_part"] or 0)
-        assert hit.score == pytest.approx(total, abs=2e-6)
-    (best, *_) = space.recall("zebra crossing", explain=True)
-    assert best.text == "zebra crossing" and best.score == 1.0
+    talk = space.session("talk")
+    talk.append({"role": "user", "content": "What is a zebra crossing?"})
+    answer = talk.append({"role": "assistant", "content": "Stripes on a road"})
+    space.remember("cross country", origin=Origin("talk", answer.sequence))
+    question = "which zebra crossing did I ask for in May 2023?"
+    hits = space.recall(question, explain=True)
+    assert len(hits) == 5
+    for hit in hits:
+        assert hit.parts.keys() == {"keyword", "vector", *STAGES}
+        total = sum(float(hit.parts[stage] or 0) for stage in STAGES)
+        assert hit.score == pytest.approx(total, abs=5e-6)
+        assert 0 <= hit.score <= 1
+    for stage in STAGES:
+        assert any(hit.parts[stage] for hit in hits), f"{stage} gave nothing to any of them"
+    best = space.recall("zebra crossing", kinds=["fact"], explain=True)[0]
+    assert best.text == "zebra crossing"
+    assert best.parts["neighbours"] == best.parts["speaker"] == best.parts["period"] == 0
     for hit in space.recall("zebra", mode="keyword", explain=True):
         assert hit.parts["vector"] is None and hit.parts["vector_part"] == 0
         assert "degraded" not in hit.parts

@@ -128,12 +128,15 @@ def test_a_rebuild_with_a_remote_embedder_queues_the_vectors(stores: Stores) -> 
 
 TAMPERING: dict[str, str] = {
     "a posting is gone": "DELETE FROM postings WHERE term = 'zebra'",
-    "a posting counts wrongly": "UPDATE postings SET tf = tf + 1 WHERE term = 'zebra'",
+    "a posting is of another term": "UPDATE postings SET term = 'horses' WHERE term = 'zebra'",
+    "a posting is of another passage": "UPDATE postings SET passage = 1 WHERE term = 'zebra'",
     "a posting has another length": "UPDATE postings SET len = len + 1 WHERE term = 'zebra'",
-    "a posting too many": "INSERT INTO postings SELECT space, owner, 'extra', passage, 1, 1 "
+    "a posting too many": "INSERT INTO postings SELECT space, owner, 'extra', passage, 1 "
     "FROM passages WHERE passage = 0",
     "a passage moved": "UPDATE passages SET start = start + 1 WHERE passage = 0",
     "a passage is shorter": "UPDATE passages SET length = length - 1 WHERE passage = 0",
+    "a passage counts its terms wrongly": "UPDATE passages SET terms = terms + 1 WHERE passage = 0",
+    "a passage leads elsewhere": "UPDATE passages SET born = 2 WHERE passage = 0",
     "a passage is gone": "DELETE FROM passages WHERE passage = 0",
     "a memory is gone": "DELETE FROM memories WHERE born = 1",
     "a memory is of another category": "UPDATE memories SET category = 'other' WHERE born = 1",
@@ -147,7 +150,10 @@ TAMPERING: dict[str, str] = {
     "a tag too many": "INSERT INTO tags SELECT space, owner, 'extra', born FROM memories",
     "a vector is gone": "DELETE FROM vectors",
     "the statistics differ": "UPDATE statistics SET passages = passages + 1",
-    "the terms differ": "UPDATE statistics SET terms = terms + 1",
+    "an event is of another speaker": "UPDATE events SET speaker = 'Mina' WHERE sequence = 1",
+    "an event is of nobody": "UPDATE events SET speaker = NULL WHERE sequence = 1",
+    "an event counts its terms wrongly": "UPDATE events SET terms = terms + 1 WHERE sequence = 1",
+    "an event got a speaker": "UPDATE events SET speaker = 'Mina' WHERE sequence = 2",
 }
 
 
@@ -157,8 +163,15 @@ def test_verify_sees_what_was_tampered_with_and_rebuild_mends_it(stores: Stores,
     space = store.space("ana")
     space.remember("the zebra is striped", subject="zebra", tags=["t"])
     space.remember("a horse is not")
+    space.session("s").append_many(
+        [
+            {"role": "user", "name": "Alec", "content": "which one has stripes?"},
+            {"role": "assistant", "content": "not that one"},
+        ]
+    )
     whole = store.verify()
     assert whole.ok and whole.memories == 2 and whole.versions == 2 and whole.spaces == 1
+    assert whole.events == 2
     assert tamper(store, TAMPERING[how]) > 0
     report = store.verify()
     assert not report.ok and report.problems

@@ -14,7 +14,7 @@ import pytest
 
 import reverie
 from reverie.agenda import jobs
-from reverie.engine import index, log, sessions
+from reverie.engine import index, log, search, sessions
 from reverie.engine.index import Filter
 from reverie.engine.sessions import Stretch
 from reverie.engine.sqlite import SQLiteEngine, SQLiteTransaction
@@ -142,30 +142,50 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
             "key: space owner term passage",
         ],
     ),
-    "keyword": (
-        lambda tx: index.keyword(tx, OWNER, {"river": 1.0, "amber": 0.5}, (1, 1), None, 9),
+    "postings": (
+        lambda tx: search.postings(tx, OWNER, ["river", "amber"], None),
         ["key: space owner term"],
     ),
-    "keyword, with a filter": (
-        lambda tx: index.keyword(tx, OWNER, {"river": 1.0}, (1, 1), Filter(since=1), 9),
+    "postings, with a filter": (
+        lambda tx: search.postings(tx, OWNER, ["river"], Filter(since=1)),
         [
             "key: space owner term",
             "key: space owner passage",
             "key: space owner born",
-            "key: space owner position",
+            "events_position: space owner position",
         ],
+    ),
+    "births": (lambda tx: search.births(tx, OWNER, [1, 2]), ["key: space owner passage"]),
+    "memories": (
+        lambda tx: search.memories(tx, OWNER, [1, 2], 0),
+        [
+            "key: space owner born",
+            "key: space owner passage",
+            "log_origin: space memory",
+        ],
+    ),
+    "events_around": (
+        lambda tx: search.events_around(tx, OWNER, [6, 7], 2, Filter(until=FAR)),
+        ["events_position: space owner position", "key: space owner session sequence"],
+    ),
+    "events_of": (
+        lambda tx: search.events_of(tx, OWNER, [Origin("s", 1)], Filter(until=FAR)),
+        ["key: space owner session sequence"],
     ),
     "sessions.find": (lambda tx: sessions.find(tx, OWNER, "s"), ["key: space owner session"]),
     "listed": (lambda tx: sessions.listed(tx, OWNER), ["sessions_recent: space owner"]),
     "quietest": (lambda tx: sessions.quietest(tx, OWNER, 5), ["sessions_recent: space owner"]),
     "spots": (
         lambda tx: sessions.spots(tx, OWNER, [Stretch("s", 0, None)]),
-        ["events_session: space owner session sequence"],
+        ["key: space owner session sequence"],
     ),
-    "spot_at": (lambda tx: sessions.spot_at(tx, OWNER, 1), ["key: space owner position"]),
+    "spot_at": (
+        lambda tx: sessions.spot_at(tx, OWNER, 1),
+        ["events_position: space owner position"],
+    ),
     "entry_of": (
         lambda tx: sessions.entry_of(tx, OWNER, Origin("nobody's", 1)),
-        ["events_session: space owner session sequence"],
+        ["key: space owner session sequence"],
     ),
     "by_chain": (
         lambda tx: sessions.by_chain(tx, OWNER, "c"),
@@ -274,9 +294,7 @@ def test_each_statement_uses_its_index(engine: SQLiteEngine) -> None:
 
 
 def test_a_filter_is_looked_up_for_each_passage(engine: SQLiteEngine) -> None:
-    ways = ways_of(
-        engine, lambda tx: index.keyword(tx, OWNER, {"river": 1.0}, (1.0, 1.0), FACTS, 9)
-    )
+    ways = ways_of(engine, lambda tx: search.postings(tx, OWNER, ["river"], FACTS))
     assert ways[:2] == ["key: space owner term", "key: space owner passage"]
     assert "key: space owner born" in ways
     assert "key: space owner tag born" in ways

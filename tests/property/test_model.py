@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,7 +22,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from reverie import KeyConflict, NotFound, SharedReadOnly, Space, SubjectExists, VersionConflict
+from reverie import (
+    KeyConflict,
+    NotFound,
+    Ranking,
+    SharedReadOnly,
+    Space,
+    SubjectExists,
+    VersionConflict,
+)
 from tests.conftest import DAY, HOUR, Stores
 
 EXAMPLES = int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60"))
@@ -30,6 +39,7 @@ STEPS = 30
 SPACES = ("one", "two")
 USERS = (None, "bo", "cy")
 WORDS = ("zebra", "horse", "river", "piano")
+EACH = Ranking(collapse=False)
 
 OWNERS = st.tuples(st.sampled_from(SPACES), st.sampled_from(USERS))
 Who = tuple[str, str | None]
@@ -327,14 +337,14 @@ class Model(RuleBasedStateMachine):
         assert [shape(memory) for memory in everything] == log.seen(
             who[1], position, forgotten=True
         )
-        hits = handle.recall("zebra", mode="keyword", as_of=position, limit=100)
+        hits = handle.recall("zebra", mode="keyword", as_of=position, limit=100, ranking=EACH)
         assert {hit.id for hit in hits} == {s.id for s in wanted if "zebra" in s.content}
 
     @rule(who=OWNERS, word=st.sampled_from(WORDS), mode=st.sampled_from(["keyword", "hybrid"]))
     def recall(self, who: Who, word: str, mode: Any) -> None:
         log = self.logs[who[0]]
         alive = log.seen(who[1], len(log.lines))
-        hits = self.handle(who).recall(word, mode=mode, limit=100)
+        hits = self.handle(who).recall(word, mode=mode, limit=100, ranking=EACH)
         found = {hit.id for hit in hits}
         assert len(found) == len(hits)
         having = {state.id for state in alive if word in state.content}
@@ -342,6 +352,21 @@ class Model(RuleBasedStateMachine):
         assert found <= {state.id for state in alive}
         for hit in hits:
             assert hit.memory is not None and shape(hit.memory) in alive
+
+    @rule(who=OWNERS, word=st.sampled_from(WORDS))
+    def recall_what_says_the_same_once(self, who: Who, word: str) -> None:
+        """So short a text says the same as another only if it is of the same words."""
+        log = self.logs[who[0]]
+        alive = {state.id: state for state in log.seen(who[1], len(log.lines))}
+        wanted = Counter(
+            frozenset(state.content.split()) for state in alive.values() if word in state.content
+        )
+        hits = self.handle(who).recall(word, mode="keyword", limit=100, explain=True)
+        found = {
+            frozenset(alive[hit.id].content.split()): 1 + int(hit.parts.get("collapsed") or 0)
+            for hit in hits
+        }
+        assert found == wanted and len(found) == len(hits)
 
     @rule(who=OWNERS, category=st.sampled_from(["a", "b c"]), tag=st.sampled_from(["x", "y"]))
     def filters(self, who: Who, category: str, tag: str) -> None:
@@ -355,7 +380,12 @@ class Model(RuleBasedStateMachine):
         found = self.handle(who).memories(category=category, tags=[tag])
         assert [shape(memory) for memory in found] == wanted
         hits = self.handle(who).recall(
-            " ".join(WORDS), category=category, tags=[tag], mode="keyword", limit=100
+            " ".join(WORDS),
+            category=category,
+            tags=[tag],
+            mode="keyword",
+            limit=100,
+            ranking=EACH,
         )
         assert {hit.id for hit in hits} == {state.id for state in wanted}
 

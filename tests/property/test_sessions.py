@@ -20,7 +20,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from reverie import NotFound, Origin, SequenceConflict, Session, Space
+from reverie import Hit, NotFound, Origin, Ranking, SequenceConflict, Session, Space
+from reverie.rank import REACH
 from tests.conftest import HOUR, Stores
 
 EXAMPLES = int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60"))
@@ -30,6 +31,7 @@ USERS = (None, "bo")
 NAMES = ("a", "b", "c")
 WORDS = ("zebra", "horse", "river")
 ROLES = ("user", "assistant", "system")
+EACH = Ranking(collapse=False)
 
 WHO = st.sampled_from(USERS)
 MESSAGE = st.tuples(st.sampled_from(ROLES), st.sampled_from(WORDS))
@@ -111,6 +113,31 @@ class Owner:
         lines = self.talks[name].lines
         return next((line.said[1] for line in lines if line.said[0] == "user"), "Untitled")
 
+    def shown(self) -> dict[Origin, str]:
+        """The events that a recall may find."""
+        return {
+            Origin(name, line.sequence): line.said[1]
+            for name, talk in self.talks.items()
+            for line in talk.lines
+            if not talk.hidden and line.said[0] != "system"
+        }
+
+    def found(self, word: str) -> dict[str, str]:
+        """By id: what has the word, stands beside it, or is where a memory with it came from."""
+        shown = self.shown()
+        beside = {
+            Origin(having.session, having.sequence + step)
+            for having, text in shown.items()
+            if text == word
+            for step in range(-REACH, REACH + 1)
+        }
+        learned = {id: made for id, made in self.learned.items() if word in made[0]}
+        origins = {origin for _, origin in learned.values()}
+        return {
+            **{f"{at.session}:{at.sequence}": shown[at] for at in (beside | origins) & {*shown}},
+            **{id: content for id, (content, _) in learned.items()},
+        }
+
     def family(self, name: str) -> set[str]:
         kin = {name, *(origin.session for origin in self.talk(name).before)}
         grown = True
@@ -139,6 +166,16 @@ class Owner:
 
 def message(said: Said) -> dict[str, Any]:
     return {"role": said[0], "content": said[1]}
+
+
+def by_id(hits: Iterable[Hit]) -> list[tuple[str | None, str, str]]:
+    """What was found, whose it is, and what it says."""
+    found = []
+    for hit in hits:
+        thing = hit.event or hit.memory
+        assert thing is not None
+        found.append((thing.user, hit.id, hit.text))
+    return found
 
 
 def plain(session: Session) -> list[Said]:
@@ -430,23 +467,27 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(who=WHO, word=st.sampled_from(WORDS), name=st.sampled_from(NAMES))
     def recall(self, who: str | None, word: str, name: str) -> None:
-        wanted: list[str] = []
-        for user in {who, None}:
-            owner = self.owners[user]
-            wanted += [content for content, _ in owner.learned.values() if word in content]
-            wanted += [
-                line.said[1]
-                for talk in owner.talks.values()
-                for line in talk.lines
-                if not talk.hidden and line.said[0] != "system" and line.said[1] == word
-            ]
-        hits = self.space(who).recall(word, mode="keyword", limit=500)
-        assert sorted(hit.text for hit in hits) == sorted(wanted)
+        """Every event with the word is found; what else is found stands beside one."""
+        options: dict[str, Any] = {"mode": "keyword", "limit": 500, "ranking": EACH}
+        wanted = {
+            (user, id, text)
+            for user in {who, None}
+            for id, text in self.owners[user].found(word).items()
+        }
+        hits = self.space(who).recall(word, explain=True, **options)
+        found = by_id(hits)
+        assert {*found} == wanted and len(found) == len(wanted)
+        for hit in hits:
+            assert bool(hit.parts["keyword"]) == (word in hit.text)
         kin = [name, *(origin.session for origin in self.owners[who].talk(name).before)]
-        talks = [self.owners[who].talk(each) for each in kin]
-        private = [text for talk in talks for text in talk.private.values() if word in text]
-        hits = self.space(who).session(name).recall(word, mode="keyword", limit=500)
-        assert sorted(hit.text for hit in hits) == sorted([*wanted, *private])
+        private = {
+            (who, id, text)
+            for each in kin
+            for id, text in self.owners[who].talk(each).private.items()
+            if word in text
+        }
+        found = by_id(self.space(who).session(name).recall(word, **options))
+        assert {*found} == wanted | private and len(found) == len(wanted | private)
 
 
 def test_sessions_are_their_model(engine_url: Callable[[str], str], tmp_path: Path) -> None:

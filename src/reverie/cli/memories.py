@@ -10,7 +10,6 @@ import click
 from reverie.cli.exits import FOUND_WRONG
 from reverie.cli.options import WHOLE, Asked, examples, in_scope, position_or_time, text_of
 from reverie.cli.output import (
-    bar,
     brief,
     count,
     memory_line,
@@ -29,7 +28,7 @@ from reverie.cli.output import (
     visible,
 )
 from reverie.errors import InvalidInput
-from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, Hit, Origin
+from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,6 +131,7 @@ def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) 
         'reverie recall "deploy" --mode keyword --category decision --since 2026-01-01',
         'reverie recall "who is my boss?" --as-of 2026-03-31',
         'reverie recall "who is my boss?" --as-of 12',
+        'reverie recall "ideas for the launch" --ranking diverse --explain',
         'reverie recall "what did I say about the move?" --kind event --session chat',
     ),
 )
@@ -151,7 +151,12 @@ def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) 
 @click.option("--until", metavar="TIME", help="Only what happened before this time.")
 @AS_OF
 @click.option("--session", metavar="ID", help="Also what belongs to this session alone.")
-@click.option("--explain", is_flag=True, help="Show what each hit's score is made of.")
+@click.option(
+    "--ranking",
+    type=click.Choice(list(RANKINGS)),
+    help="How to rank. [default: as the settings say]",
+)
+@click.option("--explain", is_flag=True, help="Draw what each hit's score is made of.")
 @in_scope
 def recall_command(
     asked: Asked, query: str, session: str | None, explain: bool, **given: Any
@@ -169,23 +174,20 @@ def recall_command(
         print_json({"query": query, "hits": hits})
     elif not hits:
         remark("Nothing found.")
+    elif explain:
+        from reverie.cli.explain import print_explained
+
+        print_explained(hits, query)
     else:
-        _print_hits(hits, explain)
+        _print_hits(hits)
 
 
-def _print_hits(hits: list[Hit], explain: bool) -> None:
-    parts = ("keyword", "vector") if explain else ("category",)
-    shown = table("score", "id", *parts, "content", content="content")
+def _print_hits(hits: list[Hit]) -> None:
+    shown = table("score", "id", "category", "content", content="content")
     for hit in hits:
-        if explain:
-            middle = [_evidence(hit, part) for part in parts]
-        else:
-            middle = [hit.memory.category if hit.memory else ""]
-        shown.add_row(f"{hit.score:.3f}", brief(hit.id), *middle, _told(hit))
+        category = hit.memory.category if hit.memory else ""
+        shown.add_row(f"{hit.score:.3f}", brief(hit.id), category, _told(hit))
     print_table(shown)
-    degraded = hits[0].parts.get("degraded")
-    if degraded is not None:
-        say(f"Vectors took no part: {degraded}")
 
 
 def _told(hit: Hit) -> str:
@@ -193,15 +195,6 @@ def _told(hit: Hit) -> str:
     if hit.event is None:
         return brief(hit.text)
     return f"{brief(hit.text)}\n{brief(hit.event.role)}, {short_when(hit.event.at)}"
-
-
-def _evidence(hit: Hit, part: str) -> str:
-    """A bar for what this evidence adds to the score, and the raw number behind it."""
-    raw = hit.parts.get(part)
-    if not isinstance(raw, float | int):
-        return "-"
-    share = hit.parts.get(f"{part}_part")
-    return f"{bar(share if isinstance(share, float | int) else 0.0)} {raw:6.3f}"
 
 
 @click.command(

@@ -36,7 +36,7 @@ Progress = Callable[[int, int], None]
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(plain(value), ensure_ascii=not _unicode_out(), indent=2))
+    click.echo(json.dumps(plain(value), ensure_ascii=not unicode_out(), indent=2))
 
 
 def plain(value: Any, name: str = "") -> Any:
@@ -56,7 +56,8 @@ def plain(value: Any, name: str = "") -> Any:
     return when(value) if is_time else value
 
 
-def _unicode_out() -> bool:
+def unicode_out() -> bool:
+    """Whether what is printed may hold any character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
@@ -169,7 +170,7 @@ def spot(origin: Origin) -> str:
 def bar(part: float) -> str:
     """A share of 1 as a row of blocks."""
     full = round(min(max(part, 0.0), 1.0) * BAR)
-    block, rest = "█░" if _unicode_out() else "#."
+    block, rest = "█░" if unicode_out() else "#."
     return block * full + rest * (BAR - full)
 
 

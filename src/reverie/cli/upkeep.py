@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reverie.cli.exits import FOUND_WRONG
-from reverie.cli.options import WHOLE, Asked, examples, in_space, on_store, store_file
+from reverie.cli.options import (
+    WHOLE,
+    Asked,
+    examples,
+    in_space,
+    on_store,
+    require_store,
+    store_file,
+)
 from reverie.cli.output import (
     brief,
     count,
@@ -69,19 +77,27 @@ def doctor_command(asked: Asked) -> None:
 
     from reverie import __version__
     from reverie.errors import StoreDamaged
+    from reverie.memory import open as open_store
 
     found: dict[str, Any] = {"reverie": __version__, "python": platform.python_version()}
+    settings = asked.settings()
+    require_store(settings)
+    problems: list[str] = []
     try:
-        with asked.open_store() as store:
+        with open_store(settings=settings) as store:
             found |= store.doctor()
-            found["problems"] = [*found["problems"], *_model_problems(store.settings)]
+            problems += found.pop("problems")
     except StoreDamaged as error:
-        found["problems"] = [str(error)]
-    problems = found["problems"]
-    if asked.as_json:
-        print_json({**found, "ok": not problems})
+        problems.append(str(error))
     else:
-        print_pairs({name: _as_text(found[name]) for name in found if name != "problems"})
+        problems += _model_problems(settings)
+    if settings.reranker:
+        found["reranker"], wrong = _reranker(settings.reranker)
+        problems += wrong
+    if asked.as_json:
+        print_json({**found, "problems": problems, "ok": not problems})
+    else:
+        print_pairs({name: _as_text(value) for name, value in found.items()})
         print_problems(problems)
     if problems:
         click.get_current_context().exit(FOUND_WRONG)
@@ -98,6 +114,19 @@ def _model_problems(settings: Settings) -> list[str]:
     except ReverieError as error:
         return [f"the model {settings.model} cannot be used: {error}"]
     return []
+
+
+def _reranker(folder: str) -> tuple[str, list[str]]:
+    """What reranker it is, once it has scored something, and what is wrong with it."""
+    from reverie.embed import open_reranker
+
+    try:
+        reranker = open_reranker(folder)
+        assert reranker is not None
+        reranker.score("Does it work?", ["It does."])
+        return reranker.identity, []
+    except ReverieError as error:
+        return folder, [f"the reranker cannot be used: {error}"]
 
 
 def _as_text(value: Any) -> str:

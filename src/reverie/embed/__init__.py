@@ -1,17 +1,20 @@
-"""Embedders. ``open_embedder`` is the one place where a setting becomes one."""
+"""Embedders and rerankers. The one place where a setting becomes one."""
 
 from __future__ import annotations
 
+import os
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from reverie.errors import ConfigError
 
 if TYPE_CHECKING:
-    from reverie.config import Settings
-    from reverie.protocols import Embedder
+    from pathlib import Path
 
-__all__ = ["PROVIDERS", "identity", "open_embedder"]
+    from reverie.config import Settings
+    from reverie.protocols import Embedder, Reranker
+
+__all__ = ["PROVIDERS", "identity", "open_embedder", "open_reranker"]
 
 PROVIDERS = ("openai", "anthropic", "google", "ollama")
 
@@ -55,3 +58,12 @@ def open_embedder(settings: Settings) -> Embedder | None:
         f"unknown embedder {spec!r}: use local, none, hashing, model2vec:PATH or PROVIDER[:MODEL] "
         f"with a provider of {', '.join(PROVIDERS)}; any other needs embedder_base_url"
     )
+
+
+def open_reranker(given: str | Path | Reranker | None) -> Reranker | None:
+    """A reranker as it is, or the cross-encoder in a folder; None where there is none."""
+    if given is None or not isinstance(given, str | os.PathLike):
+        return given
+    from reverie.embed.cross_encoder import CrossEncoder
+
+    return CrossEncoder(given)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 SLOTS = 64
 FLOAT_BYTES = 4
 CACHE_BYTES = 1 << 30
+# The middle of an owner's vectors is that of so many, the first.
+ANCHORED = 4_096
 
 
 class Blocks:
@@ -118,19 +119,54 @@ class Blocks:
         return None if row is None else row[0]
 
 
-@dataclass
 class _Loaded:
-    """One owner's vectors in memory. ``total`` is kept in float64 so that its order cannot show."""
+    """One owner's vectors in memory, with the distance of each from the middle of the first ones.
 
-    epoch: int
-    touches: int
-    count: int
-    rows: Matrix
-    squared: Vector
-    total: NDArray[np.float64]
-    live: int
-    # Each row's distance from the mean, until either moves.
-    apart: Vector | None = None
+    The middle moves only when one of those does, so that what comes later costs what it is.
+    """
+
+    def __init__(self, epoch: int, touches: int) -> None:
+        self.epoch = epoch
+        self.touches = touches
+        self.count = 0
+        self.live = 0
+        self.rows: Matrix = np.zeros((0, 0), np.float32)
+        self._squared: Vector = np.zeros(0, np.float32)
+        self._apart: Vector = np.zeros(0, np.float32)
+        self._mean: Vector | None = None
+
+    def put(self, first: int, rows: Matrix, count: int) -> None:
+        """Write rows over what is there; ``count`` is how many there will be in all."""
+        self.make_room(count, rows.shape[1])
+        here = slice(first, first + len(rows))
+        squared = similarity.squares(rows)
+        self.live += int((squared > 0).sum()) - int((self._squared[here] > 0).sum())
+        self.rows[here] = rows
+        self._squared[here] = squared
+        if first < ANCHORED:
+            self._mean = None
+        elif self._mean is not None:
+            self._apart[here] = similarity.distances(rows, squared, self._mean)
+
+    def make_room(self, count: int, dimensions: int) -> None:
+        if not self.rows.shape[1]:
+            self.rows = np.zeros((count, dimensions), np.float32)
+        elif len(self.rows) < count:
+            room = max(count, len(self.rows) * 3 // 2) - len(self.rows)
+            self.rows = np.concatenate([self.rows, np.zeros((room, dimensions), np.float32)])
+        more = len(self.rows) - len(self._squared)
+        if more:
+            self._squared = np.concatenate([self._squared, np.zeros(more, np.float32)])
+            self._apart = np.concatenate([self._apart, np.full(more, np.inf, np.float32)])
+
+    def centred(self) -> tuple[Vector, Vector]:
+        """The middle, and how far each row is from it."""
+        if self._mean is None:
+            first = self.rows[: min(self.count, ANCHORED)]
+            self._mean = similarity.mean_of(first)
+            rows, squared = self.rows[: self.count], self._squared[: self.count]
+            self._apart[: self.count] = similarity.distances(rows, squared, self._mean)
+        return self._mean, self._apart[: self.count]
 
 
 class VectorCache:
@@ -151,18 +187,60 @@ class VectorCache:
         allowed: Sequence[int] | None,
     ) -> list[tuple[int, float]]:
         with self._lock:
+            loaded = self._comparable(tx, blocks, owner, generation, query)
+            if loaded is None:
+                return []
+            rows, numbers = loaded.rows[: loaded.count], None
+            mean, apart = loaded.centred()
+            if allowed is not None:
+                numbers = np.asarray(allowed, dtype=np.int64)
+                numbers = numbers[numbers < loaded.count]
+                rows, apart = rows[numbers], apart[numbers]
+            scores = similarity.centred_cosine(rows, mean, apart, query)
+            near = [number for number, _ in similarity.best(scores, limit, numbers)]
+            found = np.array(near, np.int64)
+            return similarity.best(similarity.exact(loaded.rows[found], mean, query), limit, found)
+
+    def similar(
+        self,
+        tx: Transaction,
+        blocks: Blocks,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        numbers: NDArray[np.int64],
+    ) -> NDArray[np.float64]:
+        with self._lock:
+            loaded = self._comparable(tx, blocks, owner, generation, query)
+            if loaded is None:
+                return np.full(len(numbers), -np.inf)
+            mean, _ = loaded.centred()
+            return similarity.exact(loaded.rows[numbers], mean, query)
+
+    def rows(
+        self,
+        tx: Transaction,
+        blocks: Blocks,
+        owner: Owner,
+        generation: int,
+        numbers: NDArray[np.int64],
+    ) -> Matrix:
+        with self._lock:
             loaded = self._current(tx, blocks, owner, generation)
             if loaded is None or not loaded.live:
-                return []
-            if loaded.rows.shape[1] != len(query):
-                raise DimensionMismatchError(loaded.rows.shape[1], len(query))
-            rows = loaded.rows[: loaded.count]
-            mean = similarity.mean_of(loaded.total, loaded.live)
-            if loaded.apart is None:
-                squared = loaded.squared[: loaded.count]
-                loaded.apart = similarity.distances(rows, squared, mean)
-            scores = similarity.centred_cosine(rows, mean, loaded.apart, query)
-        return similarity.best(scores, limit, allowed)
+                return np.zeros((len(numbers), 0), np.float32)
+            return loaded.rows[numbers]
+
+    def _comparable(
+        self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int, query: Vector
+    ) -> _Loaded | None:
+        """What is there to compare a query with, if anything."""
+        loaded = self._current(tx, blocks, owner, generation)
+        if loaded is None or not loaded.live:
+            return None
+        if loaded.rows.shape[1] != len(query):
+            raise DimensionMismatchError(loaded.rows.shape[1], len(query))
+        return loaded
 
     def _current(
         self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int
@@ -177,10 +255,7 @@ class VectorCache:
         key = (owner, generation)
         loaded = self._loaded.get(key)
         if loaded is None or loaded.epoch != epoch:
-            empty = np.zeros(0, np.float32)
-            loaded = _Loaded(
-                epoch, touches, 0, np.zeros((0, 0), np.float32), empty, np.zeros(0, np.float64), 0
-            )
+            loaded = _Loaded(epoch, touches)
             self._extend(loaded, blocks, owner, generation, count)
             self._loaded[key] = loaded
         else:
@@ -196,11 +271,10 @@ class VectorCache:
         self, loaded: _Loaded, blocks: Blocks, owner: Owner, generation: int, count: int
     ) -> None:
         for first, rows in blocks.read(owner, generation, loaded.count, count):
-            _place(loaded, first, rows, count)
-        if len(loaded.rows) < count and loaded.rows.shape[1]:
-            _place(loaded, count, loaded.rows[:0], count)
+            loaded.put(first, rows, count)
+        if loaded.rows.shape[1]:
+            loaded.make_room(count, loaded.rows.shape[1])
         loaded.count = count
-        loaded.apart = None
 
     def _follow(
         self,
@@ -218,7 +292,7 @@ class VectorCache:
         for (passage,) in changed:
             if passage < loaded.count:
                 for first, rows in blocks.read(owner, generation, passage, passage + 1):
-                    _place(loaded, first, rows, loaded.count)
+                    loaded.put(first, rows, loaded.count)
         loaded.touches = touches
 
     def _give_up_oldest(self) -> None:
@@ -226,26 +300,3 @@ class VectorCache:
         while held > CACHE_BYTES and len(self._loaded) > 1:
             _, oldest = self._loaded.popitem(last=False)
             held -= oldest.rows.nbytes
-
-
-def _place(loaded: _Loaded, first: int, rows: Matrix, count: int) -> None:
-    """Write rows over what is there, keeping the total and the number of live ones right."""
-    dimensions = rows.shape[1]
-    if not loaded.rows.shape[1]:
-        loaded.rows = np.zeros((count, dimensions), np.float32)
-        loaded.squared = np.zeros(count, np.float32)
-        loaded.total = np.zeros(dimensions, np.float64)
-    elif len(loaded.rows) < count:
-        room = max(count, len(loaded.rows) * 3 // 2) - len(loaded.rows)
-        loaded.rows = np.concatenate([loaded.rows, np.zeros((room, dimensions), np.float32)])
-        loaded.squared = np.concatenate([loaded.squared, np.zeros(room, np.float32)])
-    here = slice(first, first + len(rows))
-    squared = similarity.squares(rows)
-    # Most places are empty before: there is nothing to take away.
-    if loaded.squared[here].any():
-        loaded.total -= loaded.rows[here].sum(axis=0, dtype=np.float64)
-    loaded.total += rows.sum(axis=0, dtype=np.float64)
-    loaded.live += int((squared > 0).sum()) - int((loaded.squared[here] > 0).sum())
-    loaded.rows[here] = rows
-    loaded.squared[here] = squared
-    loaded.apart = None

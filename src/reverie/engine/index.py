@@ -6,7 +6,8 @@ owner and never reuse a number, so that other processes can tell new vectors fro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,10 +21,12 @@ from reverie.text.normalise import subject_key
 from reverie.text.passages import OVERLAP, SIZE, split
 from reverie.text.words import ANALYSER_IDENTITY, Terms, analyse
 
-# Which rules made the index: when they change, it is made anew.
-MADE_BY = f"{ANALYSER_IDENTITY}, passages {SIZE}/{OVERLAP}, {RULES}"
 # More terms than this tell no two texts apart.
 MOST_ASKED = 50
+# A longer text than this many terms is not found any less: it is long, that is all.
+MOST_COUNTED = 200
+# Which rules made the index: when they change, it is made anew.
+MADE_BY = f"{ANALYSER_IDENTITY}, passages {SIZE}/{OVERLAP}/{MOST_COUNTED}, {RULES}"
 
 
 class Place(NamedTuple):
@@ -54,7 +57,6 @@ class Statistics(NamedTuple):
     epoch: int
     next_passage: int
     passages: int
-    terms: int
     facts: int
     notes: int
     private: int
@@ -76,7 +78,6 @@ class Filter:
     until: int | None = None
     include_forgotten: bool = False
     alive_at: int | None = None
-    without: tuple[int, ...] = ()
     sessions: tuple[str, ...] | None = ()
     sessions_of: Owner | None = None
 
@@ -90,7 +91,6 @@ class Filter:
             or self.tags
             or self.since is not None
             or self.until is not None
-            or self.without
         )
 
     @property
@@ -110,8 +110,6 @@ class Filter:
         if self.until is not None:
             parts.append("e.at < ?")
             values.append(self.until)
-        if self.without:
-            parts.append(f"e.position NOT IN ({_positions(self.without)})")
         return " AND ".join(parts), values
 
     def where(self, owner: Owner) -> tuple[str, list[object]]:
@@ -143,8 +141,6 @@ class Filter:
         if self.until is not None:
             parts.append("m.at < ?")
             values.append(self.until)
-        if self.without:
-            parts.append(f"m.born NOT IN ({_positions(self.without)})")
         if self.alive_at is not None:
             parts.append("(m.expires_at IS NULL OR m.expires_at > ?)")
             values.append(self.alive_at)
@@ -174,18 +170,39 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One stretch of a text, ready to be indexed."""
+    """One stretch of a text, ready to be indexed. ``length`` is what counts against it, in terms.
+
+    A long reply says little about any one thing, and each stretch of it counts as all of it. What
+    is remembered is short, or a document whose even stretches stand for themselves.
+    """
 
     start: int
     text: str
-    terms: Terms
+    terms: frozenset[str]
+    length: int
 
 
 def passages_of(content: str) -> list[Passage]:
+    """The stretches of what is remembered."""
     return [
-        Passage(start, content[start:end], analyse(content[start:end]))
-        for start, end in split(content)
+        Passage(start, text, frozenset(terms.counts), 0)
+        for start, text, terms in _stretches(content)
     ]
+
+
+def passages_said(content: str, speaker: str | None) -> list[Passage]:
+    """The stretches of what was said; each is also found by the name of who said it."""
+    stretches = _stretches(content)
+    whole = min(sum(terms.length for _, _, terms in stretches), MOST_COUNTED)
+    name = frozenset(analyse(speaker).counts) if speaker else frozenset()
+    return [
+        Passage(start, text, name.union(terms.counts), whole) for start, text, terms in stretches
+    ]
+
+
+def _stretches(content: str) -> list[tuple[int, str, Terms]]:
+    spans = [(start, content[start:end]) for start, end in split(content)]
+    return [(start, text, analyse(text)) for start, text in spans]
 
 
 def require_rules(tx: Transaction) -> None:
@@ -198,16 +215,39 @@ def require_rules(tx: Transaction) -> None:
 # -- writing --------------------------------------------------------------------------------------
 
 
+class Current(NamedTuple):
+    """The current state of a memory, to be put into the index."""
+
+    born: int
+    position: int
+    state: Memory
+    parts: Sequence[Passage]
+
+
 def add(
     tx: Transaction, owner: Owner, born: int, position: int, state: Memory, parts: list[Passage]
 ) -> int:
     """Put the current state of a memory into the index; the number of its first passage."""
+    return add_all(tx, owner, [Current(born, position, state, parts)])
+
+
+def add_all(tx: Transaction, owner: Owner, memories: Sequence[Current]) -> int:
+    """The same for many; their passages follow each other from the number of the first."""
+    living = [each for each in memories if each.state.forgotten_at is None]
     first = 0
-    if state.forgotten_at is None:
-        first = put_passages(tx, owner, born, parts, _counters(state.kind, state.session))
-    else:
-        parts = []
-    _put_memory(tx, owner, born, position, state, first, len(parts))
+    if living:
+        counted = Counter(
+            name for each in living for name in _counters(each.state.kind, each.state.session)
+        )
+        first = _put_texts(tx, owner, [(each.born, each.parts) for each in living], counted)
+    rows, following = [], first
+    for each in memories:
+        if each.state.forgotten_at is None:
+            rows.append(_row(owner, *each[:3], following, len(each.parts)))
+            following += len(each.parts)
+        else:
+            rows.append(_row(owner, *each[:3], 0, 0))
+    _put_memories(tx, owner, rows, [(each.born, each.state) for each in memories])
     return first
 
 
@@ -216,7 +256,8 @@ def relabel(
 ) -> None:
     """A new version with the same text: its passages stay as they are."""
     _drop_memory(tx, owner, place.born, old.tags)
-    _put_memory(tx, owner, place.born, position, new, place.first_passage, place.passages)
+    row = _row(owner, place.born, position, new, place.first_passage, place.passages)
+    _put_memories(tx, owner, [row], [(place.born, new)])
 
 
 def remove(tx: Transaction, owner: Owner, place: Place, old: Memory) -> None:
@@ -227,35 +268,39 @@ def remove(tx: Transaction, owner: Owner, place: Place, old: Memory) -> None:
     _drop_memory(tx, owner, place.born, old.tags)
 
 
-def _put_memory(
-    tx: Transaction, owner: Owner, born: int, position: int, state: Memory, first: int, count: int
+def _row(owner: Owner, born: int, position: int, state: Memory, first: int, count: int) -> Row:
+    return (
+        *owner,
+        born,
+        state.id,
+        position,
+        state.version,
+        state.kind,
+        state.category,
+        subject_key(state.subject),
+        state.session,
+        int(state.pinned),
+        state.created_at if state.happened_at is None else state.happened_at,
+        state.expires_at,
+        state.forgotten_at,
+        first,
+        count,
+    )
+
+
+def _put_memories(
+    tx: Transaction, owner: Owner, rows: Sequence[Row], states: Sequence[tuple[int, Memory]]
 ) -> None:
-    tx.run(
+    tx.many(
         "INSERT INTO memories (space, owner, born, memory, position, version, kind, category, "
         "subject_key, session, pinned, at, expires_at, forgotten_at, first_passage, passages) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *owner,
-            born,
-            state.id,
-            position,
-            state.version,
-            state.kind,
-            state.category,
-            subject_key(state.subject),
-            state.session,
-            int(state.pinned),
-            state.created_at if state.happened_at is None else state.happened_at,
-            state.expires_at,
-            state.forgotten_at,
-            first,
-            count,
-        ),
+        rows,
     )
-    for tag in state.tags:
-        tx.run(
-            "INSERT INTO tags (space, owner, tag, born) VALUES (?, ?, ?, ?)", (*owner, tag, born)
-        )
+    tx.many(
+        "INSERT INTO tags (space, owner, tag, born) VALUES (?, ?, ?, ?)",
+        [(*owner, tag, born) for born, state in states for tag in state.tags],
+    )
 
 
 def _drop_memory(tx: Transaction, owner: Owner, born: int, tags: Sequence[str]) -> None:
@@ -272,34 +317,48 @@ def _counters(kind: str, session: str | None) -> tuple[str, ...]:
     return (f"{kind}s",) if session is None else (f"{kind}s", "private")
 
 
-def put_passages(
+def put_passages(tx: Transaction, owner: Owner, born: int, parts: Sequence[Passage]) -> int:
+    """Index the passages of one text that is no memory; the number of the first."""
+    return _put_texts(tx, owner, [(born, parts)], {})
+
+
+def _put_texts(
     tx: Transaction,
     owner: Owner,
-    born: int,
-    parts: Sequence[Passage],
-    counters: tuple[str, ...] = (),
+    texts: Sequence[tuple[int, Sequence[Passage]]],
+    counted: Mapping[str, int],
 ) -> int:
-    """Index the passages of one text; the number of the first."""
-    counted = "".join(f", {name} = {name} + 1" for name in counters)
+    """Index the passages of texts, each with its birth; the number of the first."""
+    parts = [(born, part) for born, passages in texts for part in passages]
+    raised = "".join(f", {name} = {name} + ?" for name in counted)
     row = tx.one(
-        "UPDATE statistics SET next_passage = next_passage + ?, passages = passages + ?, "
-        f"terms = terms + ?{counted} WHERE space = ? AND owner = ? RETURNING next_passage",
-        (len(parts), len(parts), sum(part.terms.length for part in parts), *owner),
+        "UPDATE statistics SET next_passage = next_passage + ?, "
+        f"passages = passages + ?{raised} WHERE space = ? AND owner = ? RETURNING next_passage",
+        (len(parts), len(parts), *counted.values(), *owner),
     )
     assert row is not None
     first = int(row[0]) - len(parts)
     tx.many(
-        "INSERT INTO passages (space, owner, passage, born, start, length) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        [(*owner, first + i, born, part.start, len(part.text)) for i, part in enumerate(parts)],
+        "INSERT INTO passages (space, owner, passage, born, start, length, terms) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            (*owner, number, born, part.start, len(part.text), part.length)
+            for number, (born, part) in enumerate(parts, first)
+        ),
     )
+    # In the order of the key, so that neighbours fall into the same pages.
+    holding = defaultdict[str, list[tuple[int, int]]](list)
+    for number, (_, part) in enumerate(parts, first):
+        place = (number, part.length)
+        for term in part.terms:
+            holding[term].append(place)
     tx.many(
-        "INSERT INTO postings (space, owner, term, passage, tf, len) VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (*owner, term, first + i, count, part.terms.length)
-            for i, part in enumerate(parts)
-            for term, count in part.terms.counts.items()
-        ],
+        "INSERT INTO postings (space, owner, term, passage, len) VALUES (?, ?, ?, ?, ?)",
+        (
+            (owner.space, owner.number, term, number, whole)
+            for term in sorted(holding)
+            for number, whole in holding[term]
+        ),
     )
     return first
 
@@ -318,7 +377,7 @@ def drop_passages(
         [
             (*owner, term, number)
             for number, part in zip(numbers, parts, strict=True)
-            for term in part.terms.counts
+            for term in part.terms
         ],
     )
     tx.run(
@@ -333,9 +392,8 @@ def drop_passages(
     touch(tx, owner, numbers)
     counted = "".join(f", {name} = {name} - 1" for name in counters)
     tx.run(
-        f"UPDATE statistics SET passages = passages - ?, terms = terms - ?{counted} "
-        "WHERE space = ? AND owner = ?",
-        (len(parts), sum(part.terms.length for part in parts), *owner),
+        f"UPDATE statistics SET passages = passages - ?{counted} WHERE space = ? AND owner = ?",
+        (len(parts), *owner),
     )
 
 
@@ -447,11 +505,11 @@ def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
 
 def statistics(tx: Transaction, owner: Owner) -> Statistics:
     row = tx.one(
-        "SELECT epoch, next_passage, passages, terms, facts, notes, private FROM statistics "
+        "SELECT epoch, next_passage, passages, facts, notes, private FROM statistics "
         "WHERE space = ? AND owner = ?",
         owner,
     )
-    return Statistics(0, 0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
+    return Statistics(0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
 
 
 def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str, int]:
@@ -488,57 +546,6 @@ def with_terms(tx: Transaction, owner: Owner, terms: Collection[str], now: int) 
     return [Place(*row) for row in rows]
 
 
-def keyword(
-    tx: Transaction,
-    owner: Owner,
-    weights: dict[str, float],
-    saturation: tuple[float, float],
-    chosen: Filter | None,
-    limit: int,
-) -> list[tuple[int, float]]:
-    """Passages by the weighted terms in them, best first; without a filter among all there are.
-
-    A term adds ``weight * tf / (tf + a + b * len)``; ``saturation`` is (a, b).
-    """
-    if not weights:
-        return []
-    narrowed, condition = "", ""
-    values: list[object] = [part for pair in weights.items() for part in pair]
-    values += [*saturation, *owner]
-    if chosen is not None:
-        where, filter_values = chosen.where(owner)
-        events_where, event_values = chosen.events_where(owner)
-        narrowed = (
-            "JOIN passages s ON s.space = p.space AND s.owner = p.owner AND s.passage = p.passage "
-        )
-        condition = (
-            f" AND (EXISTS (SELECT 1 FROM memories m WHERE {where} AND m.born = s.born) "
-            f"OR EXISTS (SELECT 1 FROM events e WHERE {events_where} AND e.position = s.born))"
-        )
-        values += filter_values + event_values
-    return [
-        (passage, score)
-        for passage, score in tx.all(
-            f"WITH q (term, weight) AS (VALUES {', '.join(['(?, ?)'] * len(weights))}) "
-            "SELECT p.passage, SUM(q.weight * p.tf / (p.tf + ? + ? * p.len)) AS score "
-            f"FROM q JOIN postings p ON p.term = q.term {narrowed}"
-            f"WHERE p.space = ? AND p.owner = ?{condition} "
-            f"GROUP BY p.passage ORDER BY score DESC, p.passage DESC LIMIT {int(limit)}",
-            values,
-        )
-    ]
-
-
-def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]:
-    """The passages a filter admits."""
-    where, values = chosen.where(owner)
-    rows = tx.all(f"SELECT m.first_passage, m.passages FROM memories m WHERE {where}", values)
-    if chosen.sees_events:
-        where, values = chosen.events_where(owner)
-        rows += tx.all(f"SELECT e.first_passage, e.passages FROM events e WHERE {where}", values)
-    return [number for first, count in rows for number in range(first, first + count)]
-
-
 def located(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> dict[int, Row]:
     """For each passage: born, start, length."""
     found: dict[int, Row] = {}
@@ -561,11 +568,6 @@ def entry_of(tx: Transaction, owner: Owner, born: int) -> Entry:
     entry = log.at_position(tx, owner, born if row is None else row[0])
     assert entry is not None
     return entry
-
-
-def _positions(positions: Sequence[int]) -> str:
-    """Numbers, not text: there may be more of them than a statement takes values."""
-    return ", ".join(str(int(position)) for position in positions)
 
 
 def _marks(count: int) -> str:

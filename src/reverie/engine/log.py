@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from reverie.model import Memory, Op, Origin, Scope, Trust, Version
@@ -92,8 +93,12 @@ class Entry:
         )
 
 
+# Made once: json.dumps would make one for each text.
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def encode(body: Any) -> str:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    text = _as_json(body)
     if not text.isascii() and SURROGATE.search(text):
         # Half a character in a message is kept as it came, in a form that UTF-8 holds.
         return json.dumps(body, ensure_ascii=True, separators=(",", ":"))
@@ -143,8 +148,8 @@ def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
     tx.run("INSERT INTO owners (space, owner, name) VALUES (?, ?, ?)", (*owner, name))
     # Numbers come back after a restore, epochs never: no process can take an old matrix for new.
     tx.run(
-        "INSERT INTO statistics (space, owner, epoch, next_passage, passages, terms, touches, "
-        "facts, notes, private) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0, 0)",
+        "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
+        "facts, notes, private) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0)",
         (*owner, lineage(tx)),
     )
 
@@ -176,14 +181,22 @@ def scope_of(tx: Transaction, owner: Owner) -> Scope:
 
 def advance(tx: Transaction, space: int, now: int) -> tuple[int, int]:
     """The next position, and a recorded_at that never runs backwards."""
+    return advance_each(tx, Owner(space, SHARED), [now])[0]
+
+
+def advance_each(tx: Transaction, owner: Owner, times: Sequence[int]) -> list[tuple[int, int]]:
+    """The same for several entries that follow each other; positions are the space's."""
     row = tx.one(
-        "UPDATE counters SET position = position + 1, "
-        "recorded_at = CASE WHEN recorded_at > ? THEN recorded_at ELSE ? END "
-        "WHERE space = ? RETURNING position, recorded_at",
-        (now, now, space),
+        "UPDATE counters SET position = position + ? WHERE space = ? "
+        "RETURNING position, recorded_at",
+        (len(times), owner.space),
     )
     assert row is not None
-    return row[0], row[1]
+    last, before = row
+    whens = list(enumerate(accumulate((before, *times), max), last - len(times)))[1:]
+    if whens and whens[-1][1] > before:
+        tx.run("UPDATE counters SET recorded_at = ? WHERE space = ?", (whens[-1][1], owner.space))
+    return whens
 
 
 def recording_time(tx: Transaction, owner: Owner, now: int) -> int:
@@ -192,31 +205,33 @@ def recording_time(tx: Transaction, owner: Owner, now: int) -> int:
     return now if row is None else max(now, row[0])
 
 
-def append(tx: Transaction, owner: Owner, entry: Entry) -> None:
-    origin = entry.origin or (None, None)
-    tx.run(
+def append(tx: Transaction, owner: Owner, *entries: Entry) -> None:
+    tx.many(
         "INSERT INTO log (space, position, owner, op, recorded_at, schema, actor, trust, reason, "
         "origin_session, origin_sequence, key, request, memory, version, uuid, session, sequence, "
         "body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            owner.space,
-            entry.position,
-            owner.number,
-            entry.op,
-            entry.recorded_at,
-            BODY_SCHEMA,
-            entry.actor,
-            entry.trust,
-            entry.reason,
-            *origin,
-            entry.key,
-            entry.request,
-            entry.memory or None,
-            entry.version or None,
-            entry.uuid,
-            entry.session,
-            entry.sequence,
-            None if entry.body is None else encode(entry.body),
+            (
+                owner.space,
+                entry.position,
+                owner.number,
+                entry.op,
+                entry.recorded_at,
+                BODY_SCHEMA,
+                entry.actor,
+                entry.trust,
+                entry.reason,
+                *(entry.origin or (None, None)),
+                entry.key,
+                entry.request,
+                entry.memory or None,
+                entry.version or None,
+                entry.uuid,
+                entry.session,
+                entry.sequence,
+                None if entry.body is None else encode(entry.body),
+            )
+            for entry in entries
         ),
     )
 
@@ -279,10 +294,20 @@ def versions(tx: Transaction, owner: Owner, memory: str) -> list[Entry]:
 
 def id_taken(tx: Transaction, owner: Owner, memory: str) -> bool:
     """Whether any owner of the space has, or had, a memory of this id."""
-    return (
-        tx.one("SELECT 1 FROM log WHERE space = ? AND memory = ? LIMIT 1", (owner.space, memory))
-        is not None
-    )
+    return bool(ids_taken(tx, owner, [memory]))
+
+
+def ids_taken(tx: Transaction, owner: Owner, memories: Sequence[str]) -> set[str]:
+    """Those of these ids that are taken."""
+    taken: set[str] = set()
+    for i in range(0, len(memories), 500):
+        part = memories[i : i + 500]
+        rows = tx.all(
+            f"SELECT memory FROM log WHERE space = ? AND memory IN ({', '.join('?' * len(part))})",
+            (owner.space, *part),
+        )
+        taken.update(row[0] for row in rows)
+    return taken
 
 
 def of_session(tx: Transaction, owner: Owner, session: str) -> list[Entry]:
@@ -374,6 +399,16 @@ def time_of(tx: Transaction, owner: Owner, position: int) -> int:
         (owner.space, position),
     )
     return 0 if row is None else row[0]
+
+
+def origins_at(tx: Transaction, owner: Owner, position: int) -> dict[str, Origin]:
+    """The event that each memory came from by then, as its newest version with one says."""
+    rows = tx.all(
+        "SELECT memory, origin_session, origin_sequence FROM log WHERE space = ? AND owner = ? "
+        "AND position <= ? AND memory IS NOT NULL AND origin_session IS NOT NULL ORDER BY position",
+        (*owner, position),
+    )
+    return {memory: Origin(session, sequence) for memory, session, sequence in rows}
 
 
 def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[int, Entry]]:

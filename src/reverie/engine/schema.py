@@ -135,11 +135,35 @@ STEPS: tuple[tuple[str, ...], ...] = (
         # What the profile shows first.
         """CREATE INDEX memories_pinned ON memories (space, owner, born)
             WHERE forgotten_at IS NULL AND pinned = 1""",
+        # Memories that only one session may see.
+        "ALTER TABLE statistics ADD COLUMN private BIGINT NOT NULL DEFAULT 0",
+    ),
+    (
         # What a profile that stands still must look up in the log. Nothing new stands in it.
         """CREATE INDEX memories_changed ON memories (space, owner, position)
             WHERE position > born""",
-        # Memories that only one session may see.
-        "ALTER TABLE statistics ADD COLUMN private BIGINT NOT NULL DEFAULT 0",
+        # Whether a term stands in a passage says more than how often. len is the length that
+        # counts against it, and so is terms in passages and events.
+        "DROP TABLE postings",
+        """CREATE TABLE postings (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, term TEXT NOT NULL,
+            passage BIGINT NOT NULL, len BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, term, passage)) {clustered}""",
+        "ALTER TABLE passages ADD COLUMN terms BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE statistics DROP COLUMN terms",
+        # Clustered by session: what stands around an event is read in one go.
+        "DROP TABLE events",
+        """CREATE TABLE events (
+            space BIGINT NOT NULL, owner BIGINT NOT NULL, position BIGINT NOT NULL,
+            session TEXT NOT NULL, sequence BIGINT NOT NULL, role TEXT NOT NULL, speaker TEXT,
+            at BIGINT NOT NULL, size BIGINT NOT NULL, chain TEXT NOT NULL,
+            first_passage BIGINT NOT NULL, passages BIGINT NOT NULL, terms BIGINT NOT NULL,
+            PRIMARY KEY (space, owner, session, sequence)) {clustered}""",
+        "CREATE UNIQUE INDEX events_position ON events (space, owner, position)",
+        "CREATE INDEX events_chain ON events (space, owner, chain)",
+        # Which event a memory came from, without reading the whole entry.
+        """CREATE INDEX log_origin ON log (space, memory, version, origin_session, origin_sequence)
+            WHERE origin_session IS NOT NULL AND memory IS NOT NULL""",
     ),
 )
 

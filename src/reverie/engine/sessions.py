@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from reverie.engine import index, log
-from reverie.engine.index import Passage, passages_of
+from reverie.engine.index import Passage, passages_said
 from reverie.engine.log import Entry
 from reverie.model import Event, Origin, Scope
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import digest, role_of, text_of
+from reverie.text.messages import digest, role_of, speaker_of, text_of
 
 # What a chain begins with.
 NOTHING_SAID = ""
@@ -60,6 +60,8 @@ class Spot(NamedTuple):
     chain: str
     first_passage: int
     passages: int
+    terms: int
+    speaker: str | None
 
 
 class Stretch(NamedTuple):
@@ -103,11 +105,13 @@ def event_of(entry: Entry, user: str | None) -> Event:
 
 def passages_of_event(event: Event) -> list[Passage]:
     """What recall finds of an event: nothing of a system prompt, nor of an image alone."""
-    return passages_of_message(event.role, event.text)
+    return passages_of_message(event.message, event.text)
 
 
-def passages_of_message(role: str, text: str) -> list[Passage]:
-    return passages_of(text) if role != "system" and text.strip() else []
+def passages_of_message(message: Mapping[str, Any], text: str) -> list[Passage]:
+    if role_of(message) == "system" or not text.strip():
+        return []
+    return passages_said(text, speaker_of(message))
 
 
 def chained(before: str, message: Mapping[str, Any]) -> str:
@@ -136,7 +140,8 @@ def add_event(tx: Transaction, owner: Owner, entry: Entry, parts: Sequence[Passa
     role, size = role_of(message), len(log.encode(message).encode())
     first = index.put_passages(tx, owner, entry.position, parts) if parts else 0
     tx.run(
-        f"INSERT INTO events (space, owner, {_SPOT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO events (space, owner, {_SPOT}) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *owner,
             entry.position,
@@ -148,6 +153,8 @@ def add_event(tx: Transaction, owner: Owner, entry: Entry, parts: Sequence[Passa
             chain,
             first,
             len(parts),
+            _terms(parts),
+            speaker_of(message),
         ),
     )
     titled = entry.position if role == "user" else None
@@ -220,24 +227,30 @@ def _follow(tx: Transaction, owner: Owner, entry: Entry, known: Session | None, 
 def unindex_event(tx: Transaction, owner: Owner, spot: Spot, message: Mapping[str, Any]) -> None:
     """Take an event out of every recall; it stays in its session."""
     if spot.passages:
-        parts = passages_of_message(spot.role, readable(message))
+        parts = passages_of_message(message, readable(message))
         index.drop_passages(tx, owner, spot.first_passage, parts)
-    _place_passages(tx, owner, spot, 0, 0)
+    _place_passages(tx, owner, spot, 0, ())
 
 
 def index_event(tx: Transaction, owner: Owner, spot: Spot, parts: Sequence[Passage]) -> int:
     """Put an event back into recall; the number of its first passage."""
     first = index.put_passages(tx, owner, spot.position, parts) if parts else 0
-    _place_passages(tx, owner, spot, first, len(parts))
+    _place_passages(tx, owner, spot, first, parts)
     return first
 
 
-def _place_passages(tx: Transaction, owner: Owner, spot: Spot, first: int, count: int) -> None:
+def _place_passages(
+    tx: Transaction, owner: Owner, spot: Spot, first: int, parts: Sequence[Passage]
+) -> None:
     tx.run(
-        "UPDATE events SET first_passage = ?, passages = ? "
+        "UPDATE events SET first_passage = ?, passages = ?, terms = ? "
         "WHERE space = ? AND owner = ? AND position = ?",
-        (first, count, *owner, spot.position),
+        (first, len(parts), _terms(parts), *owner, spot.position),
     )
+
+
+def _terms(parts: Sequence[Passage]) -> int:
+    return parts[0].length if parts else 0
 
 
 def drop_event(tx: Transaction, owner: Owner, entry: Entry) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,8 +15,10 @@ if TYPE_CHECKING:
 MEAN_PRIOR = 16
 
 
-def mean_of(total: NDArray[np.float64], live: int) -> Vector:
-    return (total / (live + MEAN_PRIOR)).astype(np.float32)
+def mean_of(rows: Matrix) -> Vector:
+    """The middle of these rows; an empty one is not there."""
+    total: NDArray[np.float64] = rows.sum(axis=0, dtype=np.float64)
+    return (total / (int(rows.any(axis=1).sum()) + MEAN_PRIOR)).astype(np.float32)
 
 
 def squares(rows: Matrix) -> Vector:
@@ -43,13 +44,22 @@ def centred_cosine(rows: Matrix, mean: Vector, apart: Vector, query: Vector) -> 
     return scores
 
 
-def best(scores: Vector, limit: int, allowed: Sequence[int] | None) -> list[tuple[int, float]]:
-    """The best first; equal to six places means equal, and the newest passage comes first."""
-    numbers = None
-    if allowed is not None:
-        numbers = np.asarray(allowed, dtype=np.int64)
-        numbers = numbers[numbers < len(scores)]
-        scores = scores[numbers]
+def exact(rows: Matrix, mean: Vector, query: Vector) -> NDArray[np.float64]:
+    """The same for a few rows, to six places, whatever rows they are computed with."""
+    middle = mean.astype(np.float64)
+    moved, direction = rows.astype(np.float64) - middle, query.astype(np.float64) - middle
+    lengths = np.sqrt(np.square(moved).sum(axis=1)) * (float(np.linalg.norm(direction)) or 1.0)
+    cosine = np.einsum("ij,j->i", moved, direction) / np.maximum(lengths, 1e-12)
+    return np.where(rows.any(axis=1), np.round(cosine, 6), -np.inf)
+
+
+def best(
+    scores: Vector | NDArray[np.float64], limit: int, numbers: NDArray[np.int64] | None = None
+) -> list[tuple[int, float]]:
+    """The best first; equal to six places means equal, and the newest passage comes first.
+
+    ``numbers`` are those of the passages that the scores are of; None: all, from the first.
+    """
     if len(scores) > limit:
         # What rounds to the same as the last one kept must be weighed against it.
         cut = np.partition(scores, len(scores) - limit)[len(scores) - limit] - 1e-6

@@ -34,7 +34,10 @@ from reverie.errors import (
 from reverie.protocols import Owner, Row
 
 if TYPE_CHECKING:
-    from reverie.protocols import Matrix, Vector
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reverie.protocols import Matrix, Numbers, Vector
 
 try:
     import fcntl
@@ -117,6 +120,16 @@ class SQLiteTransaction:
         # What a writer sees may yet be undone: it must not stay in memory.
         vectors = VectorCache() if self.writing else self._vectors
         return vectors.nearest(self, self._blocks, owner, generation, query, limit, allowed)
+
+    def similar(
+        self, owner: Owner, generation: int, query: Vector, numbers: Numbers
+    ) -> NDArray[np.float64]:
+        vectors = VectorCache() if self.writing else self._vectors
+        return vectors.similar(self, self._blocks, owner, generation, query, numbers)
+
+    def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
+        vectors = VectorCache() if self.writing else self._vectors
+        return vectors.rows(self, self._blocks, owner, generation, numbers)
 
 
 class SQLiteEngine:

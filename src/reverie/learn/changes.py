@@ -206,7 +206,7 @@ def known_already(tx: Transaction, resources: Resources, owner: Owner, draft: Dr
     asked = proposals.listed(tx, owner, answered=True)
     if any(said == same(each.content) for each in asked if each.answer != "accept"):
         return True
-    terms = {term for part in draft.text.passages for term in part.terms.counts}
+    terms = {term for part in draft.text.passages for term in part.terms}
     return any(
         same(writes.current_entry(tx, owner, place).state(None).content) == said
         for place in index.with_terms(tx, owner, terms, resources.clock.now())

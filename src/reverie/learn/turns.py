@@ -240,7 +240,8 @@ def _neighbours(resources: Resources, owner: Owner, facts: Sequence[Fact]) -> li
     found: dict[str, Memory] = {}
     for fact in facts:
         query = recall.Query(fact.content, NEIGHBOURS, chosen=Filter(kinds=("fact",)))
-        for hit in recall.recall(resources, {owner: None}, query):
+        eye = recall.open_eye(resources, query)
+        for hit in recall.recall(resources, {owner: None}, query, eye):
             if hit.memory is not None:
                 found[hit.memory.id] = hit.memory
     return list(found.values())

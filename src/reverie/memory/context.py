@@ -7,12 +7,9 @@ is data: it stands on one line each and cannot look like structure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from reverie import rank
 from reverie.engine import index, log, sessions
 from reverie.engine.log import Entry
 from reverie.engine.sessions import Stretch
@@ -35,7 +32,7 @@ from reverie.text.messages import (
     without_system,
 )
 from reverie.text.normalise import one_line
-from reverie.text.words import analyse
+from reverie.text.sameness import says_the_same
 
 SUMMARY_HEADING = "Rolling session summary:\n"
 RECALLED_HEADING = (
@@ -44,8 +41,6 @@ RECALLED_HEADING = (
 ASK_HEADING = "Not remembered yet. Ask the user whether to remember, then accept or reject:\n"
 NOTIFY_HEADING = "Just remembered. Mention it briefly:\n"
 MOST_RECALLED = 12
-# A word that begins with a capital or holds a digit.
-_NAMED = re.compile(r"\b(?:[^\W\d_a-z]\w*|\w*\d\w*)")
 MOST_NOTICES = 3
 SPOTS = 64
 CHUNK = 12
@@ -291,7 +286,7 @@ def _recalled(
             continue
         if hit.event is not None and (hit.event.session, hit.event.sequence) in shown:
             continue
-        if any(_says_the_same(hit.text, other) for other in said):
+        if any(says_the_same(hit.text, other) for other in said):
             continue
         line = _line(hit)
         size = count(line)
@@ -301,26 +296,6 @@ def _recalled(
         said.append(hit.text)
         used += size
     return (RECALLED_HEADING + "".join(lines), used) if lines else ("", 0)
-
-
-def _says_the_same(one: str, other: str) -> bool:
-    """Whether both say it with a few other words, of the same people and numbers."""
-    words, others = frozenset(one.lower().split()), frozenset(other.lower().split())
-    if len(words & others) * 4 < len(words | others):
-        # Far from it: analysing both would take longer than the rest of the context.
-        return False
-    mine, theirs = _terms(one), _terms(other)
-    if not rank.nearly_same(mine, theirs):
-        return False
-    return all(
-        _terms(" ".join(_NAMED.findall(text))) & known <= both
-        for text, known, both in ((one, mine, theirs), (other, theirs, mine))
-    )
-
-
-@lru_cache(maxsize=500)
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(analyse(text).counts)
 
 
 def _line(hit: Hit) -> str:

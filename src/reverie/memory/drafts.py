@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
 
 from reverie.config import Settings
@@ -13,7 +14,17 @@ from reverie.engine.index import Passage, passages_of
 from reverie.errors import InvalidInput
 from reverie.memory import generations
 from reverie.memory.times import Time, optional_ms
-from reverie.model import HIT_KINDS, KINDS, HitKind, Kind, Memory, Origin
+from reverie.model import (
+    FUSIONS,
+    HIT_KINDS,
+    KINDS,
+    RANKINGS,
+    HitKind,
+    Kind,
+    Memory,
+    Origin,
+    Ranking,
+)
 from reverie.text.normalise import category_slug, one_line, plain_name, storable
 from reverie.text.tags import clean_tags, concept_tags
 
@@ -66,8 +77,8 @@ def prepare_texts(resources: Resources, contents: Sequence[str]) -> list[Text]:
     """The same for many at once: one call to the embedder."""
     split = [passages_of(content) for content in contents]
     return [
-        replace(text, concept_tags=concept_tags(text.content))
-        for text in embedded(resources, contents, split)
+        Text(content, parts, concept_tags(content), rows)
+        for content, parts, rows in zip(contents, split, _vectors(resources, split), strict=True)
     ]
 
 
@@ -75,20 +86,24 @@ def embedded(
     resources: Resources, contents: Sequence[str], split: Sequence[list[Passage]]
 ) -> list[Text]:
     """Texts with their passages and, from a local embedder, their vectors."""
+    return [
+        Text(content, parts, (), rows)
+        for content, parts, rows in zip(contents, split, _vectors(resources, split), strict=True)
+    ]
+
+
+def _vectors(resources: Resources, split: Sequence[list[Passage]]) -> list[Matrix | None]:
+    """What a local embedder makes of the passages of each text."""
     embedder = resources.embedder
     if embedder is not None:
         with resources.engine.read() as tx:
             generations.require(tx, embedder)
-    vectors: Matrix | None = None
     said = [part.text for parts in split for part in parts]
-    if embedder is not None and not embedder.remote and said:
-        vectors = embedder.embed(said)
-    texts, first = [], 0
-    for content, parts in zip(contents, split, strict=True):
-        own = None if vectors is None else vectors[first : first + len(parts)]
-        first += len(parts)
-        texts.append(Text(content, parts, (), own))
-    return texts
+    if embedder is None or embedder.remote or not said:
+        return [None] * len(split)
+    rows = embedder.embed(said)
+    ends = accumulate(len(parts) for parts in split)
+    return [rows[end - len(parts) : end] for end, parts in zip(ends, split, strict=True)]
 
 
 def check_content(content: str, kind: str, settings: Settings) -> str:
@@ -115,6 +130,40 @@ def check_limit(value: int, most: int, what: str = "limit") -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInput(f"{what} must be a whole number from 1, not {value!r}")
     return min(value, most)
+
+
+def check_ranking(ranking: Ranking | str) -> Ranking:
+    """A ranking, or the one of a name, that can be computed with."""
+    if isinstance(ranking, str):
+        if ranking not in RANKINGS:
+            raise InvalidInput(f"ranking must be one of {', '.join(RANKINGS)}, not {ranking!r}")
+        return RANKINGS[ranking]
+    if not isinstance(ranking, Ranking):
+        raise InvalidInput(f"ranking must be a Ranking or its name, not {ranking!r}")
+    if ranking.fusion not in FUSIONS:
+        raise InvalidInput(f"fusion must be one of {', '.join(FUSIONS)}, not {ranking.fusion!r}")
+    for name in ("rerank", "spread", "collapse"):
+        if not isinstance(getattr(ranking, name), bool):
+            raise InvalidInput(f"{name} must be True or False, not {getattr(ranking, name)!r}")
+    for name, least, most in _RANGES:
+        value = getattr(ranking, name)
+        if value is None and name in {"mmr_lambda", "score_threshold"}:
+            continue
+        whole = name in {"candidates", "multiplier"}
+        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+        if not number or not least <= value <= most:
+            raise InvalidInput(f"{name} must be between {least:g} and {most:g}, not {value!r}")
+    return ranking
+
+
+_RANGES = (
+    *((name, 0, 1e6) for name in ("vector_weight", "keyword_weight", "neighbours")),
+    *((name, 0, 1e6) for name in ("speaker", "period")),
+    *((name, 0, 1) for name in ("session", "origin", "equal", "recency_weight", "mmr_lambda")),
+    *((name, 0, 1_000) for name in ("candidates", "multiplier")),
+    ("half_life_days", 1e-6, 1e9),
+    ("score_threshold", -1e6, 1e6),
+)
 
 
 def check_hit_kind(kind: str) -> HitKind:

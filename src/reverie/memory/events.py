@@ -19,7 +19,7 @@ from reverie.memory.times import Time, optional_ms
 from reverie.memory.writes import Author, Stamp, writing
 from reverie.model import Event, Op, Origin, SessionErasure
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import role_of, said_by_user
+from reverie.text.messages import said_by_user
 from reverie.text.plain import as_mapping
 
 LAST_SEQUENCE = 1 << 53
@@ -65,7 +65,7 @@ def prepare(
         if len(log.encode(message)) > MOST_MESSAGE_CHARS:
             raise InvalidInput(f"a message has at most {MOST_MESSAGE_CHARS} characters: split it")
     split = [
-        sessions.passages_of_message(role_of(message), content)
+        sessions.passages_of_message(message, content)
         for message, content in zip(plain, contents, strict=True)
     ]
     texts = drafts.embedded(resources, contents, split)
@@ -256,7 +256,7 @@ def _index_again(
 def text_of_event(tx: Transaction, resources: Resources, message: Mapping[str, Any]) -> Text:
     """What the index needs of a message that is stored already."""
     content = sessions.readable(message)
-    parts = sessions.passages_of_message(role_of(message), content)
+    parts = sessions.passages_of_message(message, content)
     return writes.embedded_in(tx, resources, content, parts)
 
 

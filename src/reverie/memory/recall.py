@@ -1,32 +1,41 @@
-"""Recall: scope first, then candidates by word and by vector, fused, and led back to texts."""
+"""Recall: scope first, then candidates by word and by vector, weighed, and led back to texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import islice, takewhile
+from math import isfinite, log
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from reverie import rank
-from reverie.engine import index, log, sessions
 from reverie.engine.index import Filter
-from reverie.errors import DimensionMismatchError, EmbedderMissing, EmbeddingFailed, InvalidInput
+from reverie.engine.search import LENGTHS
+from reverie.errors import EmbedderMissing, EmbeddingFailed, InvalidInput, RerankFailed
 from reverie.memory import generations
 from reverie.memory.resources import Resources
-from reverie.model import Event, Hit, Memory, Mode, Ranking
-from reverie.protocols import Embedder, Owner, Transaction
-from reverie.text.words import QUERY_CHARS, query_terms
+from reverie.memory.views import IndexView, Known, MomentView, View
+from reverie.model import Candidate, Event, Hit, Memory, Mode, Ranking
+from reverie.protocols import Embedder, Owner, Reranker
+from reverie.text import questions
+from reverie.text.messages import speaker_of
+from reverie.text.questions import Question
+from reverie.text.sameness import says_the_same
+from reverie.text.words import QUERY_CHARS
 
 if TYPE_CHECKING:
-    from reverie.protocols import Matrix, Vector
+    from reverie.protocols import Numbers, Vector
 
 AS_OF_NEEDS_LOCAL = "an as-of recall makes its vectors anew, which only a local embedder can"
-
-
-class Found(NamedTuple):
-    """A passage of one owner."""
-
-    owner: Owner
-    passage: int
+NO_RERANKER = "no reranker is configured"
+# Hits that share so many of their words are one.
+SAME = 0.9
+LOOK = 2
+# How much more is looked at when what was found leads to too little.
+FURTHER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +70,6 @@ class Eye:
         return self.embedder.embed_query(text[:QUERY_CHARS], weights)
 
 
-@dataclass(slots=True)
-class Candidates:
-    """What was found so far. ``cut``: some list was full, so there may be more."""
-
-    by_keyword: dict[Found, float]
-    by_vector: dict[Found, float]
-    cut: bool = False
-
-    def best(self, owners: Iterable[Owner], many: int) -> Candidates:
-        """So many of each owner and kind, as the index gives them."""
-        kept = Candidates({}, {})
-        for owner in owners:
-            for mine, theirs in (
-                (self.by_keyword, kept.by_keyword),
-                (self.by_vector, kept.by_vector),
-            ):
-                own = [(score, found) for found, score in mine.items() if found.owner == owner]
-                own.sort(reverse=True)
-                theirs.update({found: score for score, found in own[:many]})
-                kept.cut |= len(own) >= many
-        return kept
-
-
 def open_eye(resources: Resources, query: Query, *, local_only: bool = False) -> Eye:
     """Decide how vectors take part, before the store is read: a remote embedder is slow.
 
@@ -104,10 +90,10 @@ def open_eye(resources: Resources, query: Query, *, local_only: bool = False) ->
         if query.mode == "vector":
             raise EmbedderMissing(f"{why}: use mode='keyword', or set REVERIE_EMBEDDER=local")
         return Eye(None, None, why)
-    with resources.engine.read() as tx:
-        generations.require(tx, embedder)
     if given is not None or not embedder.remote:
         return Eye(embedder, given, None)
+    with resources.engine.read() as tx:
+        generations.require(tx, embedder)
     try:
         return Eye(embedder, embedder.embed_query(query.text[:QUERY_CHARS]), None)
     except EmbeddingFailed as error:
@@ -116,219 +102,391 @@ def open_eye(resources: Resources, query: Query, *, local_only: bool = False) ->
         return Eye(None, None, str(error))
 
 
-def recall(resources: Resources, owners: Mapping[Owner, str | None], query: Query) -> list[Hit]:
-    """The best memories of these owners, each with the name of its user."""
-    eye = open_eye(resources, query)
-    many = max(query.ranking.candidates, query.limit * 4)
-    found = Candidates({}, {})
-    seen: frozenset[int] = frozenset()
+def recall(
+    resources: Resources, owners: Mapping[Owner, str | None], query: Query, eye: Eye
+) -> list[Hit]:
+    """The best memories and events of these owners, each with the name of its user."""
     with resources.engine.read() as tx:
-        while True:
-            found.cut = False
-            further = replace(query, chosen=replace(query.chosen, without=tuple(seen)))
-            for owner in owners:
-                _look(tx, owner, further, eye, many, found)
-            hits, born = _lead_back(tx, resources, owners, query, found, eye)
-            if len(hits) == query.limit or not found.cut or born == seen:
-                return hits
-            # One long note, or what has expired, filled the list: look among the others.
-            seen = born
-
-
-def _look(
-    tx: Transaction, owner: Owner, query: Query, eye: Eye, many: int, found: Candidates
-) -> None:
-    """Candidates of one owner, by its own statistics."""
-    words = query_terms(query.text)
-    statistics = index.statistics(tx, owner)
-    known = index.frequencies(tx, owner, list(words))
-    chosen = query.chosen if query.chosen.narrows(statistics) else None
-    if query.mode != "vector":
-        matching = index.keyword(
-            tx,
-            owner,
-            rank.term_weights(statistics.passages, known),
-            rank.saturation(statistics.passages, statistics.terms),
-            chosen,
-            many,
-        )
-        found.by_keyword.update({Found(owner, passage): score for passage, score in matching})
-        found.cut |= len(matching) == many
-    generation = None if eye.blind else generations.read(tx)
-    if generation is None:
-        return
-    vector = eye.vector(query.text, rank.word_weights(statistics.passages, words, known))
-    if generation.dimensions not in {None, len(vector)}:
-        raise DimensionMismatchError(generation.dimensions or 0, len(vector))
-    if not vector.any():
-        return
-    allowed = None if chosen is None else index.allowed_passages(tx, owner, chosen)
-    near = tx.nearest(owner, generation.number, vector, many, allowed)
-    found.by_vector.update({Found(owner, passage): score for passage, score in near})
-    found.cut |= len(near) == many
-
-
-def _lead_back(
-    tx: Transaction,
-    resources: Resources,
-    owners: Mapping[Owner, str | None],
-    query: Query,
-    candidates: Candidates,
-    eye: Eye,
-) -> tuple[list[Hit], frozenset[int]]:
-    """From passages to memories and events, the expired left out; and where all were born."""
-    fused = _fused(query, eye, candidates)
-    stretches = {
-        Found(owner, passage): row
-        for owner in owners
-        for passage, row in index.located(
-            tx, owner, [found.item.passage for found in fused if found.item.owner == owner]
-        ).items()
-    }
-    born = {item: row[0] for item, row in stretches.items()}
-    ordered = rank.best_first([found for found in fused if found.item in born], born)
-    now = resources.clock.now()
-    hits: list[Hit] = []
-    for found in rank.best_of_each(ordered, born):
-        if len(hits) == query.limit:
-            break
-        owner = found.item.owner
-        _, start, length = stretches[found.item]
-        entry = index.entry_of(tx, owner, born[found.item])
-        thing = known_from(entry, owners[owner])
-        if isinstance(thing, Memory) and thing.expired(now):
-            continue
-        text = text_of(thing)[start : start + length]
-        hits.append(_hit(thing, text, found, query, eye.missing))
-    return hits, frozenset(born.values())
-
-
-def known_from(entry: log.Entry, user: str | None) -> Memory | Event:
-    """What an entry stands for: an event, or the state of a memory."""
-    return sessions.event_of(entry, user) if entry.op == "append" else entry.state(user)
-
-
-def text_of(thing: Memory | Event) -> str:
-    return thing.content if isinstance(thing, Memory) else thing.text
-
-
-def _hit(
-    thing: Memory | Event, text: str, found: rank.Scored[Found], query: Query, missing: str | None
-) -> Hit:
-    parts: dict[str, float | str | None] = {}
-    if query.explain:
-        parts = {
-            "keyword": found.keyword,
-            "vector": found.vector,
-            "keyword_part": found.keyword_part,
-            "vector_part": found.vector_part,
-        }
-        if query.mode == "hybrid" and missing is not None:
-            parts["degraded"] = missing
-    if isinstance(thing, Event):
-        id = f"{thing.session}:{thing.sequence}"
-        return Hit("event", id, text, found.score, None, thing, parts)
-    return Hit(thing.kind, thing.id, text, found.score, thing, None, parts)
+        embedder = eye.embedder
+        known = generations.read(tx) if embedder is None else generations.require(tx, embedder)
+        now = resources.clock.now()
+        views = [
+            IndexView(tx, owner, user, query.chosen, known, now) for owner, user in owners.items()
+        ]
+        return _recall(resources, query, eye, views)
 
 
 def recall_as_of(
     resources: Resources,
-    states: Mapping[Owner, Sequence[tuple[int, Memory | Event]]],
+    known: Mapping[str | None, Sequence[Known]],
     chosen: Filter,
     query: Query,
 ) -> list[Hit]:
-    """Recall from all that was known at an earlier moment: nothing of it is indexed.
+    """Recall from all that was known at an earlier moment, by user.
 
     As in the index, statistics are those of all an owner knew; a filter only narrows what is found.
     """
     eye = open_eye(resources, query, local_only=True)
-    whole = Candidates({}, {})
-    places: dict[Found, tuple[int, Memory | Event, index.Passage]] = {}
-    for owner, known in states.items():
-        texts = [(born, thing, part) for born, thing in known for part in _parts(thing)]
-        scanned = {Found(owner, number): place for number, place in enumerate(texts)}
-        places.update(scanned)
-        allowed = [found.passage for found, place in scanned.items() if _admitted(chosen, place[1])]
-        parts = [part for _, _, part in texts]
-        _scan_owner(resources, owner, query, eye, parts, allowed, whole)
-    born = {found: place[0] for found, place in places.items()}
-    many = max(query.ranking.candidates, query.limit * 4)
+    if eye.embedder is not None:
+        with resources.engine.read() as tx:
+            generations.require(tx, eye.embedder)
+    views = [MomentView(resources, user, things, chosen) for user, things in known.items()]
+    return _recall(resources, query, eye, views)
+
+
+def _recall(resources: Resources, query: Query, eye: Eye, views: Sequence[View]) -> list[Hit]:
+    ranking = query.ranking
+    question = questions.read(query.text)
+    asked = _asked(views, query, question, eye)
+    reranker = resources.reranker() if ranking.rerank else None
+    opinions = None if reranker is None else Opinions(reranker, query.text)
+    many = max(ranking.candidates, query.limit * ranking.multiplier, 1)
     while True:
-        candidates = whole.best(states, many)
-        ordered = rank.best_first(_fused(query, eye, candidates), born)
-        best = rank.best_of_each(ordered, born)[: query.limit]
-        if len(best) == query.limit or not candidates.cut:
+        lists = [_look(each, many) for each in asked]
+        cut = any(many in {len(found.by_keyword), len(found.by_vector)} for found in lists)
+        weighed = _weighed(query, question, lists)
+        kept, enough = _kept(query, weighed, opinions, resources.clock.now(), len(views))
+        if enough or not cut:
             break
-        many *= 4
-    return [
-        _hit(places[found.item][1], places[found.item][2].text, found, query, eye.missing)
-        for found in best
+        # One long note, or the same again and again, filled the lists: there may be others behind.
+        many *= FURTHER
+    missing = [eye.missing] if query.mode == "hybrid" else []
+    missing += [NO_RERANKER] if ranking.rerank and reranker is None else []
+    degraded = "; ".join(why for why in missing if why is not None) or None
+    return [_hit(read, query.explain, degraded) for read in kept]
+
+
+# -- candidates -----------------------------------------------------------------------------------
+
+
+class Asked(NamedTuple):
+    """A query in terms of one view."""
+
+    view: View
+    matches: rank.Matches | None
+    vector: Vector | None
+
+
+class Found(NamedTuple):
+    """Passages of one view, the best first, by each kind of evidence that was asked for."""
+
+    asked: Asked
+    by_keyword: dict[int, float]
+    by_vector: dict[int, float]
+
+
+def _asked(views: Sequence[View], query: Query, question: Question, eye: Eye) -> list[Asked]:
+    """By what all of these owners know together: what is rare must be so for each of them."""
+    ranking, terms = query.ranking, list(question.terms)
+    wordless = query.mode == "vector" or (
+        ranking.fusion != "evidence" and not ranking.keyword_weight and not eye.blind
+    )
+    # Where all postings of each term are read in any case, they are counted.
+    whole = [
+        None if wordless or view.narrowed or len(terms) > rank.QUERY_TERMS else view.postings(terms)
+        for view in views
     ]
+    known: dict[str, int] = {}
+    for view, postings in zip(views, whole, strict=True):
+        counted = view.frequencies(terms) if postings is None else _counted(postings)
+        for term, count in counted.items():
+            known[term] = known.get(term, 0) + count
+    passages = sum(view.passages for view in views)
+    weights = rank.term_weights(passages, terms, known)
+    vector = None
+    if not eye.blind:
+        vector = eye.vector(query.text, rank.word_weights(passages, question.terms, known))
+    asked = []
+    for view, postings in zip(views, whole, strict=True):
+        matches = None
+        if not wordless:
+            found = view.postings(weights.of) if postings is None else postings
+            matches = rank.Matches(found, weights, view.end, LENGTHS)
+        asked.append(Asked(view, matches, vector))
+    return asked
 
 
-def _admitted(chosen: Filter, thing: Memory | Event) -> bool:
-    return chosen.admits(thing) if isinstance(thing, Memory) else chosen.admits_event(thing)
+def _counted(postings: Mapping[str, Numbers]) -> dict[str, int]:
+    return {term: len(numbers) for term, numbers in postings.items()}
 
 
-def _parts(thing: Memory | Event) -> list[index.Passage]:
-    if isinstance(thing, Event):
-        return sessions.passages_of_event(thing)
-    return index.passages_of(thing.content)
-
-
-def _fused(query: Query, eye: Eye, candidates: Candidates) -> list[rank.Scored[Found]]:
-    return rank.fuse(
-        None if query.mode == "vector" else candidates.by_keyword,
-        None if eye.blind else candidates.by_vector,
-        query.ranking,
+def _look(asked: Asked, many: int) -> Found:
+    return Found(
+        asked,
+        {} if asked.matches is None else dict(asked.matches.best(many)),
+        {} if asked.vector is None else dict(asked.view.nearest(asked.vector, many)),
     )
 
 
-def _scan_owner(
-    resources: Resources,
-    owner: Owner,
-    query: Query,
-    eye: Eye,
-    parts: Sequence[index.Passage],
-    allowed: Sequence[int],
-    found: Candidates,
-) -> None:
-    """What the index would say of one owner, computed from all its passages."""
-    words = query_terms(query.text)
-    counted = {term: sum(term in part.terms.counts for part in parts) for term in words}
-    if query.mode != "vector":
-        weights = rank.term_weights(len(parts), counted)
-        saturated = rank.saturation(len(parts), sum(part.terms.length for part in parts))
-        for number in allowed:
-            terms = parts[number].terms
-            score = rank.keyword_score(terms.counts, terms.length, weights, saturated)
-            if score > 0:
-                found.by_keyword[Found(owner, number)] = score
-    if eye.blind or not parts or resources.embedder is None:
-        return
-    rows = resources.embedder.embed([part.text for part in parts])
-    vector = eye.vector(query.text, rank.word_weights(len(parts), words, counted))
-    if not vector.any():
-        return
-    for number, score in _scan(rows, vector, allowed):
-        found.by_vector[Found(owner, number)] = score
+# -- weighing -------------------------------------------------------------------------------------
 
 
-def _scan(rows: Matrix, query: Vector, allowed: Sequence[int]) -> list[tuple[int, float]]:
-    from reverie.engine import similarity
+class Weighed(NamedTuple):
+    """A candidate with its score and its best passage."""
 
-    if rows.shape[1] != len(query):
-        raise DimensionMismatchError(rows.shape[1], len(query))
-    live = int(rows.any(axis=1).sum())
-    mean = similarity.mean_of(rows.sum(axis=0, dtype="float64"), live)
-    apart = similarity.distances(rows, similarity.squares(rows), mean)
-    return similarity.best(similarity.centred_cosine(rows, mean, apart, query), len(rows), allowed)
+    score: float
+    candidate: Candidate
+    passage: int
+    view: View
+    parts: Mapping[str, float | None]
+
+    @property
+    def order(self) -> tuple[float, int]:
+        return -self.score, -self.candidate.born
+
+
+def _weighed(query: Query, question: Question, lists: Sequence[Found]) -> Iterator[Weighed]:
+    """The best first."""
+    if query.ranking.fusion == "evidence":
+        return _by_evidence(query, question, lists)
+    return iter(sorted(_by_lists(query, lists), key=lambda weighed: weighed.order))
+
+
+def _by_evidence(query: Query, question: Question, lists: Sequence[Found]) -> Iterator[Weighed]:
+    pools = [
+        (found.asked.view, pool)
+        for found in lists
+        if (pool := _pool(found, LOOK * query.limit)) is not None
+    ]
+    _read_question(question, [pool for _, pool in pools])
+    each = [_judged(view, pool, query) for view, pool in pools]
+    return each[0] if len(each) == 1 else merge(*each, key=lambda weighed: weighed.order)
+
+
+def _judged(view: View, pool: rank.Pool, query: Query) -> Iterator[Weighed]:
+    judged = rank.evidence(pool, query.ranking)
+    births = np.array([candidate.born for candidate in pool.candidates])
+    for place in np.lexsort((-births, -judged.scores)):
+        if not judged.found[place]:
+            continue
+        yield Weighed(
+            float(judged.scores[place]),
+            pool.candidates[place],
+            int(judged.passages[place]),
+            view,
+            judged.parts_of(place) if query.explain else {},
+        )
+
+
+def _pool(found: Found, limit: int) -> rank.Pool | None:
+    """What was found, and what stands around it."""
+    asked = found.asked
+    # The best of each kind are worth a look around; the others are there by themselves.
+    around = {*islice(found.by_keyword, limit), *islice(found.by_vector, limit)}
+    candidates = asked.view.candidates({**found.by_keyword, **found.by_vector}, around)
+    if not candidates:
+        return None
+    numbers = np.array(
+        [
+            number
+            for each in candidates
+            for number in range(each.first_passage, each.first_passage + each.passages)
+        ],
+        np.int64,
+    )
+    vector = asked.vector
+    similar = None if vector is None else asked.view.similar(vector, numbers)
+    found_here = np.isin(numbers, [*found.by_keyword, *found.by_vector])
+    return rank.Pool(candidates, numbers, found_here, asked.matches, similar)
+
+
+def _read_question(question: Question, pools: Sequence[rank.Pool]) -> None:
+    """Say which candidates the query points to; where it points to none of them it says nothing.
+
+    A memory has no speaker: it stands beside whoever is named.
+    """
+    named = [
+        [c.session is not None and question.names(c.role, c.speaker) for c in pool.candidates]
+        for pool in pools
+    ]
+    if any(map(any, named)):
+        for pool, speaks in zip(pools, named, strict=True):
+            silent = [candidate.session is None for candidate in pool.candidates]
+            pool.speaks = np.array(speaks) | np.array(silent)
+    period = question.period
+    if period is not None:
+        within = [[period.holds(candidate.at) for candidate in pool.candidates] for pool in pools]
+        if any(map(any, within)):
+            for pool, holds in zip(pools, within, strict=True):
+                pool.within = np.array(holds)
+
+
+def _by_lists(query: Query, lists: Sequence[Found]) -> list[Weighed]:
+    """Passages by their places in the lists of all views; of each text the best."""
+    keyword = {(at, n): score for at, f in enumerate(lists) for n, score in f.by_keyword.items()}
+    vector = {(at, n): score for at, f in enumerate(lists) for n, score in f.by_vector.items()}
+    fused = rank.fuse(
+        None if all(found.asked.matches is None for found in lists) else _best_first(keyword),
+        None if all(found.asked.vector is None for found in lists) else _best_first(vector),
+        query.ranking,
+    )
+    scores = {scored.item: scored for scored in fused}
+    weighed: list[Weighed] = []
+    for at, found in enumerate(lists):
+        view = found.asked.view
+        numbers = {**found.by_keyword, **found.by_vector}
+        for candidate in view.candidates(numbers):
+            first = candidate.first_passage
+            mine = [
+                scores[at, number]
+                for number in range(first, first + candidate.passages)
+                if (at, number) in scores
+            ]
+            best = min(mine, key=lambda scored: (-scored.score, -scored.item[1]))
+            weighed.append(Weighed(best.score, candidate, best.item[1], view, best.parts))
+    return weighed
+
+
+def _best_first(scores: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
+    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], -pair[0][1])))
+
+
+# -- hits -----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Read:
+    """A candidate that was read."""
+
+    weighed: Weighed
+    thing: Memory | Event
+    text: str
+    score: float
+    parts: dict[str, float | str | None]
+
+
+class Opinions:
+    """What a reranker thinks of texts, each asked for once."""
+
+    def __init__(self, reranker: Reranker, query: str) -> None:
+        self._reranker = reranker
+        self._query = query
+        self._known: dict[str, float] = {}
+
+    def of(self, texts: Sequence[str]) -> list[float]:
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        scores = self._reranker.score(self._query, new) if new else []
+        if len(scores) != len(new) or not all(map(isfinite, scores)):
+            raise RerankFailed(
+                f"{self._reranker.identity} gave {len(scores)} scores for {len(new)} texts, or "
+                "some that are no numbers: use another reranker, or a ranking without one"
+            )
+        self._known.update(zip(new, scores, strict=True))
+        return [self._known[text] for text in texts]
+
+
+def _kept(
+    query: Query, weighed: Iterator[Weighed], opinions: Opinions | None, now: int, owners: int
+) -> tuple[list[Read], bool]:
+    """What becomes a hit, and whether more candidates could change nothing."""
+    ranking = query.ranking
+    reads = _reads(weighed, query.limit)
+    least = ranking.score_threshold
+    dropped = False
+    if opinions or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
+        # They weigh candidates against one another: a fixed number of them is read first.
+        first = list(islice(reads, query.limit * max(ranking.multiplier, 1) * owners))
+        if opinions is not None:
+            for read, score in zip(first, opinions.of([read.text for read in first]), strict=True):
+                read.score, read.parts["rerank"] = score, round(score, rank.PLACES)
+        above = [read for read in first if least is None or read.score >= least]
+        dropped = len(above) < len(first)
+        reads = iter(_reweighed(query, above, now, opinions is not None))
+    elif least is not None:
+        above = list(takewhile(lambda read: read.score >= least, reads))
+        dropped = True
+        reads = iter(above)
+    kept = _collapsed(reads, query.limit) if ranking.collapse else list(islice(reads, query.limit))
+    return kept, dropped or len(kept) == query.limit
+
+
+def _reads(weighed: Iterator[Weighed], many: int) -> Iterator[Read]:
+    """Candidates read as they are needed, so many at once."""
+    while part := list(islice(weighed, many)):
+        for each, (thing, text) in zip(part, _read(part), strict=True):
+            yield Read(each, thing, text, each.score, dict(each.parts))
+
+
+def _read(part: Sequence[Weighed]) -> list[tuple[Memory | Event, str]]:
+    found: dict[int, tuple[Memory | Event, str]] = {}
+    for view in {id(each.view): each.view for each in part}.values():
+        mine = [(at, each) for at, each in enumerate(part) if each.view is view]
+        read = view.read([(each.candidate, each.passage) for _, each in mine])
+        found.update(zip((at for at, _ in mine), read, strict=True))
+    return [found[at] for at in range(len(part))]
+
+
+def _reweighed(query: Query, reads: list[Read], now: int, reranked: bool) -> list[Read]:
+    """After spread, recency and diversity had their say."""
+    ranking = query.ranking
+    if ranking.spread:
+        relevance = [_logit(read.score) if reranked else read.score for read in reads]
+        for at, score in rank.min_max(dict(enumerate(relevance)), ranking.equal).items():
+            reads[at].score, reads[at].parts["spread"] = score, round(score, rank.PLACES)
+    for read in reads:
+        if ranking.recency_weight:
+            at = read.weighed.candidate.at
+            recency = rank.recency(at, now, ranking.half_life_days)
+            read.parts["recency"] = round(recency, rank.PLACES)
+            read.score = rank.aged(read.score, at, now, ranking)
+        read.score = round(read.score, rank.PLACES)
+    reads.sort(key=lambda read: (-read.score, -read.weighed.candidate.born))
+    if ranking.mmr_lambda is None or not reads:
+        return reads
+    return [reads[place] for place in _diversified(reads, ranking.mmr_lambda, query.limit)]
+
+
+def _logit(score: float) -> float:
+    within = min(max(score, 1e-12), 1 - 1e-12)
+    return log(within / (1 - within))
+
+
+def _diversified(reads: Sequence[Read], weight: float, limit: int) -> list[int]:
+    rows = [read.weighed.view.vectors(np.array([read.weighed.passage]))[0] for read in reads]
+    width = max((len(row) for row in rows), default=0)
+    vectors = np.array([row if len(row) else np.zeros(width) for row in rows], np.float64)
+    return rank.diversified([read.score for read in reads], vectors, weight, limit)
+
+
+def _collapsed(reads: Iterator[Read], limit: int) -> list[Read]:
+    """The best of those that say the same, and how many more there were above the last."""
+    kept: list[Read] = []
+    for read in reads:
+        for other in kept:
+            if not _apart(read.thing, other.thing) and says_the_same(read.text, other.text, SAME):
+                other.parts["collapsed"] = float(other.parts.get("collapsed") or 0) + 1
+                break
+        else:
+            kept.append(read)
+            if len(kept) == limit:
+                break
+    return kept
+
+
+def _apart(one: Memory | Event, other: Memory | Event) -> bool:
+    """What is said in another session, or by another, is no repetition."""
+    if not isinstance(one, Event) or not isinstance(other, Event):
+        return False
+    return _speaker(one) != _speaker(other)
+
+
+def _speaker(event: Event) -> tuple[str | None, ...]:
+    return event.user, event.session, event.role, speaker_of(event.message)
+
+
+def _hit(read: Read, explain: bool, degraded: str | None) -> Hit:
+    parts = read.parts if explain else {}
+    if explain and degraded is not None:
+        parts["degraded"] = degraded
+    thing = read.thing
+    if isinstance(thing, Event):
+        id = f"{thing.session}:{thing.sequence}"
+        return Hit("event", id, read.text, read.score, None, thing, parts)
+    return Hit(thing.kind, thing.id, read.text, read.score, thing, None, parts)
 
 
 def _given(values: Sequence[float]) -> Vector:
     """A precomputed query vector, checked and of unit length."""
-    import numpy as np
-
     try:
         vector = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reverie.config import Settings
 from reverie.memory.notes import RecallNotes
-from reverie.protocols import Clock, Embedder, Engine, Ids
+from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,4 +17,5 @@ class Resources:
     ids: Ids
     settings: Settings
     embedder: Embedder | None
+    reranker: Callable[[], Reranker | None]
     notes: RecallNotes

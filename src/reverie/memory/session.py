@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from reverie.engine import log, sessions
 from reverie.errors import InvalidInput
-from reverie.memory import context, drafts, events, recall, states, transfer, writes
+from reverie.memory import context, drafts, events, states, transfer, writes
 from reverie.memory.drafts import request_hash
 from reverie.memory.resources import Resources
 from reverie.memory.times import Time
@@ -47,7 +47,7 @@ class RecallOptions(TypedDict, total=False):
     since: Time | None
     until: Time | None
     as_of: Time | None
-    ranking: Ranking | None
+    ranking: Ranking | str | None
     query_embedding: Sequence[float] | None
     explain: bool
 
@@ -237,6 +237,7 @@ class Session:
         same bytes in every context of this session, until ``refresh``.
         """
         from reverie.embed.tokens import count_tokens
+        from reverie.memory.recall import Query
 
         if query is not None and not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -253,7 +254,7 @@ class Session:
         latest = known.latest
         asked = query if query is not None else sessions.readable(latest.message) if latest else ""
         sequence = latest.sequence if latest else None
-        sought = recall.Query(asked, context.MOST_RECALLED)
+        sought = Query(asked, context.MOST_RECALLED, ranking=self._space._ranking)
         hits = self._own_space._recalled(sought, sequence) if asked.strip() else []
         return context.assemble(known, hits, budget, count_tokens)
 
@@ -272,7 +273,7 @@ class Session:
         """The space as this session sees it."""
         author = self._author
         scoped = author._replace(scope=sessions.scoped(author.scope, self._id))
-        return type(self._space)(self._resources, scoped, self._fork)
+        return type(self._space)(self._resources, scoped, self._space._ranking, self._fork)
 
     def _owner(self, tx: Transaction) -> Owner | None:
         return log.find(tx, self._author.scope)

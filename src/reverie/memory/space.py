@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from reverie.engine import index, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import InvalidInput, NotFound
-from reverie.memory import documents, drafts, profile, proposals, recall, transfer, writes
+from reverie.memory import documents, drafts, profile, proposals, transfer, writes
 from reverie.memory.drafts import request_hash
-from reverie.memory.recall import Query
 from reverie.memory.resources import Resources
 from reverie.memory.times import Time, optional_ms, to_ms
 from reverie.memory.writes import Author, Stamp
@@ -40,7 +39,9 @@ from reverie.text.plain import as_mapping
 from reverie.text.tags import clean_tags
 
 if TYPE_CHECKING:
+    from reverie.memory.recall import Query
     from reverie.memory.session import Session
+    from reverie.memory.views import Known
 
 MOST_HITS = 1_000
 MOST_LISTED = 1_000_000_000
@@ -51,10 +52,15 @@ class Space:
     """Remember and recall within one scope. Made by ``Store.space``; threads may share it."""
 
     def __init__(
-        self, resources: Resources, author: Author, begun_from: Origin | None = None
+        self,
+        resources: Resources,
+        author: Author,
+        ranking: Ranking,
+        begun_from: Origin | None = None,
     ) -> None:
         self._resources = resources
         self._author = author
+        self._ranking = ranking
         # Where the session of this scope, if it has no event yet, will go on from.
         self._begun_from = begun_from
 
@@ -211,15 +217,18 @@ class Space:
         since: Time | None = None,
         until: Time | None = None,
         as_of: Time | None = None,
-        ranking: Ranking | None = None,
+        ranking: Ranking | str | None = None,
         query_embedding: Sequence[float] | None = None,
         explain: bool = False,
     ) -> list[Hit]:
         """What is most worth knowing for a query, best first.
 
+        ``ranking`` is a Ranking or one of the names in ``RANKINGS``; without it, the handle's.
         ``since`` and ``until`` (exclusive) look at when something happened. ``as_of`` is a position
         of the log (an int) or a time: what would have been found then.
         """
+        from reverie.memory import recall
+
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
         if mode not in MODES:
@@ -231,12 +240,12 @@ class Space:
             since=optional_ms(since, "since"),
             until=optional_ms(until, "until"),
         )
-        asked = Query(
+        asked = recall.Query(
             query,
             drafts.check_limit(limit, MOST_HITS),
             mode,
             chosen,
-            ranking or Ranking(),
+            self._ranking if ranking is None else drafts.check_ranking(ranking),
             query_embedding,
             explain,
         )
@@ -249,10 +258,13 @@ class Space:
 
     def _recalled(self, asked: Query, sequence: int | None = None) -> list[Hit]:
         """Recall, and note it. ``sequence`` is the event of this session it is for."""
+        from reverie.memory import recall
+
+        eye = recall.open_eye(self._resources, asked)
         with self._resources.engine.read() as tx:
             owners = self._owners(tx)
             asked = replace(asked, chosen=replace(asked.chosen, **self._seen(tx)))
-        hits = recall.recall(self._resources, owners, asked)
+            hits = recall.recall(self._resources, owners, asked, eye)
         if hits:
             found = tuple(hit.id for hit in hits)
             now = self._resources.clock.now()
@@ -496,16 +508,23 @@ class Space:
             ]
         return moment, states
 
-    def _known_at(
-        self, tx: Transaction, as_of: Time
-    ) -> tuple[int, dict[Owner, list[tuple[int, Memory | Event]]]]:
+    def _known_at(self, tx: Transaction, as_of: Time) -> tuple[int, dict[str | None, list[Known]]]:
         """A moment, and all that a recall looked at then, in the order in which it came."""
-        moment, states = self._states_at(tx, as_of)
-        position, _ = self._moment(tx, as_of)
-        known: dict[Owner, list[tuple[int, Memory | Event]]] = {}
+        from reverie.memory.views import Known
+
+        position, moment = self._moment(tx, as_of)
+        seen = self._seen(tx)
+        known: dict[str | None, list[Known]] = {}
         for owner, user in self._owners(tx).items():
-            events = sessions.events_at(tx, owner, position, user)
-            known[owner] = sorted([*states[owner], *events], key=lambda pair: pair[0])
+            own = seen["sessions"] if owner == seen["sessions_of"] else ()
+            origins = log.origins_at(tx, owner, position)
+            memories = [
+                Known(born, memory, origins.get(memory.id), memory.session in {None, *own})
+                for born, entry in log.states_at(tx, owner, position)
+                if (memory := entry.state(user)).forgotten_at is None
+            ]
+            events = [Known(*pair) for pair in sessions.events_at(tx, owner, position, user)]
+            known[user] = sorted([*memories, *events], key=lambda each: each.born)
         return moment, known
 
     def _stamp(

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -14,16 +15,16 @@ from reverie import config
 from reverie.agenda import jobs
 from reverie.clock import RandomIds, SystemClock
 from reverie.config import Settings
-from reverie.embed import open_embedder
+from reverie.embed import open_embedder, open_reranker
 from reverie.engine import log, open_engine
 from reverie.errors import InvalidInput, NotFound, ReverieError
-from reverie.memory import upkeep
+from reverie.memory import drafts, upkeep
 from reverie.memory.notes import RecallNotes
 from reverie.memory.resources import Resources
 from reverie.memory.space import Space
 from reverie.memory.writes import Author
-from reverie.model import TRUSTS, Job, Scope, SpaceInfo, Trust, VerifyReport
-from reverie.protocols import Clock, Embedder, Ids
+from reverie.model import TRUSTS, Job, Ranking, Scope, SpaceInfo, Trust, VerifyReport
+from reverie.protocols import Clock, Embedder, Ids, Reranker
 from reverie.text.normalise import plain_name
 
 MOST_NAME_CHARS = 200
@@ -35,6 +36,7 @@ def open(
     *,
     settings: Settings | None = None,
     embedder: str | Embedder | None = None,
+    reranker: str | Path | Reranker | None = None,
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> Store:
@@ -42,6 +44,7 @@ def open(
 
     What is not given comes from ``settings``, else from the environment and ``reverie.toml``.
     ``embedder`` is an Embedder or a name such as ``"local"``; ``"none"``: a store without vectors.
+    ``reranker`` is a Reranker or the folder of an ONNX cross-encoder.
     """
     found = config.load() if settings is None else settings
     if isinstance(embedder, str):
@@ -54,6 +57,8 @@ def open(
         ids=ids or RandomIds(),
         settings=found,
         embedder=chosen,
+        # Loaded by the first recall that asks for it: nothing else needs it to be there.
+        reranker=cache(lambda: open_reranker(reranker or found.reranker or None)),
         notes=RecallNotes(),
     )
     store = Store(resources, owns_embedder=chosen is not embedder)
@@ -105,8 +110,12 @@ class Store:
         user: str | None = None,
         actor: str | None = None,
         trust: Trust = "person",
+        ranking: Ranking | str | None = None,
     ) -> Space:
-        """A handle on a space: its shared memories, and with ``user`` that user's as well."""
+        """A handle on a space: its shared memories, and with ``user`` that user's as well.
+
+        ``ranking`` is how its recalls rank where they are not told otherwise.
+        """
         plain_name(name, "the name of a space", MOST_NAME_CHARS)
         if user is not None:
             plain_name(user, "the name of a user", MOST_NAME_CHARS)
@@ -114,7 +123,8 @@ class Store:
             plain_name(actor, "the actor", MOST_NAME_CHARS)
         if trust not in TRUSTS:
             raise InvalidInput(f"trust must be one of {', '.join(TRUSTS)}, not {trust!r}")
-        return Space(self._resources, Author(Scope(name, user), actor, trust))
+        chosen = drafts.check_ranking(self.settings.ranking.lower() if ranking is None else ranking)
+        return Space(self._resources, Author(Scope(name, user), actor, trust), chosen)
 
     def close(self) -> None:
         """Write what is buffered, stop the worker and let go of the files."""

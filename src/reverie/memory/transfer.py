@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, NamedTuple
 
 from reverie.clock import ID_LENGTH
@@ -18,15 +18,16 @@ from reverie.engine import index, log, sessions
 from reverie.engine.log import Entry
 from reverie.errors import InvalidInput, ReverieError
 from reverie.memory import drafts, taking, writes
+from reverie.memory.drafts import Draft
 from reverie.memory.resources import Resources
 from reverie.memory.times import to_ms
-from reverie.memory.writes import Author, Stamp
+from reverie.memory.writes import Author, New, Stamp
 from reverie.model import KINDS, ImportReport
 from reverie.protocols import Owner, Transaction
 from reverie.text.tags import clean_tags
 
 FORMAT = 1
-BATCH = 500
+BATCH = 1_000
 
 
 class Unreadable(NamedTuple):
@@ -83,26 +84,25 @@ def import_records(
     names: dict[str, str] = {}
     while batch := list(islice(numbered, BATCH)):
         prepared = [_prepare(resources, number, record) for number, record in batch]
-        texts = drafts.prepare_texts(
-            resources, [item.content for item in prepared if isinstance(item, _Plain)]
-        )
-        ready = iter(texts)
+        plain = [item for item in prepared if isinstance(item, _Plain)]
+        texts = drafts.prepare_texts(resources, [item.content for item in plain])
+        ready = zip(plain, texts, strict=True)
         with writes.writing(resources, author.scope) as (tx, owner):
-            for item in prepared:
-                if isinstance(item, str):
-                    skipped.append(item)
-                    continue
-                try:
-                    if isinstance(item, _Plain):
-                        new = _add_plain(tx, resources, owner, author, item, next(ready))
-                    elif item.entry.session is not None:
-                        new = taking.add_session_entry(tx, resources, owner, item.entry, names)
-                    else:
-                        new = _add_entry(tx, resources, owner, item, names)
-                except InvalidInput as error:
-                    skipped.append(f"record {item.number}: {error}")
-                    continue
-                added, unchanged = added + new, unchanged + (not new)
+            for form, run in groupby(prepared, type):
+                items = list(run)
+                if form is _Plain:
+                    new = _add_plain(tx, resources, owner, author, islice(ready, len(items)))
+                    added, unchanged = added + new, unchanged + len(items) - new
+                for item in items:
+                    if isinstance(item, str):
+                        skipped.append(item)
+                    elif isinstance(item, _Ours):
+                        try:
+                            new = _add_entry(tx, resources, owner, item.entry, names)
+                        except InvalidInput as error:
+                            skipped.append(f"record {item.number}: {error}")
+                            continue
+                        added, unchanged = added + new, unchanged + (not new)
             if added:
                 sessions.rechain_late(tx, owner)
     if added:
@@ -173,24 +173,33 @@ def _add_plain(
     resources: Resources,
     owner: Owner,
     author: Author,
-    item: _Plain,
-    text: drafts.Text,
-) -> bool:
-    memory = _derived_id(f"{item.uuid}:{owner.number}")
-    if log.id_taken(tx, owner, memory):
-        return False
-    draft = drafts.Draft(text=text, origin=None, happened_at=None, expires_at=None, **item.fields)
-    stamp = Stamp(recorded_at=item.fields["created_at"], uuid=item.uuid)
-    author = author._replace(trust="import")
-    writes.add_memory(tx, resources, owner, author, draft, stamp, memory)
-    return True
+    items: Iterable[tuple[_Plain, drafts.Text]],
+) -> int:
+    """How many of these were not here yet, nor among those before them."""
+    named: dict[str, tuple[_Plain, drafts.Text]] = {}
+    for item, text in items:
+        named.setdefault(_derived_id(f"{item.uuid}:{owner.number}"), (item, text))
+    taken = log.ids_taken(tx, owner, list(named))
+    news = [
+        New(
+            memory,
+            Draft(text=text, origin=None, happened_at=None, expires_at=None, **item.fields),
+            Stamp(recorded_at=item.fields["created_at"], uuid=item.uuid),
+        )
+        for memory, (item, text) in named.items()
+        if memory not in taken
+    ]
+    writes.add_memories(tx, resources, owner, author._replace(trust="import"), news)
+    return len(news)
 
 
 def _add_entry(
-    tx: Transaction, resources: Resources, owner: Owner, item: _Ours, names: dict[str, str]
+    tx: Transaction, resources: Resources, owner: Owner, entry: Entry, names: dict[str, str]
 ) -> bool:
     """One entry of an export: the next version of its memory here, or nothing."""
-    entry = taking.without_other_sessions(item.entry, names)
+    if entry.session is not None:
+        return taking.add_session_entry(tx, resources, owner, entry, names)
+    entry = taking.without_other_sessions(entry, names)
     memory = names.get(entry.memory)
     if memory is None:
         memory = _name_here(tx, owner, entry)

@@ -11,7 +11,7 @@ from reverie.agenda.jobs import Claim
 from reverie.engine import index, log
 from reverie.engine.schema import DERIVED
 from reverie.errors import ConfigError, StoreBusy, StoreError
-from reverie.memory import generations, recall, replay, verification, writes
+from reverie.memory import generations, replay, verification, writes
 from reverie.memory.notes import DAY_MS
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
@@ -186,7 +186,7 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
             tx.clear_vectors(owner, 0, max(index.statistics(tx, owner).next_passage, 1))
             tx.run(
                 "UPDATE statistics SET epoch = epoch + 1, next_passage = 0, passages = 0, "
-                "terms = 0, touches = 0, facts = 0, notes = 0, private = 0 "
+                "touches = 0, facts = 0, notes = 0, private = 0 "
                 "WHERE space = ? AND owner = ?",
                 owner,
             )
@@ -370,12 +370,14 @@ def all_owners(tx: Transaction) -> list[Owner]:
 
 def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, str]:
     """The text of each of these passages that is still there."""
+    from reverie.memory import views
+
     texts: dict[int, str] = {}
     contents: dict[int, str] = {}
     for passage, (born, start, length) in sorted(index.located(tx, owner, list(passages)).items()):
         if born not in contents:
             entry = index.entry_of(tx, owner, born)
-            contents[born] = recall.text_of(recall.known_from(entry, None))
+            contents[born] = views.text_of(views.known_from(entry, None))
         texts[passage] = contents[born][start : start + length]
     return texts
 

@@ -10,7 +10,7 @@ from reverie.memory import generations, histories, replay
 from reverie.memory.resources import Resources
 from reverie.model import VerifyReport
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import role_of
+from reverie.text.messages import role_of, speaker_of
 from reverie.text.normalise import subject_key
 
 _MODULUS = 1 << 64
@@ -66,8 +66,8 @@ def _compare_owner(
     problems.extend(_compare_proposals(tx, owner, where))
     problems.extend(f"{where}: memory {id} is in the index but not in the log" for id in places)
     for name, columns, sum_of in (
-        ("passages", "passage, born, start, length", wanted.passages),
-        ("postings", "term, passage, tf, len", wanted.postings),
+        ("passages", "passage, born, start, length, terms", wanted.passages),
+        ("postings", "term, passage, len", wanted.postings),
         ("tags", "tag, born", wanted_tags),
     ):
         stored = sum(
@@ -77,9 +77,8 @@ def _compare_owner(
         if stored % _MODULUS != sum_of % _MODULUS:
             problems.append(f"{where}: the {name} differ from the log: run 'reverie rebuild'")
     kept = index.statistics(tx, owner)
-    if (kept.passages, kept.terms, kept.facts, kept.notes, kept.private) != (
+    if (kept.passages, kept.facts, kept.notes, kept.private) != (
         len(wanted.said),
-        wanted.terms,
         *counts.values(),
     ):
         problems.append(f"{where}: the statistics differ from the log: run 'reverie rebuild'")
@@ -91,16 +90,15 @@ class Wanted:
     """What the passages and postings of an owner must be, summed up as they are derived."""
 
     def __init__(self) -> None:
-        self.passages = self.postings = self.terms = 0
+        self.passages = self.postings = 0
         self.said: dict[int, str] = {}
 
     def add(self, born: int, first: int, parts: list[index.Passage]) -> None:
         for number, part in enumerate(parts, first):
-            self.terms += part.terms.length
             self.said[number] = part.text
-            self.passages += _hash(number, born, part.start, len(part.text))
-            for term, tf in part.terms.counts.items():
-                self.postings += _hash(term, number, tf, part.terms.length)
+            self.passages += _hash(number, born, part.start, len(part.text), part.length)
+            for term in part.terms:
+                self.postings += _hash(term, number, part.length)
 
 
 def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted) -> list[str]:
@@ -116,15 +114,18 @@ def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted)
         parts = sessions.passages_of_event(sessions.event_of(entry, None))
         parts = [] if entry.session in hidden else parts
         size = len(log.encode(message).encode())
-        if spot is None or (spot.session, spot.sequence, spot.role, spot.at, spot.size) != (
-            entry.session,
-            entry.sequence,
-            role_of(message),
-            entry.body["at"],
-            size,
+        written = (entry.session, entry.sequence, entry.body["at"], size)
+        who = (role_of(message), speaker_of(message))
+        if (
+            spot is None
+            or (spot.session, spot.sequence, spot.at, spot.size) != written
+            or (spot.role, spot.speaker) != who
         ):
             problems.append(f"{where}: event {entry.session}:{entry.sequence} is not as written")
-        elif spot.passages != len(parts) or spot.chain != history.chains[entry.position]:
+        elif (spot.passages, spot.terms) != (
+            len(parts),
+            parts[0].length if parts else 0,
+        ) or spot.chain != history.chains[entry.position]:
             problems.append(f"{where}: event {entry.session}:{entry.sequence} is not indexed right")
         else:
             wanted.add(spot.position, spot.first_passage, parts)

@@ -32,8 +32,9 @@ from reverie.text.normalise import subject_key
 
 # Who writes what was learned from turns.
 LEARNER = "learn"
-# In one write; a cap that was lowered is reached over several.
-MOST_EVICTED = 500
+# In one write, and at least what a batch of an import brings; a cap that was lowered is reached
+# over several.
+MOST_EVICTED = 1_000
 
 
 class Author(NamedTuple):
@@ -54,6 +55,14 @@ class Stamp(NamedTuple):
     # Set by an import only: when and under which uuid the version was first written.
     recorded_at: int | None = None
     uuid: str | None = None
+
+
+class New(NamedTuple):
+    """A memory to be added, under an id that is free."""
+
+    memory: str
+    draft: Draft
+    stamp: Stamp
 
 
 @contextlib.contextmanager
@@ -114,14 +123,48 @@ def add_memory(
     author: Author,
     draft: Draft,
     stamp: Stamp,
-    memory_id: str | None = None,
 ) -> Memory:
     """Append version 1 of a new memory and index it."""
+    new = New(_fresh_id(tx, resources, owner), draft, stamp)
+    return add_memories(tx, resources, owner, author, [new])[0]
+
+
+def add_memories(
+    tx: Transaction, resources: Resources, owner: Owner, author: Author, news: Sequence[New]
+) -> list[Memory]:
+    """The same for many, in their order. Their ids are free, and no two are equal."""
+    if not news:
+        return []
     now = resources.clock.now()
-    position, recorded_at = log.advance(tx, owner.space, _time(stamp, now))
+    whens = log.advance_each(tx, owner, [_time(new.stamp, now) for new in news])
+    states = [_first_state(author, new, when[1]) for new, when in zip(news, whens, strict=True)]
+    added = list(zip(news, states, whens, strict=True))
+    entries = [
+        _entry(resources, author, new.stamp, "remember", state, when, new.draft.document)
+        for new, state, when in added
+    ]
+    log.append(tx, owner, *entries)
+    indexed = [
+        index.Current(position, position, state, new.draft.text.passages)
+        for new, state, (position, _) in added
+    ]
+    first = index.add_all(tx, owner, indexed)
+    put_vectors(tx, resources, owner, first, *(new.draft.text for new in news))
+    for new, state, (position, _) in added:
+        if new.draft.document is not None and state.source is not None:
+            keep_document(tx, owner, state.source, position, new.draft.document)
+        if state.expires_at is not None:
+            await_expiry(tx, resources, owner, state)
+    for kind, last in {state.kind: position for _, state, (position, _) in added}.items():
+        evict(tx, resources, owner, kind, sparing=last)
+    return states
+
+
+def _first_state(author: Author, new: New, recorded_at: int) -> Memory:
+    draft = new.draft
     created_at = recorded_at if draft.created_at is None else draft.created_at
-    state = Memory(
-        id=memory_id or _fresh_id(tx, resources, owner),
+    return Memory(
+        id=new.memory,
         kind=draft.kind,
         content=draft.text.content,
         category=draft.category,
@@ -140,16 +183,6 @@ def add_memory(
         forgotten_at=None,
         expires_at=draft.expires_at,
     )
-    more = {} if draft.document is None else {"document": draft.document}
-    _append(tx, resources, owner, author, stamp, "remember", state, (position, recorded_at), **more)
-    first = index.add(tx, owner, position, position, state, draft.text.passages)
-    put_vectors(tx, resources, owner, first, draft.text)
-    if draft.document is not None and draft.source is not None:
-        keep_document(tx, owner, draft.source, position, draft.document)
-    if state.expires_at is not None:
-        await_expiry(tx, resources, owner, state)
-    evict(tx, resources, owner, state.kind, sparing=position)
-    return state
 
 
 def change(
@@ -193,8 +226,8 @@ def change_in(
     # With a key even "nothing to do" is written down: repeated later, it must not act.
     new = replace(altered or old, version=old.version + 1)
     hash_ = document or (entry.body or {}).get("document")
-    more = {} if hash_ is None else {"document": hash_}
-    _append(tx, resources, owner, author, stamp, op, new, (position, recorded_at), **more)
+    when = (position, recorded_at)
+    log.append(tx, owner, _entry(resources, author, stamp, op, new, when, hash_))
     was, is_now = old.forgotten_at is None, new.forgotten_at is None
     if was == is_now and text is None:
         index.relabel(tx, owner, place, position, old, new)
@@ -354,18 +387,22 @@ def less_trusted(one: Trust, other: Trust) -> Trust:
 
 
 def put_vectors(
-    tx: Transaction, resources: Resources, owner: Owner, first: int, text: Text
+    tx: Transaction, resources: Resources, owner: Owner, first: int, *texts: Text
 ) -> None:
-    """Store the vectors, or note that a job has to make them."""
+    """Store the vectors of texts that follow each other, or note that a job has to make them."""
     now = resources.clock.now()
-    if text.vectors is not None and resources.embedder is not None:
-        dimensions = text.vectors.shape[1]
-        generation = generations.ensure(tx, resources.embedder, dimensions)
-        tx.put_vectors(owner, generation.number, first, text.vectors)
+    made = [text.vectors for text in texts if text.vectors is not None]
+    if made and resources.embedder is not None:
+        import numpy as np
+
+        assert len(made) == len(texts)
+        rows = np.concatenate(made)
+        generation = generations.ensure(tx, resources.embedder, rows.shape[1])
+        tx.put_vectors(owner, generation.number, first, rows)
         return
     tx.many(
         "INSERT INTO unembedded (space, owner, passage) VALUES (?, ?, ?)",
-        [(*owner, first + i) for i in range(len(text.passages))],
+        [(*owner, first + i) for i in range(sum(len(text.passages) for text in texts))],
     )
     if resources.embedder is not None:
         generations.ensure(tx, resources.embedder, None)
@@ -409,19 +446,18 @@ def embedded_in(
     return Text(content, parts, (), vectors)
 
 
-def _append(
-    tx: Transaction,
+def _entry(
     resources: Resources,
-    owner: Owner,
     author: Author,
     stamp: Stamp,
     op: Op,
     state: Memory,
     when: tuple[int, int],
-    **more: Any,
-) -> None:
-    entry = written(resources, author, stamp, op, when, body_of(state, **more))
-    log.append(tx, owner, replace(entry, memory=state.id, version=state.version))
+    document: str | None,
+) -> Entry:
+    more = {} if document is None else {"document": document}
+    body = body_of(state, **more)
+    return written(resources, author, stamp, op, when, body, state.id, state.version)
 
 
 def append_to_session(
@@ -450,8 +486,10 @@ def written(
     op: Op,
     when: tuple[int, int],
     body: Mapping[str, Any],
+    memory: str = "",
+    version: int = 0,
 ) -> Entry:
-    """An entry as its author writes it, still about nothing. ``when``: position and time."""
+    """An entry as its author writes it. ``when``: position and time."""
     return Entry(
         position=when[0],
         op=op,
@@ -462,8 +500,8 @@ def written(
         origin=stamp.origin,
         key=key_hash(stamp.key),
         request=stamp.request,
-        memory="",
-        version=0,
+        memory=memory,
+        version=version,
         uuid=stamp.uuid or resources.ids.uuid(),
         body=body,
     )

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from reverie.text.plain import cleaned
 
-RULES = "messages 1"
+RULES = "messages 2"
 """Which rules made a text of a message: when they change, indexes are made anew."""
 
 
@@ -32,6 +32,7 @@ _MEDIA_KINDS = frozenset(
 )
 _BLOB_CHARS = 1_000
 _BLOB = re.compile(r"(?:data:[^,\s]{0,200},)?[A-Za-z0-9+/_-]{800,}={0,2}\Z")
+_LONGEST_NAME = 200
 _PLAIN = {"role", "content"}
 _SPEAKERS = ("user", "assistant")
 _ROLES = {"developer": "system", "function": "tool"}
@@ -87,6 +88,15 @@ def _role_of_item(type_: str) -> str:
     if type_.endswith("_call") or type_ in _THINKING_TYPES:
         return "assistant"
     return "tool" if type_.endswith("_call_output") else "unknown"
+
+
+def speaker_of(message: Mapping[str, Any]) -> str | None:
+    """The name of who speaks, where several do. A tool's name is nobody's."""
+    name = message.get("name")
+    if not isinstance(name, str) or role_of(message) not in _SPEAKERS:
+        return None
+    plain = " ".join(name[:_LONGEST_NAME].encode("utf-8", "replace").decode().split())
+    return plain or None
 
 
 def text_of(message: Mapping[str, Any]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from itertools import chain, islice
 from typing import NamedTuple
 
 from reverie.errors import InvalidInput
@@ -46,6 +47,7 @@ _NOISE = STOP_WORDS | frozenset(_NOISE_WORDS.split())
 
 class _Patterns(NamedTuple):
     short_glossary: re.Pattern[str]
+    joint: re.Pattern[str]
     compound: re.Pattern[str]
     date: re.Pattern[str]
     cjk: re.Pattern[str]
@@ -60,6 +62,8 @@ def _patterns() -> _Patterns:
     return _Patterns(
         # As substrings these would be found inside other words ("mkv").
         short_glossary=re.compile(r"(?<![^\W_])(?:s3|kv)(?![^\W_])"),
+        # Whether there is any compound: found much faster than one is.
+        joint=re.compile(r"[._/-](?<=[^\W_].)[^\W_]"),
         # Only tried where a word starts: otherwise a long word is scanned once for each letter.
         compound=re.compile(r"(?<![^\W_])[^\W_]++(?:[._/-][^\W_]++)+"),
         date=re.compile(r"\d{4}-\d{2}-\d{2}(?:\.\w+)?"),
@@ -99,32 +103,42 @@ def concept_tags(text: str, limit: int = 8) -> tuple[str, ...]:
         return ()
     # Lower case can leave text that is no longer composed, as with "İ".
     source = unicodedata.normalize("NFKC", text[:CONCEPT_CHARS]).lower()
-    kept: dict[str, None] = {}
-    for candidate in _candidates(source):
-        if candidate in kept:
-            continue
-        if candidate in _GLOSSARY or _is_concept(candidate):
-            kept[candidate] = None
-            if len(kept) >= limit:
-                break
-    return tuple(kept)
+    candidates = dict.fromkeys(chain(_known(source), _compounds(source), _words(source)))
+    # Longer ones are left out here: they would only fill the cache.
+    concepts = (tag for tag in candidates if len(tag) <= LONGEST_CONCEPT and _is_concept(tag))
+    return tuple(islice(concepts, limit))
 
 
-def _candidates(source: str) -> Iterator[str]:
-    patterns = _patterns()
-    yield from [term for term in _ASCII_GLOSSARY if term in source]
-    yield from patterns.short_glossary.findall(source)
+def _known(source: str) -> list[str]:
+    found = [term for term in _ASCII_GLOSSARY if term in source]
+    if "s3" in source or "kv" in source:
+        found += _patterns().short_glossary.findall(source)
     if not source.isascii():
-        yield from [term for term in _WIDE_GLOSSARY if term in source]
-    for compound in patterns.compound.findall(source):
-        yield compound.replace("_", "-")
-    for token in tokens(source):
-        if patterns.unsegmented.match(token):
-            yield from patterns.cjk_word.findall(token)
-        elif "'" in token or "\u2019" in token:
-            yield _without_possessive(token.replace("\u2019", "'"))
-        else:
-            yield token
+        found += [term for term in _WIDE_GLOSSARY if term in source]
+    return found
+
+
+def _compounds(source: str) -> list[str]:
+    patterns = _patterns()
+    if not patterns.joint.search(source):
+        return []
+    return [compound.replace("_", "-") for compound in patterns.compound.findall(source)]
+
+
+def _words(source: str) -> Iterable[str]:
+    found = tokens(source)
+    if source.isascii() and "'" not in source:
+        return found
+    return chain.from_iterable(map(_parts, found))
+
+
+def _parts(token: str) -> list[str]:
+    patterns = _patterns()
+    if patterns.unsegmented.match(token):
+        return patterns.cjk_word.findall(token)
+    if "'" in token or "\u2019" in token:
+        return [_without_possessive(token.replace("\u2019", "'"))]
+    return [token]
 
 
 def _without_possessive(word: str) -> str:
@@ -132,9 +146,12 @@ def _without_possessive(word: str) -> str:
     return "" if bare.replace("'", "") in _NOISE else bare
 
 
+@lru_cache(maxsize=32_768)
 def _is_concept(tag: str) -> bool:
     length, patterns = len(tag), _patterns()
-    if length > LONGEST_CONCEPT or tag in _NOISE:
+    if tag in _GLOSSARY:
+        return True
+    if tag in _NOISE:
         return False
     if length < 3 and (
         length < 2 or not patterns.cjk.search(tag) or patterns.kana_only.fullmatch(tag)

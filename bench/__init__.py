@@ -1,0 +1,1 @@
+"""Measurements: what Reverie costs and finds, beside something known."""

@@ -1,0 +1,351 @@
+"""A cross-encoder read from local files: how well each text answers a query."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from hashlib import file_digest, sha256
+from importlib.util import find_spec
+from math import exp, nextafter
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from reverie.embed.tokens import encodable
+from reverie.errors import ConfigError, MissingExtra, RerankFailed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from tokenizers import Encoding, Tokenizer
+
+MODELS = ("model.onnx", "model_quantized.onnx", "model_int8.onnx")
+# On one thread larger batches cost more than they save: their padding is computed too.
+BATCH = 4
+MAX_TOKENS = 512
+"""What a model reads when its files do not say."""
+CHARS_PER_TOKEN = 40
+
+_SANE_TOKENS = range(8, 100_000)  # "no limit" is written as 10^30, or as -1
+# These number their positions from behind the padding token: the first of them are never used.
+_OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet"}
+_WHOLE_NUMBERS: dict[str, type[np.integer[Any]]] = {
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+}
+_FLOATS = {"tensor(float)", "tensor(float16)", "tensor(double)"}
+_LOWEST, _HIGHEST = sys.float_info.min, nextafter(1.0, 0.0)
+
+
+class CrossEncoder:
+    """An ONNX model that reads a query and a text together, from a folder or an ``.onnx`` file.
+
+    Its files are looked for when it is made and read at the first score. It runs on the CPU, may
+    be shared by threads, and gives a text the same score whatever it is scored with.
+    """
+
+    def __init__(self, path: str | Path, *, threads: int = 1) -> None:
+        if not str(path).strip():
+            raise ConfigError("a cross-encoder needs the folder it was saved to: give its path")
+        if threads < 1:
+            raise ConfigError(f"threads must be 1 or more, not {threads}")
+        if find_spec("onnxruntime") is None:
+            raise MissingExtra("a cross-encoder", "rerank")
+        try:
+            self._file, self._folder = _found(Path(path).expanduser().absolute())
+        except (OSError, RuntimeError) as error:
+            raise RerankFailed(
+                f"{path} cannot be looked at ({type(error).__name__}): check the path and rights"
+            ) from error
+        self._threads = threads
+        self._lock = Lock()
+        self._model: _Model | None = None
+
+    def __repr__(self) -> str:
+        return f"CrossEncoder({str(self._file)!r})"
+
+    @cached_property
+    def identity(self) -> str:
+        """``onnx:folder:hash8``, the hash of the model's own bytes."""
+        digest = sha256()
+        try:
+            for file in (self._file, *_weights(self._file)):
+                with file.open("rb") as opened:
+                    file_digest(opened, lambda: digest)
+        except OSError as error:
+            raise _unreadable(self._file, error) from error
+        return f"onnx:{self._folder.resolve().name}:{digest.hexdigest()[:8]}"
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """How well each text answers the query, each in (0, 1), on an absolute scale."""
+        if not texts:
+            return []
+        model = self._loaded()
+        pairs = [model.encode(query, text) for text in texts]
+        order = sorted(range(len(pairs)), key=lambda at: len(pairs[at]))
+        scores = [0.0] * len(pairs)
+        for start in range(0, len(order), model.batch):
+            batch = order[start : start + model.batch]
+            logits = model.logits([pairs[at] for at in batch])
+            for at, logit in zip(batch, logits, strict=True):
+                scores[at] = _sigmoid(logit)
+        return scores
+
+    def _loaded(self) -> _Model:
+        with self._lock:
+            if self._model is None:
+                self._model = _load(self._file, self._folder, self._threads)
+            return self._model
+
+
+class _Model(NamedTuple):
+    file: Path
+    tokenizer: Tokenizer
+    padding: Mapping[str, Any]
+    max_chars: int
+    session: Any
+    inputs: Mapping[str, type[np.integer[Any]]]
+    output: str
+    batch: int
+
+    def encode(self, query: str, text: str) -> Encoding:
+        first, second = (encodable(part[: self.max_chars]) for part in (query, text))
+        try:
+            return self.tokenizer.encode(first, second)
+        except Exception as error:
+            raise RerankFailed(
+                f"the tokenizer.json of {self.file} failed on a text ({type(error).__name__}): "
+                "download it anew"
+            ) from error
+
+    def logits(self, pairs: Sequence[Encoding]) -> list[float]:
+        length = max(1, *(len(pair) for pair in pairs))
+        for pair in pairs:
+            pair.pad(length, **self.padding)
+        columns = {
+            "input_ids": [pair.ids for pair in pairs],
+            "attention_mask": [pair.attention_mask for pair in pairs],
+            "token_type_ids": [pair.type_ids for pair in pairs],
+        }
+        feed = {name: np.array(columns[name], kind) for name, kind in self.inputs.items()}
+        try:
+            (answer,) = self.session.run([self.output], feed)
+        except Exception as error:
+            raise RerankFailed(
+                f"{self.file} failed on {len(pairs)} texts of up to {length} tokens "
+                f"({type(error).__name__}): export it with a free batch and sequence length"
+            ) from error
+        return _one_each(np.asarray(answer, np.float64), len(pairs), self.file)
+
+
+def _found(path: Path) -> tuple[Path, Path]:
+    """The model file, and the folder with its tokenizer."""
+    if path.is_dir():
+        places = [folder / name for name in MODELS for folder in (path, path / "onnx")]
+        file = next((place for place in places if place.is_file()), None)
+        if file is None:
+            raise RerankFailed(
+                f"{path} holds no cross-encoder: it needs model.onnx or onnx/model.onnx; "
+                "give a file of another name by its own path"
+            )
+    elif path.is_file():
+        file = path
+    else:
+        raise RerankFailed(
+            f"there is no cross-encoder at {path}: "
+            "give the folder that holds model.onnx and tokenizer.json"
+        )
+    folders = (file.parent, file.parent.parent) if file.parent.name == "onnx" else (file.parent,)
+    for folder in folders:
+        if (folder / "tokenizer.json").is_file():
+            return file, folder
+    raise RerankFailed(
+        f"there is no tokenizer.json in {folders[-1]}: put the one beside it that {file.name} "
+        "was published with"
+    )
+
+
+def _weights(file: Path) -> list[Path]:
+    """Where a large model keeps what does not fit into its own file."""
+    beside = (file.with_name(file.name + ending) for ending in ("_data", ".data"))
+    return [path for path in beside if path.is_file()]
+
+
+def _load(file: Path, folder: Path, threads: int) -> _Model:
+    from tokenizers import Tokenizer
+
+    config = _settings(folder / "config.json")
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:
+        raise _unreadable(folder / "tokenizer.json", error) from error
+    padding = _padding(tokenizer, config)
+    tokens = _max_tokens(tokenizer, config, _settings(folder / "tokenizer_config.json"), padding)
+    tokenizer.no_padding()
+    # Cuts the longer of the two: the text, unless the query alone is more than half of the room.
+    tokenizer.enable_truncation(tokens, strategy="longest_first")
+    tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
+    batch = 1 if _scales_by_batch(file) else BATCH
+    session = _session(file, threads)
+    return _Model(
+        file,
+        tokenizer,
+        padding,
+        tokens * CHARS_PER_TOKEN,
+        session,
+        _inputs(session.get_inputs(), file),
+        _output(session.get_outputs(), file),
+        batch,
+    )
+
+
+def _session(file: Path, threads: int) -> Any:
+    runtime = _runtime()
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.use_deterministic_compute = True
+    options.log_severity_level = 4  # what it would write to stderr, it also raises
+    try:
+        return runtime.InferenceSession(
+            str(file), sess_options=options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        raise _unreadable(file, error) from error
+
+
+def _runtime() -> Any:
+    """onnxruntime, silenced before it starts: its builds report to their maker unless told not to.
+
+    The variable stops everything, but only before the first import. The call is for processes
+    that imported it before, and for builds that know no such variable.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra("a cross-encoder", "rerank") from error
+    onnxruntime.disable_telemetry_events()
+    return onnxruntime
+
+
+def _settings(file: Path) -> dict[str, Any]:
+    """What a JSON file beside the model says; it may be missing."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable(file, error) from error
+    return found if isinstance(found, dict) else {}
+
+
+def _padding(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any]:
+    given = tokenizer.padding or {}
+    named = (
+        given.get("pad_id"),
+        config.get("pad_token_id"),
+        tokenizer.token_to_id("[PAD]"),
+        tokenizer.token_to_id("<pad>"),
+    )
+    return {
+        "direction": given.get("direction", "right"),
+        "pad_id": next((n for n in named if isinstance(n, int) and n >= 0), 0),
+        "pad_type_id": given.get("pad_type_id", 0),
+    }
+
+
+def _max_tokens(
+    tokenizer: Tokenizer,
+    config: Mapping[str, Any],
+    tokenizer_config: Mapping[str, Any],
+    padding: Mapping[str, Any],
+) -> int:
+    """The smallest limit that the files name."""
+    positions = config.get("max_position_embeddings")
+    if isinstance(positions, int) and str(config.get("model_type")) in _OFFSET_POSITIONS:
+        positions -= padding["pad_id"] + 1
+    named = (
+        (tokenizer.truncation or {}).get("max_length"),
+        tokenizer_config.get("model_max_length"),
+        positions,
+    )
+    sane = (value for value in named if isinstance(value, int) and value in _SANE_TOKENS)
+    return min(sane, default=MAX_TOKENS)
+
+
+def _inputs(nodes: Iterable[Any], file: Path) -> dict[str, type[np.integer[Any]]]:
+    found = {}
+    for node in nodes:
+        known = node.name in {"input_ids", "attention_mask", "token_type_ids"}
+        if not known or node.type not in _WHOLE_NUMBERS:
+            raise _no_cross_encoder(file, f"asks for {node.name} as {node.type}")
+        found[node.name] = _WHOLE_NUMBERS[node.type]
+    if "input_ids" not in found:
+        raise _no_cross_encoder(file, "takes no input_ids")
+    return found
+
+
+def _output(nodes: Sequence[Any], file: Path) -> str:
+    """The output with the scores: the one named logits, else the only one."""
+    chosen = next((node for node in nodes if node.name == "logits"), None)
+    if chosen is None and len(nodes) == 1:
+        chosen = nodes[0]
+    if chosen is None:
+        raise _no_cross_encoder(file, f"gives {', '.join(node.name for node in nodes)}")
+    shape = chosen.shape or ["?"]  # a graph need not say
+    wide = len(shape) > 1 and isinstance(shape[-1], int) and shape[-1] not in {1, 2}
+    if len(shape) > 2 or wide or chosen.type not in _FLOATS:
+        raise _no_cross_encoder(file, f"gives {chosen.name} of shape {shape} as {chosen.type}")
+    return str(chosen.name)
+
+
+def _scales_by_batch(file: Path) -> bool:
+    """Whether activations are quantised by one scale for a whole batch.
+
+    Then a text's score would depend on the texts beside it, and not a little.
+    """
+    try:
+        with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+            return content.find(b"DynamicQuantize") >= 0
+    except (OSError, ValueError) as error:  # an empty file cannot be mapped
+        raise _unreadable(file, error) from error
+
+
+def _one_each(answer: NDArray[np.float64], count: int, file: Path) -> list[float]:
+    """One logit for each text; of two classes, how far the last is above the first."""
+    if answer.ndim not in {1, 2} or (answer.ndim == 2 and answer.shape[1] not in {1, 2}):
+        raise _no_cross_encoder(file, f"gave an answer of shape {list(answer.shape)}")
+    if answer.shape[0] != count:
+        raise RerankFailed(
+            f"{file} gave {answer.shape[0]} scores for {count} texts: use another export of it"
+        )
+    if not np.isfinite(answer).all():
+        raise RerankFailed(f"{file} gave a score that is no number: use another export of it")
+    if answer.ndim == 2:
+        answer = answer[:, 1] - answer[:, 0] if answer.shape[1] == 2 else answer[:, 0]
+    logits: list[float] = answer.tolist()
+    return logits
+
+
+def _sigmoid(logit: float) -> float:
+    small = exp(-abs(logit))
+    probability = 1.0 / (1.0 + small) if logit >= 0 else small / (1.0 + small)
+    return min(max(probability, _LOWEST), _HIGHEST)
+
+
+def _no_cross_encoder(file: Path, what: str) -> RerankFailed:
+    return RerankFailed(
+        f"{file} is no cross-encoder, it {what}: "
+        "use a model exported for text classification with one or two logits"
+    )
+
+
+def _unreadable(file: Path, error: Exception) -> RerankFailed:
+    return RerankFailed(f"{file} cannot be read ({type(error).__name__}): download it anew")

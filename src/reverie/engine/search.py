@@ -1,0 +1,162 @@
+"""What recall reads of the index: where words stand, and what passages lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from reverie.engine.index import Filter
+from reverie.model import Candidate, Origin
+from reverie.protocols import Owner, Row, Transaction
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# A posting is read as one number, the passage's times this and the length of its text.
+LENGTHS = 256
+T = TypeVar("T")
+# How many values a statement is given at once.
+CHUNKS = (8, 32, 64, 128, 512)
+
+
+def postings(
+    tx: Transaction, owner: Owner, terms: Collection[str], chosen: Filter | None
+) -> dict[str, NDArray[np.int64]]:
+    """The postings of each term, as ``LENGTHS`` has it; without a filter all there are."""
+    if not terms:
+        return {}
+    narrowed, condition = "", ""
+    values: list[object] = [*terms, *owner]
+    if chosen is not None:
+        where, filter_values = chosen.where(owner)
+        events_where, event_values = chosen.events_where(owner)
+        narrowed = (
+            "JOIN passages s ON s.space = p.space AND s.owner = p.owner AND s.passage = p.passage "
+        )
+        condition = (
+            f" AND (EXISTS (SELECT 1 FROM memories m WHERE {where} AND m.born = s.born) "
+            f"OR EXISTS (SELECT 1 FROM events e WHERE {events_where} AND e.position = s.born))"
+        )
+        values += filter_values + event_values
+    rows = tx.all(
+        f"WITH q (term) AS (VALUES {', '.join(['(?)'] * len(terms))}) "
+        f"SELECT q.term, (SELECT STRING_AGG(CAST(p.passage * {LENGTHS} + p.len AS TEXT), ',') "
+        f"FROM postings p {narrowed}"
+        f"WHERE p.space = ? AND p.owner = ? AND p.term = q.term{condition}) FROM q",
+        values,
+    )
+    return {
+        term: np.fromstring(listed, dtype=np.int64, sep=",")
+        for term, listed in rows
+        if listed is not None
+    }
+
+
+def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]:
+    """The passages a filter admits."""
+    where, values = chosen.where(owner)
+    rows = tx.all(f"SELECT m.first_passage, m.passages FROM memories m WHERE {where}", values)
+    if chosen.sees_events:
+        where, values = chosen.events_where(owner)
+        rows += tx.all(f"SELECT e.first_passage, e.passages FROM events e WHERE {where}", values)
+    return [number for first, count in rows for number in range(first, first + count)]
+
+
+# -- what passages lead to ------------------------------------------------------------------------
+
+
+def births(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, int]:
+    """Where the text of each of these passages was born."""
+    return {
+        passage: born
+        for part in _chunks(passages)
+        for passage, born in tx.all(
+            "SELECT passage, born FROM passages WHERE space = ? AND owner = ? "
+            f"AND passage IN ({_marks(part)})",
+            (*owner, *part),
+        )
+    }
+
+
+def memories(tx: Transaction, owner: Owner, births: Iterable[int], now: int) -> list[Candidate]:
+    """The memories born at these positions that are not over."""
+    rows = [
+        row
+        for part in _chunks(births)
+        for row in tx.all(
+            "SELECT m.memory, m.born, m.position, m.at, m.first_passage, m.passages, p.terms "
+            "FROM memories m CROSS JOIN passages p WHERE m.space = ? AND m.owner = ? "
+            f"AND m.born IN ({_marks(part)}) AND (m.expires_at IS NULL OR m.expires_at > ?) "
+            "AND p.space = m.space AND p.owner = m.owner AND p.passage = m.first_passage",
+            (*owner, *part, now),
+        )
+    ]
+    origins = {
+        memory: Origin(session, sequence)
+        for part in _chunks(row[0] for row in rows)
+        for memory, session, sequence in tx.all(
+            "SELECT memory, origin_session, origin_sequence FROM log WHERE space = ? "
+            f"AND memory IN ({_marks(part)}) AND origin_session IS NOT NULL ORDER BY version",
+            (owner.space, *part),
+        )
+    }
+    return [Candidate(*row[1:])._replace(origin=origins.get(row[0])) for row in rows]
+
+
+_EVENT = (
+    "SELECT e.position, e.position, e.at, e.first_passage, e.passages, e.terms, e.session, "
+    "e.sequence, e.role, e.speaker FROM "
+)
+
+
+def events_around(
+    tx: Transaction, owner: Owner, births: Iterable[int], reach: int, chosen: Filter
+) -> list[Candidate]:
+    """The events at these positions, and those up to ``reach`` before and behind them."""
+    if not chosen.sees_events:
+        return []
+    where, values = chosen.events_where(owner)
+    found: dict[int, Candidate] = {}
+    for part in _chunks(births):
+        # Joined in this order: those that were found, then what stands around each.
+        rows = tx.all(
+            f"{_EVENT}events f CROSS JOIN events e "
+            f"WHERE f.space = ? AND f.owner = ? AND f.position IN ({_marks(part)}) "
+            "AND e.space = f.space AND e.owner = f.owner AND e.session = f.session "
+            f"AND e.sequence BETWEEN f.sequence - {int(reach)} AND f.sequence + {int(reach)} "
+            f"AND e.passages > 0 AND {where}",
+            (*owner, *part, *values),
+        )
+        found.update((row[0], Candidate(*row)) for row in rows)
+    return list(found.values())
+
+
+def events_of(
+    tx: Transaction, owner: Owner, origins: Iterable[Origin], chosen: Filter
+) -> list[Candidate]:
+    """The events that these origins name."""
+    if not chosen.sees_events:
+        return []
+    where, values = chosen.events_where(owner)
+    rows: list[Row] = []
+    for origin in origins:
+        rows += tx.all(
+            f"{_EVENT}events e "
+            f"WHERE {where} AND e.session = ? AND e.sequence = ? AND e.passages > 0",
+            (*values, *origin),
+        )
+    return [Candidate(*row) for row in rows]
+
+
+def _chunks(values: Iterable[T]) -> Iterator[list[T]]:
+    """Filled up to one of few lengths, so that few statements are ever prepared."""
+    whole = list(values)
+    for at in range(0, len(whole), CHUNKS[-1]):
+        part = whole[at : at + CHUNKS[-1]]
+        yield part + part[:1] * (next(size for size in CHUNKS if size >= len(part)) - len(part))
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))

@@ -1,0 +1,302 @@
+"""What a recall looks at: the index as it is, or all that was known at an earlier moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from reverie import rank
+from reverie.engine import index, log, search, sessions, similarity
+from reverie.engine.blocks import ANCHORED
+from reverie.engine.index import Filter
+from reverie.errors import DimensionMismatchError
+from reverie.memory.generations import Generation
+from reverie.memory.resources import Resources
+from reverie.model import Candidate, Event, Memory, Origin
+from reverie.protocols import Owner, Transaction
+from reverie.text.messages import speaker_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reverie.protocols import Matrix, Numbers, Vector
+
+
+class Known(NamedTuple):
+    """What was known at a moment: where it was born, and the event it came from.
+
+    What another session keeps to itself is not shown, but counts in the statistics.
+    """
+
+    born: int
+    thing: Memory | Event
+    origin: Origin | None = None
+    shown: bool = True
+
+
+class View(Protocol):
+    """The passages of one owner, as far as a filter shows them. Statistics are of all of them."""
+
+    user: str | None
+    passages: int
+    end: int
+    narrowed: bool
+    """Whether the filter leaves out any of them."""
+
+    def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        """In how many passages each term stands."""
+        ...
+
+    def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
+        """The passages of each term, as ``search.LENGTHS`` has it."""
+        ...
+
+    def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
+        """The passages most like a query, best first."""
+        ...
+
+    def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
+        """How like a query these passages are; -inf for one without a vector."""
+        ...
+
+    def vectors(self, numbers: Numbers) -> Matrix: ...
+
+    def candidates(
+        self, numbers: Iterable[int], around: Iterable[int] | None = None
+    ) -> list[Candidate]:
+        """What passages lead to; with ``around``, also the events that stand around those or gave
+        rise to a memory.
+        """
+        ...
+
+    def read(self, wanted: Sequence[tuple[Candidate, int]]) -> list[tuple[Memory | Event, str]]:
+        """Memories and events, and the text of one passage of each."""
+        ...
+
+
+class IndexView:
+    """The index, in one transaction."""
+
+    def __init__(
+        self,
+        tx: Transaction,
+        owner: Owner,
+        user: str | None,
+        chosen: Filter,
+        generation: Generation | None,
+        now: int,
+    ) -> None:
+        self.user = user
+        self._now = now
+        self._tx = tx
+        self._owner = owner
+        self._chosen = chosen
+        statistics = index.statistics(tx, owner)
+        self.passages, self.end = statistics.passages, statistics.next_passage
+        self._narrowed = chosen if chosen.narrows(statistics) else None
+        self.narrowed = self._narrowed is not None
+        self._generation = generation
+
+    def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        return index.frequencies(self._tx, self._owner, terms)
+
+    def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
+        return search.postings(self._tx, self._owner, terms, self._narrowed)
+
+    def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
+        current = self._generation
+        if current is None:
+            return []
+        if current.dimensions not in {None, len(vector)}:
+            raise DimensionMismatchError(current.dimensions or 0, len(vector))
+        if not vector.any():
+            return []
+        among = None
+        if self._narrowed is not None:
+            among = search.allowed_passages(self._tx, self._owner, self._narrowed)
+        return self._tx.nearest(self._owner, current.number, vector, many, among)
+
+    def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
+        if self._generation is None or not vector.any():
+            return np.full(len(numbers), -np.inf)
+        return self._tx.similar(self._owner, self._generation.number, vector, numbers)
+
+    def vectors(self, numbers: Numbers) -> Matrix:
+        if self._generation is None:
+            return np.zeros((len(numbers), 0), np.float32)
+        return self._tx.vectors(self._owner, self._generation.number, numbers)
+
+    def candidates(
+        self, numbers: Iterable[int], around: Iterable[int] | None = None
+    ) -> list[Candidate]:
+        tx, owner, chosen = self._tx, self._owner, self._chosen
+        born_at = search.births(tx, owner, numbers)
+        memories = search.memories(tx, owner, set(born_at.values()), self._now)
+        births = set(born_at.values()) - {memory.born for memory in memories}
+        # Other threads may have read newer vectors than this transaction can see.
+        central = {born_at[number] for number in around or () if number in born_at} & births
+        events = {
+            event.born: event
+            for event in search.events_around(tx, owner, central, rank.REACH, chosen)
+        }
+        rest = births - events.keys()
+        events |= {e.born: e for e in search.events_around(tx, owner, rest, 0, chosen)}
+        if around is not None:
+            origins = {memory.origin for memory in memories if memory.origin is not None}
+            events |= {e.born: e for e in search.events_of(tx, owner, origins, chosen)}
+        return [*memories, *events.values()]
+
+    def read(self, wanted: Sequence[tuple[Candidate, int]]) -> list[tuple[Memory | Event, str]]:
+        places = index.located(self._tx, self._owner, [passage for _, passage in wanted])
+        positions = [candidate.position for candidate, _ in wanted]
+        entries = log.at_positions(self._tx, self._owner, positions)
+        found = []
+        for candidate, passage in wanted:
+            thing = known_from(entries[candidate.position], self.user)
+            _, start, length = places[passage]
+            found.append((thing, text_of(thing)[start : start + length]))
+        return found
+
+
+class MomentView:
+    """All that an owner knew at a moment: nothing of it is indexed, so all of it is looked at."""
+
+    def __init__(
+        self, resources: Resources, user: str | None, known: Sequence[Known], chosen: Filter
+    ) -> None:
+        self.user = user
+        self._resources = resources
+        self._parts: list[index.Passage] = []
+        self._things: dict[int, Memory | Event] = {}
+        self._of: list[int] = []
+        self._candidates: dict[int, Candidate] = {}
+        self._shown: list[int] = []
+        for each in known:
+            self._add(each, each.shown and _admitted(chosen, each.thing))
+        self._events = {
+            (candidate.session, candidate.sequence): candidate
+            for candidate in self._candidates.values()
+            if candidate.session is not None
+        }
+        self.passages = self.end = len(self._parts)
+        self.narrowed = len(self._shown) < self.passages
+        self._rows: Matrix | None = None
+
+    def _add(self, known: Known, shown: bool) -> None:
+        parts = _parts(known.thing)
+        first = len(self._parts)
+        self._parts += parts
+        self._of += [known.born] * len(parts)
+        self._things[known.born] = known.thing
+        if shown and parts:
+            self._shown += range(first, first + len(parts))
+            self._candidates[known.born] = _candidate(known, first, parts)
+
+    def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
+        return {term: sum(term in part.terms for part in self._parts) for term in terms}
+
+    def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
+        return {
+            term: np.array(
+                [
+                    number * search.LENGTHS + self._parts[number].length
+                    for number in self._shown
+                    if term in self._parts[number].terms
+                ],
+                np.int64,
+            )
+            for term in terms
+        }
+
+    def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
+        numbers = np.array(self._shown, np.int64)
+        scores = self.similar(vector, numbers)
+        return similarity.best(scores, many, numbers)
+
+    def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
+        rows = self._all_rows()
+        if not len(rows) or not vector.any():
+            return np.full(len(numbers), -np.inf)
+        if rows.shape[1] != len(vector):
+            raise DimensionMismatchError(rows.shape[1], len(vector))
+        mean = similarity.mean_of(rows[:ANCHORED])
+        return similarity.exact(rows[numbers], mean, vector)
+
+    def vectors(self, numbers: Numbers) -> Matrix:
+        return self._all_rows()[numbers]
+
+    def _all_rows(self) -> Matrix:
+        if self._rows is None:
+            embedder = self._resources.embedder
+            texts = [part.text for part in self._parts]
+            empty = np.zeros((len(texts), 0), np.float32)
+            blind = embedder is None or embedder.remote or not texts
+            self._rows = empty if blind or embedder is None else embedder.embed(texts)
+        return self._rows
+
+    def candidates(
+        self, numbers: Iterable[int], around: Iterable[int] | None = None
+    ) -> list[Candidate]:
+        found = {born: self._candidates[born] for born in {self._of[at] for at in numbers}}
+        if around is None:
+            return list(found.values())
+        central = {self._of[number] for number in around}
+        for candidate in list(found.values()):
+            places: list[tuple[str | None, int]] = []
+            if candidate.origin is not None:
+                places.append((candidate.origin.session, candidate.origin.sequence))
+            if candidate.born in central and candidate.session is not None:
+                near = range(candidate.sequence - rank.REACH, candidate.sequence + rank.REACH + 1)
+                places += [(candidate.session, sequence) for sequence in near]
+            for place in places:
+                if place in self._events:
+                    found[self._events[place].born] = self._events[place]
+        return list(found.values())
+
+    def read(self, wanted: Sequence[tuple[Candidate, int]]) -> list[tuple[Memory | Event, str]]:
+        return [
+            (self._things[candidate.born], self._parts[passage].text)
+            for candidate, passage in wanted
+        ]
+
+
+def _candidate(known: Known, first: int, parts: Sequence[index.Passage]) -> Candidate:
+    thing = known.thing
+    if isinstance(thing, Memory):
+        at = thing.created_at if thing.happened_at is None else thing.happened_at
+        return Candidate(
+            known.born, known.born, at, first, len(parts), parts[0].length, origin=known.origin
+        )
+    return Candidate(
+        known.born,
+        known.born,
+        thing.at,
+        first,
+        len(parts),
+        parts[0].length,
+        thing.session,
+        thing.sequence,
+        thing.role,
+        speaker_of(thing.message),
+    )
+
+
+def known_from(entry: log.Entry, user: str | None) -> Memory | Event:
+    """What an entry stands for: an event, or the state of a memory."""
+    return sessions.event_of(entry, user) if entry.op == "append" else entry.state(user)
+
+
+def text_of(thing: Memory | Event) -> str:
+    return thing.content if isinstance(thing, Memory) else thing.text
+
+
+def _admitted(chosen: Filter, thing: Memory | Event) -> bool:
+    return chosen.admits(thing) if isinstance(thing, Memory) else chosen.admits_event(thing)
+
+
+def _parts(thing: Memory | Event) -> list[index.Passage]:
+    if isinstance(thing, Event):
+        return sessions.passages_of_event(thing)
+    return index.passages_of(thing.content)

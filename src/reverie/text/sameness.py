@@ -1,0 +1,52 @@
+"""Whether two texts say the same."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from reverie.text.words import analyse
+
+_WORD = re.compile(r"\w+")
+_NOT = re.compile(
+    r"\b(?:no|not|never|none|nothing|nobody|without|cannot|nor|\w+n['’]?t|nicht|kein\w*|nie|"
+    r"pas|jamais|ningún\w*|nunca|jamás|não|non|mai|niet|geen|не|нет|никогда)\b|[不没沒無无]|ない",
+    re.IGNORECASE,
+)
+
+
+def says_the_same(one: str, other: str, share: float = 0.5) -> bool:
+    """Whether both share so many of their words, and name the same people and numbers.
+
+    What one of them denies or only asks, the other does not say.
+    """
+    lengths = sorted((len(one.strip()), len(other.strip())))
+    if lengths[0] * 2 < lengths[1] * share:
+        # Far from it: analysing both would take longer.
+        return False
+    mine, theirs = _terms(one), _terms(other)
+    shared = mine & theirs
+    if not shared or len(shared) < len(mine | theirs) * share:
+        return False
+    if _asks(one) != _asks(other) or len(_NOT.findall(one)) != len(_NOT.findall(other)):
+        return False
+    return all(
+        _terms(_named(text)) & known <= both
+        for text, known, both in ((one, mine, theirs), (other, theirs, mine))
+    )
+
+
+def _asks(text: str) -> bool:
+    return text.rstrip().endswith(("?", "\uff1f", "\u061f"))
+
+
+def _named(text: str) -> str:
+    """Words that begin with a capital or hold a digit: with another one, something else is said."""
+    return " ".join(
+        word for word in _WORD.findall(text) if word[0].isupper() or any(map(str.isdigit, word))
+    )
+
+
+@lru_cache(maxsize=500)
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(analyse(text).counts)

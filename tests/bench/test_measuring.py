@@ -1,0 +1,68 @@
+"""Ratios of rounds, targets, and how rows are written down."""
+
+from __future__ import annotations
+
+import pytest
+from bench.measuring import Meter, Row, Sample, short, timed
+from bench.showing import cells, markdown
+
+
+def meter_of(**series: list[float]) -> Meter:
+    meter = Meter()
+    for name, figures in series.items():
+        for figure in figures:
+            meter.take(name, Sample(figure))
+    return meter
+
+
+def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+    meter = meter_of(ours=[2.0, 9.0, 4.0], theirs=[1.0, 3.0, 4.0])
+    meter.row("group", "what", "ours", "theirs", "theirs", most=2.0)
+    (row,) = meter.rows
+    assert (row.ours, row.baseline, row.ratio) == (4.0, 3.0, 2.0)
+    assert row.met
+
+
+def test_what_may_be_spent_on_top_is_taken_off_before_the_ratio() -> None:
+    meter = meter_of(ours=[0.005, 0.005], theirs=[0.002, 0.002])
+    meter.row("group", "held", "ours", "theirs", "theirs", 2.0, 0.001)
+    meter.row("group", "missed", "ours", "theirs", "theirs", 2.0)
+    held, missed = meter.rows
+    assert held.ratio == missed.ratio == pytest.approx(2.5)
+    assert (held.met, missed.met) == (True, False)
+    assert cells(held)[-1] == "✓ ≤ 2 × + 1 ms"
+    assert cells(missed)[-1] == "✗ ≤ 2 ×"
+
+
+def test_series_are_combined_round_by_round() -> None:
+    meter = meter_of(a=[1.0, 2.0], b=[10.0, 20.0])
+    meter.combine("both", {"a": 3.0, "b": 1.0})
+    assert [sample.cpu for sample in meter.samples["both"]] == [13.0, 26.0]
+
+
+def test_series_of_different_lengths_are_not_combined() -> None:
+    meter = meter_of(a=[1.0, 2.0], b=[10.0])
+    with pytest.raises(ValueError, match="shorter"):
+        meter.combine("both", {"a": 1.0, "b": 1.0})
+
+
+def test_work_is_called_once_for_each_item_after_what_comes_before_it() -> None:
+    calls: list[str] = []
+    timed(lambda item: calls.append(f"work {item}"), [1, 2], lambda i: calls.append(f"before {i}"))
+    assert calls == ["before 1", "work 1", "before 2", "work 2"]
+
+
+def test_what_was_not_run_says_why_and_meets_nothing() -> None:
+    row = Row("others", "a peer", "s", 0, note="not run: no Python")
+    assert row.met is None
+    assert "| a peer |  |  | not run: no Python |  |  |" in markdown([row])
+
+
+def test_sizes_are_short() -> None:
+    assert [short(size) for size in (200, 1_000, 1_500, 100_000, 1_000_000)] == [
+        "200",
+        "1k",
+        "1500",
+        "100k",
+        "1M",
+    ]

@@ -1,0 +1,570 @@
+"""Rankings by name or by weight: what may be asked for, where it is set, and what it comes to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reverie
+from reverie import (
+    RANKINGS,
+    ConfigError,
+    Hit,
+    InvalidInput,
+    Ranking,
+    RerankFailed,
+    Settings,
+    Space,
+    Store,
+)
+from tests.conftest import DAY, START, FakeEmbedder, Stores
+from tests.talking import reply, user
+
+if TYPE_CHECKING:
+    from reverie.protocols import Embedder, Matrix, Reranker, Vector
+
+QUERY = "zebra"
+HALVES = replace(RANKINGS["weighted"], vector_weight=0.5, keyword_weight=0.5)
+
+# Around a circle, two and two against one another: their mean is the middle, so that likeness to
+# the query is the first number.
+CIRCLE = {
+    "east": (1.0, 0.0),
+    "northeast by east": (0.8, 0.6),
+    "southeast by east": (0.8, -0.6),
+    "northeast by north": (0.6, 0.8),
+    "north": (0.0, 1.0),
+    "south": (0.0, -1.0),
+    "southwest by south": (-0.6, -0.8),
+    "northwest by west": (-0.8, 0.6),
+    "southwest by west": (-0.8, -0.6),
+    "west with a zebra": (-1.0, 0.0),
+}
+FOUR = {
+    "east": (1.0, 0.0),
+    "north of zebra": (0.0, 1.0),
+    "west of zebra": (-1.0, 0.0),
+    "south": (0.0, -1.0),
+}
+
+
+class Compass:
+    """An embedder that knows a few texts; the query points east."""
+
+    identity = "compass:two"
+    remote = False
+
+    def __init__(self, places: Mapping[str, Sequence[float]]) -> None:
+        self._places = places
+
+    def embed(self, texts: Sequence[str]) -> Matrix:
+        return np.array([self._places[text] for text in texts], np.float32)
+
+    def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
+        return np.array([1.0, 0.0], np.float32)
+
+
+class Opinions:
+    """A reranker with a fixed opinion of each text, and a note of what it was asked."""
+
+    identity = "opinions:fixed"
+
+    def __init__(self, logits: Mapping[str, float]) -> None:
+        self._logits = logits
+        self.asked: list[list[str]] = []
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        self.asked.append(list(texts))
+        return [sigmoid(self._logits.get(text, 0.0)) for text in texts]
+
+
+class Wrong:
+    """A reranker that answers whatever it is told to."""
+
+    identity = "wrong:one"
+
+    def __init__(self, answer: Callable[[int], list[float]]) -> None:
+        self._answer = answer
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        return self._answer(len(texts))
+
+
+def sigmoid(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))
+
+
+@pytest.fixture
+def opened(stores: Stores) -> Callable[..., AbstractContextManager[Store]]:
+    """Opens a store with an embedder and a reranker of one's own."""
+
+    def open_with(
+        embedder: str | Embedder = "hashing", reranker: Reranker | None = None
+    ) -> AbstractContextManager[Store]:
+        return reverie.open(
+            stores.address("own"),
+            settings=Settings(),
+            embedder=embedder,
+            reranker=reranker,
+            clock=stores.clock,
+            ids=stores.ids,
+        )
+
+    return open_with
+
+
+Opened = Callable[..., AbstractContextManager[Store]]
+
+
+def told(hits: Sequence[Hit]) -> dict[str, float]:
+    return {hit.text: hit.score for hit in hits}
+
+
+def remember_all(space: Space, texts: Mapping[str, object]) -> None:
+    for text in texts:
+        space.remember(text)
+
+
+# -- similarity -----------------------------------------------------------------------------------
+
+
+def test_similarity_scores_by_likeness_alone(opened: Opened) -> None:
+    with opened(Compass(FOUR)) as store:
+        space = store.space("ana")
+        remember_all(space, FOUR)
+        hits = space.recall(QUERY, ranking="similarity")
+        expected = [("east", 1.0), ("south", 0.0), ("north of zebra", 0.0), ("west of zebra", -1.0)]
+        assert [(hit.text, hit.score) for hit in hits] == expected, "equal ones newest first"
+
+
+@pytest.mark.parametrize("limit", range(1, 11))
+def test_a_word_does_not_change_the_likeness(opened: Opened, limit: int) -> None:
+    """Also where more is found by its words than fits."""
+    with opened(Compass(CIRCLE)) as store:
+        space = store.space("ana")
+        remember_all(space, CIRCLE)
+        likeness = sorted((east for east, _ in CIRCLE.values()), reverse=True)
+        hits = space.recall(QUERY, ranking="similarity", limit=limit)
+        assert [hit.score for hit in hits] == pytest.approx(likeness[:limit], abs=1e-6)
+
+
+# -- weighted -------------------------------------------------------------------------------------
+
+
+def test_weighted_by_halves(opened: Opened) -> None:
+    """Two have the word and are equally long; likeness 1, 0, 0 and -1 is spread over [0, 1]."""
+    with opened(Compass(FOUR)) as store:
+        space = store.space("ana")
+        remember_all(space, FOUR)
+        hits = space.recall(QUERY, ranking=HALVES, explain=True)
+        assert [(hit.text, hit.score) for hit in hits] == [
+            ("north of zebra", 0.75),
+            ("west of zebra", 0.5),
+            ("east", 0.5),
+            ("south", 0.25),
+        ]
+        best = hits[0].parts
+        assert (best["vector"], best["vector_part"], best["keyword_part"]) == (0.0, 0.25, 0.5)
+        assert hits[2].parts["keyword"] is None and hits[2].parts["keyword_part"] == 0
+
+
+def test_weighted_as_it_is(opened: Opened) -> None:
+    with opened(Compass(FOUR)) as store:
+        space = store.space("ana")
+        remember_all(space, FOUR)
+        assert told(space.recall(QUERY, ranking="weighted")) == {
+            "east": 0.7,
+            "north of zebra": 0.65,
+            "south": 0.35,
+            "west of zebra": 0.3,
+        }
+        only = space.recall(QUERY, ranking="weighted", mode="keyword")
+        assert told(only) == {"north of zebra": 1.0, "west of zebra": 1.0}
+
+
+def test_weighted_looks_at_four_times_as_many(opened: Opened) -> None:
+    """Of ten texts eight are spread: the least like of them has -.8."""
+    with opened(Compass(CIRCLE)) as store:
+        space = store.space("ana")
+        remember_all(space, CIRCLE)
+        hits = space.recall(QUERY, ranking="weighted", limit=2)
+        assert [hit.text for hit in hits] == ["east", "southeast by east"]
+        assert [hit.score for hit in hits] == pytest.approx([0.7, 0.7 * 1.6 / 1.8], abs=1e-6)
+
+
+# -- rrf ------------------------------------------------------------------------------------------
+
+
+def test_rrf_counts_places(opened: Opened) -> None:
+    """The zebra is last by its likeness and first by its word."""
+    with opened(Compass(CIRCLE)) as store:
+        space = store.space("ana")
+        remember_all(space, CIRCLE)
+        hits = space.recall(QUERY, ranking="rrf", limit=10)
+        places = {"east": 1 / 61, "west with a zebra": 1 / 70 + 1 / 61, "southeast by east": 1 / 62}
+        assert {text: told(hits)[text] for text in places} == {
+            text: round(score, 6) for text, score in places.items()
+        }
+        assert hits[0].text == "west with a zebra"
+
+
+def test_rrf_looks_at_twice_as_many(opened: Opened) -> None:
+    """With three asked for, six are found by likeness, and the zebra by its word alone."""
+    with opened(Compass(CIRCLE)) as store:
+        space = store.space("ana")
+        remember_all(space, CIRCLE)
+        hits = space.recall(QUERY, ranking="rrf", limit=3, explain=True)
+        assert told(hits)["west with a zebra"] == round(1 / 61, 6)
+        assert hits[0].text == "west with a zebra", "of equal ones the newest"
+        assert hits[0].parts["vector"] is None
+
+
+# -- diverse --------------------------------------------------------------------------------------
+
+LOGITS = {"east": 2.0, "north of zebra": 1.0, "west of zebra": 0.0, "south": -2.0}
+AGES = {"east": 30, "north of zebra": 0, "west of zebra": 60, "south": -5}
+
+
+def remember_aged(space: Space) -> None:
+    for text, days in AGES.items():
+        space.remember(text, happened_at=START - days * DAY)
+
+
+def test_diverse_by_hand(opened: Opened) -> None:
+    """The reranker's 2, 1, 0 and -2 are spread over [0, 1]; a fifth is recency, over 30 days.
+
+    Behind the first of all comes what is most unlike it: .7 * .427 + .3 is more than .7 * .8.
+    """
+    with opened(Compass(FOUR), Opinions(LOGITS)) as store:
+        space = store.space("ana")
+        remember_aged(space)
+        hits = space.recall(QUERY, ranking="diverse", explain=True)
+        assert [hit.text for hit in hits] == ["east", "west of zebra", "north of zebra", "south"]
+        spread = {"east": 1.0, "north of zebra": 0.75, "west of zebra": 0.5, "south": 0.0}
+        for hit in hits:
+            fresh = math.exp(-max(AGES[hit.text], 0) / 30)
+            assert hit.parts["rerank"] == pytest.approx(sigmoid(LOGITS[hit.text]), abs=1e-6)
+            assert hit.parts["spread"] == pytest.approx(spread[hit.text], abs=1e-5)
+            assert hit.parts["recency"] == pytest.approx(fresh, abs=1e-6)
+            assert hit.score == pytest.approx(0.8 * spread[hit.text] + 0.2 * fresh, abs=1e-5)
+            assert "degraded" not in hit.parts
+        two = space.recall(QUERY, ranking="diverse", limit=2)
+        assert [hit.text for hit in two] == ["east", "west of zebra"]
+
+
+def test_diverse_looks_at_three_times_as_many(opened: Opened) -> None:
+    reranker = Opinions({})
+    with opened(Compass(CIRCLE), reranker) as store:
+        space = store.space("ana")
+        remember_all(space, CIRCLE)
+        space.recall(QUERY, ranking="diverse", mode="vector", limit=2)
+        assert reranker.asked[0] == [
+            "east",
+            "southeast by east",
+            "northeast by east",
+            "northeast by north",
+            "south",
+            "north",
+        ]
+
+
+def test_and_at_as_many_of_each_owner(opened: Opened) -> None:
+    reranker = Opinions({})
+    with opened(Compass(CIRCLE), reranker) as store:
+        shared, own = store.space("ana"), store.space("ana", user="bo")
+        remember_all(shared, CIRCLE)
+        remember_all(own, CIRCLE)
+        own.recall(QUERY, ranking="diverse", mode="vector", limit=1)
+        assert sorted(reranker.asked[0]) == sorted(list(CIRCLE)[:3]), "a text is asked for once"
+
+
+def test_equal_opinions_are_a_half(opened: Opened) -> None:
+    with opened(Compass(FOUR), Opinions({})) as store:
+        space = store.space("ana")
+        remember_all(space, FOUR)
+        for hit in space.recall(QUERY, ranking="diverse", explain=True):
+            assert hit.parts["spread"] == 0.5
+            assert hit.score == pytest.approx(0.8 * 0.5 + 0.2 * 1.0)
+
+
+def test_a_threshold_is_on_the_rerankers_own_scale(opened: Opened) -> None:
+    """Neither is the worst always left out, nor the only one judged by itself."""
+    with opened(Compass(FOUR), Opinions(LOGITS)) as store:
+        space = store.space("ana")
+        remember_all(space, FOUR)
+        for threshold, kept in {
+            0.0: {"east", "north of zebra", "west of zebra", "south"},
+            0.5: {"east", "north of zebra", "west of zebra"},
+            0.6: {"east", "north of zebra"},
+            0.8: {"east"},
+            0.9: set(),
+        }.items():
+            ranking = replace(RANKINGS["diverse"], score_threshold=threshold)
+            assert set(told(space.recall(QUERY, ranking=ranking))) == kept
+        alone = space.recall(QUERY, ranking=replace(RANKINGS["diverse"], score_threshold=0.8))
+        assert told(alone) == {"east": 0.6}
+
+
+def test_a_threshold_does_not_ask_twice(opened: Opened) -> None:
+    """Too few are left: the reranker, which is slow, has said what it thinks of these."""
+    reranker = Opinions({})
+    with opened("hashing", reranker) as store:
+        space = store.space("ana")
+        for number in range(60):
+            space.remember(f"zebra number {number}")
+        ranking = replace(RANKINGS["diverse"], score_threshold=0.9)
+        assert space.recall(QUERY, ranking=ranking, limit=2) == []
+        asked = [text for texts in reranker.asked for text in texts]
+        assert len(asked) == len(set(asked))
+
+
+def test_opinions_near_nought_and_one_are_told_apart(opened: Opened) -> None:
+    """What a reranker says is spread as it was said, not as it is shown."""
+    logits = {"east": 20.0, "north of zebra": 16.0, "west of zebra": -16.0, "south": -20.0}
+    with opened(Compass(FOUR), Opinions(logits)) as store:
+        space = store.space("ana")
+        remember_all(space, FOUR)
+        hits = space.recall(QUERY, ranking="diverse", explain=True)
+        spread = {hit.text: float(hit.parts["spread"] or 0) for hit in hits}
+        assert spread == pytest.approx(
+            {"east": 1.0, "north of zebra": 0.9, "west of zebra": 0.1, "south": 0.0}, abs=1e-3
+        )
+
+
+def test_any_ranking_may_be_reranked(opened: Opened) -> None:
+    with opened(Compass(FOUR), Opinions(LOGITS)) as store:
+        space = store.space("ana")
+        remember_all(space, FOUR)
+        hits = space.recall(QUERY, ranking=Ranking(rerank=True))
+        assert [hit.text for hit in hits] == list(LOGITS)
+        assert hits[0].score == pytest.approx(sigmoid(2.0), abs=1e-6)
+
+
+def test_without_a_reranker_it_is_said_and_nothing_fails(opened: Opened) -> None:
+    with opened(Compass(FOUR)) as store:
+        space = store.space("ana")
+        remember_all(space, FOUR)
+        hits = space.recall(QUERY, ranking="diverse", explain=True)
+        assert len(hits) == 4
+        assert {hit.parts["degraded"] for hit in hits} == {"no reranker is configured"}
+        assert all("rerank" not in hit.parts for hit in hits)
+        assert hits[0].text == "east" and hits[0].parts["spread"] == 1.0
+        then = space.recall(QUERY, ranking="diverse", explain=True, as_of=4)
+        assert [dict(hit.parts) for hit in then] == [dict(hit.parts) for hit in hits]
+        plain = space.recall(QUERY, ranking="weighted", explain=True)
+        assert all("degraded" not in hit.parts for hit in plain)
+
+
+def test_both_that_are_missing_are_named(opened: Opened) -> None:
+    with opened("none") as store:
+        space = store.space("ana")
+        space.remember("zebra")
+        (hit,) = space.recall("zebra", ranking="diverse", explain=True)
+        assert "embedder" in str(hit.parts["degraded"])
+        assert str(hit.parts["degraded"]).endswith("no reranker is configured")
+
+
+def test_what_has_no_vector_yet_is_like_nothing(stores: Stores) -> None:
+    store = stores.open(embedder=FakeEmbedder(remote=True))
+    space = store.space("ana")
+    space.remember("zebra one")
+    assert len(space.recall(QUERY, ranking=Ranking(mmr_lambda=0.7))) == 1
+    store.drain()
+    space.remember("zebra two")
+    assert len(space.recall(QUERY, ranking=Ranking(mmr_lambda=0.7))) == 2
+
+
+def test_a_moment_asks_no_remote_embedder_for_diversity(stores: Stores) -> None:
+    embedder = FakeEmbedder(remote=True)
+    store = stores.open(embedder=embedder)
+    space = store.space("ana")
+    space.remember("zebra one")
+    space.remember("zebra two")
+    store.drain()
+    embedder.forget_calls()
+    assert len(space.recall(QUERY, ranking="diverse", as_of=2)) == 2
+    assert embedder.asked == 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda count: [0.5] * (count - 1), lambda count: [0.5] * (count + 1), lambda count: []],
+    ids=["too few", "too many", "none"],
+)
+def test_a_reranker_that_answers_for_others_fails_by_name(
+    opened: Opened, answer: Callable[[int], list[float]]
+) -> None:
+    with opened("hashing", Wrong(answer)) as store:
+        space = store.space("ana")
+        space.remember("zebra one")
+        space.remember("zebra two")
+        with pytest.raises(RerankFailed):
+            space.recall(QUERY, ranking="diverse")
+
+
+def test_a_score_that_is_no_number_fails_by_name(opened: Opened) -> None:
+    with opened("hashing", Wrong(lambda count: [math.nan] * count)) as store:
+        space = store.space("ana")
+        space.remember("zebra one")
+        with pytest.raises(RerankFailed):
+            space.recall(QUERY, ranking="diverse")
+
+
+# -- what may be asked for ------------------------------------------------------------------------
+
+WEIGHTS = ("vector_weight", "keyword_weight", "neighbours", "speaker", "period")
+SHARES = ("session", "origin", "equal", "recency_weight", "mmr_lambda")
+COUNTS = ("candidates", "multiplier")
+NUMBERS = (*WEIGHTS, *SHARES, *COUNTS, "half_life_days", "score_threshold")
+OPTIONAL = ("mmr_lambda", "score_threshold")
+SWITCHES = ("rerank", "spread", "collapse")
+
+NO_FUSION: tuple[Any, ...] = ("RRF", "", "evidence ", None, 1, ["rrf"], {})
+NO_NUMBER: tuple[Any, ...] = (math.nan, math.inf, -math.inf, True, False, "1", [1.0], 1j)
+WRONG: list[tuple[str, Any]] = [
+    *((name, value) for name in NUMBERS for value in NO_NUMBER),
+    *((name, None) for name in NUMBERS if name not in OPTIONAL),
+    *((name, -0.1) for name in (*WEIGHTS, *SHARES, *COUNTS)),
+    *((name, 1.1) for name in SHARES),
+    *((name, 1.5) for name in COUNTS),
+    ("candidates", 1_001),
+    ("half_life_days", 0),
+    ("half_life_days", -30),
+    *((name, "no") for name in SWITCHES),
+    *(("fusion", value) for value in NO_FUSION),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_a_ranking_that_cannot_be_is_refused_in_one_line(
+    space: Space, name: str, value: Any
+) -> None:
+    ranking = replace(Ranking(), **{name: value})
+    with pytest.raises(InvalidInput) as caught:
+        space.recall(QUERY, ranking=ranking)
+    message = str(caught.value)
+    assert name in message and "\n" not in message and repr(value) in message
+
+
+@pytest.mark.parametrize("ranking", ["", "nope", "Weighted", "default ", 1, True, {}, ("rrf",)])
+def test_a_name_that_is_none_is_refused_in_one_line(store: Store, ranking: Any) -> None:
+    for ask in (
+        lambda: store.space("ana", ranking=ranking),
+        lambda: store.space("ana").recall(QUERY, ranking=ranking),
+        lambda: store.space("ana").session("s").recall(QUERY, ranking=ranking),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            ask()
+        assert "ranking" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_whatever_is_allowed_can_be_computed_with(space: Space) -> None:
+    for number in range(12):
+        space.session("s").append(user(f"zebra {number}"))
+        space.remember(f"a zebra fact {number}")
+    extremes: dict[str, tuple[Any, ...]] = {
+        **dict.fromkeys(WEIGHTS, (0, 1e6)),
+        **dict.fromkeys(SHARES, (0, 1)),
+        **dict.fromkeys(COUNTS, (0, 1_000)),
+        "half_life_days": (1e-6, 1e9),
+        "score_threshold": (-1e6, 1e6),
+    }
+    for name, values in extremes.items():
+        for value in values:
+            for fusion in ("evidence", "plain", "min_max", "rrf"):
+                for base in (Ranking(), RANKINGS["diverse"]):
+                    ranking = replace(base, **{"fusion": fusion, name: value})
+                    hits = space.recall(QUERY, ranking=ranking, limit=3)
+                    assert len(hits) == (0 if value == 1e6 and "threshold" in name else 3)
+                    assert all(math.isfinite(hit.score) for hit in hits)
+
+
+def test_every_name_is_a_ranking_that_is_allowed(space: Space) -> None:
+    space.remember("zebra")
+    for name, ranking in RANKINGS.items():
+        by_name, by_value = (space.recall(QUERY, ranking=each) for each in (name, ranking))
+        assert [hit.text for hit in by_name] == ["zebra"] and by_name == by_value
+    assert RANKINGS["default"] == Ranking()
+
+
+@pytest.mark.parametrize("name", RANKINGS)
+def test_nothing_is_found_in_nothing(space: Space, name: str) -> None:
+    assert space.recall(QUERY, ranking=name) == []
+    space.remember("horse")
+    assert space.recall(QUERY, ranking=name, mode="keyword") == []
+    assert space.recall(QUERY, ranking=name, kinds=["note"]) == []
+    assert space.recall(QUERY, ranking=name, as_of=0) == []
+
+
+# -- where it is set ------------------------------------------------------------------------------
+
+
+def filled(space: Space) -> Space:
+    for text in ("zebra", "zebra crossing in town", "a town without any", "horse"):
+        space.remember(text)
+    session = space.session("s")
+    session.append(user("Have you seen the zebra in town?"))
+    session.append(reply("No."))
+    return space
+
+
+def test_a_call_goes_before_its_handle_and_the_handle_before_the_settings(stores: Stores) -> None:
+    plain = filled(stores.open().space("ana"))
+    by_name = {name: plain.recall("zebra town", ranking=name, explain=True) for name in RANKINGS}
+    assert by_name["weighted"] != by_name["rrf"] != by_name["similarity"] != by_name["default"]
+    assert plain.recall("zebra town", explain=True) == by_name["default"]
+    store = stores.open(ranking="weighted")
+    by_settings, by_handle = store.space("ana"), store.space("ana", ranking="rrf")
+    by_weight = store.space("ana", ranking=RANKINGS["similarity"])
+    assert by_settings.recall("zebra town", explain=True) == by_name["weighted"]
+    assert by_handle.recall("zebra town", explain=True) == by_name["rrf"]
+    assert by_weight.recall("zebra town", explain=True) == by_name["similarity"]
+    for handle in (by_settings, by_handle, by_weight):
+        for name, hits in by_name.items():
+            assert handle.recall("zebra town", ranking=name, explain=True) == hits
+
+
+def test_sessions_rank_as_their_space_does(store: Store) -> None:
+    filled(store.space("ana"))
+    handle = store.space("ana", ranking="rrf")
+    expected = store.space("ana").recall("zebra town", ranking="rrf")
+    history = [event.message for event in handle.session("s").events()]
+    for session in (handle.session("s"), handle.session("new"), handle.follow(history)):
+        assert session.recall("zebra town") == expected
+        by_call = session.recall("zebra town", ranking="weighted")
+        assert by_call == handle.recall("zebra town", ranking="weighted") != expected
+
+
+def test_a_context_recalls_as_its_space_does(store: Store) -> None:
+    filled(store.space("ana"))
+    strict = store.space("ana", ranking=Ranking(score_threshold=2.0))
+    assert store.space("ana").session("new").context("zebra town").recalled
+    assert strict.session("new").context("zebra town").recalled == ""
+
+
+def test_a_users_handle_has_one_as_well(store: Store) -> None:
+    filled(store.space("ana", user="bo"))
+    bo = store.space("ana", user="bo", ranking="weighted")
+    assert bo.recall("zebra town") == bo.recall("zebra town", ranking="weighted")
+    assert bo.recall("zebra town") != bo.recall("zebra town", ranking="default")
+
+
+@pytest.mark.parametrize("name", ["nope", "", "evidence"])
+def test_a_setting_that_names_none_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Settings(ranking=name)
+    assert "ranking" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Weighted", "RRF"])
+def test_a_setting_that_is_accepted_can_be_used(stores: Stores, name: str) -> None:
+    """Settings take their choices in any case."""
+    space = stores.open(ranking=name).space("ana")
+    space.remember("zebra")
+    assert space.recall(QUERY) == space.recall(QUERY, ranking=name.lower())

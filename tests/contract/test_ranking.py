@@ -1,0 +1,576 @@
+"""Recall by all the evidence: what stands around a turn, who said it, when, and what came of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from reverie import RANKINGS, Event, Hit, Origin, Ranking, Scope, Session, Space, Store
+from reverie.engine import log
+from reverie.memory import generations
+from tests.conftest import DAY, HOUR, START, FakeClock, FakeEmbedder, Stores, engine_of, rows
+from tests.talking import reply, talk, user
+
+QUESTION = "Where did you get that accordion?"
+ANSWER = "At a flea market."
+FILLER = (
+    "The weather was fine today",
+    "Yes, it was warm",
+    "My sister has a new job",
+    "Good for her",
+    "Have you read the news",
+    "Not yet this morning",
+)
+MODES: tuple[Any, ...] = ("keyword", "vector", "hybrid")
+quietly = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+def spoken(space: Space, *texts: str, session: str = "s") -> Session:
+    """A conversation, the user's turn and a reply in turn."""
+    handle = space.session(session)
+    handle.append_many(talk(*texts))
+    return handle
+
+
+def parts_of(hits: Sequence[Hit]) -> dict[str, dict[str, Any]]:
+    return {hit.id: dict(hit.parts) for hit in hits}
+
+
+def seen(hits: Sequence[Hit]) -> list[tuple[str, float, str]]:
+    return [(hit.id, hit.score, hit.text) for hit in hits]
+
+
+# -- turns and those around them ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("embedder", ["none", "hashing", "local"])
+def test_an_answer_is_found_through_the_question_before_it(stores: Stores, embedder: str) -> None:
+    space = stores.open(embedder=embedder).space("ana")
+    spoken(space, *FILLER[:4], QUESTION, ANSWER, *FILLER[4:])
+    for mode in ("keyword", "hybrid"):
+        hits = space.recall("accordion", mode=mode, limit=2, explain=True)
+        assert [hit.text for hit in hits] == [QUESTION, ANSWER]
+        assert hits[1].parts["keyword"] == 0 and float(hits[1].parts["neighbours"] or 0) > 0
+        assert hits[1].event == space.session("s").events()[5]
+
+
+def test_and_through_the_one_behind_it(space: Space) -> None:
+    spoken(space, *FILLER[:4], "Look at this", "What a lovely accordion!")
+    first, second, *_ = space.recall("accordion", mode="keyword")
+    assert (first.id, second.id) == ("s:6", "s:5")
+
+
+def test_further_away_nothing_is_lent(space: Space) -> None:
+    spoken(space, QUESTION, *FILLER)
+    hits = parts_of(space.recall("accordion", limit=20, explain=True))
+    assert hits["s:2"]["neighbours"] > hits["s:3"]["neighbours"] > 0
+    assert "s:4" not in parts_of(space.recall("accordion", mode="keyword", limit=20))
+
+
+def test_what_borrows_nothing_is_not_brought_along(space: Space) -> None:
+    """By words alone only those are found that have one, or that borrow one."""
+    spoken(space, *FILLER[:2], QUESTION, ANSWER)
+    alone = Ranking(neighbours=0, session=0)
+    hits = space.recall("accordion", mode="keyword", ranking=alone)
+    assert [hit.text for hit in hits] == [QUESTION]
+
+
+def test_no_session_lends_to_another(space: Space) -> None:
+    spoken(space, QUESTION)
+    space.session("t").append(reply(ANSWER), sequence=2)
+    assert [h.id for h in space.recall("accordion", mode="keyword")] == ["s:1"]
+    assert parts_of(space.recall("accordion", explain=True))["t:2"]["neighbours"] == 0
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "filler", "query"),
+    [
+        ("那台手风琴是在哪里买的？", "跳蚤市场。", ("今天天气很好", "是的很暖和"), "手风琴"),
+        (
+            "そのアコーディオンはどこで買いましたか？",
+            "蚤の市です。",
+            ("今日は晴れ", "暖かいね"),
+            "アコーディオン",
+        ),
+        ("ซื้อหีบเพลงที่ไหน", "ตลาดนัด", ("วันนี้อากาศดี", "ใช่ อบอุ่น"), "หีบเพลง"),
+    ],
+    ids=["Chinese", "Japanese", "Thai"],
+)
+def test_languages_without_spaces_have_neighbours(
+    space: Space, question: str, answer: str, filler: tuple[str, str], query: str
+) -> None:
+    spoken(space, *filler, *filler, question, answer, *filler)
+    for mode in ("keyword", "hybrid"):
+        hits = space.recall(query, mode=mode, limit=2)
+        assert [hit.text for hit in hits] == [question, answer]
+
+
+def test_what_was_erased_lies_between(space: Space) -> None:
+    """The turn after the next lends as from two away: the gap stays."""
+    session = spoken(space, QUESTION, "a secret", ANSWER)
+    before = parts_of(space.recall("accordion", mode="keyword", explain=True))["s:3"]
+    session.erase_event(2)
+    after = parts_of(space.recall("accordion", mode="keyword", explain=True))
+    assert set(after) == {"s:1", "s:3"}
+    assert 0 < after["s:3"]["neighbours"] <= before["neighbours"] * 1.5
+
+
+def test_hidden_sessions_are_neither_found_nor_do_they_lend(space: Space) -> None:
+    session = spoken(space, QUESTION, ANSWER)
+    fact = space.remember("The accordion came from Leipzig", origin=Origin("s", 2))
+    shown = seen(space.recall("accordion", limit=20))
+    session.hide()
+    for mode in MODES:
+        assert [h.id for h in space.recall("accordion", mode=mode)] == [fact.id]
+    assert [h.id for h in space.recall("accordion", as_of=4)] == [fact.id]
+    session.restore()
+    assert seen(space.recall("accordion", limit=20)) == shown
+
+
+# -- who and when ---------------------------------------------------------------------------------
+
+
+def test_who_is_named_comes_first(space: Space) -> None:
+    session = space.session("s")
+    session.append(user("I went to the lake and swam", name="Caroline"))
+    for text in FILLER[:3]:
+        session.append(user(text, name="Caroline"))
+    session.append(user("I swam in a lake once", name="Melanie"))
+    for name, other in (("Caroline", "Melanie"), ("Melanie", "Caroline")):
+        hits = space.recall(f"When did {name} swim in the lake?", explain=True)
+        (first, *_) = hits
+        assert first.event is not None and first.event.message["name"] == name
+        bonus = {hit.event.message["name"]: hit.parts["speaker"] for hit in hits if hit.event}
+        assert bonus == {name: bonus[name], other: 0} and float(bonus[name] or 0) > 0
+    nobody = space.recall("Who swam in the lake?", explain=True)
+    assert {hit.parts["speaker"] for hit in nobody} == {0}
+
+
+def test_a_turn_is_found_by_the_name_of_who_said_it(space: Space) -> None:
+    space.session("s").append(user("I bought a boat", name="Caroline"))
+    space.session("t").append(user("I bought a boat", name="Melanie"))
+    assert [h.id for h in space.recall("Melanie", mode="keyword")] == ["t:1"]
+
+
+def test_i_am_the_user_and_you_are_the_assistant(space: Space) -> None:
+    space.session("s").append(user("a sourdough with rye"))
+    space.session("t").append(reply("a sourdough with rye"))
+    assert space.recall("Which sourdough did I bake?")[0].id == "s:1"
+    assert space.recall("Which sourdough did you recommend?")[0].id == "t:1"
+
+
+def test_a_date_prefers_what_was_then(space: Space) -> None:
+    for session, at in (("a", "2023-05-07T18:00"), ("b", "2023-06-07T18:00"), ("c", "2024-05-01")):
+        space.session(session).append(user("We had dinner at the old mill"), at=at)
+    for when, first in {
+        "on 7 May 2023": {"a:1"},
+        "on 2023-06-07": {"b:1"},
+        "in June": {"b:1"},
+        "in 2024": {"c:1"},
+        "in May": {"a:1", "c:1"},
+    }.items():
+        hits = space.recall(f"Who had dinner at the mill {when}?", explain=True)
+        within = {hit.id for hit in hits if float(hit.parts["period"] or 0) > 0}
+        assert {hit.id for hit in hits[: len(first)]} == within == first
+    for none in ("on 1 January 1999", ""):
+        hits = space.recall(f"Who had dinner at the mill {none}?", explain=True)
+        assert {hit.parts["period"] for hit in hits} == {0}
+
+
+def test_a_date_prefers_memories_of_then(space: Space) -> None:
+    for at in ("2023-05-07", "2023-06-07"):
+        space.remember(f"Dinner number {at[6]} at the old mill", happened_at=at)
+    (first, *_) = space.recall("dinner in May 2023")
+    assert first.text == "Dinner number 5 at the old mill"
+
+
+# -- what a memory lends --------------------------------------------------------------------------
+
+
+def test_a_fact_lifts_the_turn_it_came_from(space: Space) -> None:
+    spoken(space, *FILLER[:4], "It was a gift from grandma, long ago", *FILLER[4:])
+    fact = space.remember("The necklace is from Sweden", origin=Origin("s", 5))
+    for mode in MODES:
+        hits = space.recall("necklace from Sweden", mode=mode, limit=2, explain=True)
+        assert [hit.id for hit in hits] == [fact.id, "s:5"]
+        assert float(hits[1].parts["origin"] or 0) > 0
+        assert hits[0].score > hits[1].score
+    unlent = space.recall("necklace from Sweden", ranking=Ranking(origin=0), explain=True)
+    assert {hit.parts["origin"] for hit in unlent} == {0}
+
+
+@pytest.mark.parametrize("name", ["similarity", "weighted", "rrf", "diverse"])
+def test_only_evidence_looks_at_what_stands_around(space: Space, name: str) -> None:
+    spoken(space, QUESTION, ANSWER, *FILLER, "It was a gift")
+    fact = space.remember("The accordion is red", origin=Origin("s", 9))
+    for as_of in (None, 10):
+        hits = space.recall("accordion", mode="keyword", ranking=name, as_of=as_of)
+        assert {hit.id for hit in hits} == {"s:1", fact.id}
+        assert space.recall("accordion", ranking=name, as_of=as_of, limit=3)
+
+
+def test_it_still_does_after_it_was_pinned_or_brought_back(space: Space) -> None:
+    """It came from there, whatever was changed about it."""
+    spoken(space, "It was a gift from grandma, long ago")
+    fact = space.remember("The necklace is from Sweden", origin=Origin("s", 1))
+    before = seen(space.recall("necklace from Sweden"))
+    space.revise(fact.id, pinned=True)
+    assert seen(space.recall("necklace from Sweden")) == before
+    space.forget(fact.id)
+    space.restore(fact.id)
+    assert seen(space.recall("necklace from Sweden")) == before
+    assert seen(space.recall("necklace from Sweden", as_of=5)) == before
+
+
+def test_what_is_forgotten_or_over_lends_nothing(space: Space, clock: FakeClock) -> None:
+    spoken(space, "It was a gift from grandma, long ago")
+    origin = Origin("s", 1)
+    gone = space.remember("The necklace is from Sweden", origin=origin)
+    space.forget(gone.id)
+    space.remember("A necklace from Sweden", origin=origin, expires_at=START + HOUR)
+    clock.step(2 * HOUR)
+    for hit in space.recall("necklace from Sweden", explain=True):
+        assert hit.id == "s:1" and hit.parts["origin"] == 0
+
+
+# -- walls ----------------------------------------------------------------------------------------
+
+
+def test_no_owner_lends_to_another(store: Store) -> None:
+    """Equal names of sessions and sequences beside each other are no conversation."""
+    handles = {
+        "shared": store.space("ana"),
+        "bo": store.space("ana", user="bo"),
+        "other space": store.space("eve"),
+    }
+    for asker, handle in handles.items():
+        handle.session(asker).append(user(QUESTION), sequence=1)
+        for other, theirs in handles.items():
+            if other != asker:
+                theirs.session(asker).append(reply(ANSWER), sequence=2)
+    for handle in handles.values():
+        for hit in handle.recall("accordion", limit=50, explain=True):
+            assert hit.parts["neighbours"] == 0 and hit.parts["session"] == 0
+
+
+def test_no_owner_gives_an_origin_to_another(store: Store) -> None:
+    shared, bo = store.space("ana"), store.space("ana", user="bo")
+    for handle in (shared, bo):
+        spoken(handle, "It was a gift from grandma, long ago")
+    bo.remember("The necklace is from Sweden", origin=Origin("s", 1))
+    apart = Ranking(collapse=False)
+    hits = bo.recall("necklace from Sweden", ranking=apart, limit=10, explain=True)
+    lent = {h.event.user: float(h.parts["origin"] or 0) for h in hits if h.event is not None}
+    assert lent["bo"] > 0 and lent[None] == 0
+
+
+def test_another_owner_changes_no_score(store: Store) -> None:
+    space = store.space("ana")
+    spoken(space, QUESTION, ANSWER)
+    before = seen(space.recall("accordion", limit=20))
+    for other in (store.space("ana", user="bo"), store.space("eve")):
+        spoken(other, ANSWER, QUESTION, QUESTION)
+        other.remember("accordion", origin=Origin("s", 2))
+    assert seen(space.recall("accordion", limit=20)) == before
+
+
+def test_filters_hold_for_what_comes_in_as_a_neighbour(space: Space) -> None:
+    session = space.session("s")
+    session.append(user(QUESTION), at="2023-05-07")
+    session.append(reply(ANSWER), at="2023-05-09")
+    fact = space.remember(
+        "The accordion is red", origin=Origin("s", 2), happened_at="2023-05-07", tags=["t"]
+    )
+    for mode in MODES:
+        for options, ids in (
+            ({"until": "2023-05-08"}, {"s:1", fact.id}),
+            ({"since": "2023-05-06", "until": "2023-05-08"}, {"s:1", fact.id}),
+            ({"kinds": ["fact"]}, {fact.id}),
+            ({"tags": ["t"]}, {fact.id}),
+            ({"category": "general"}, {fact.id}),
+        ):
+            found = {hit.id for hit in space.recall("accordion", mode=mode, **options)}
+            assert found == ids, (mode, options)
+            then = space.recall("accordion", mode=mode, as_of=3, **options)
+            assert {hit.id for hit in then} == ids, (mode, options)
+
+
+def test_what_a_filter_hides_does_not_lend(space: Space) -> None:
+    session = space.session("s")
+    session.append(user(QUESTION), at="2023-05-07")
+    session.append(reply(ANSWER), at="2023-05-09")
+    space.remember("The accordion is red", origin=Origin("s", 2), happened_at="2023-05-07")
+    (hit,) = space.recall("accordion", since="2023-05-08", until="2023-06-01", explain=True)
+    assert hit.id == "s:2" and hit.parts["neighbours"] == hit.parts["origin"] == 0
+    events = parts_of(space.recall("accordion", kinds=["event"], explain=True))
+    assert events["s:2"]["neighbours"] > 0 and events["s:2"]["origin"] == 0
+
+
+# -- repetitions ----------------------------------------------------------------------------------
+
+BOSS = "Alec is my boss at TechCorp in Hamburg and likes green tea with honey early in the morning"
+
+
+def test_memories_that_say_the_same_are_one_hit(space: Space) -> None:
+    for text in (BOSS, f"{BOSS}!", BOSS.upper(), f"{BOSS} daily"):
+        space.remember(text)
+    other = space.remember("Tea is grown in Assam")
+    hits = space.recall("Alec boss green tea", explain=True)
+    assert len(hits) == 2 and hits[1].id == other.id
+    assert hits[0].parts["collapsed"] == 3 and "collapsed" not in hits[1].parts
+    apart = space.recall("Alec boss green tea", ranking=Ranking(collapse=False), explain=True)
+    assert len(apart) == 5 and all("collapsed" not in hit.parts for hit in apart)
+
+
+def test_repetitions_take_no_place_of_others(space: Space) -> None:
+    others = [space.remember(f"zebra fact {number}") for number in range(4)]
+    for _ in range(20):
+        space.remember("zebra zebra zebra")
+    found = {hit.id for hit in space.recall("zebra", limit=5)}
+    assert {memory.id for memory in others} < found and len(found) == 5
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (BOSS, BOSS.replace("Hamburg", "Bremen")),
+        (f"{BOSS} at 9", f"{BOSS} at 8"),
+        (BOSS, BOSS.replace("likes", "does not like")),
+        (BOSS, BOSS.replace("is", "was never")),
+    ],
+)
+def test_another_name_or_number_or_a_denial_is_no_repetition(
+    space: Space, one: str, other: str
+) -> None:
+    space.remember(one)
+    space.remember(other)
+    spoken(space, one, other)
+    hits = space.recall("Alec boss green tea")
+    assert sorted({hit.text for hit in hits}) == sorted([one, other])
+
+
+def test_what_a_session_repeats_is_one_hit_and_what_another_says_is_its_own(space: Space) -> None:
+    session = spoken(space, BOSS, *FILLER[:3])
+    session.append(user(f"{BOSS}."))
+    spoken(space, BOSS, session="t")
+    hits = space.recall("Alec boss green tea", mode="keyword", explain=True, limit=20)
+    told = [hit for hit in hits if "Alec" in hit.text]
+    assert sorted(hit.id.split(":")[0] for hit in told) == ["s", "t"]
+    collapsed = {hit.id.split(":")[0]: hit.parts.get("collapsed") for hit in told}
+    assert collapsed == {"s": 1, "t": None}
+
+
+def test_what_two_speakers_say_is_said_twice(space: Space) -> None:
+    session = space.session("s")
+    for name in ("Caroline", "Melanie"):
+        session.append(user("I have two children and a dog", name=name))
+    session.append(reply("I have two children and a dog"))
+    hits = space.recall("Who has children and a dog?")
+    assert sorted(hit.id for hit in hits) == ["s:1", "s:2", "s:3"]
+
+
+def test_sessions_of_two_owners_are_two_sessions(store: Store) -> None:
+    """Their names may be equal."""
+    shared, bo = store.space("ana"), store.space("ana", user="bo")
+    for handle in (shared, bo):
+        spoken(handle, BOSS)
+    hits = bo.recall("Alec boss green tea")
+    assert {hit.event.user for hit in hits if hit.event is not None} == {None, "bo"}
+
+
+def test_the_best_of_those_that_say_the_same_stays(space: Space) -> None:
+    spoken(space, BOSS)
+    fact = space.remember(BOSS, origin=Origin("s", 1))
+    (hit, *_) = space.recall("Alec boss green tea", explain=True)
+    assert hit.id in {fact.id, "s:1"} and hit.parts["collapsed"] == 1
+    apart = space.recall("Alec boss green tea", ranking=Ranking(collapse=False))
+    assert hit.id == apart[0].id and hit.score == apart[0].score
+
+
+# -- a moment is a recall -------------------------------------------------------------------------
+
+WORDS = st.lists(
+    st.sampled_from(
+        ("zebra", "horse", "river", "Caroline", "42", "not", "tea", "boat", "上海", "the")
+    ),
+    min_size=1,
+    max_size=6,
+).map(" ".join)
+WHOSE = st.sampled_from((None, "bo"))
+TURN = st.tuples(
+    st.just("say"),
+    WHOSE,
+    st.sampled_from("st"),
+    st.sampled_from((None, "Caroline", "Melanie")),
+    WORDS,
+)
+FACT = st.tuples(
+    st.just("keep"),
+    WHOSE,
+    st.sampled_from("st"),
+    st.none() | st.integers(1, 4),
+    WORDS,
+)
+CHANGE = st.tuples(
+    st.sampled_from(("revise", "forget", "hide")), WHOSE, st.sampled_from("st"), st.none(), WORDS
+)
+QUERIES = st.sampled_from(
+    (
+        "zebra river",
+        "What did Caroline say about the boat?",
+        "Where did I see the horse in January 2026?",
+        "上海",
+        "tea",
+    )
+)
+
+
+def do(space: Space, verb: str, session: str, detail: Any, text: str) -> None:
+    if verb == "say":
+        named = {} if detail is None else {"name": detail}
+        space.session(session).append(user(text, **named))
+    elif verb == "keep":
+        space.remember(text, origin=None if detail is None else Origin(session, detail))
+    elif verb == "hide":
+        if session in {info.id for info in space.sessions()}:
+            space.session(session).hide()
+    elif mine := [memory for memory in space.memories() if memory.user == space.user]:
+        memory = mine[0] if session == "s" else mine[-1]
+        if verb == "revise":
+            space.revise(memory.id, text)
+        else:
+            space.forget(memory.id)
+
+
+@pytest.fixture
+def numbered(stores: Stores) -> tuple[Store, itertools.count[int]]:
+    """A store, and a number for each space that an example lives in."""
+    return stores.open(), itertools.count()
+
+
+TOLD = st.lists(TURN | TURN | FACT | CHANGE, min_size=1, max_size=14)
+Told = list[tuple[str, str | None, str, Any, str]]
+
+
+def recalled_twice(
+    numbered: tuple[Store, itertools.count[int]], told: Told, query: str, **asked: Any
+) -> None:
+    """A space in which all this happened is asked, and asked as of now."""
+    store, numbers = numbered
+    name = f"space {next(numbers)}"
+    for verb, whose, session, detail, text in told:
+        do(store.space(name, user=whose), verb, session, detail, text)
+    last = next((info.position for info in store.spaces() if info.name == name), 0)
+    for handle in (store.space(name), store.space(name, user="bo")):
+        now = handle.recall(query, limit=20, explain=True, **asked)
+        then = handle.recall(query, limit=20, explain=True, as_of=last, **asked)
+        assert seen(now) == seen(then)
+        assert parts_of(now) == parts_of(then)
+
+
+@quietly
+@given(TOLD, QUERIES, st.sampled_from(MODES))
+def test_a_recall_of_this_moment_is_a_recall(
+    numbered: tuple[Store, itertools.count[int]], told: Told, query: str, mode: Any
+) -> None:
+    recalled_twice(numbered, told, query, mode=mode)
+
+
+@pytest.mark.parametrize("ranking", [name for name in RANKINGS if name != "default"])
+@settings(quietly, max_examples=30, phases=[Phase.generate])
+@given(TOLD, QUERIES)
+def test_and_so_it_is_by_any_ranking(
+    numbered: tuple[Store, itertools.count[int]], ranking: str, told: Told, query: str
+) -> None:
+    recalled_twice(numbered, told, query, ranking=ranking)
+
+
+def test_what_belongs_to_a_session_changes_no_moment(space: Space) -> None:
+    """Nobody else sees it, but it is among what the owner knows."""
+    for number in range(6):
+        space.remember(f"zebra {number} grass {'horse ' * (number % 3)}")
+    session = spoken(space, "hello zebra")
+    session.remember("a plan about the zebra")
+    session.remember("a secret about grass")
+    for handle in (space, session, space.session("other")):
+        now = handle.recall("zebra grass", limit=20)
+        assert seen(handle.recall("zebra grass", limit=20, as_of=9)) == seen(now)
+
+
+def test_what_is_over_changes_no_moment(space: Space, clock: FakeClock) -> None:
+    spoken(space, "hello there", "good morning")
+    space.remember("zebra farm", origin=Origin("s", 1), expires_at=START + HOUR)
+    space.remember("zebra crossing", origin=Origin("s", 2))
+    clock.step(2 * HOUR)
+    space.remember("something later")
+    now = space.recall("zebra farm", limit=20)
+    assert seen(space.recall("zebra farm", limit=20, as_of=5)) == seen(now)
+
+
+# -- what an append leaves alone ------------------------------------------------------------------
+
+STORED = {
+    "passages": "SELECT * FROM passages ORDER BY space, owner, passage",
+    "postings": "SELECT * FROM postings ORDER BY space, owner, term, passage",
+    "events": "SELECT * FROM events ORDER BY space, owner, position",
+    "touched": "SELECT * FROM touched ORDER BY space, owner, touch",
+}
+
+
+def vectors_of(store: Store, count: int) -> list[Any]:
+    with engine_of(store).read() as tx:
+        owner, current = log.find(tx, Scope("ana")), generations.read(tx)
+        assert owner is not None and current is not None
+        return list(tx.vectors(owner, current.number, np.arange(count)).tolist())
+
+
+def test_an_append_never_rewrites_or_embeds_again_what_is_older(stores: Stores) -> None:
+    embedder = FakeEmbedder()
+    store = stores.open(embedder=embedder)
+    space = store.space("ana")
+    session = spoken(space, QUESTION, ANSWER, "word " * 400)
+    space.remember("zebra", origin=Origin("s", 1))
+    before = {name: rows(store, sql) for name, sql in STORED.items()}
+    count = len(before["passages"])
+    vectors = vectors_of(store, count)
+    for text in ("And when was that?", "Last year, in spring.", "sentence " * 300):
+        embedder.forget_calls()
+        session.append(user(text))
+        assert set("".join(embedder.texts)) <= set(text), "only what is new is embedded"
+        assert sum(map(len, embedder.texts)) <= 1.5 * len(text)
+    after = {name: rows(store, sql) for name, sql in STORED.items()}
+    for name in ("passages", "postings", "events"):
+        assert set(before[name]) < set(after[name]), name
+    assert after["touched"] == before["touched"] == []
+    assert vectors_of(store, count) == vectors
+
+
+def test_a_turn_written_later_lends_to_what_is_older(space: Space) -> None:
+    """What stands around a turn is looked at when it is asked for."""
+    session = spoken(space, *FILLER[:4], "Look at this")
+    assert space.recall("accordion", mode="keyword") == []
+    session.append(reply("What a lovely accordion!"))
+    hits = space.recall("accordion", mode="keyword", limit=2)
+    assert [hit.id for hit in hits] == ["s:6", "s:5"]
+    assert all(isinstance(hit.event, Event) for hit in hits)
+
+
+def test_old_and_new_are_weighed_by_recency_when_asked(space: Space) -> None:
+    for days in (0, 400):
+        space.session(f"{days}").append(user("zebra crossing"), at=START - days * DAY)
+    recent = replace(Ranking(), recency_weight=0.5)
+    hits = space.recall("zebra", ranking=recent, explain=True)
+    assert [hit.id for hit in hits] == ["0:1", "400:1"]
+    assert hits[0].parts["recency"] == 1 and float(hits[1].parts["recency"] or 0) < 0.001

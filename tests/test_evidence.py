@@ -1,0 +1,563 @@
+"""Evidence for candidates: where words stand, cases by hand, and what holds for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reverie import rank
+from reverie.model import Candidate, Origin, Ranking
+from reverie.rank import Judgement, Matches, Pool, Weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+quietly = settings(derandomize=True, deadline=None, max_examples=60)
+# With round numbers: each place away halves what is lent, and so does lending backwards.
+by_hand = pytest.mark.usefixtures("round_numbers")
+PER = 256
+NOTHING = -math.inf
+
+# One kind of evidence each, and nothing of the session or of memories.
+WORDS = Ranking(vector_weight=0, keyword_weight=1, session=0, origin=0)
+VECTORS = Ranking(vector_weight=1, keyword_weight=0, session=0, origin=0)
+ADDED = (
+    "keyword_part",
+    "vector_part",
+    "neighbours",
+    "speaker",
+    "period",
+    "session",
+    "origin",
+)
+
+
+@pytest.fixture
+def round_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that are easily reckoned with, in the place of those that measure best."""
+    round_ones = {
+        "SOFTENED": 10.0,
+        "SOFTENED_BY": 1.0,
+        "BORROWS": 10.0,
+        "LENDS": 10.0,
+        "REACH": 2,
+        "LENT": np.array([0.0, 1.0, 0.5]),
+        "LATER": 0.5,
+        "VECTOR_LENT": 0.5,
+        "LOWEST_SIMILARITY": -1.0,
+    }
+    for name, value in round_ones.items():
+        monkeypatch.setattr(rank, name, value)
+
+
+class Said(NamedTuple):
+    """A text in a pool: the words of each of its passages, and how like the query each is."""
+
+    words: tuple[str, ...] = ("",)
+    similar: tuple[float, ...] = (0.0,)
+    sequence: int = 0
+    session: str | None = "s"
+    terms: int = 0
+    origin: Origin | None = None
+
+
+def turn(
+    sequence: int, words: str = "", similar: float = 0.0, *, session: str = "s", terms: int = 0
+) -> Said:
+    return Said((words,), (similar,), sequence, session, terms)
+
+
+def memory(words: str = "", *, origin: Origin | None = None) -> Said:
+    return Said((words,), (0.0,), session=None, origin=origin)
+
+
+def matches_of(
+    passages: Sequence[str], weights: Mapping[str, float], total: float | None = None
+) -> Matches:
+    """Passages given by their words, a letter each."""
+    postings = {
+        term: np.array([n * PER for n, words in enumerate(passages) if term in words], np.int64)
+        for term in weights
+    }
+    whole = sum(weights.values()) if total is None else total
+    return Matches(postings, Weights(dict(weights), whole), len(passages), PER)
+
+
+def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> Pool:
+    """Passages are numbered as they come."""
+    candidates, numbers = [], list[int]()
+    for born, each in enumerate(said, 1):
+        first, count = len(numbers), len(each.words)
+        numbers += range(first, first + count)
+        candidates.append(
+            Candidate(
+                born=born,
+                position=born,
+                at=0,
+                first_passage=first,
+                passages=count,
+                terms=each.terms,
+                session=each.session,
+                sequence=each.sequence,
+                origin=each.origin,
+            )
+        )
+    words = [words for each in said for words in each.words]
+    similar = np.array([like for each in said for like in each.similar])
+    matches = matches_of(words, weights)
+    return Pool(
+        candidates,
+        np.array(numbers),
+        np.ones(len(numbers), bool),
+        **{"matches": matches, "similar": similar, **more},
+    )
+
+
+def judged(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> Judgement:
+    return rank.evidence(pool_of(said, {"a": 3.0, "b": 1.0}, **more), ranking)
+
+
+def scores(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> list[float]:
+    return [float(score) for score in judged(said, ranking, **more).scores]
+
+
+# -- where they stand -----------------------------------------------------------------------------
+
+
+def test_presence_is_a_row_for_each_passage_and_a_column_for_each_term() -> None:
+    matches = matches_of(["a", "", "ab", "b"], {"a": 3.0, "b": 1.0})
+    expected = [[True, True], [True, False], [False, False], [False, True]]
+    assert matches.present(np.array([2, 0, 1, 3])).tolist() == expected
+    assert matches.present(np.array([], np.int64)).shape == (0, 2)
+    assert matches.weights.tolist() == [3.0, 1.0] and matches.total == 4.0
+
+
+def test_as_many_terms_as_count_are_told_apart() -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"[: rank.QUERY_TERMS]
+    matches = matches_of([*letters, letters], dict.fromkeys(letters, 1.0))
+    present = matches.present(np.arange(len(letters) + 1))
+    assert (present[:-1] == np.eye(len(letters), dtype=bool)).all() and present[-1].all()
+
+
+def test_a_term_without_postings_is_nowhere() -> None:
+    weights = Weights({"a": 1.0, "b": 1.0}, 2.0)
+    matches = Matches({"b": np.array([1 * PER + 7])}, weights, 3, PER)
+    assert matches.present(np.arange(3)).tolist() == [[False] * 2, [False, True], [False] * 2]
+
+
+@by_hand
+def test_the_best_by_themselves_by_hand() -> None:
+    """3 of 4, over the softened length of 10 terms; 1 of 4 of 0 terms; all of it of 30."""
+    postings = {"a": np.array([0 * PER + 10, 2 * PER + 30]), "b": np.array([1 * PER, 2 * PER + 30])}
+    matches = Matches(postings, Weights({"a": 3.0, "b": 1.0}, 4.0), 4, PER)
+    assert matches.best(10) == [(0, 0.375), (2, 0.25), (1, 0.25)]
+    assert matches.best(2) == [(0, 0.375), (2, 0.25)], "of equal ones the newest"
+    assert matches.best(1) == [(0, 0.375)]
+
+
+def test_nothing_matches_nothing() -> None:
+    for matches in (
+        matches_of(["", ""], {"a": 1.0}),
+        matches_of(["x"], {}),
+        Matches({}, Weights({}, 1.0), 0, PER),
+    ):
+        assert matches.best(5) == []
+
+
+def test_what_differs_behind_the_sixth_place_is_equal() -> None:
+    numbers = np.array([4, 9, 2, 7])
+    found = np.array([0.5, 0.5 - 3e-7, 0.5 + 3e-7, 0.1])
+    assert rank.best_numbers(numbers, found, 2) == [(9, 0.5), (4, 0.5)]
+    assert rank.best_numbers(numbers, found, 9) == [(9, 0.5), (4, 0.5), (2, 0.5), (7, 0.1)]
+
+
+# -- evidence by hand -----------------------------------------------------------------------------
+
+
+@by_hand
+def test_a_turn_alone() -> None:
+    assert scores([turn(1, "a")]) == [0.75]
+    assert scores([turn(1, "ab")]) == [1.0]
+    assert scores([turn(1, "a", terms=10)]) == [0.375]
+    assert scores([turn(1)]) == [0.0]
+
+
+@by_hand
+def test_terms_that_nobody_knows_take_their_share() -> None:
+    pool = pool_of([turn(1, "a")], {}, matches=matches_of(["a"], {"a": 3.0}, total=12.0))
+    assert rank.evidence(pool, WORDS).scores.tolist() == [0.25]
+
+
+@by_hand
+def test_a_turn_borrows_from_the_one_before_it() -> None:
+    assert scores([turn(1, "a"), turn(2)]) == [0.75, 0.75]
+
+
+@by_hand
+def test_and_less_from_the_one_after_it() -> None:
+    assert scores([turn(1), turn(2, "a")]) == [0.375, 0.75]
+
+
+@by_hand
+def test_and_less_from_two_away() -> None:
+    assert scores([turn(1, "a"), turn(3)]) == [0.75, 0.375]
+    assert scores([turn(1), turn(3, "a")]) == [0.1875, 0.75]
+
+
+@by_hand
+def test_and_nothing_from_further() -> None:
+    assert scores([turn(1, "a"), turn(4), turn(7, "a")]) == [0.75, 0.0, 0.75]
+
+
+@by_hand
+def test_a_gap_in_the_sequences_is_a_distance() -> None:
+    """The turn between two was erased, or a filter hides it."""
+    assert scores([turn(10, "a"), turn(12), turn(15)]) == [0.75, 0.375, 0.0]
+
+
+@by_hand
+def test_all_three_are_seen_when_nothing_is_missing() -> None:
+    assert scores([turn(1, "a"), turn(2), turn(3), turn(4)]) == [0.75, 0.75, 0.375, 0.0]
+
+
+@by_hand
+def test_no_session_lends_to_another() -> None:
+    apart = [turn(1, "a"), turn(2, session="t"), memory("b"), turn(3, session="u")]
+    assert scores(apart) == [0.75, 0.0, 0.25, 0.0]
+
+
+@by_hand
+def test_memories_neither_lend_nor_borrow() -> None:
+    assert scores([memory("a"), memory(), memory()]) == [0.75, 0.0, 0.0]
+
+
+@by_hand
+def test_sessions_may_be_mixed_in_any_order() -> None:
+    said = [
+        turn(2, session="t"),
+        turn(2),
+        turn(1, "a"),
+        memory(),
+        turn(1, "b", session="t"),
+    ]
+    assert scores(said) == [0.25, 0.75, 0.75, 0.0, 0.25]
+
+
+@by_hand
+def test_each_word_is_borrowed_from_whom_lends_most_of_it() -> None:
+    assert scores([turn(1, "a"), turn(2), turn(3, "a")])[1] == 0.75
+    assert scores([turn(1, "b"), turn(2), turn(3, "a")])[1] == 0.25 + 0.375
+    assert scores([turn(1, "a"), turn(2, "a")]) == [0.75, 0.75], "what it says is not borrowed"
+
+
+@by_hand
+def test_a_long_turn_borrows_less() -> None:
+    """Half as much, and its words count half as much as well."""
+    assert scores([turn(1, "a"), turn(2, terms=10)]) == [0.75, 0.1875]
+
+
+@by_hand
+def test_a_long_turn_lends_less() -> None:
+    assert scores([turn(1, "a", terms=10), turn(2)]) == [0.375, 0.375]
+
+
+@by_hand
+def test_without_neighbours_nothing_is_borrowed() -> None:
+    said = [turn(1, "a", 0.5), turn(2), turn(3, "b")]
+    alone = replace(WORDS, neighbours=0)
+    assert scores(said, alone) == [0.75, 0.0, 0.25]
+    assert scores(said, replace(WORDS, neighbours=0.5)) == [0.78125, 0.4375, 0.4375]
+    assert judged(said, alone).parts["neighbours"] == pytest.approx([0, 0, 0])
+
+
+@pytest.mark.parametrize("neighbours", [1.0, 2.0, 1e6])
+def test_no_turn_borrows_more_than_there_is(neighbours: float) -> None:
+    for ranking in (WORDS, VECTORS, Ranking()):
+        said = [turn(1, "ab", 1.0), turn(2), turn(3, "ab", 1.0)]
+        assert max(scores(said, replace(ranking, neighbours=neighbours))) <= 1
+
+
+@by_hand
+def test_a_vector_alone() -> None:
+    said = [turn(n, similar=like, session=str(n)) for n, like in enumerate((1, 0.5, 0, -1))]
+    assert scores(said, VECTORS) == [1.0, 0.75, 0.5, 0.0]
+
+
+@by_hand
+def test_a_passage_without_a_vector_is_as_unlike_as_can_be() -> None:
+    found = judged([turn(1, similar=NOTHING), turn(9, similar=0.5)], VECTORS)
+    assert found.scores.tolist() == [0.0, 0.75]
+    assert [found.parts_of(place)["vector"] for place in (0, 1)] == [None, 0.5]
+    assert found.parts_of(0)["vector_part"] == 0.0
+
+
+@by_hand
+def test_it_borrows_all_the_same() -> None:
+    said = [turn(1, similar=0.5), turn(2, similar=NOTHING)]
+    assert scores(said, VECTORS) == [0.75, 0.125]
+
+
+@by_hand
+def test_likeness_is_borrowed_from_all_around() -> None:
+    """All of .4 and half of .8 from before it, half of .8 from behind; half of their sum."""
+    said = [
+        turn(1, similar=0.8),
+        turn(2, similar=0.4),
+        turn(3, similar=-0.6),
+        turn(4, similar=0.8),
+    ]
+    borrowed = 0.5 * (0.4 + 0.5 * 0.8 + 0.5 * 0.8)
+    assert scores(said, VECTORS)[2] == pytest.approx((-0.6 + borrowed + 1) / 2)
+
+
+@by_hand
+def test_what_is_unlike_the_query_takes_nothing_away() -> None:
+    assert scores([turn(1, similar=-1), turn(2, similar=0.5)], VECTORS)[1] == 0.75
+
+
+@by_hand
+def test_nothing_is_more_than_the_same() -> None:
+    assert scores([turn(1, "ab", 1), turn(2, "ab", 1)], VECTORS) == [1.0, 1.0]
+
+
+@by_hand
+def test_words_and_vectors_count_in_proportion() -> None:
+    said = [turn(1, "a", 0.0)]
+    half = replace(WORDS, vector_weight=5, keyword_weight=5)
+    assert scores(said, half) == [(0.75 + 0.5) / 2]
+    assert scores(said, replace(half, keyword_weight=15)) == [(0.75 * 3 + 0.5) / 4]
+    assert scores(said, replace(half, keyword_weight=0, vector_weight=0)) == [0.0]
+
+
+@by_hand
+def test_what_was_not_asked_for_has_no_share() -> None:
+    half = replace(WORDS, vector_weight=1, keyword_weight=1)
+    blind = judged([turn(1, "a")], half, similar=None)
+    assert blind.scores.tolist() == [0.75]
+    assert blind.parts_of(0)["vector"] is None and blind.parts_of(0)["vector_part"] == 0
+    mute = judged([turn(1, "a", 0.5)], half, matches=None)
+    assert mute.scores.tolist() == [0.75]
+    assert mute.parts_of(0)["keyword"] is None and mute.parts_of(0)["keyword_part"] == 0
+    neither = judged([turn(1, "a")], half, matches=None, similar=None)
+    assert neither.scores.tolist() == [0.0]
+
+
+@by_hand
+def test_a_query_without_known_words_is_no_division_by_zero() -> None:
+    pool = pool_of([turn(1), turn(2)], {})
+    assert rank.evidence(pool, WORDS).scores.tolist() == [0.0, 0.0]
+
+
+@by_hand
+def test_the_speaker_and_the_period_that_the_query_names() -> None:
+    said = [turn(1, "a", session=str(n)) for n in range(4)]
+    ranking = replace(WORDS, speaker=0.5, period=1.5)
+    speaks, within = np.array([True, True, False, False]), np.array([True, False, True, False])
+    assert scores(said, ranking) == [0.75] * 4
+    by_speaker = [(0.75 + 0.5) / 1.5] * 2 + [0.75 / 1.5] * 2
+    assert scores(said, ranking, speaks=speaks) == pytest.approx(by_speaker, abs=1e-6)
+    both = [2.75 / 3, 1.25 / 3, 2.25 / 3, 0.75 / 3]
+    assert scores(said, ranking, speaks=speaks, within=within) == pytest.approx(both, abs=1e-6)
+
+
+@by_hand
+def test_all_of_everything_is_one() -> None:
+    yes = np.array([True, True])
+    all_of_it = Ranking(speaker=0.3, period=0.4, session=0.5, origin=0.5)
+    said = [turn(1, "ab", 1.0), memory("ab", origin=Origin("s", 1))._replace(similar=(1.0,))]
+    assert scores(said, all_of_it, speaks=yes, within=yes) == [1.0, 1.0]
+
+
+@by_hand
+def test_the_best_of_a_session_counts_for_all_of_it() -> None:
+    said = [turn(1, "a"), turn(9), turn(1, "b", session="t"), memory()]
+    found = judged(said, replace(WORDS, session=0.2))
+    assert found.scores.tolist() == [0.75, 0.15, 0.25, 0.0]
+    assert found.parts["session"] == pytest.approx([0, 0.15, 0, 0])
+    assert scores(said, replace(WORDS, session=1.0)) == [0.75, 0.75, 0.25, 0.0]
+
+
+@by_hand
+def test_a_memory_lends_to_the_event_it_came_from() -> None:
+    said = [turn(1), turn(7), memory("a", origin=Origin("s", 1))]
+    found = judged(said, replace(WORDS, origin=0.5))
+    assert found.scores.tolist() == [0.375, 0.0, 0.75]
+    assert found.parts["origin"] == pytest.approx([0.375, 0, 0])
+    assert scores(said) == [0.0, 0.0, 0.75]
+
+
+@by_hand
+def test_the_best_of_them_and_never_to_its_loss() -> None:
+    half = replace(WORDS, origin=0.5)
+    two = [turn(1), memory("b", origin=Origin("s", 1)), memory("a", origin=Origin("s", 1))]
+    assert scores(two, half)[0] == 0.375
+    assert scores([two[0], two[2], two[1]], half)[0] == 0.375
+    assert scores([turn(1, "a"), memory("b", origin=Origin("s", 1))], half) == [0.75, 0.25]
+
+
+@by_hand
+def test_a_memory_from_elsewhere_lends_to_nobody() -> None:
+    for origin in (Origin("t", 1), Origin("s", 2), Origin("", 0)):
+        said = [turn(1), memory(), memory("a", origin=origin)]
+        assert scores(said, replace(WORDS, origin=1.0)) == [0.0, 0.0, 0.75]
+
+
+@by_hand
+def test_the_best_passage_is_the_one_shown() -> None:
+    long = Said(("b", "a", ""), (0.9, 0.0, 0.1), 1)
+    assert judged([memory(), long]).passages.tolist() == [0, 2]
+    assert judged([memory(), long], VECTORS).passages.tolist() == [0, 1]
+    found = judged([memory(), long], VECTORS)
+    assert found.parts_of(1)["vector"] == 0.9
+    assert found.parts_of(1)["keyword"] == 0.25, "what the chosen passage holds"
+
+
+@by_hand
+def test_of_equal_passages_the_last_is_shown() -> None:
+    assert judged([Said(("a", "a", "b"), (0.0,) * 3)]).passages.tolist() == [1]
+    assert judged([Said(("", "", ""), (0.0,) * 3)]).passages.tolist() == [2]
+
+
+@by_hand
+def test_a_passage_borrows_what_the_rest_of_its_neighbour_says() -> None:
+    """A neighbour lends all of its words, whichever of its passages holds them."""
+    said = [Said(("a", "b"), (0.0, 0.0), 1), Said(("", "b"), (0.0, 0.0), 2)]
+    found = judged(said)
+    assert found.scores.tolist() == [0.75 + 0.25 * 0.5, 1.0]
+    assert found.passages.tolist() == [0, 3]
+
+
+@by_hand
+def test_parts_are_rounded_and_named() -> None:
+    parts = judged([turn(1, "a", 1 / 3), turn(2)], Ranking()).parts_of(0)
+    assert set(parts) == {"keyword", "vector", *ADDED}
+    assert all(value == round(value or 0, 6) for value in parts.values())
+
+
+def test_a_turn_that_says_nothing_is_found_through_the_question_before_it() -> None:
+    """With the numbers as they are."""
+    question, reply, other = turn(1, "ab", terms=5), turn(2, terms=3), turn(9, terms=3)
+    found = scores([question, reply, other])
+    assert found[0] > found[1] > found[2] == 0
+
+
+# -- evidence of any kind -------------------------------------------------------------------------
+
+
+WEIGHTS = {
+    letter: 1.0 + place for place, letter in enumerate("abcdefghijklmnop"[: rank.QUERY_TERMS])
+}
+LIKENESS = st.floats(-1, 1, width=32) | st.just(NOTHING)
+SHARE = st.floats(0, 1)
+RANKING = st.builds(
+    Ranking,
+    vector_weight=st.floats(0, 5),
+    keyword_weight=st.floats(0, 5),
+    neighbours=SHARE,
+    speaker=st.floats(0, 3),
+    period=st.floats(0, 3),
+    session=SHARE,
+    origin=SHARE,
+)
+SPOKEN = st.sampled_from((*(("s", n) for n in range(1, 7)), *(("t", n) for n in range(1, 4))))
+
+
+@st.composite
+def texts(draw: st.DrawFn, session: str | None = None, sequence: int = 0) -> Said:
+    passages = draw(st.integers(1, 3))
+    words = st.text(st.sampled_from(sorted(WEIGHTS)), max_size=4)
+    origin = draw(st.none() | SPOKEN) if session is None else None
+    return Said(
+        tuple(draw(st.lists(words, min_size=passages, max_size=passages))),
+        tuple(draw(st.lists(LIKENESS, min_size=passages, max_size=passages))),
+        sequence,
+        session,
+        draw(st.integers(0, 200)),
+        None if origin is None else Origin(*origin),
+    )
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Said]:
+    """Turns of two sessions with gaps, and memories, in any order."""
+    spoken = draw(st.lists(SPOKEN, unique=True, max_size=7))
+    said = [draw(texts(session, sequence)) for session, sequence in spoken]
+    said += draw(st.lists(texts(), min_size=0 if said else 1, max_size=3))
+    return draw(st.permutations(said))
+
+
+def pointed_at(draw: st.DrawFn, count: int) -> NDArray[np.bool_] | None:
+    flags = draw(st.none() | st.lists(st.booleans(), min_size=count, max_size=count))
+    return None if flags is None else np.array(flags)
+
+
+@st.composite
+def whole_pools(draw: st.DrawFn) -> tuple[list[Said], dict[str, Any]]:
+    said = draw(conversations())
+    more: dict[str, Any] = {name: pointed_at(draw, len(said)) for name in ("speaks", "within")}
+    for name in ("matches", "similar"):
+        if draw(st.integers(0, 4)) == 0:
+            more[name] = None
+    return said, more
+
+
+@quietly
+@given(whole_pools(), RANKING)
+def test_scores_lie_between_zero_and_one_and_are_the_sum_of_their_parts(
+    pool: tuple[list[Said], dict[str, Any]], ranking: Ranking
+) -> None:
+    said, more = pool
+    found = rank.evidence(pool_of(said, WEIGHTS, **more), ranking)
+    assert np.isfinite(found.scores).all()
+    assert (found.scores >= 0).all() and (found.scores <= 1).all()
+    for place, score in enumerate(found.scores.tolist()):
+        parts = found.parts_of(place)
+        assert score == round(score, rank.PLACES)
+        assert sum(parts[name] or 0 for name in ADDED) == pytest.approx(score, abs=1e-5)
+        assert all((parts[name] or 0) >= 0 for name in ADDED)
+
+
+@quietly
+@given(whole_pools(), RANKING, st.data())
+def test_one_word_more_lowers_nobody(
+    pool: tuple[list[Said], dict[str, Any]], ranking: Ranking, data: st.DataObject
+) -> None:
+    said, more = pool
+    more.pop("matches", None)
+    place = data.draw(st.integers(0, len(said) - 1))
+    words = list(said[place].words)
+    at = data.draw(st.integers(0, len(words) - 1))
+    words[at] += data.draw(st.sampled_from(sorted(WEIGHTS)))
+    changed = [*said[:place], said[place]._replace(words=tuple(words)), *said[place + 1 :]]
+    before = rank.evidence(pool_of(said, WEIGHTS, **more), ranking).scores
+    after = rank.evidence(pool_of(changed, WEIGHTS, **more), ranking).scores
+    assert (after >= before - 1.5e-6).all()
+
+
+@quietly
+@given(conversations(), RANKING, st.data())
+def test_the_order_of_candidates_does_not_matter(
+    said: list[Said], ranking: Ranking, data: st.DataObject
+) -> None:
+    order = data.draw(st.permutations(range(len(said))))
+    found = rank.evidence(pool_of(said, WEIGHTS), ranking).scores
+    mixed = rank.evidence(pool_of([said[at] for at in order], WEIGHTS), ranking).scores
+    assert mixed == pytest.approx(found[order], abs=2e-6)
+
+
+@quietly
+@given(conversations(), RANKING)
+def test_without_neighbours_each_turn_stands_for_itself(said: list[Said], ranking: Ranking) -> None:
+    alone = replace(ranking, neighbours=0, session=0, origin=0)
+    found = rank.evidence(pool_of(said, WEIGHTS), alone)
+    assert not np.asarray(found.parts["neighbours"]).any()
+    for place, each in enumerate(said):
+        single = rank.evidence(pool_of([each], WEIGHTS), alone)
+        assert single.scores[0] == pytest.approx(found.scores[place], abs=2e-6)
