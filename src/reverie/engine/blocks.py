@@ -197,9 +197,7 @@ class VectorCache:
                 numbers = numbers[numbers < loaded.count]
                 rows, apart = rows[numbers], apart[numbers]
             scores = similarity.centred_cosine(rows, mean, apart, query)
-            near = [number for number, _ in similarity.best(scores, limit, numbers)]
-            found = np.array(near, np.int64)
-            return similarity.best(similarity.exact(loaded.rows[found], mean, query), limit, found)
+        return similarity.best(scores, limit, numbers)
 
     def similar(
         self,

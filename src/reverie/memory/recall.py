@@ -286,8 +286,9 @@ def _pool(found: Found, limit: int) -> rank.Pool | None:
     )
     vector = asked.vector
     similar = None if vector is None else asked.view.similar(vector, numbers)
-    found_here = np.isin(numbers, [*found.by_keyword, *found.by_vector])
-    return rank.Pool(candidates, numbers, found_here, asked.matches, similar)
+    listed = {*found.by_keyword, *found.by_vector}
+    looked_up = np.array([number in listed for number in numbers.tolist()])
+    return rank.Pool(candidates, numbers, looked_up, asked.matches, similar)
 
 
 def _read_question(question: Question, pools: Sequence[rank.Pool]) -> None:
@@ -314,7 +315,7 @@ def _read_question(question: Question, pools: Sequence[rank.Pool]) -> None:
 def _by_lists(query: Query, lists: Sequence[Found]) -> list[Weighed]:
     """Passages by their places in the lists of all views; of each text the best."""
     keyword = {(at, n): score for at, f in enumerate(lists) for n, score in f.by_keyword.items()}
-    vector = {(at, n): score for at, f in enumerate(lists) for n, score in f.by_vector.items()}
+    vector = {(at, n): score for at, f in enumerate(lists) for n, score in _exactly(f).items()}
     fused = rank.fuse(
         None if all(found.asked.matches is None for found in lists) else _best_first(keyword),
         None if all(found.asked.vector is None for found in lists) else _best_first(vector),
@@ -335,6 +336,16 @@ def _by_lists(query: Query, lists: Sequence[Found]) -> list[Weighed]:
             best = min(mine, key=lambda scored: (-scored.score, -scored.item[1]))
             weighed.append(Weighed(best.score, candidate, best.item[1], view, best.parts))
     return weighed
+
+
+def _exactly(found: Found) -> dict[int, float]:
+    """The likeness of what was found, to the last place: a scan is quicker than it is exact."""
+    vector = found.asked.vector
+    if vector is None or not found.by_vector:
+        return {}
+    numbers = np.array(list(found.by_vector), np.int64)
+    similar = found.asked.view.similar(vector, numbers)
+    return dict(zip(numbers.tolist(), similar.tolist(), strict=True))
 
 
 def _best_first(scores: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:

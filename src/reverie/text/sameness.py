@@ -8,6 +8,8 @@ from functools import lru_cache
 from reverie.text.words import analyse
 
 _WORD = re.compile(r"\w+")
+# So few may all have another ending.
+FEW_WORDS = 8
 _NOT = re.compile(
     r"\b(?:no|not|never|none|nothing|nobody|without|cannot|nor|\w+n['’]?t|nicht|kein\w*|nie|"
     r"pas|jamais|ningún\w*|nunca|jamás|não|non|mai|niet|geen|не|нет|никогда)\b|[不没沒無无]|ない",
@@ -21,8 +23,12 @@ def says_the_same(one: str, other: str, share: float = 0.5) -> bool:
     What one of them denies or only asks, the other does not say.
     """
     lengths = sorted((len(one.strip()), len(other.strip())))
-    if lengths[0] * 2 < lengths[1] * share:
-        # Far from it: analysing both would take longer.
+    words, others = _words(one), _words(other)
+    many = min(len(words), len(others)) > FEW_WORDS
+    # Far from it: analysing both would take longer.
+    if lengths[0] * 2 < lengths[1] * share or (
+        many and len(words & others) * 2 < len(words | others) * share
+    ):
         return False
     mine, theirs = _terms(one), _terms(other)
     shared = mine & theirs
@@ -45,6 +51,11 @@ def _named(text: str) -> str:
     return " ".join(
         word for word in _WORD.findall(text) if word[0].isupper() or any(map(str.isdigit, word))
     )
+
+
+@lru_cache(maxsize=500)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text.lower()))
 
 
 @lru_cache(maxsize=500)
