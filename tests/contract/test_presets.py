@@ -274,6 +274,15 @@ def test_diverse_looks_at_three_times_as_many(opened: Opened) -> None:
         ]
 
 
+def test_a_repetition_leaves_room_for_others(opened: Opened) -> None:
+    with opened(Compass(CIRCLE), Opinions({})) as store:
+        space = store.space("ana")
+        remember_all(space, CIRCLE)
+        space.remember(next(iter(CIRCLE)))
+        for ranking in (Ranking(mmr_lambda=0.99), Ranking(recency_weight=0.1, multiplier=1)):
+            assert len(space.recall(QUERY, ranking=ranking, mode="vector", limit=4)) == 4
+
+
 def test_and_at_as_many_of_each_owner(opened: Opened) -> None:
     reranker = Opinions({})
     with opened(Compass(CIRCLE), reranker) as store:

@@ -64,9 +64,29 @@ def test_a_copy_with_another_ending_says_the_same(text: str) -> None:
     assert says_the_same(text, f"{text}!", SAME)
 
 
-def test_letters_and_order_do_not_matter() -> None:
+def test_letters_do_not_matter() -> None:
     assert says_the_same("Alec runs the Hamburg office", "alec runs the hamburg office", SAME)
-    assert says_the_same("Tea and toast at five", "At five, toast and tea", SAME)
+    assert says_the_same("Tea and toast at five", "tea, and toast: at five!", SAME)
+
+
+TURNED = (
+    ("Anna owes Tom 50 euros", "Tom owes Anna 50 euros"),
+    ("The heating is on", "The heating is off"),
+    ("Take the pill before breakfast", "Take the pill after breakfast"),
+    ("the train from Berlin to Paris", "the train from Paris to Berlin"),
+    ("I like tea but not coffee", "I like coffee but not tea"),
+    ("The price went up", "The price went down"),
+    ("His allergy is peanuts", "Her allergy is peanuts"),
+    ("Version 1.2.3", "Version 3.2.1"),
+    ("What is a zebra crossing?", "zebra crossing"),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), TURNED)
+@pytest.mark.parametrize("share", [0.5, SAME])
+def test_what_is_turned_round_is_not_the_same(one: str, other: str, share: float) -> None:
+    assert not says_the_same(one, other, share)
+    assert not says_the_same(other, one, share)
 
 
 def test_forms_of_a_word_are_one_word() -> None:
@@ -120,7 +140,6 @@ def test_another_number_or_name_says_something_else(one: str, other: str) -> Non
 
 def test_a_name_in_small_letters_is_the_same_name() -> None:
     assert says_the_same(f"{LONG} to Alec", f"{LONG} to alec", SAME)
-    assert says_the_same("Yesterday Alec came home", "Alec came home yesterday", SAME)
 
 
 @pytest.mark.parametrize(("said", "denied"), DENIED)
@@ -131,7 +150,7 @@ def test_what_one_denies_the_other_does_not_say(said: str, denied: str) -> None:
 
 
 def test_what_both_deny_they_say() -> None:
-    assert says_the_same(f"{LONG}, not sitting", f"not sitting, {LONG}", SAME)
+    assert says_the_same(f"{LONG}, not sitting", f"{LONG}: not sitting", SAME)
 
 
 def test_nothing_says_nothing() -> None:

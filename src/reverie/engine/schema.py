@@ -140,7 +140,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     (
         # What a profile that stands still must look up in the log. Nothing new stands in it.
-        """CREATE INDEX memories_changed ON memories (space, owner, position)
+        """CREATE INDEX IF NOT EXISTS memories_changed ON memories (space, owner, position)
             WHERE position > born""",
         # Whether a term stands in a passage says more than how often. len is the length that
         # counts against it, and so is terms in passages and events.

@@ -36,6 +36,7 @@ SAME = 0.9
 LOOK = 2
 # How much more is looked at when what was found leads to too little.
 FURTHER = 4
+FARTHEST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def _recall(resources: Resources, query: Query, eye: Eye, views: Sequence[View])
         cut = any(many in {len(found.by_keyword), len(found.by_vector)} for found in lists)
         weighed = _weighed(query, question, lists)
         kept, enough = _kept(query, weighed, opinions, resources.clock.now(), len(views))
-        if enough or not cut:
+        if enough or not cut or many >= FARTHEST:
             break
         # One long note, or the same again and again, filled the lists: there may be others behind.
         many *= FURTHER
@@ -392,23 +393,23 @@ def _kept(
     """What becomes a hit, and whether more candidates could change nothing."""
     ranking = query.ranking
     reads = _reads(weighed, query.limit)
+    if ranking.collapse:
+        reads = _collapsed(reads)
     least = ranking.score_threshold
-    dropped = False
     if opinions or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
         # They weigh candidates against one another: a fixed number of them is read first.
-        first = list(islice(reads, query.limit * max(ranking.multiplier, 1) * owners))
+        many = query.limit * max(ranking.multiplier, 1) * owners
+        first = list(islice(reads, many))
         if opinions is not None:
             for read, score in zip(first, opinions.of([read.text for read in first]), strict=True):
                 read.score, read.parts["rerank"] = score, round(score, rank.PLACES)
         above = [read for read in first if least is None or read.score >= least]
-        dropped = len(above) < len(first)
-        reads = iter(_reweighed(query, above, now, opinions is not None))
-    elif least is not None:
-        above = list(takewhile(lambda read: read.score >= least, reads))
-        dropped = True
-        reads = iter(above)
-    kept = _collapsed(reads, query.limit) if ranking.collapse else list(islice(reads, query.limit))
-    return kept, dropped or len(kept) == query.limit
+        kept = _reweighed(query, above, now, opinions is not None)[: query.limit]
+        return kept, len(kept) == query.limit or len(first) == many
+    if least is not None:
+        reads = takewhile(lambda read: read.score >= least, reads)
+    kept = list(islice(reads, query.limit))
+    return kept, least is not None or len(kept) == query.limit
 
 
 def _reads(weighed: Iterator[Weighed], many: int) -> Iterator[Read]:
@@ -459,19 +460,26 @@ def _diversified(reads: Sequence[Read], weight: float, limit: int) -> list[int]:
     return rank.diversified([read.score for read in reads], vectors, weight, limit)
 
 
-def _collapsed(reads: Iterator[Read], limit: int) -> list[Read]:
-    """The best of those that say the same, and how many more there were above the last."""
+def _collapsed(reads: Iterator[Read]) -> Iterator[Read]:
+    """The best of those that say the same, with how many others did before the next was asked for.
+
+    A stretch of a longer text does not say all that it does.
+    """
     kept: list[Read] = []
     for read in reads:
-        for other in kept:
-            if not _apart(read.thing, other.thing) and says_the_same(read.text, other.text, SAME):
-                other.parts["collapsed"] = float(other.parts.get("collapsed") or 0) + 1
-                break
-        else:
+        same = (other for other in kept if _repeats(read, other))
+        first = next(same, None) if read.weighed.candidate.passages == 1 else None
+        if first is None:
             kept.append(read)
-            if len(kept) == limit:
-                break
-    return kept
+            yield read
+        else:
+            first.parts["collapsed"] = float(first.parts.get("collapsed") or 0) + 1
+
+
+def _repeats(read: Read, other: Read) -> bool:
+    if other.weighed.candidate.passages > 1 or _apart(read.thing, other.thing):
+        return False
+    return says_the_same(read.text, other.text, SAME)
 
 
 def _apart(one: Memory | Event, other: Memory | Event) -> bool:

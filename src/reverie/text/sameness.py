@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from reverie.text.words import analyse
+from reverie.text.words import STOP_WORDS, query_terms
 
 _WORD = re.compile(r"\w+")
+# Of the words that are not searched for, those that say nothing by themselves.
+_EMPTY = """
+    a an am and are as at be been being but can could did do does doing for had has have having how
+    i if in is it its itself just me my myself of or our ours ourselves own shall should so some
+    such than that the then there these this those to too very was we were what when where which
+    while who whom why will with would you your yours
+"""
+# The others turn a sentence round: on and off, before and after, his and her.
+TELLING = STOP_WORDS - frozenset(_EMPTY.split())
 # So few may all have another ending.
 FEW_WORDS = 8
 _NOT = re.compile(
@@ -18,7 +27,7 @@ _NOT = re.compile(
 
 
 def says_the_same(one: str, other: str, share: float = 0.5) -> bool:
-    """Whether both share so many of their words, and name the same people and numbers.
+    """Whether both share so many of their words in one order, and name the same people and numbers.
 
     What one of them denies or only asks, the other does not say.
     """
@@ -31,13 +40,19 @@ def says_the_same(one: str, other: str, share: float = 0.5) -> bool:
     ):
         return False
     mine, theirs = _terms(one), _terms(other)
-    shared = mine & theirs
-    if not shared or len(shared) < len(mine | theirs) * share:
+    shared = mine.keys() & theirs.keys()
+    if not shared or len(shared) < len(mine.keys() | theirs.keys()) * share:
         return False
-    if _asks(one) != _asks(other) or len(_NOT.findall(one)) != len(_NOT.findall(other)):
+    if [term for term in mine if term in shared] != [term for term in theirs if term in shared]:
+        return False
+    if (
+        words & TELLING != others & TELLING
+        or _asks(one) != _asks(other)
+        or len(_NOT.findall(one)) != len(_NOT.findall(other))
+    ):
         return False
     return all(
-        _terms(_named(text)) & known <= both
+        _terms(_named(text)).keys() & known.keys() <= both.keys()
         for text, known, both in ((one, mine, theirs), (other, theirs, mine))
     )
 
@@ -59,5 +74,6 @@ def _words(text: str) -> frozenset[str]:
 
 
 @lru_cache(maxsize=500)
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(analyse(text).counts)
+def _terms(text: str) -> dict[str, str]:
+    """The terms of a text, in the order in which they come."""
+    return query_terms(text, len(text))
