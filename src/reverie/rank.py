@@ -263,6 +263,9 @@ def _sessions(candidates: Sequence[Candidate]) -> Numbers:
 
 def _lent(sequences: Numbers, sessions: Numbers, lengths: Floats, weight: float) -> Lent:
     """Turns of one session up to ``REACH`` apart lend to one another, the short ones most."""
+    if sessions.max() < 0:
+        nobody = np.zeros(0, np.int64)
+        return Lent(nobody, nobody, np.zeros(0))
     order = np.lexsort((sequences, sessions))
     order = order[sessions[order] >= 0]
     session, sequence = sessions[order], sequences[order]

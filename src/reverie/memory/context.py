@@ -287,6 +287,7 @@ def _recalled(
         if hit.event is not None and (hit.event.session, hit.event.sequence) in shown:
             continue
         if any(says_the_same(hit.text, other) for other in said):
+            said.append(hit.text)
             continue
         line = _line(hit)
         size = count(line)

@@ -82,6 +82,8 @@ _DATES = tuple(
         rf"\b{_IN}\s+{_YEAR}\b",
     )
 )
+# Most queries have neither, and need no closer look.
+_HINT = re.compile(rf"[0-9]|{_NAMES}", re.IGNORECASE)
 # Nobody says in which part of the world it was that day.
 _ANYWHERE = tuple(timedelta(hours=hours) for hours in (-12, 0, 12))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -138,6 +140,8 @@ def read(query: str) -> Question:
 
 
 def _period(text: str) -> Period | None:
+    if not _HINT.search(text):
+        return None
     for pattern in _DATES:
         if found := pattern.search(text):
             said = found.groupdict()
