@@ -29,8 +29,9 @@ crash: $(VENV)/.ready  ## 5,000 rounds of kill -9
 
 prove: crash bench  ## the long proofs
 
-bench: $(VENV)/.ready  ## CPU ratios against raw SQLite, FTS5 and numpy
-	$(BIN)/python bench/speed.py
+bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5, numpy and peers
+	-$(BIN)/python bench/retrieval.py  # without its data it says so
+	$(BIN)/python bench/speed.py --peers
 	$(BIN)/python bench/sessions.py
 
 clean:
