@@ -793,3 +793,28 @@ def test_an_erase_repeated_while_bytes_remain_says_so(tmp_path: Path) -> None:
         store.drain()
         assert leaks(tmp_path, {id: ["erased"]}) == {}
         assert not space.erase(id, key="erase").pending
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_store_of_the_step_before_is_upgraded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
+) -> None:
+    """Some stores of the second step have an index of the third already."""
+    path = tmp_path / "old.db"
+    with monkeypatch.context() as before:
+        before.setattr(schema, "CURRENT", 2)
+        SQLiteEngine(str(path)).close()
+    connection = apsw.Connection(str(path))
+    assert connection.pragma("user_version") == 2
+    if indexed:
+        connection.execute(
+            "CREATE INDEX memories_changed ON memories (space, owner, position) "
+            "WHERE position > born"
+        )
+    connection.close()
+    with reverie.open(path, embedder="hashing") as store:
+        space = store.space("ana")
+        zebra = space.remember("zebra")
+        space.session("chat").append({"role": "user", "name": "Ana", "content": "a horse"})
+        assert space.recall("zebra")[0].id == zebra.id
+        assert store.verify().problems == ()
