@@ -133,7 +133,7 @@ HEAVY = {
     "embed": {"apsw", "click", "rich", "onnxruntime"},
 }
 # Nothing loads these before the first recall, so they may load numpy.
-FOR_RECALL = {"rank.py", "memory/recall.py", "memory/views.py"}
+FOR_RECALL = {"rank.py", "memory/hits.py", "memory/recall.py", "memory/views.py"}
 # A job names it, and it is loaded when that job runs.
 OF_A_JOB = "learn/turns.py"
 

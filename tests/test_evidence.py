@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie import rank
+from reverie.engine import similarity
 from reverie.model import Candidate, Origin, Ranking
 from reverie.rank import Judgement, Matches, Pool, Weights
 
@@ -152,14 +153,19 @@ def test_a_term_without_postings_is_nowhere() -> None:
     assert matches.present(np.arange(3)).tolist() == [[False] * 2, [False, True], [False] * 2]
 
 
+def best(matches: Matches, many: int) -> list[tuple[int, float]]:
+    numbers, scores = matches.scored()
+    return similarity.best(scores, many, numbers)
+
+
 @by_hand
 def test_the_best_by_themselves_by_hand() -> None:
     """3 of 4, over the softened length of 10 terms; 1 of 4 of 0 terms; all of it of 30."""
     postings = {"a": np.array([0 * PER + 10, 2 * PER + 30]), "b": np.array([1 * PER, 2 * PER + 30])}
     matches = Matches(postings, Weights({"a": 3.0, "b": 1.0}, 4.0), 4, PER)
-    assert matches.best(10) == [(0, 0.375), (2, 0.25), (1, 0.25)]
-    assert matches.best(2) == [(0, 0.375), (2, 0.25)], "of equal ones the newest"
-    assert matches.best(1) == [(0, 0.375)]
+    assert best(matches, 10) == [(0, 0.375), (2, 0.25), (1, 0.25)]
+    assert best(matches, 2) == [(0, 0.375), (2, 0.25)], "of equal ones the newest"
+    assert best(matches, 1) == [(0, 0.375)]
 
 
 def test_nothing_matches_nothing() -> None:
@@ -168,14 +174,14 @@ def test_nothing_matches_nothing() -> None:
         matches_of(["x"], {}),
         Matches({}, Weights({}, 1.0), 0, PER),
     ):
-        assert matches.best(5) == []
+        assert best(matches, 5) == []
 
 
 def test_what_differs_behind_the_sixth_place_is_equal() -> None:
     numbers = np.array([4, 9, 2, 7])
     found = np.array([0.5, 0.5 - 3e-7, 0.5 + 3e-7, 0.1])
-    assert rank.best_numbers(numbers, found, 2) == [(9, 0.5), (4, 0.5)]
-    assert rank.best_numbers(numbers, found, 9) == [(9, 0.5), (4, 0.5), (2, 0.5), (7, 0.1)]
+    assert similarity.best(found, 2, numbers) == [(9, 0.5), (4, 0.5)]
+    assert similarity.best(found, 9, numbers) == [(9, 0.5), (4, 0.5), (2, 0.5), (7, 0.1)]
 
 
 # -- evidence by hand -----------------------------------------------------------------------------

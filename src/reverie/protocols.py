@@ -137,8 +137,9 @@ class Transaction(Protocol):
         query: Vector,
         limit: int,
         allowed: Sequence[int] | None = None,
+        without: Sequence[int] = (),
     ) -> list[tuple[int, float]]:
-        """The passages most like the query, best first, among ``allowed`` when given."""
+        """The passages most like the query, best first: among ``allowed``, or all but some."""
         ...
 
     def similar(

@@ -118,26 +118,11 @@ class Matches:
         bits = np.unpackbits(rows, axis=1, count=len(self.weights), bitorder="little")
         return bits.astype(np.bool_)
 
-    def best(self, many: int) -> list[tuple[int, float]]:
-        """The passages that hold most of the query by themselves."""
+    def scored(self) -> tuple[Numbers, Floats]:
+        """The passages that hold any of the query by themselves, and how much of it."""
         numbers = np.flatnonzero(self._masks)
-        if not len(numbers):
-            return []
         scores = self.present(numbers) @ self.weights / self.total
-        scores *= softened(self._lengths[numbers])
-        return best_numbers(numbers, scores, many)
-
-
-def best_numbers(numbers: Numbers, scores: Floats, many: int) -> list[tuple[int, float]]:
-    """The best first; equal to six places means equal, and the newest comes first."""
-    if len(scores) > many:
-        # What rounds to the same as the last one kept must be weighed against it.
-        cut = np.partition(scores, len(scores) - many)[len(scores) - many] - 1e-6
-        kept = np.flatnonzero(scores >= cut)
-        numbers, scores = numbers[kept], scores[kept]
-    rounded = np.round(scores.astype(np.float64), PLACES)
-    order = np.lexsort((-numbers, -rounded))[:many]
-    return [(int(numbers[i]), float(rounded[i])) for i in order]
+        return numbers, scores * softened(self._lengths[numbers])
 
 
 # -- all the evidence -----------------------------------------------------------------------------

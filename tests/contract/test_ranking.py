@@ -509,6 +509,21 @@ def test_what_belongs_to_a_session_changes_no_moment(space: Space) -> None:
         assert seen(handle.recall("zebra grass", limit=20, as_of=9)) == seen(now)
 
 
+@pytest.mark.parametrize("more", [{}, {"kinds": ["fact"]}])
+def test_what_a_session_keeps_to_itself_moves_no_score(space: Space, more: Any) -> None:
+    """A word could be guessed by how rare it is."""
+    for number in range(20):
+        space.remember(f"plain note kayak{number} shore")
+    before = seen(space.recall("kayak3 walrus", mode="keyword", limit=20, **more))
+    session = space.session("p")
+    session.remember("my secret is walrus kayak3")
+    session.remember("another secret")
+    assert seen(space.recall("kayak3 walrus", mode="keyword", limit=20, **more)) == before
+    other = space.session("q").recall("kayak3 walrus", mode="keyword", limit=20, **more)
+    assert seen(other) == before
+    assert session.recall("walrus", mode="keyword", **more)[0].text == "my secret is walrus kayak3"
+
+
 def test_what_is_over_changes_no_moment(space: Space, clock: FakeClock) -> None:
     spoken(space, "hello there", "good morning")
     space.remember("zebra farm", origin=Origin("s", 1), expires_at=START + HOUR)

@@ -155,6 +155,14 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
             "events_position: space owner position",
         ],
     ),
+    "frequencies_in": (
+        lambda tx: search.frequencies_in(tx, OWNER, ["river", "amber"], [1, 2]),
+        ["key: space owner term"],
+    ),
+    "hidden_passages": (
+        lambda tx: search.hidden_passages(tx, OWNER, Filter(sessions=("s",))),
+        ["memories_private: space owner"],
+    ),
     "births": (lambda tx: search.births(tx, OWNER, [1, 2]), ["key: space owner passage"]),
     "memories": (
         lambda tx: search.memories(tx, OWNER, [1, 2], 0),
@@ -165,7 +173,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ],
     ),
     "events_around": (
-        lambda tx: search.events_around(tx, OWNER, [6, 7], 2, Filter(until=FAR)),
+        lambda tx: search.events_around(tx, OWNER, {6: 2, 7: 0}, Filter(until=FAR)),
         ["events_position: space owner position", "key: space owner session sequence"],
     ),
     "events_of": (

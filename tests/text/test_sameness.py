@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.memory.recall import SAME
+from reverie.memory.hits import SAME
 from reverie.text.sameness import says_the_same
 
 quietly = settings(derandomize=True, deadline=None, max_examples=100)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -119,7 +120,7 @@ class Blocks:
         return None if row is None else row[0]
 
 
-class _Loaded:
+class Loaded:
     """One owner's vectors in memory, with the distance of each from the middle of the first ones.
 
     The middle moves only when one of those does, so that what comes later costs what it is.
@@ -159,11 +160,41 @@ class _Loaded:
             self._squared = np.concatenate([self._squared, np.zeros(more, np.float32)])
             self._apart = np.concatenate([self._apart, np.full(more, np.inf, np.float32)])
 
-    def centred(self) -> tuple[Vector, Vector]:
+    def nearest(
+        self, query: Vector, limit: int, allowed: Sequence[int] | None, without: Sequence[int]
+    ) -> list[tuple[int, float]]:
+        if not self._comparable(query):
+            return []
+        rows, numbers = self.rows[: self.count], None
+        mean, apart = self._centred()
+        if allowed is not None:
+            numbers = np.asarray(allowed, dtype=np.int64)
+            numbers = numbers[numbers < self.count]
+            rows, apart = rows[numbers], apart[numbers]
+        scores = similarity.centred_cosine(rows, mean, apart, query)
+        if without:
+            left_out = np.asarray(without, dtype=np.int64)
+            scores[left_out if numbers is None else np.isin(numbers, left_out)] = -np.inf
+        return similarity.best(scores, limit, numbers)
+
+    def similar(self, query: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        if not self._comparable(query):
+            return np.full(len(numbers), -np.inf)
+        mean, _ = self._centred()
+        return similarity.exact(self.rows[numbers], mean, query)
+
+    def vectors(self, numbers: NDArray[np.int64]) -> Matrix:
+        return self.rows[numbers] if self.live else np.zeros((len(numbers), 0), np.float32)
+
+    def _comparable(self, query: Vector) -> bool:
+        if self.live and self.rows.shape[1] != len(query):
+            raise DimensionMismatchError(self.rows.shape[1], len(query))
+        return self.live > 0
+
+    def _centred(self) -> tuple[Vector, Vector]:
         """The middle, and how far each row is from it."""
         if self._mean is None:
-            first = self.rows[: min(self.count, ANCHORED)]
-            self._mean = similarity.mean_of(first)
+            self._mean = similarity.mean_of(self.rows[: min(self.count, ANCHORED)])
             rows, squared = self.rows[: self.count], self._squared[: self.count]
             self._apart[: self.count] = similarity.distances(rows, squared, self._mean)
         return self._mean, self._apart[: self.count]
@@ -173,87 +204,29 @@ class VectorCache:
     """Every matrix this process has read, the least recently used given up beyond CACHE_BYTES."""
 
     def __init__(self) -> None:
-        self._loaded: OrderedDict[tuple[Owner, int], _Loaded] = OrderedDict()
+        self._loaded: OrderedDict[tuple[Owner, int], Loaded] = OrderedDict()
         self._lock = threading.Lock()
 
-    def nearest(
-        self,
-        tx: Transaction,
-        blocks: Blocks,
-        owner: Owner,
-        generation: int,
-        query: Vector,
-        limit: int,
-        allowed: Sequence[int] | None,
-    ) -> list[tuple[int, float]]:
-        with self._lock:
-            loaded = self._comparable(tx, blocks, owner, generation, query)
-            if loaded is None:
-                return []
-            rows, numbers = loaded.rows[: loaded.count], None
-            mean, apart = loaded.centred()
-            if allowed is not None:
-                numbers = np.asarray(allowed, dtype=np.int64)
-                numbers = numbers[numbers < loaded.count]
-                rows, apart = rows[numbers], apart[numbers]
-            scores = similarity.centred_cosine(rows, mean, apart, query)
-        return similarity.best(scores, limit, numbers)
-
-    def similar(
-        self,
-        tx: Transaction,
-        blocks: Blocks,
-        owner: Owner,
-        generation: int,
-        query: Vector,
-        numbers: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
-        with self._lock:
-            loaded = self._comparable(tx, blocks, owner, generation, query)
-            if loaded is None:
-                return np.full(len(numbers), -np.inf)
-            mean, _ = loaded.centred()
-            return similarity.exact(loaded.rows[numbers], mean, query)
-
-    def rows(
-        self,
-        tx: Transaction,
-        blocks: Blocks,
-        owner: Owner,
-        generation: int,
-        numbers: NDArray[np.int64],
-    ) -> Matrix:
-        with self._lock:
-            loaded = self._current(tx, blocks, owner, generation)
-            if loaded is None or not loaded.live:
-                return np.zeros((len(numbers), 0), np.float32)
-            return loaded.rows[numbers]
-
-    def _comparable(
-        self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int, query: Vector
-    ) -> _Loaded | None:
-        """What is there to compare a query with, if anything."""
-        loaded = self._current(tx, blocks, owner, generation)
-        if loaded is None or not loaded.live:
-            return None
-        if loaded.rows.shape[1] != len(query):
-            raise DimensionMismatchError(loaded.rows.shape[1], len(query))
-        return loaded
-
-    def _current(
+    @contextmanager
+    def current(
         self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int
-    ) -> _Loaded | None:
+    ) -> Iterator[Loaded]:
+        """An owner's vectors as this transaction sees them, or newer; held still meanwhile."""
+        with self._lock:
+            yield self._current(tx, blocks, owner, generation)
+
+    def _current(self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int) -> Loaded:
         row = tx.one(
             "SELECT epoch, next_passage, touches FROM statistics WHERE space = ? AND owner = ?",
             owner,
         )
         if row is None:
-            return None
+            return Loaded(0, 0)
         epoch, count, touches = row
         key = (owner, generation)
         loaded = self._loaded.get(key)
         if loaded is None or loaded.epoch != epoch:
-            loaded = _Loaded(epoch, touches)
+            loaded = Loaded(epoch, touches)
             self._extend(loaded, blocks, owner, generation, count)
             self._loaded[key] = loaded
         else:
@@ -266,7 +239,7 @@ class VectorCache:
         return loaded
 
     def _extend(
-        self, loaded: _Loaded, blocks: Blocks, owner: Owner, generation: int, count: int
+        self, loaded: Loaded, blocks: Blocks, owner: Owner, generation: int, count: int
     ) -> None:
         for first, rows in blocks.read(owner, generation, loaded.count, count):
             loaded.put(first, rows, count)
@@ -276,7 +249,7 @@ class VectorCache:
 
     def _follow(
         self,
-        loaded: _Loaded,
+        loaded: Loaded,
         tx: Transaction,
         blocks: Blocks,
         owner: Owner,

@@ -81,11 +81,11 @@ class Filter:
     sessions: tuple[str, ...] | None = ()
     sessions_of: Owner | None = None
 
-    def narrows(self, statistics: Statistics) -> bool:
-        """Whether it leaves out anything that the index holds."""
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves out any of what everyone sees."""
         return bool(
-            (statistics.private and self.sessions is not None)
-            or self.kinds
+            self.kinds
             or self.category
             or self.subject_key
             or self.tags

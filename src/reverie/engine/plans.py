@@ -33,7 +33,7 @@ _SHARED_BY = {
 }
 _ROWS = 1_000_000
 # Of so many rows an index holds one.
-_ONE_IN = {"memories_pinned": 50, "memories_changed": 50}
+_ONE_IN = {"memories_pinned": 50, "memories_changed": 50, "memories_private": 50}
 
 _TABLES = ("sqlite_stat1", "sqlite_stat4")
 _COLUMNS = """SELECT t.name, i.name, i.origin, i."unique", c.name

@@ -142,6 +142,9 @@ STEPS: tuple[tuple[str, ...], ...] = (
         # What a profile that stands still must look up in the log. Nothing new stands in it.
         """CREATE INDEX IF NOT EXISTS memories_changed ON memories (space, owner, position)
             WHERE position > born""",
+        # What one session keeps to itself.
+        """CREATE INDEX memories_private ON memories (space, owner, born)
+            WHERE session IS NOT NULL""",
         # Whether a term stands in a passage says more than how often. len is the length that
         # counts against it, and so is terms in passages and events.
         "DROP TABLE postings",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -52,6 +52,35 @@ def postings(
         for term, listed in rows
         if listed is not None
     }
+
+
+def frequencies_in(
+    tx: Transaction, owner: Owner, terms: Sequence[str], passages: Sequence[int]
+) -> dict[str, int]:
+    """In how many of these passages each term stands."""
+    counts = dict.fromkeys(terms, 0)
+    for part in _chunks(passages) if terms else ():
+        for term, count in tx.all(
+            "SELECT term, COUNT(*) FROM postings WHERE space = ? AND owner = ? "
+            f"AND term IN ({_marks(terms)}) AND passage IN ({_marks(part)}) GROUP BY term",
+            (*owner, *terms, *part),
+        ):
+            counts[term] += count
+    return counts
+
+
+def hidden_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]:
+    """The passages that other sessions keep to themselves."""
+    if chosen.sessions is None:
+        return []
+    mine = chosen.sessions if chosen.sessions_of in {None, owner} else ()
+    others = f" AND session NOT IN ({_marks(mine)})" if mine else ""
+    rows = tx.all(
+        "SELECT first_passage, passages FROM memories WHERE space = ? AND owner = ? "
+        f"AND session IS NOT NULL AND forgotten_at IS NULL{others}",
+        (*owner, *mine),
+    )
+    return [number for first, count in rows for number in range(first, first + count)]
 
 
 def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]:
@@ -112,22 +141,23 @@ _EVENT = (
 
 
 def events_around(
-    tx: Transaction, owner: Owner, births: Iterable[int], reach: int, chosen: Filter
+    tx: Transaction, owner: Owner, reach: Mapping[int, int], chosen: Filter
 ) -> list[Candidate]:
-    """The events at these positions, and those up to ``reach`` before and behind them."""
+    """The events at these positions, and those so far before and behind each of them."""
     if not chosen.sees_events:
         return []
     where, values = chosen.events_where(owner)
     found: dict[int, Candidate] = {}
-    for part in _chunks(births):
+    for part in _chunks(reach.items()):
         # Joined in this order: those that were found, then what stands around each.
         rows = tx.all(
-            f"{_EVENT}events f CROSS JOIN events e "
-            f"WHERE f.space = ? AND f.owner = ? AND f.position IN ({_marks(part)}) "
+            f"WITH q (position, reach) AS (VALUES {', '.join(['(?, ?)'] * len(part))}) "
+            f"{_EVENT}q CROSS JOIN events f CROSS JOIN events e "
+            "WHERE f.space = ? AND f.owner = ? AND f.position = q.position "
             "AND e.space = f.space AND e.owner = f.owner AND e.session = f.session "
-            f"AND e.sequence BETWEEN f.sequence - {int(reach)} AND f.sequence + {int(reach)} "
+            "AND e.sequence BETWEEN f.sequence - q.reach AND f.sequence + q.reach "
             f"AND e.passages > 0 AND {where}",
-            (*owner, *part, *values),
+            (*(value for pair in part for value in pair), *owner, *values),
         )
         found.update((row[0], Candidate(*row)) for row in rows)
     return list(found.values())

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from reverie.engine import files, plans, schema
-from reverie.engine.blocks import Blocks, VectorCache
+from reverie.engine.blocks import Blocks, Loaded, VectorCache
 from reverie.errors import (
     ForkedHandle,
     InvalidInput,
@@ -116,20 +116,27 @@ class SQLiteTransaction:
         query: Vector,
         limit: int,
         allowed: Sequence[int] | None = None,
+        without: Sequence[int] = (),
     ) -> list[tuple[int, float]]:
-        # What a writer sees may yet be undone: it must not stay in memory.
-        vectors = VectorCache() if self.writing else self._vectors
-        return vectors.nearest(self, self._blocks, owner, generation, query, limit, allowed)
+        with self._vectors_of(owner, generation) as loaded:
+            return loaded.nearest(query, limit, allowed, without)
 
     def similar(
         self, owner: Owner, generation: int, query: Vector, numbers: Numbers
     ) -> NDArray[np.float64]:
-        vectors = VectorCache() if self.writing else self._vectors
-        return vectors.similar(self, self._blocks, owner, generation, query, numbers)
+        with self._vectors_of(owner, generation) as loaded:
+            return loaded.similar(query, numbers)
 
     def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
-        vectors = VectorCache() if self.writing else self._vectors
-        return vectors.rows(self, self._blocks, owner, generation, numbers)
+        with self._vectors_of(owner, generation) as loaded:
+            return loaded.vectors(numbers)
+
+    def _vectors_of(
+        self, owner: Owner, generation: int
+    ) -> contextlib.AbstractContextManager[Loaded]:
+        # What a writer sees may yet be undone: it must not stay in memory.
+        cache = VectorCache() if self.writing else self._vectors
+        return cache.current(self, self._blocks, owner, generation)
 
 
 class SQLiteEngine:

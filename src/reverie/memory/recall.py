@@ -5,34 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import islice, takewhile
-from math import isfinite, log
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from reverie import rank
+from reverie.engine import similarity
 from reverie.engine.index import Filter
 from reverie.engine.search import LENGTHS
-from reverie.errors import EmbedderMissing, EmbeddingFailed, InvalidInput, RerankFailed
-from reverie.memory import generations
+from reverie.errors import EmbedderMissing, EmbeddingFailed, InvalidInput
+from reverie.memory import generations, hits
+from reverie.memory.hits import Weighed
 from reverie.memory.resources import Resources
 from reverie.memory.views import IndexView, Known, MomentView, View
-from reverie.model import Candidate, Event, Hit, Memory, Mode, Ranking
-from reverie.protocols import Embedder, Owner, Reranker
+from reverie.model import Hit, Mode, Ranking
+from reverie.protocols import Embedder, Owner
 from reverie.text import questions
-from reverie.text.messages import speaker_of
 from reverie.text.questions import Question
-from reverie.text.sameness import says_the_same
 from reverie.text.words import QUERY_CHARS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from reverie.protocols import Numbers, Vector
 
 AS_OF_NEEDS_LOCAL = "an as-of recall makes its vectors anew, which only a local embedder can"
 NO_RERANKER = "no reranker is configured"
-# Hits that share so many of their words are one.
-SAME = 0.9
 LOOK = 2
 # How much more is looked at when what was found leads to too little.
 FURTHER = 4
@@ -140,13 +139,15 @@ def _recall(resources: Resources, query: Query, eye: Eye, views: Sequence[View])
     question = questions.read(query.text)
     asked = _asked(views, query, question, eye)
     reranker = resources.reranker() if ranking.rerank else None
-    opinions = None if reranker is None else Opinions(reranker, query.text)
+    opinions = None if reranker is None else hits.Opinions(reranker, query.text)
     many = max(ranking.candidates, query.limit * ranking.multiplier, 1)
     while True:
         lists = [_look(each, many) for each in asked]
         cut = any(many in {len(found.by_keyword), len(found.by_vector)} for found in lists)
         weighed = _weighed(query, question, lists)
-        kept, enough = _kept(query, weighed, opinions, resources.clock.now(), len(views))
+        kept, enough = hits.kept(
+            weighed, ranking, query.limit, resources.clock.now(), len(views), opinions
+        )
         if enough or not cut or many >= FARTHEST:
             break
         # One long note, or the same again and again, filled the lists: there may be others behind.
@@ -154,7 +155,7 @@ def _recall(resources: Resources, query: Query, eye: Eye, views: Sequence[View])
     missing = [eye.missing] if query.mode == "hybrid" else []
     missing += [NO_RERANKER] if ranking.rerank and reranker is None else []
     degraded = "; ".join(why for why in missing if why is not None) or None
-    return [_hit(read, query.explain, degraded) for read in kept]
+    return [hits.hit_of(read, query.explain, degraded) for read in kept]
 
 
 # -- candidates -----------------------------------------------------------------------------------
@@ -214,26 +215,16 @@ def _counted(postings: Mapping[str, Numbers]) -> dict[str, int]:
 def _look(asked: Asked, many: int) -> Found:
     return Found(
         asked,
-        {} if asked.matches is None else dict(asked.matches.best(many)),
+        {} if asked.matches is None else _best(*asked.matches.scored(), many),
         {} if asked.vector is None else dict(asked.view.nearest(asked.vector, many)),
     )
 
 
+def _best(numbers: Numbers, scores: NDArray[np.float64], many: int) -> dict[int, float]:
+    return dict(similarity.best(scores, many, numbers))
+
+
 # -- weighing -------------------------------------------------------------------------------------
-
-
-class Weighed(NamedTuple):
-    """A candidate with its score and its best passage."""
-
-    score: float
-    candidate: Candidate
-    passage: int
-    view: View
-    parts: Mapping[str, float | None]
-
-    @property
-    def order(self) -> tuple[float, int]:
-        return -self.score, -self.candidate.born
 
 
 def _weighed(query: Query, question: Question, lists: Sequence[Found]) -> Iterator[Weighed]:
@@ -351,157 +342,6 @@ def _exactly(found: Found) -> dict[int, float]:
 
 def _best_first(scores: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
     return dict(sorted(scores.items(), key=lambda pair: (-pair[1], -pair[0][1])))
-
-
-# -- hits -----------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Read:
-    """A candidate that was read."""
-
-    weighed: Weighed
-    thing: Memory | Event
-    text: str
-    score: float
-    parts: dict[str, float | str | None]
-
-
-class Opinions:
-    """What a reranker thinks of texts, each asked for once."""
-
-    def __init__(self, reranker: Reranker, query: str) -> None:
-        self._reranker = reranker
-        self._query = query
-        self._known: dict[str, float] = {}
-
-    def of(self, texts: Sequence[str]) -> list[float]:
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
-        scores = self._reranker.score(self._query, new) if new else []
-        if len(scores) != len(new) or not all(map(isfinite, scores)):
-            raise RerankFailed(
-                f"{self._reranker.identity} gave {len(scores)} scores for {len(new)} texts, or "
-                "some that are no numbers: use another reranker, or a ranking without one"
-            )
-        self._known.update(zip(new, scores, strict=True))
-        return [self._known[text] for text in texts]
-
-
-def _kept(
-    query: Query, weighed: Iterator[Weighed], opinions: Opinions | None, now: int, owners: int
-) -> tuple[list[Read], bool]:
-    """What becomes a hit, and whether more candidates could change nothing."""
-    ranking = query.ranking
-    reads = _reads(weighed, query.limit)
-    if ranking.collapse:
-        reads = _collapsed(reads)
-    least = ranking.score_threshold
-    if opinions or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
-        # They weigh candidates against one another: a fixed number of them is read first.
-        many = query.limit * max(ranking.multiplier, 1) * owners
-        first = list(islice(reads, many))
-        if opinions is not None:
-            for read, score in zip(first, opinions.of([read.text for read in first]), strict=True):
-                read.score, read.parts["rerank"] = score, round(score, rank.PLACES)
-        above = [read for read in first if least is None or read.score >= least]
-        kept = _reweighed(query, above, now, opinions is not None)[: query.limit]
-        return kept, len(kept) == query.limit or len(first) == many
-    if least is not None:
-        reads = takewhile(lambda read: read.score >= least, reads)
-    kept = list(islice(reads, query.limit))
-    return kept, least is not None or len(kept) == query.limit
-
-
-def _reads(weighed: Iterator[Weighed], many: int) -> Iterator[Read]:
-    """Candidates read as they are needed, so many at once."""
-    while part := list(islice(weighed, many)):
-        for each, (thing, text) in zip(part, _read(part), strict=True):
-            yield Read(each, thing, text, each.score, dict(each.parts))
-
-
-def _read(part: Sequence[Weighed]) -> list[tuple[Memory | Event, str]]:
-    found: dict[int, tuple[Memory | Event, str]] = {}
-    for view in {id(each.view): each.view for each in part}.values():
-        mine = [(at, each) for at, each in enumerate(part) if each.view is view]
-        read = view.read([(each.candidate, each.passage) for _, each in mine])
-        found.update(zip((at for at, _ in mine), read, strict=True))
-    return [found[at] for at in range(len(part))]
-
-
-def _reweighed(query: Query, reads: list[Read], now: int, reranked: bool) -> list[Read]:
-    """After spread, recency and diversity had their say."""
-    ranking = query.ranking
-    if ranking.spread:
-        relevance = [_logit(read.score) if reranked else read.score for read in reads]
-        for at, score in rank.min_max(dict(enumerate(relevance)), ranking.equal).items():
-            reads[at].score, reads[at].parts["spread"] = score, round(score, rank.PLACES)
-    for read in reads:
-        if ranking.recency_weight:
-            at = read.weighed.candidate.at
-            recency = rank.recency(at, now, ranking.half_life_days)
-            read.parts["recency"] = round(recency, rank.PLACES)
-            read.score = rank.aged(read.score, at, now, ranking)
-        read.score = round(read.score, rank.PLACES)
-    reads.sort(key=lambda read: (-read.score, -read.weighed.candidate.born))
-    if ranking.mmr_lambda is None or not reads:
-        return reads
-    return [reads[place] for place in _diversified(reads, ranking.mmr_lambda, query.limit)]
-
-
-def _logit(score: float) -> float:
-    within = min(max(score, 1e-12), 1 - 1e-12)
-    return log(within / (1 - within))
-
-
-def _diversified(reads: Sequence[Read], weight: float, limit: int) -> list[int]:
-    rows = [read.weighed.view.vectors(np.array([read.weighed.passage]))[0] for read in reads]
-    width = max((len(row) for row in rows), default=0)
-    vectors = np.array([row if len(row) else np.zeros(width) for row in rows], np.float64)
-    return rank.diversified([read.score for read in reads], vectors, weight, limit)
-
-
-def _collapsed(reads: Iterator[Read]) -> Iterator[Read]:
-    """The best of those that say the same, with how many others did before the next was asked for.
-
-    A stretch of a longer text does not say all that it does.
-    """
-    kept: list[Read] = []
-    for read in reads:
-        same = (other for other in kept if _repeats(read, other))
-        first = next(same, None) if read.weighed.candidate.passages == 1 else None
-        if first is None:
-            kept.append(read)
-            yield read
-        else:
-            first.parts["collapsed"] = float(first.parts.get("collapsed") or 0) + 1
-
-
-def _repeats(read: Read, other: Read) -> bool:
-    if other.weighed.candidate.passages > 1 or _apart(read.thing, other.thing):
-        return False
-    return says_the_same(read.text, other.text, SAME)
-
-
-def _apart(one: Memory | Event, other: Memory | Event) -> bool:
-    """What is said in another session, or by another, is no repetition."""
-    if not isinstance(one, Event) or not isinstance(other, Event):
-        return False
-    return _speaker(one) != _speaker(other)
-
-
-def _speaker(event: Event) -> tuple[str | None, ...]:
-    return event.user, event.session, event.role, speaker_of(event.message)
-
-
-def _hit(read: Read, explain: bool, degraded: str | None) -> Hit:
-    parts = read.parts if explain else {}
-    if explain and degraded is not None:
-        parts["degraded"] = degraded
-    thing = read.thing
-    if isinstance(thing, Event):
-        id = f"{thing.session}:{thing.sequence}"
-        return Hit("event", id, read.text, read.score, None, thing, parts)
-    return Hit(thing.kind, thing.id, read.text, read.score, thing, None, parts)
 
 
 def _given(values: Sequence[float]) -> Vector:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Known(NamedTuple):
     """What was known at a moment: where it was born, and the event it came from.
 
-    What another session keeps to itself is not shown, but counts in the statistics.
+    What another session keeps to itself is not shown; only the middle of the vectors knows it.
     """
 
     born: int
@@ -94,16 +94,28 @@ class IndexView:
         self._owner = owner
         self._chosen = chosen
         statistics = index.statistics(tx, owner)
-        self.passages, self.end = statistics.passages, statistics.next_passage
-        self._narrowed = chosen if chosen.narrows(statistics) else None
-        self.narrowed = self._narrowed is not None
+        # Few memories are a session's own: left out by name, they cost the others nothing.
+        self._hidden = search.hidden_passages(tx, owner, chosen) if statistics.private else []
+        self.passages = statistics.passages - len(self._hidden)
+        self.end = statistics.next_passage
+        self.narrowed = chosen.narrows
         self._generation = generation
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        return index.frequencies(self._tx, self._owner, terms)
+        known = index.frequencies(self._tx, self._owner, terms)
+        if not self._hidden:
+            return known
+        hidden = search.frequencies_in(self._tx, self._owner, list(known), self._hidden)
+        return {term: count - hidden.get(term, 0) for term, count in known.items()}
 
     def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
-        return search.postings(self._tx, self._owner, terms, self._narrowed)
+        chosen = self._chosen if self.narrowed else None
+        found = search.postings(self._tx, self._owner, terms, chosen)
+        if self._hidden and not self.narrowed:
+            shown = np.ones(self.end, bool)
+            shown[self._hidden] = False
+            found = {t: listed[shown[listed // search.LENGTHS]] for t, listed in found.items()}
+        return found
 
     def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
         current = self._generation
@@ -114,9 +126,9 @@ class IndexView:
         if not vector.any():
             return []
         among = None
-        if self._narrowed is not None:
-            among = search.allowed_passages(self._tx, self._owner, self._narrowed)
-        return self._tx.nearest(self._owner, current.number, vector, many, among)
+        if self.narrowed:
+            among = search.allowed_passages(self._tx, self._owner, self._chosen)
+        return self._tx.nearest(self._owner, current.number, vector, many, among, self._hidden)
 
     def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
         if self._generation is None or not vector.any():
@@ -136,17 +148,15 @@ class IndexView:
         memories = search.memories(tx, owner, set(born_at.values()), self._now)
         births = set(born_at.values()) - {memory.born for memory in memories}
         # Other threads may have read newer vectors than this transaction can see.
-        central = {born_at[number] for number in around or () if number in born_at} & births
-        events = {
-            event.born: event
-            for event in search.events_around(tx, owner, central, rank.REACH, chosen)
-        }
-        rest = births - events.keys()
-        events |= {e.born: e for e in search.events_around(tx, owner, rest, 0, chosen)}
-        if around is not None:
-            origins = {memory.origin for memory in memories if memory.origin is not None}
-            events |= {e.born: e for e in search.events_of(tx, owner, origins, chosen)}
-        return [*memories, *events.values()]
+        central = {born_at[number] for number in around or () if number in born_at}
+        reach = {born: rank.REACH if born in central else 0 for born in births}
+        events = search.events_around(tx, owner, reach, chosen)
+        origins = {memory.origin for memory in memories if memory.origin is not None}
+        if around is not None and origins:
+            known = {event.born for event in events}
+            lenders = search.events_of(tx, owner, origins, chosen)
+            events += [event for event in lenders if event.born not in known]
+        return memories + events
 
     def read(self, wanted: Sequence[tuple[Candidate, int]]) -> list[tuple[Memory | Event, str]]:
         places = index.located(self._tx, self._owner, [passage for _, passage in wanted])
@@ -172,30 +182,35 @@ class MomentView:
         self._things: dict[int, Memory | Event] = {}
         self._of: list[int] = []
         self._candidates: dict[int, Candidate] = {}
+        self._seen: list[int] = []
         self._shown: list[int] = []
         for each in known:
-            self._add(each, each.shown and _admitted(chosen, each.thing))
+            self._add(each, chosen)
         self._events = {
             (candidate.session, candidate.sequence): candidate
             for candidate in self._candidates.values()
             if candidate.session is not None
         }
-        self.passages = self.end = len(self._parts)
+        self.end = len(self._parts)
+        self.passages = len(self._seen)
         self.narrowed = len(self._shown) < self.passages
         self._rows: Matrix | None = None
 
-    def _add(self, known: Known, shown: bool) -> None:
+    def _add(self, known: Known, chosen: Filter) -> None:
         parts = _parts(known.thing)
-        first = len(self._parts)
+        numbers = range(len(self._parts), len(self._parts) + len(parts))
         self._parts += parts
         self._of += [known.born] * len(parts)
         self._things[known.born] = known.thing
-        if shown and parts:
-            self._shown += range(first, first + len(parts))
-            self._candidates[known.born] = _candidate(known, first, parts)
+        if known.shown:
+            self._seen += numbers
+        if known.shown and parts and _admitted(chosen, known.thing):
+            self._shown += numbers
+            self._candidates[known.born] = _candidate(known, numbers[0], parts)
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        return {term: sum(term in part.terms for part in self._parts) for term in terms}
+        seen = [self._parts[number].terms for number in self._seen]
+        return {term: sum(term in held for held in seen) for term in terms}
 
     def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
         return {
