@@ -181,43 +181,48 @@ def evidence(pool: Pool, ranking: Ranking) -> Judgement:
     A turn is found by its own words and vector, by those of the turns beside it as far as it says
     little itself, by who said it and when, and by what was remembered of it.
     """
-    counts = np.array([candidate.passages for candidate in pool.candidates], np.int64)
-    starts = np.concatenate(([0], np.cumsum(counts)[:-1])).astype(np.int64)
+    candidates = pool.candidates
+    counts = np.array([candidate.passages for candidate in candidates], np.int64)
+    starts = np.cumsum(counts) - counts
     of = np.repeat(np.arange(len(counts)), counts)
-    lengths = np.array([candidate.terms for candidate in pool.candidates], np.float64)
-    sessions = _sessions(pool.candidates)
-    sequences = np.array([candidate.sequence for candidate in pool.candidates], np.int64)
+    lengths = np.array([candidate.terms for candidate in candidates], np.float64)
+    sessions = _sessions(candidates)
+    sequences = np.array([candidate.sequence for candidate in candidates], np.int64)
     lent = _lent(sequences, sessions, lengths, ranking.neighbours)
     keyword, with_keyword = _keyword(pool.matches, pool.numbers, of, starts, lengths, lent)
     vector, with_vector = _vector(pool.similar, of, starts, lent)
-    shares = _shares(ranking, pool.matches is not None, pool.similar is not None)
-    scores = shares[0] * with_keyword + shares[1] * with_vector
-    chosen = np.lexsort((-pool.numbers, -np.round(scores, PLACES), of))[starts]
-    whole = 1.0 + sum(
-        weight
-        for weight, found in ((ranking.speaker, pool.speaks), (ranking.period, pool.within))
-        if found is not None
+    bonuses = {"speaker": (ranking.speaker, pool.speaks), "period": (ranking.period, pool.within)}
+    whole = 1.0 + sum(weight for weight, found in bonuses.values() if found is not None)
+    by_keyword, by_vector = (
+        share / whole
+        for share in _shares(ranking, pool.matches is not None, pool.similar is not None)
     )
-    own = shares[0] * keyword + shares[1] * vector
-    parts = {
-        "keyword_part": shares[0] * keyword[chosen] / whole,
-        "vector_part": shares[1] * vector[chosen] / whole,
-        "neighbours": (scores[chosen] - own[chosen]) / whole,
-        "speaker": _bonus(ranking.speaker, pool.speaks, len(counts)) / whole,
-        "period": _bonus(ranking.period, pool.within, len(counts)) / whole,
-    }
-    total = sum(parts.values(), np.zeros(len(counts)))
-    parts["session"] = ranking.session * (_best_of_session(sessions, total) - total)
-    total = total + parts["session"]
-    parts["origin"] = _lent_by_memories(pool.candidates, total, ranking.origin)
-    raw = {
+    scores = by_keyword * with_keyword + by_vector * with_vector
+    chosen = np.lexsort((-pool.numbers, -np.round(scores, PLACES), of))[starts]
+    said = scores[chosen]
+    parts: dict[str, Floats | None] = {
         "keyword": None if pool.matches is None else keyword[chosen],
         "vector": None if pool.similar is None else pool.similar[chosen],
+        "keyword_part": by_keyword * keyword[chosen],
+        "vector_part": by_vector * vector[chosen],
+        "neighbours": said - (by_keyword * keyword + by_vector * vector)[chosen],
     }
-    total = np.round(total + parts["origin"], PLACES)
+    total = said
+    for name, (weight, found) in bonuses.items():
+        bonus = np.zeros(len(counts))
+        if found is not None:
+            bonus += weight / whole * found
+        parts[name], total = bonus, total + bonus
+    parts["session"] = ranking.session * (_best_of_session(sessions, total) - total)
+    total = total + parts["session"]
+    parts["origin"] = lent_by_memories = _lent_by_memories(candidates, total, ranking.origin)
     looked_up = np.logical_or.reduceat(pool.looked_up, starts)
-    found = looked_up | (scores[chosen] + parts["origin"] > 0)
-    return Judgement(total, pool.numbers[chosen], found, {**raw, **parts})
+    return Judgement(
+        np.round(total + lent_by_memories, PLACES),
+        pool.numbers[chosen],
+        looked_up | (said + lent_by_memories > 0),
+        parts,
+    )
 
 
 def _round(value: float | np.float64) -> float:
@@ -228,10 +233,6 @@ def _shares(ranking: Ranking, keyword: bool, vector: bool) -> tuple[float, float
     shares = (ranking.keyword_weight if keyword else 0.0, ranking.vector_weight if vector else 0.0)
     whole = sum(shares) or 1.0
     return shares[0] / whole, shares[1] / whole
-
-
-def _bonus(weight: float, found: NDArray[np.bool_] | None, count: int) -> Floats:
-    return np.zeros(count) if found is None else weight * found.astype(np.float64)
 
 
 def _sessions(candidates: Sequence[Candidate]) -> Numbers:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from reverie.engine import blocks
+from reverie.engine import similarity
 from tests.conftest import Stores
 
 WORDS = ("zebra", "horse", "river", "amber", "violin", "carpet", "lemon", "winter")
@@ -17,7 +17,7 @@ def test_a_warm_reader_finds_what_a_fresh_one_does(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Also behind the vectors that give the middle, where only what is new is computed."""
-    monkeypatch.setattr(blocks, "ANCHORED", 8)
+    monkeypatch.setattr(similarity, "ANCHORED", 8)
     choose = random.Random(seed)
     space = stores.open().space("ana")
     ids: list[str] = []

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 SLOTS = 64
 FLOAT_BYTES = 4
 CACHE_BYTES = 1 << 30
-# The middle of an owner's vectors is that of so many, the first.
-ANCHORED = 4_096
 
 
 class Blocks:
@@ -144,7 +142,7 @@ class Loaded:
         self.live += int((squared > 0).sum()) - int((self._squared[here] > 0).sum())
         self.rows[here] = rows
         self._squared[here] = squared
-        if first < ANCHORED:
+        if first < similarity.ANCHORED:
             self._mean = None
         elif self._mean is not None:
             self._apart[here] = similarity.distances(rows, squared, self._mean)
@@ -194,7 +192,7 @@ class Loaded:
     def _centred(self) -> tuple[Vector, Vector]:
         """The middle, and how far each row is from it."""
         if self._mean is None:
-            self._mean = similarity.mean_of(self.rows[: min(self.count, ANCHORED)])
+            self._mean = similarity.mean_of(self.rows[: self.count])
             rows, squared = self.rows[: self.count], self._squared[: self.count]
             self._apart[: self.count] = similarity.distances(rows, squared, self._mean)
         return self._mean, self._apart[: self.count]

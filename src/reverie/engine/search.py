@@ -19,6 +19,8 @@ LENGTHS = 256
 T = TypeVar("T")
 # How many values a statement is given at once.
 CHUNKS = (8, 32, 64, 128, 512)
+# No passage and no position has this number.
+NOWHERE = -1
 
 
 def postings(
@@ -59,7 +61,7 @@ def frequencies_in(
 ) -> dict[str, int]:
     """In how many of these passages each term stands."""
     counts = dict.fromkeys(terms, 0)
-    for part in _chunks(passages) if terms else ():
+    for part in _chunks(passages, NOWHERE) if terms else ():
         for term, count in tx.all(
             "SELECT term, COUNT(*) FROM postings WHERE space = ? AND owner = ? "
             f"AND term IN ({_marks(terms)}) AND passage IN ({_marks(part)}) GROUP BY term",
@@ -100,7 +102,7 @@ def births(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, 
     """Where the text of each of these passages was born."""
     return {
         passage: born
-        for part in _chunks(passages)
+        for part in _chunks(passages, NOWHERE)
         for passage, born in tx.all(
             "SELECT passage, born FROM passages WHERE space = ? AND owner = ? "
             f"AND passage IN ({_marks(part)})",
@@ -113,7 +115,7 @@ def memories(tx: Transaction, owner: Owner, births: Iterable[int], now: int) -> 
     """The memories born at these positions that are not over."""
     rows = [
         row
-        for part in _chunks(births)
+        for part in _chunks(births, NOWHERE)
         for row in tx.all(
             "SELECT m.memory, m.born, m.position, m.at, m.first_passage, m.passages, p.terms "
             "FROM memories m CROSS JOIN passages p WHERE m.space = ? AND m.owner = ? "
@@ -124,7 +126,7 @@ def memories(tx: Transaction, owner: Owner, births: Iterable[int], now: int) -> 
     ]
     origins = {
         memory: Origin(session, sequence)
-        for part in _chunks(row[0] for row in rows)
+        for part in _chunks((row[0] for row in rows), "")
         for memory, session, sequence in tx.all(
             "SELECT memory, origin_session, origin_sequence FROM log WHERE space = ? "
             f"AND memory IN ({_marks(part)}) AND origin_session IS NOT NULL ORDER BY version",
@@ -148,7 +150,7 @@ def events_around(
         return []
     where, values = chosen.events_where(owner)
     found: dict[int, Candidate] = {}
-    for part in _chunks(reach.items()):
+    for part in _chunks(reach.items(), (NOWHERE, 0)):
         # Joined in this order: those that were found, then what stands around each.
         rows = tx.all(
             f"WITH q (position, reach) AS (VALUES {', '.join(['(?, ?)'] * len(part))}) "
@@ -180,12 +182,12 @@ def events_of(
     return [Candidate(*row) for row in rows]
 
 
-def _chunks(values: Iterable[T]) -> Iterator[list[T]]:
+def _chunks(values: Iterable[T], nothing: T) -> Iterator[list[T]]:
     """Filled up to one of few lengths, so that few statements are ever prepared."""
     whole = list(values)
     for at in range(0, len(whole), CHUNKS[-1]):
         part = whole[at : at + CHUNKS[-1]]
-        yield part + part[:1] * (next(size for size in CHUNKS if size >= len(part)) - len(part))
+        yield part + [nothing] * (next(size for size in CHUNKS if size >= len(part)) - len(part))
 
 
 def _marks(values: Sequence[object]) -> str:

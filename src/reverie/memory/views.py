@@ -9,7 +9,6 @@ import numpy as np
 
 from reverie import rank
 from reverie.engine import index, log, search, sessions, similarity
-from reverie.engine.blocks import ANCHORED
 from reverie.engine.index import Filter
 from reverie.errors import DimensionMismatchError
 from reverie.memory.generations import Generation
@@ -98,6 +97,7 @@ class IndexView:
         self._hidden = search.hidden_passages(tx, owner, chosen) if statistics.private else []
         self.passages = statistics.passages - len(self._hidden)
         self.end = statistics.next_passage
+        self._remembers = statistics.facts + statistics.notes > 0
         self.narrowed = chosen.narrows
         self._generation = generation
 
@@ -145,8 +145,9 @@ class IndexView:
     ) -> list[Candidate]:
         tx, owner, chosen = self._tx, self._owner, self._chosen
         born_at = search.births(tx, owner, numbers)
-        memories = search.memories(tx, owner, set(born_at.values()), self._now)
-        births = set(born_at.values()) - {memory.born for memory in memories}
+        births = set(born_at.values())
+        memories = search.memories(tx, owner, births, self._now) if self._remembers else []
+        births -= {memory.born for memory in memories}
         # Other threads may have read newer vectors than this transaction can see.
         central = {born_at[number] for number in around or () if number in born_at}
         reach = {born: rank.REACH if born in central else 0 for born in births}
@@ -236,7 +237,7 @@ class MomentView:
             return np.full(len(numbers), -np.inf)
         if rows.shape[1] != len(vector):
             raise DimensionMismatchError(rows.shape[1], len(vector))
-        mean = similarity.mean_of(rows[:ANCHORED])
+        mean = similarity.mean_of(rows)
         return similarity.exact(rows[numbers], mean, vector)
 
     def vectors(self, numbers: Numbers) -> Matrix:
