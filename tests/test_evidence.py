@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reverie import rank
 from reverie.engine import similarity
-from reverie.model import Candidate, Origin, Ranking
+from reverie.model import LENGTHS, Candidate, Origin, Ranking
 from reverie.rank import Judgement, Matches, Pool, Weights
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 quietly = settings(derandomize=True, deadline=None, max_examples=60)
 # With round numbers: each place away halves what is lent, and so does lending backwards.
 by_hand = pytest.mark.usefixtures("round_numbers")
-PER = 256
+
 NOTHING = -math.inf
 
 # One kind of evidence each, and nothing of the session or of memories.
@@ -44,8 +44,7 @@ ADDED = (
 def round_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that are easily reckoned with, in the place of those that measure best."""
     round_ones = {
-        "SOFTENED": 10.0,
-        "SOFTENED_BY": 1.0,
+        "SOFT": 10.0 / (10.0 + np.arange(LENGTHS)),
         "BORROWS": 10.0,
         "LENDS": 10.0,
         "REACH": 2,
@@ -84,11 +83,11 @@ def matches_of(
 ) -> Matches:
     """Passages given by their words, a letter each."""
     postings = {
-        term: np.array([n * PER for n, words in enumerate(passages) if term in words], np.int64)
+        term: np.array([n * LENGTHS for n, words in enumerate(passages) if term in words], np.int64)
         for term in weights
     }
     whole = sum(weights.values()) if total is None else total
-    return Matches(postings, Weights(dict(weights), whole), len(passages), PER)
+    return Matches(postings, Weights(dict(weights), whole), len(passages))
 
 
 def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> Pool:
@@ -149,7 +148,7 @@ def test_as_many_terms_as_count_are_told_apart() -> None:
 
 def test_a_term_without_postings_is_nowhere() -> None:
     weights = Weights({"a": 1.0, "b": 1.0}, 2.0)
-    matches = Matches({"b": np.array([1 * PER + 7])}, weights, 3, PER)
+    matches = Matches({"b": np.array([1 * LENGTHS + 7])}, weights, 3)
     assert matches.present(np.arange(3)).tolist() == [[False] * 2, [False, True], [False] * 2]
 
 
@@ -161,8 +160,11 @@ def best(matches: Matches, many: int) -> list[tuple[int, float]]:
 @by_hand
 def test_the_best_by_themselves_by_hand() -> None:
     """3 of 4, over the softened length of 10 terms; 1 of 4 of 0 terms; all of it of 30."""
-    postings = {"a": np.array([0 * PER + 10, 2 * PER + 30]), "b": np.array([1 * PER, 2 * PER + 30])}
-    matches = Matches(postings, Weights({"a": 3.0, "b": 1.0}, 4.0), 4, PER)
+    postings = {
+        "a": np.array([0 * LENGTHS + 10, 2 * LENGTHS + 30]),
+        "b": np.array([1 * LENGTHS, 2 * LENGTHS + 30]),
+    }
+    matches = Matches(postings, Weights({"a": 3.0, "b": 1.0}, 4.0), 4)
     assert best(matches, 10) == [(0, 0.375), (2, 0.25), (1, 0.25)]
     assert best(matches, 2) == [(0, 0.375), (2, 0.25)], "of equal ones the newest"
     assert best(matches, 1) == [(0, 0.375)]
@@ -172,7 +174,7 @@ def test_nothing_matches_nothing() -> None:
     for matches in (
         matches_of(["", ""], {"a": 1.0}),
         matches_of(["x"], {}),
-        Matches({}, Weights({}, 1.0), 0, PER),
+        Matches({}, Weights({}, 1.0), 0),
     ):
         assert best(matches, 5) == []
 

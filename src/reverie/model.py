@@ -186,6 +186,11 @@ class Hit:
     parts: Mapping[str, float | str | None] = field(default_factory=dict)
 
 
+# The length that counts against a text is less than this. A posting is read as one number, that of
+# its passage times this and the length of the text.
+LENGTHS = 256
+
+
 class Candidate(NamedTuple):
     """A memory or an event that may be a hit, as far as ranking must know it.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from reverie.model import Candidate, Ranking
+from reverie.model import LENGTHS, Candidate, Ranking
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -89,28 +89,25 @@ def word_weights(
     }
 
 
-def softened(terms: NDArray[np.generic]) -> Floats:
-    """How well a text does for its length: a long one has more words by chance."""
-    lengths: Floats = terms.astype(np.float64)
-    return (SOFTENED / (SOFTENED + lengths)) ** SOFTENED_BY
+# How well a text of so many terms does: a long one has more words by chance.
+SOFT = np.power(SOFTENED / (SOFTENED + np.arange(LENGTHS)), SOFTENED_BY, dtype=np.float64)
 
 
 class Matches:
     """Which of the query's terms stand in which passage of one owner."""
 
-    def __init__(
-        self, postings: Mapping[str, Numbers], weights: Weights, end: int, per: int
-    ) -> None:
-        """``postings`` are passage numbers times ``per`` plus the length of their text."""
+    def __init__(self, postings: Mapping[str, Numbers], weights: Weights, end: int) -> None:
+        """``postings`` are passage numbers times ``LENGTHS`` plus the length of their text."""
         self.weights = np.array(list(weights.of.values()))
         self.total = weights.total
         self._masks = np.zeros(end, np.uint16)
-        self._lengths = np.zeros(end, np.uint8)
-        for bit, term in enumerate(weights.of):
+        self._scores = np.zeros(end)
+        for bit, (term, weight) in enumerate(weights.of.items()):
             if term in postings:
-                numbers, lengths = np.divmod(postings[term], per)
+                numbers = postings[term] // LENGTHS
+                lengths = postings[term] - numbers * LENGTHS
                 self._masks[numbers] |= np.uint16(1 << bit)
-                self._lengths[numbers] = lengths
+                self._scores[numbers] += weight / weights.total * SOFT[lengths]
 
     def present(self, numbers: Numbers) -> NDArray[np.bool_]:
         """A row for each passage, a column for each term."""
@@ -121,8 +118,7 @@ class Matches:
     def scored(self) -> tuple[Numbers, Floats]:
         """The passages that hold any of the query by themselves, and how much of it."""
         numbers = np.flatnonzero(self._masks)
-        scores = self.present(numbers) @ self.weights / self.total
-        return numbers, scores * softened(self._lengths[numbers])
+        return numbers, self._scores[numbers]
 
 
 # -- all the evidence -----------------------------------------------------------------------------
@@ -185,7 +181,7 @@ def evidence(pool: Pool, ranking: Ranking) -> Judgement:
     counts = np.array([candidate.passages for candidate in candidates], np.int64)
     starts = np.cumsum(counts) - counts
     of = np.repeat(np.arange(len(counts)), counts)
-    lengths = np.array([candidate.terms for candidate in candidates], np.float64)
+    lengths = np.array([candidate.terms for candidate in candidates], np.int64)
     sessions = _sessions(candidates)
     sequences = np.array([candidate.sequence for candidate in candidates], np.int64)
     lent = _lent(sequences, sessions, lengths, ranking.neighbours)
@@ -247,7 +243,7 @@ def _sessions(candidates: Sequence[Candidate]) -> Numbers:
     )
 
 
-def _lent(sequences: Numbers, sessions: Numbers, lengths: Floats, weight: float) -> Lent:
+def _lent(sequences: Numbers, sessions: Numbers, lengths: Numbers, weight: float) -> Lent:
     """Turns of one session up to ``REACH`` apart lend to one another, the short ones most."""
     if sessions.max() < 0:
         nobody = np.zeros(0, np.int64)
@@ -275,7 +271,7 @@ def _keyword(
     numbers: Numbers,
     of: Numbers,
     starts: Numbers,
-    lengths: Floats,
+    lengths: Numbers,
     lent: Lent,
 ) -> tuple[Floats, Floats]:
     """How much of the query each passage holds, alone and with what it borrows."""
@@ -285,7 +281,7 @@ def _keyword(
     said = np.maximum.reduceat(present, starts, axis=0)
     borrowed = np.zeros_like(said)
     np.maximum.at(borrowed, lent.to, lent.share[:, None] * said[lent.by])
-    soft = softened(lengths)[of] / matches.total
+    soft = SOFT[lengths][of] / matches.total
     return present @ matches.weights * soft, np.maximum(
         present, borrowed[of]
     ) @ matches.weights * soft

@@ -57,7 +57,9 @@ class Explained(SQLiteTransaction):
 
 def _way(step: str) -> str:
     """``events_chain: space owner chain`` of a line that EXPLAIN QUERY PLAN gives."""
-    found = re.search(r"USING (?:COVERING )?(?:INDEX )?(PRIMARY KEY|\w+) \((.*)\)$", step)
+    found = re.search(
+        r"USING (?:COVERING )?(?:INDEX )?(PRIMARY KEY|\w+) \((.*)\)( LEFT-JOIN)?$", step
+    )
     if found is None:
         return step
     name = "key" if found[1] == "PRIMARY KEY" else found[1]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from math import sqrt
+from operator import itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -48,9 +49,9 @@ class LocalEmbedder:
             return self._plain(text)
         text = clean(text)
         by_character = [0.0] * len(text)
-        for start, end, weight in word_spans(text, weights):
-            for at in range(start, end):
-                by_character[at] = max(by_character[at], weight)
+        # Where words overlap, the one that weighs most is the last.
+        for start, end, weight in sorted(word_spans(text, weights), key=itemgetter(2)):
+            by_character[start:end] = [weight] * (end - start)
         # The whole query is read at once, so that each word gets the tokens it has in a sentence.
         encoded = tokenizer().encode(text, add_special_tokens=False)
         by_token = [max(by_character[start:end], default=0.0) for start, end in encoded.offsets]

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from reverie.engine.index import Filter
-from reverie.model import Candidate, Origin
+from reverie.model import LENGTHS, Candidate, Origin
 from reverie.protocols import Owner, Row, Transaction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# A posting is read as one number, the passage's times this and the length of its text.
-LENGTHS = 256
 T = TypeVar("T")
 # How many values a statement is given at once.
 CHUNKS = (8, 32, 64, 128, 512)
@@ -113,27 +111,22 @@ def births(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, 
 
 def memories(tx: Transaction, owner: Owner, births: Iterable[int], now: int) -> list[Candidate]:
     """The memories born at these positions that are not over."""
-    rows = [
-        row
-        for part in _chunks(births, NOWHERE)
-        for row in tx.all(
-            "SELECT m.memory, m.born, m.position, m.at, m.first_passage, m.passages, p.terms "
-            "FROM memories m CROSS JOIN passages p WHERE m.space = ? AND m.owner = ? "
+    found: dict[int, Candidate] = {}
+    for part in _chunks(births, NOWHERE):
+        # The last version that names an origin has it.
+        for born, position, at, first, passages, terms, session, sequence in tx.all(
+            "SELECT m.born, m.position, m.at, m.first_passage, m.passages, p.terms, "
+            "o.origin_session, o.origin_sequence FROM memories m CROSS JOIN passages p "
+            "LEFT JOIN log o ON o.space = m.space AND o.memory = m.memory "
+            "AND o.origin_session IS NOT NULL WHERE m.space = ? AND m.owner = ? "
             f"AND m.born IN ({_marks(part)}) AND (m.expires_at IS NULL OR m.expires_at > ?) "
-            "AND p.space = m.space AND p.owner = m.owner AND p.passage = m.first_passage",
+            "AND p.space = m.space AND p.owner = m.owner AND p.passage = m.first_passage "
+            "ORDER BY o.version",
             (*owner, *part, now),
-        )
-    ]
-    origins = {
-        memory: Origin(session, sequence)
-        for part in _chunks((row[0] for row in rows), "")
-        for memory, session, sequence in tx.all(
-            "SELECT memory, origin_session, origin_sequence FROM log WHERE space = ? "
-            f"AND memory IN ({_marks(part)}) AND origin_session IS NOT NULL ORDER BY version",
-            (owner.space, *part),
-        )
-    }
-    return [Candidate(*row[1:])._replace(origin=origins.get(row[0])) for row in rows]
+        ):
+            origin = None if session is None else Origin(session, sequence)
+            found[born] = Candidate(born, position, at, first, passages, terms, origin=origin)
+    return list(found.values())
 
 
 _EVENT = (

@@ -51,9 +51,10 @@ def exact(rows: Matrix, mean: Vector, query: Vector) -> NDArray[np.float64]:
     """The same for a few rows, to six places, whatever rows they are computed with."""
     middle = mean.astype(np.float64)
     moved, direction = rows.astype(np.float64) - middle, query.astype(np.float64) - middle
-    lengths = np.sqrt(np.square(moved).sum(axis=1)) * (float(np.linalg.norm(direction)) or 1.0)
+    lengths = np.sqrt(np.einsum("ij,ij->i", moved, moved))
+    lengths *= float(np.linalg.norm(direction)) or 1.0
     cosine = np.einsum("ij,j->i", moved, direction) / np.maximum(lengths, 1e-12)
-    return np.where(rows.any(axis=1), np.round(cosine, 6), -np.inf)
+    return np.where(squares(rows) > 0, np.round(cosine, 6), -np.inf)
 
 
 def best(
@@ -73,4 +74,4 @@ def best(
     rounded = np.round(scores[kept].astype(np.float64), 6)
     found = kept if numbers is None else numbers[kept]
     order = np.lexsort((-found, -rounded))[:limit]
-    return [(int(found[i]), float(rounded[i])) for i in order]
+    return list(zip(found[order].tolist(), rounded[order].tolist(), strict=True))

@@ -13,7 +13,6 @@ import numpy as np
 from reverie import rank
 from reverie.engine import similarity
 from reverie.engine.index import Filter
-from reverie.engine.search import LENGTHS
 from reverie.errors import EmbedderMissing, EmbeddingFailed, InvalidInput
 from reverie.memory import generations, hits
 from reverie.memory.hits import Weighed
@@ -203,7 +202,7 @@ def _asked(views: Sequence[View], query: Query, question: Question, eye: Eye) ->
         matches = None
         if not wordless:
             found = view.postings(weights.of) if postings is None else postings
-            matches = rank.Matches(found, weights, view.end, LENGTHS)
+            matches = rank.Matches(found, weights, view.end)
         asked.append(Asked(view, matches, vector))
     return asked
 

@@ -13,7 +13,7 @@ from reverie.engine.index import Filter
 from reverie.errors import DimensionMismatchError
 from reverie.memory.generations import Generation
 from reverie.memory.resources import Resources
-from reverie.model import Candidate, Event, Memory, Origin
+from reverie.model import LENGTHS, Candidate, Event, Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import speaker_of
 
@@ -49,7 +49,7 @@ class View(Protocol):
         ...
 
     def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
-        """The passages of each term, as ``search.LENGTHS`` has it."""
+        """The passages of each term, as ``LENGTHS`` has it."""
         ...
 
     def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
@@ -114,7 +114,7 @@ class IndexView:
         if self._hidden and not self.narrowed:
             shown = np.ones(self.end, bool)
             shown[self._hidden] = False
-            found = {t: listed[shown[listed // search.LENGTHS]] for t, listed in found.items()}
+            found = {t: listed[shown[listed // LENGTHS]] for t, listed in found.items()}
         return found
 
     def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
@@ -217,7 +217,7 @@ class MomentView:
         return {
             term: np.array(
                 [
-                    number * search.LENGTHS + self._parts[number].length
+                    number * LENGTHS + self._parts[number].length
                     for number in self._shown
                     if term in self._parts[number].terms
                 ],

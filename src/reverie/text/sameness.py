@@ -31,14 +31,15 @@ def says_the_same(one: str, other: str, share: float = 0.5) -> bool:
 
     What one of them denies or only asks, the other does not say.
     """
-    lengths = sorted((len(one.strip()), len(other.strip())))
-    words, others = _words(one), _words(other)
-    many = min(len(words), len(others)) > FEW_WORDS
     # Far from it: analysing both would take longer.
-    if lengths[0] * 2 < lengths[1] * share or (
-        many and len(words & others) * 2 < len(words | others) * share
-    ):
+    shorter, longer = sorted((len(one.strip()), len(other.strip())))
+    if shorter * 2 < longer * share:
         return False
+    words, others = _words(one), _words(other)
+    if min(len(words), len(others)) > FEW_WORDS:
+        common = len(words & others)
+        if common * 2 < (len(words) + len(others) - common) * share:
+            return False
     mine, theirs = _terms(one), _terms(other)
     shared = mine.keys() & theirs.keys()
     if not shared or len(shared) < len(mine.keys() | theirs.keys()) * share:
