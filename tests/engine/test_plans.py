@@ -16,6 +16,7 @@ import reverie
 from reverie.agenda import jobs
 from reverie.engine import index, log, search, sessions
 from reverie.engine.index import Filter
+from reverie.engine.search import Birth
 from reverie.engine.sessions import Stretch
 from reverie.engine.sqlite import SQLiteEngine, SQLiteTransaction
 from reverie.model import Origin
@@ -167,12 +168,8 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     ),
     "births": (lambda tx: search.births(tx, OWNER, [1, 2]), ["key: space owner passage"]),
     "memories": (
-        lambda tx: search.memories(tx, OWNER, [1, 2], 0),
-        [
-            "key: space owner born",
-            "key: space owner passage",
-            "log_origin: space memory",
-        ],
+        lambda tx: search.memories(tx, OWNER, [Birth(1, 4)], 0),
+        ["key: space owner born", "log_origin: space memory"],
     ),
     "events_around": (
         lambda tx: search.events_around(tx, OWNER, {6: 2, 7: 0}, Filter(until=FAR)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -96,35 +96,43 @@ def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]
 # -- what passages lead to ------------------------------------------------------------------------
 
 
-def births(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, int]:
+class Birth(NamedTuple):
+    """Where a text was born, and how long it is."""
+
+    at: int
+    terms: int
+
+
+def births(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, Birth]:
     """Where the text of each of these passages was born."""
     return {
-        passage: born
+        passage: Birth(born, terms)
         for part in _chunks(passages, NOWHERE)
-        for passage, born in tx.all(
-            "SELECT passage, born FROM passages WHERE space = ? AND owner = ? "
+        for passage, born, terms in tx.all(
+            "SELECT passage, born, terms FROM passages WHERE space = ? AND owner = ? "
             f"AND passage IN ({_marks(part)})",
             (*owner, *part),
         )
     }
 
 
-def memories(tx: Transaction, owner: Owner, births: Iterable[int], now: int) -> list[Candidate]:
-    """The memories born at these positions that are not over."""
+def memories(tx: Transaction, owner: Owner, births: Iterable[Birth], now: int) -> list[Candidate]:
+    """The memories born there that are not over."""
+    lengths = dict(births)
     found: dict[int, Candidate] = {}
-    for part in _chunks(births, NOWHERE):
+    for part in _chunks(lengths, NOWHERE):
         # The last version that names an origin has it.
-        for born, position, at, first, passages, terms, session, sequence in tx.all(
-            "SELECT m.born, m.position, m.at, m.first_passage, m.passages, p.terms, "
-            "o.origin_session, o.origin_sequence FROM memories m CROSS JOIN passages p "
+        for born, position, at, first, passages, session, sequence in tx.all(
+            "SELECT m.born, m.position, m.at, m.first_passage, m.passages, "
+            "o.origin_session, o.origin_sequence FROM memories m "
             "LEFT JOIN log o ON o.space = m.space AND o.memory = m.memory "
             "AND o.origin_session IS NOT NULL WHERE m.space = ? AND m.owner = ? "
             f"AND m.born IN ({_marks(part)}) AND (m.expires_at IS NULL OR m.expires_at > ?) "
-            "AND p.space = m.space AND p.owner = m.owner AND p.passage = m.first_passage "
             "ORDER BY o.version",
             (*owner, *part, now),
         ):
             origin = None if session is None else Origin(session, sequence)
+            terms = lengths[born]
             found[born] = Candidate(born, position, at, first, passages, terms, origin=origin)
     return list(found.values())
 

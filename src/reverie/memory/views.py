@@ -144,13 +144,14 @@ class IndexView:
         self, numbers: Iterable[int], around: Iterable[int] | None = None
     ) -> list[Candidate]:
         tx, owner, chosen = self._tx, self._owner, self._chosen
-        born_at = search.births(tx, owner, numbers)
-        births = set(born_at.values())
-        memories = search.memories(tx, owner, births, self._now) if self._remembers else []
-        births -= {memory.born for memory in memories}
+        births = search.births(tx, owner, numbers)
+        memories = []
+        if self._remembers:
+            memories = search.memories(tx, owner, births.values(), self._now)
         # Other threads may have read newer vectors than this transaction can see.
-        central = {born_at[number] for number in around or () if number in born_at}
-        reach = {born: rank.REACH if born in central else 0 for born in births}
+        central = {births[number].at for number in around or () if number in births}
+        elsewhere = {birth.at for birth in births.values()} - {each.born for each in memories}
+        reach = {born: rank.REACH if born in central else 0 for born in elsewhere}
         events = search.events_around(tx, owner, reach, chosen)
         origins = {memory.origin for memory in memories if memory.origin is not None}
         if around is not None and origins:
