@@ -134,6 +134,11 @@ class Loaded:
         self._apart: Vector = np.zeros(0, np.float32)
         self._mean: Vector | None = None
 
+    @property
+    def held(self) -> int:
+        """The bytes of memory it takes."""
+        return self.rows[: self.count].nbytes
+
     def put(self, first: int, rows: Matrix, count: int) -> None:
         """Write rows over what is there; ``count`` is how many there will be in all."""
         self.make_room(count, rows.shape[1])
@@ -148,11 +153,12 @@ class Loaded:
             self._apart[here] = similarity.distances(rows, squared, self._mean)
 
     def make_room(self, count: int, dimensions: int) -> None:
-        if not self.rows.shape[1]:
-            self.rows = np.zeros((count, dimensions), np.float32)
-        elif len(self.rows) < count:
-            room = max(count, len(self.rows) * 3 // 2) - len(self.rows)
-            self.rows = np.concatenate([self.rows, np.zeros((room, dimensions), np.float32)])
+        if len(self.rows) < count:
+            # For half as many again: zeros that nobody wrote over take no memory yet.
+            rows = np.zeros((count * 3 // 2, dimensions), np.float32)
+            if len(self.rows):
+                rows[: len(self.rows)] = self.rows
+            self.rows = rows
         more = len(self.rows) - len(self._squared)
         if more:
             self._squared = np.concatenate([self._squared, np.zeros(more, np.float32)])
@@ -265,7 +271,7 @@ class VectorCache:
         loaded.touches = touches
 
     def _give_up_oldest(self) -> None:
-        held = sum(loaded.rows.nbytes for loaded in self._loaded.values())
+        held = sum(loaded.held for loaded in self._loaded.values())
         while held > CACHE_BYTES and len(self._loaded) > 1:
             _, oldest = self._loaded.popitem(last=False)
-            held -= oldest.rows.nbytes
+            held -= oldest.held
