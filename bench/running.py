@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,7 +29,7 @@ BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 WIDTH = 156
 
 
-class Bench:
+class Bench(ABC):
     """A run: where its stores lie, its bar, its samples and rows, and what to close at the end.
 
     ``about`` says more of what was measured.
@@ -44,9 +45,9 @@ class Bench:
     def steps(self, what: str, count: int) -> Iterator[int]:
         return iter(self._progress.track(range(count), description=what))
 
+    @abstractmethod
     def run(self) -> None:
         """Measure, and leave the rows in the meter."""
-        raise NotImplementedError
 
     def more(self) -> dict[str, Any]:
         """What else is worth keeping beside the rows."""

@@ -1,4 +1,8 @@
-"""A cross-encoder read from local files: how well each text answers a query."""
+"""A cross-encoder read from local files: how well each text answers a query.
+
+Errors of tokenizers and onnxruntime have no class in common but Exception; whichever it is, a file
+is not what it should be.
+"""
 
 from __future__ import annotations
 
