@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from reverie import RANKINGS, Event, Hit, Origin, Ranking, Scope, Session, Space, Store
 from reverie.engine import log
 from reverie.memory import generations
+from reverie.text import sameness
 from tests.conftest import DAY, HOUR, START, FakeClock, FakeEmbedder, Stores, engine_of, rows
 from tests.talking import reply, talk, user
 
@@ -359,6 +361,14 @@ def test_another_name_or_number_or_a_denial_is_no_repetition(
     spoken(space, one, other)
     hits = space.recall("Alec boss green tea")
     assert sorted({hit.text for hit in hits}) == sorted([one, other])
+
+
+def test_many_hits_are_compared_with_few(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Mock(side_effect=sameness.says_the_same)
+    monkeypatch.setattr(sameness, "says_the_same", counted)
+    space.import_records({"content": f"zebra number{i} lives in zone{i}"} for i in range(300))
+    assert len(space.recall("zebra", limit=300)) == 300
+    assert counted.call_count < 300
 
 
 def test_what_a_session_repeats_is_one_hit_and_what_another_says_is_its_own(space: Space) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.memory.hits import SAME
-from reverie.text.sameness import says_the_same
+from reverie.text.sameness import says_the_same, shared_by_all
 
 quietly = settings(derandomize=True, deadline=None, max_examples=100)
 LONG = "we walked through the old park beside the quiet river until late that evening, talking"
@@ -177,6 +177,24 @@ def test_it_is_the_same_both_ways(one: str, other: str, share: float) -> None:
 def test_who_asks_for_more_finds_less(one: str, other: str, low: float, high: float) -> None:
     if says_the_same(one, other, max(low, high)):
         assert says_the_same(one, other, min(low, high))
+
+
+@st.composite
+def variants(draw: st.DrawFn) -> tuple[str, str]:
+    """A text of some words, and the same with a few of them left out."""
+    words = draw(st.lists(st.sampled_from(sorted({*LONG.split(), *"abcdefghij"})), max_size=30))
+    out = draw(st.sets(st.integers(0, 29), max_size=3))
+    return " ".join(words), " ".join(word for at, word in enumerate(words) if at not in out)
+
+
+@quietly
+@given(variants() | st.tuples(WORDS, WORDS), st.floats(0, 1) | st.just(SAME))
+def test_what_says_the_same_is_found_by_what_it_shares(
+    texts: tuple[str, str], share: float
+) -> None:
+    one, other = texts
+    if says_the_same(one, other, share):
+        assert {*shared_by_all(one, share)} & {*shared_by_all(other, share)}
 
 
 @pytest.mark.parametrize("unit", ["n", "1", "A", "n't ", "no ", "不", "a\u0301", "'"])

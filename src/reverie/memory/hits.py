@@ -15,8 +15,8 @@ from reverie.errors import RerankFailed
 from reverie.memory.views import View
 from reverie.model import Candidate, Event, Hit, Memory, Ranking
 from reverie.protocols import Reranker
+from reverie.text import sameness
 from reverie.text.messages import speaker_of
-from reverie.text.sameness import says_the_same
 
 # Hits that share so many of their words are one.
 SAME = 0.9
@@ -150,32 +150,53 @@ def _collapsed(reads: Iterator[Read]) -> Iterator[Read]:
 
     A stretch of a longer text does not say all that it does.
     """
-    kept: list[Read] = []
+    kept = Kept()
     for read in reads:
-        same = (other for other in kept if _repeats(read, other))
-        first = next(same, None) if read.weighed.candidate.passages == 1 else None
+        first = kept.same(read) if read.weighed.candidate.passages == 1 else None
         if first is None:
-            kept.append(read)
             yield read
         else:
             first.parts["collapsed"] = float(first.parts.get("collapsed") or 0) + 1
 
 
-def _repeats(read: Read, other: Read) -> bool:
-    if other.weighed.candidate.passages > 1 or _apart(read.thing, other.thing):
-        return False
-    return says_the_same(read.text, other.text, SAME)
+Who = tuple[str | None, ...]
+NOBODY: Who = ()
+ANYBODY: Who = ("",)
 
 
-def _apart(one: Memory | Event, other: Memory | Event) -> bool:
-    """What is said in another session, or by another, is no repetition."""
-    if not isinstance(one, Event) or not isinstance(other, Event):
-        return False
-    return _speaker(one) != _speaker(other)
+class Kept:
+    """Texts that do not say the same, found by who says them and by some of their terms.
+
+    What is said in another session, or by another, is no repetition; a memory may repeat anyone.
+    """
+
+    def __init__(self) -> None:
+        self._reads: list[Read] = []
+        self._places: dict[tuple[Who, str], list[int]] = {}
+
+    def same(self, read: Read) -> Read | None:
+        """The first that says the same; without one, this is kept."""
+        terms, who = sameness.shared_by_all(read.text, SAME), _who(read.thing)
+        near = {
+            place
+            for other in ((ANYBODY,) if who == NOBODY else (who, NOBODY))
+            for term in terms
+            for place in self._places.get((other, term), ())
+        }
+        for place in sorted(near):
+            if sameness.says_the_same(read.text, self._reads[place].text, SAME):
+                return self._reads[place]
+        for name in (who, ANYBODY):
+            for term in terms:
+                self._places.setdefault((name, term), []).append(len(self._reads))
+        self._reads.append(read)
+        return None
 
 
-def _speaker(event: Event) -> tuple[str | None, ...]:
-    return event.user, event.session, event.role, speaker_of(event.message)
+def _who(thing: Memory | Event) -> Who:
+    if isinstance(thing, Memory):
+        return NOBODY
+    return thing.user, thing.session, thing.role, speaker_of(thing.message)
 
 
 def hit_of(read: Read, explain: bool, degraded: str | None) -> Hit:

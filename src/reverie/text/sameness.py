@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from math import ceil
 
 from reverie.text.words import STOP_WORDS, query_terms
 
@@ -58,6 +59,14 @@ def says_the_same(one: str, other: str, share: float = 0.5) -> bool:
     )
 
 
+def shared_by_all(text: str, share: float) -> list[str]:
+    """Some terms of a text: whatever shares so many with it has one of them among its own."""
+    # The first in one order for all texts, as many as it has beyond those that must be shared. The
+    # longest first: few others have them.
+    terms = sorted(_terms(text), key=lambda term: (-len(term), term))
+    return terms[: len(terms) - ceil(len(terms) * share - 1e-9) + 1]
+
+
 def _asks(text: str) -> bool:
     return text.rstrip().endswith(("?", "\uff1f", "\u061f"))
 
@@ -69,12 +78,12 @@ def _named(text: str) -> str:
     )
 
 
-@lru_cache(maxsize=500)
+@lru_cache(maxsize=1_000)
 def _words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(text.lower()))
 
 
-@lru_cache(maxsize=500)
+@lru_cache(maxsize=1_000)
 def _terms(text: str) -> dict[str, str]:
     """The terms of a text, in the order in which they come."""
     return query_terms(text, len(text))
