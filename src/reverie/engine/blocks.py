@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -139,20 +139,34 @@ class Loaded:
         """The bytes of memory it takes."""
         return self.rows[: self.count].nbytes
 
-    def put(self, first: int, rows: Matrix, count: int) -> None:
-        """Write rows over what is there; ``count`` is how many there will be in all."""
-        self.make_room(count, rows.shape[1])
+    def extend(self, parts: Iterable[tuple[int, Matrix]], count: int) -> None:
+        """Take in the passages up to ``count``; those of no part have no vector."""
+        for first, rows in parts:
+            self._make_room(count, rows.shape[1])
+            self.rows[first : first + len(rows)] = rows
+        if self.rows.shape[1]:
+            self._make_room(count, self.rows.shape[1])
+            self._settle(slice(self.count, count))
+        self.count = count
+
+    def put(self, first: int, rows: Matrix) -> None:
+        """Write rows over what is there, or over nothing yet."""
+        self._make_room(self.count, rows.shape[1])
         here = slice(first, first + len(rows))
-        squared = similarity.squares(rows)
-        self.live += int((squared > 0).sum()) - int((self._squared[here] > 0).sum())
         self.rows[here] = rows
+        self._settle(here)
+
+    def _settle(self, here: slice) -> None:
+        """Reckon with what these rows are now."""
+        rows, squared = self.rows[here], similarity.squares(self.rows[here])
+        self.live += int((squared > 0).sum()) - int((self._squared[here] > 0).sum())
         self._squared[here] = squared
-        if first < similarity.ANCHORED:
+        if here.start < similarity.ANCHORED:
             self._mean = None
         elif self._mean is not None:
             self._apart[here] = similarity.distances(rows, squared, self._mean)
 
-    def make_room(self, count: int, dimensions: int) -> None:
+    def _make_room(self, count: int, dimensions: int) -> None:
         if len(self.rows) < count:
             # For half as many again: zeros that nobody wrote over take no memory yet.
             rows = np.zeros((count * 3 // 2, dimensions), np.float32)
@@ -231,25 +245,16 @@ class VectorCache:
         loaded = self._loaded.get(key)
         if loaded is None or loaded.epoch != epoch:
             loaded = Loaded(epoch, touches)
-            self._extend(loaded, blocks, owner, generation, count)
+            loaded.extend(blocks.read(owner, generation, 0, count), count)
             self._loaded[key] = loaded
         else:
             if touches > loaded.touches:
                 self._follow(loaded, tx, blocks, owner, generation, touches)
             if count > loaded.count:
-                self._extend(loaded, blocks, owner, generation, count)
+                loaded.extend(blocks.read(owner, generation, loaded.count, count), count)
         self._loaded.move_to_end(key)
         self._give_up_oldest()
         return loaded
-
-    def _extend(
-        self, loaded: Loaded, blocks: Blocks, owner: Owner, generation: int, count: int
-    ) -> None:
-        for first, rows in blocks.read(owner, generation, loaded.count, count):
-            loaded.put(first, rows, count)
-        if loaded.rows.shape[1]:
-            loaded.make_room(count, loaded.rows.shape[1])
-        loaded.count = count
 
     def _follow(
         self,
@@ -267,7 +272,7 @@ class VectorCache:
         for (passage,) in changed:
             if passage < loaded.count:
                 for first, rows in blocks.read(owner, generation, passage, passage + 1):
-                    loaded.put(first, rows, loaded.count)
+                    loaded.put(first, rows)
         loaded.touches = touches
 
     def _give_up_oldest(self) -> None:
