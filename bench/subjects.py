@@ -127,7 +127,9 @@ def memories(bench: Bench, plan: Plan, writer: Writer, size: int) -> Subject:
     vectors = np.zeros((size, embedder.dimensions), np.float32)
     path, raw = bench.folder / f"{name}.db", Raw(bench.folder / f"{name}-raw.db")
     with open_store(path) as store:
-        embedder.embed(["anything at all"])  # its files are read here
+        # Files are read and modules imported here.
+        embedder.embed(["anything at all"])
+        store.space("another").import_records([{"content": "anything at all"}])
         for at in bench.steps(f"filling {name}", -(-size // plan.chunk)):
             part = slice(at * plan.chunk, (at + 1) * plan.chunk)
             records = [{"content": text} for text in texts[part]]

@@ -22,6 +22,8 @@ from bench.texts import Question, Writer
 
 SEARCH, ADD = "recall of 5, beside others", "adding one, beside others"
 TENTH = 0.1
+WARMING = "anything at all"
+"""Asked ahead of each round: while another is measured, what one has at hand grows cold."""
 
 
 @dataclass
@@ -114,6 +116,7 @@ def _ours(
     keep: bool,
 ) -> float:
     queries, name = [question.query for question in asked], subject.name
+    subject.space.recall(WARMING)
     took = {
         f"recall beside others {name}": timed(subject.space.recall, queries),
         f"raw write beside others {name}": timed(subject.raw.write, texts),
@@ -132,6 +135,7 @@ def _theirs(
     texts: Sequence[str],
     keep: bool,
 ) -> None:
+    peer.driver.search(store, [WARMING])
     searched, found = peer.driver.search(store, [question.query for question in asked])
     added = peer.driver.add(store, texts)
     if keep:
