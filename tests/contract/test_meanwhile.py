@@ -91,6 +91,22 @@ def test_a_reembed_ends_although_others_write(stores: Stores) -> None:
     assert new.verify().ok
 
 
+def test_a_model_that_another_process_changed_is_an_error(stores: Stores) -> None:
+    old = stores.open(embedder=FakeEmbedder("fake:old")).space("ana")
+    first = old.remember("the first")
+    new = stores.open(embedder=FakeEmbedder("fake:new"))
+    new.reembed()
+    for write in (
+        lambda: old.remember("written with the old one"),
+        lambda: old.revise(first.id, "written with the old one"),
+        lambda: old.session("s").append({"role": "user", "content": "the old one"}),
+    ):
+        with pytest.raises(EmbeddingModelChangedError):
+            write()
+    assert [memory.content for memory in new.space("ana").memories()] == ["the first"]
+    assert new.verify().ok and new.doctor()["vectors waiting"] == 0
+
+
 def test_of_two_reembeds_only_one_switches(stores: Stores) -> None:
     stores.open(embedder=FakeEmbedder("fake:old")).space("ana").remember("x")
     first = InterruptedEmbedder("fake:first")

@@ -95,9 +95,11 @@ def embedded(
 def _vectors(resources: Resources, split: Sequence[list[Passage]]) -> list[Matrix | None]:
     """What a local embedder makes of the passages of each text."""
     embedder = resources.embedder
-    if embedder is not None:
+    # The write itself looks again: what is remembered here only saves a look before it.
+    if embedder is not None and embedder.identity not in resources.agreed:
         with resources.engine.read() as tx:
-            generations.require(tx, embedder)
+            if generations.require(tx, embedder) is not None:
+                resources.agreed.add(embedder.identity)
     said = [part.text for parts in split for part in parts]
     if embedder is None or embedder.remote or not said:
         return [None] * len(split)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reverie.config import Settings
 from reverie.memory.notes import RecallNotes
@@ -19,3 +19,5 @@ class Resources:
     embedder: Embedder | None
     reranker: Callable[[], Reranker | None]
     notes: RecallNotes
+    agreed: set[str] = field(default_factory=set)
+    """Embedders whose vectors the store was seen to hold."""
