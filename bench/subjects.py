@@ -36,8 +36,8 @@ class Plan:
     rounds: int = 9
     recalls: int = 30
     """Queries in a round."""
-    writes: int = 80
-    """Remembers in a round: enough for each to see a checkpoint."""
+    writes: int = 320
+    """Remembers in a round: enough for each to see checkpoints, and FTS5 its merges."""
     foreign: tuple[int, ...] = (1, 10, 100)
     """Writes of another process before a recall."""
     starts: int = 9
