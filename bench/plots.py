@@ -138,10 +138,9 @@ def _name_lines(axes: Axes, lines: Mapping[str, tuple[Series, str]], last: int) 
         if end == last:
             heights[name] = float(to_share.transform((end, line[end]))[1])
             continue
-        rises = line[min(line)] < line[end]
-        shift, side = ((-8, 2), "right") if rises else ((8, 2), "left")
-        beside: Any = {"textcoords": "offset points", "ha": side, "color": colour, "fontsize": 9}
-        axes.annotate(f"{name}\n{_time(line[end])}", (end, line[end]), shift, **beside)
+        beside: Any = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+        text = f"{name}\n{_time(line[end])}"
+        axes.annotate(text, (end, line[end]), (8, -2), color=colour, **beside)
     for name, height in _apart(heights).items():
         line, colour = lines[name]
         within: Any = {"transform": axes.transAxes, "va": "center", "fontsize": 9}

@@ -159,7 +159,7 @@ def _rows(meter: Meter, recipe: Recipe, store: str, most: float | None, shares: 
 
 
 def curves(meter: Meter, subjects: Sequence[Subject], peers: Sequence[Compared]) -> Costs:
-    """Cost against size, for a picture."""
+    """Cost against size, for a picture: ours from the rounds that peers were measured in."""
 
     def line(name: str) -> Series:
         return {
@@ -174,6 +174,8 @@ def curves(meter: Meter, subjects: Sequence[Subject], peers: Sequence[Compared])
         }
 
     return {
-        **recall_curves(line("hybrid"), theirs("search"), line("floor")),
-        **add_curves(line("remember"), theirs("add"), line("raw write")),
+        **recall_curves(line("recall beside others"), theirs("search"), line("floor")),
+        **add_curves(
+            line("remember beside others"), theirs("add"), line("raw write beside others")
+        ),
     }
