@@ -15,7 +15,7 @@ from reverie.embed.local import LocalEmbedder
 from reverie.model import MODES
 
 FLOOR = "embedding + matmul + statement"
-PARTS = "each of them alone"
+IN_TURN = "the same, in turn for each query"
 TIMES, PLUS = 2.0, 1e-3
 """What a hybrid recall may cost: so many times its floor, and a millisecond."""
 OTHER_SPACES = 1.3
@@ -31,7 +31,7 @@ def recalls(bench: Bench, plan: Plan, writer: Writer, subjects: Sequence[Subject
     for subject in subjects:
         name = subject.name
         parts = {f"{part} {name}": 1.0 for part in ("embed", "matmul", "statement")}
-        bench.meter.combine(f"parts {name}", parts)
+        bench.meter.combine(f"floor {name}", parts)
         bench.meter.combine(f"fts5 + matmul {name}", {f"fts5 {name}": 1, f"matmul {name}": 1})
 
 
@@ -40,14 +40,14 @@ def _round(subject: Subject, queries: list[str]) -> dict[str, Sample]:
     vectors = [embedder.embed_query(query) for query in queries]
     weights = [subject.keyword.prepare(query) for query in queries]
 
-    def floor(at: int) -> None:
-        """As a recall must, all three for one query: alone, each would keep its data in reach."""
+    def in_turn(at: int) -> None:
+        """As a recall must, all three for one query: alone, each keeps its data in reach."""
         embedder.embed_query(queries[at])
         subject.product.nearest(vectors[at])
         subject.keyword.run(weights[at])
 
     took = {
-        f"floor {name}": timed(floor, range(len(queries))),
+        f"in turn {name}": timed(in_turn, range(len(queries))),
         f"embed {name}": timed(embedder.embed_query, queries),
         f"matmul {name}": timed(subject.product.nearest, vectors),
         f"statement {name}": timed(subject.keyword.run, weights),
@@ -65,18 +65,15 @@ def recall_rows(bench: Bench, subjects: Sequence[Subject], held: Sequence[int]) 
         most = TIMES if subject.size in held else None
         what, name = f"hybrid at {subject.name}", subject.name
         row("recall", what, f"hybrid {name}", f"floor {name}", FLOOR, most, PLUS if most else 0.0)
-    for name in names:
-        ours, alone = f"hybrid {name}", f"parts {name}"
-        row("recall, beside bare searches", f"hybrid at {name}", ours, alone, PARTS)
-    for name in names:
-        ours, both = f"hybrid {name}", f"fts5 + matmul {name}"
-        row("recall, beside bare searches", f"hybrid at {name}", ours, both, "FTS5 + matmul")
-    for name in names:
-        ours, alone = f"keyword {name}", f"statement {name}"
-        row("recall, beside bare searches", f"keyword at {name}", ours, alone, "statement")
-    for name in names:
-        ours, alone = f"vector {name}", f"matmul {name}"
-        row("recall, beside bare searches", f"vector at {name}", ours, alone, "matmul")
+    for mode, bare, against in (
+        ("hybrid", "in turn", IN_TURN),
+        ("hybrid", "fts5 + matmul", "FTS5 + matmul"),
+        ("keyword", "statement", "statement"),
+        ("vector", "matmul", "matmul"),
+    ):
+        for name in names:
+            what, ours = f"{mode} at {name}", f"{mode} {name}"
+            row("recall, beside bare searches", what, ours, f"{bare} {name}", against)
     for name in names:
         ours, alone = f"statement {name}", f"fts5 {name}"
         row("parts of the floor", f"keyword statement at {name}", ours, alone, "FTS5")

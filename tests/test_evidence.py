@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie import rank
-from reverie.engine import similarity
+from reverie.cli import explain
+from reverie.engine import index, similarity
 from reverie.model import LENGTHS, Candidate, Origin, Ranking
 from reverie.rank import Judgement, Matches, Pool, Weights
 
@@ -29,15 +30,7 @@ NOTHING = -math.inf
 # One kind of evidence each, and nothing of the session or of memories.
 WORDS = Ranking(vector_weight=0, keyword_weight=1, session=0, origin=0)
 VECTORS = Ranking(vector_weight=1, keyword_weight=0, session=0, origin=0)
-ADDED = (
-    "keyword_part",
-    "vector_part",
-    "neighbours",
-    "speaker",
-    "period",
-    "session",
-    "origin",
-)
+ADDED = tuple(stage.part for stage in explain.STAGES)
 
 
 @pytest.fixture
@@ -144,6 +137,10 @@ def test_as_many_terms_as_count_are_told_apart() -> None:
     matches = matches_of([*letters, letters], dict.fromkeys(letters, 1.0))
     present = matches.present(np.arange(len(letters) + 1))
     assert (present[:-1] == np.eye(len(letters), dtype=bool)).all() and present[-1].all()
+
+
+def test_a_length_fits_beside_the_number_of_its_passage() -> None:
+    assert 0 < index.MOST_COUNTED < LENGTHS == len(rank.SOFT)
 
 
 def test_a_term_without_postings_is_nowhere() -> None:

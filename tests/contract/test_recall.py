@@ -16,6 +16,7 @@ from reverie import (
     Space,
     Store,
 )
+from reverie.cli import explain
 from tests.conftest import FakeEmbedder, Stores
 
 SENTENCES = {
@@ -33,15 +34,7 @@ SENTENCES = {
     "موعد الطبيب يوم الأحد": "الطبيب",
 }
 # What a score is the sum of.
-STAGES = (
-    "keyword_part",
-    "vector_part",
-    "neighbours",
-    "speaker",
-    "period",
-    "session",
-    "origin",
-)
+STAGES = tuple(stage.part for stage in explain.STAGES)
 
 
 @pytest.mark.parametrize("embedder", ["none", "hashing", "local"])
