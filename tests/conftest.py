@@ -6,6 +6,7 @@ import random
 import string
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from reverie import Settings, Store
 from reverie.embed.hashing import HashingEmbedder
 from reverie.errors import EmbeddingFailed
 from reverie.protocols import Embedder, Engine
+from tests.servers import Server, running
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
@@ -25,10 +27,7 @@ SECOND = 1_000
 HOUR = 3_600_000
 DAY = 24 * HOUR
 
-# How each engine gets a fresh address. Another engine is one more line.
-ENGINES: dict[str, Callable[[Path, str], str]] = {
-    "sqlite": lambda folder, name: f"sqlite://{folder / name}.db",
-}
+ENGINES = ("postgres", "sqlite")
 
 
 class FakeClock:
@@ -115,8 +114,10 @@ class Stores:
         read_only: bool = False,
         **settings: Any,
     ) -> Store:
+        address = self.address(name)
+        mode = ("&mode=ro" if "?" in address else "?mode=ro") if read_only else ""
         store = reverie.open(
-            self.address(name) + ("?mode=ro" if read_only else ""),
+            address + mode,
             settings=Settings(**settings),
             embedder=embedder,
             clock=self.clock,
@@ -137,11 +138,13 @@ def engine_of(store: Store) -> Engine:
 
 def rows(store: Store, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     with engine_of(store).read() as tx:
+        tx.oversee()
         return tx.all(sql, values)
 
 
 def tamper(store: Store, sql: str, *values: Any) -> int:
     with engine_of(store).write() as tx:
+        tx.oversee()
         return tx.run(sql, values)
 
 
@@ -163,11 +166,27 @@ def own_environment(
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
 
 
-@pytest.fixture(params=sorted(ENGINES))
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A real server for all tests of one process. ``made`` is a database with empty tables."""
+    with running() as server:
+        with server.connect() as connection:
+            connection.execute("CREATE DATABASE made")
+        reverie.open(server.address("made"), settings=Settings(), embedder="none").close()
+        yield server
+
+
+@pytest.fixture(params=ENGINES)
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
-    """Makes the address of a fresh store from a name, for each engine in turn."""
-    make = ENGINES[request.param]
-    return lambda name: make(tmp_path, name)
+    """Makes the address of a store from a name, for each engine in turn."""
+    return addresses(request, tmp_path)
+
+
+def addresses(request: pytest.FixtureRequest, folder: Path) -> Callable[[str], str]:
+    if request.param == "sqlite":
+        return lambda name: f"sqlite://{folder / name}.db"
+    server: Server = request.getfixturevalue("postgres")
+    return cache(lambda name: server.database(template="made"))
 
 
 @pytest.fixture

@@ -41,10 +41,10 @@ WITHOUT_OWNER = {
     "log.find_space",
     "log.find_owner",
     "log.ensure_owner",
+    "log._add_space",
     "log.advance",
     "log.find",
     "log.lineage",
-    "log.lock",
     "index.require_rules",
 }
 

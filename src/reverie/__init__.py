@@ -29,6 +29,7 @@ from reverie.errors import (
     StoreFailed,
     StoreFull,
     StoreReadOnly,
+    StoreUnavailable,
     SubjectExists,
     VersionConflict,
 )
@@ -110,6 +111,7 @@ __all__ = [
     "StoreFailed",
     "StoreFull",
     "StoreReadOnly",
+    "StoreUnavailable",
     "SubjectExists",
     "Summary",
     "SystemClock",

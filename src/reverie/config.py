@@ -25,8 +25,10 @@ _CHOICES = {
 class Settings:
     """Every setting, each also an environment variable ``REVERIE_<NAME>`` and a key of the file."""
 
-    url: str = ""
-    """Where the store is: a path, or ``sqlite:///path``. Empty: the user's own."""
+    url: str = field(default="", repr=False)
+    """A path, ``sqlite:///path`` or ``postgresql://user@host/database``. Empty: the user's own."""
+    read_url: str = field(default="", repr=False)
+    """A standby of the PostgreSQL database, which then serves recalls. Empty: none."""
     space: str = "default"
     """The space the command line uses when none is named."""
     user: str = ""

@@ -20,6 +20,7 @@
     │   ├── StoreBusy                    another writer held the store for too long
     │   ├── StoreDamaged                 the file is not a store, or is broken
     │   ├── StoreFailed                  the disk failed; reopen before writing again
+    │   ├── StoreUnavailable             the database server cannot be reached
     │   ├── StoreClosed                  the handle was closed
     │   ├── ForkedHandle                 the handle came from a parent process
     │   └── NewerSchema                  written by a newer Reverie
@@ -167,6 +168,10 @@ class StoreDamaged(StoreError):
 
 class StoreFailed(StoreError):
     """A write or sync failed; nothing is acknowledged until the store is opened again."""
+
+
+class StoreUnavailable(StoreError):
+    """The database server cannot be reached; repeat the call, a write with the same key."""
 
 
 class StoreClosed(StoreError):

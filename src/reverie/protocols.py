@@ -104,6 +104,35 @@ class Owner(NamedTuple):
 class Transaction(Protocol):
     """One snapshot of the store; inside ``Engine.write`` also the one writer."""
 
+    writing: bool
+    kept: dict[object, Any]
+    """What was read in this transaction and stays as it is until its end."""
+    skip_locked: str
+    """Behind a SELECT of rows ``j``: take them, and leave out those that others have taken."""
+
+    def ask_for(self, space: str, user: str) -> None:
+        """Only these names can be looked up from here on, and no rows of any owner be seen."""
+        ...
+
+    def enter(self, owner: Owner, *, alone: bool = True) -> None:
+        """Only rows of this owner, and those its space shares, are there from here on.
+
+        A writer waits here until it is the only one in the space, unless it need not be alone.
+        """
+        ...
+
+    def across_owners(self) -> AbstractContextManager[None]:
+        """Meanwhile the log of the whole space is there: for what is unique or ordered in it."""
+        ...
+
+    def oversee(self) -> None:
+        """The operator's: rows of every owner are there. A writer becomes the only one of all."""
+        ...
+
+    def fresh_space(self) -> int:
+        """A number that no space has."""
+        ...
+
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]: ...
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None: ...
@@ -158,9 +187,14 @@ class Engine(Protocol):
 
     url: str
     read_only: bool
+    compares_vectors: bool
+    """Whether a recall can compare vectors here; if not, they are kept until it can."""
 
-    def read(self) -> AbstractContextManager[Transaction]:
-        """A consistent snapshot. Nests inside read and write alike."""
+    def read(self, *, lagging: bool = False) -> AbstractContextManager[Transaction]:
+        """A consistent snapshot. Nests inside read and write alike.
+
+        A ``lagging`` one may come from a replica, with all that this process wrote.
+        """
         ...
 
     def write(self, *, wait: bool = True) -> AbstractContextManager[Transaction]:

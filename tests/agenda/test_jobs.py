@@ -19,6 +19,7 @@ DONE: list[Any] = []
 def note_it(resources: Any, claim: Claim) -> None:
     DONE.append(claim.payload.get("name"))
     with resources.engine.write() as tx:
+        tx.oversee()
         claim.finish(tx)
 
 
@@ -51,16 +52,18 @@ def owner(store: Store) -> Owner:
 def add(store: Store, owner: Owner, kind: str = "note_it", *, due: int = START, **more: Any) -> int:
     lane = more.pop("lane", None)
     with engine_of(store).write() as tx:
+        tx.oversee()
         return jobs.add(tx, owner, kind, more, due_at=due, now=START, lane=lane)
 
 
 def take(store: Store, owner: Owner, now: int, token: str) -> Claim | None:
     with engine_of(store).write() as tx:
-        return jobs.claim(tx, owner.space, now, token)
+        tx.oversee()
+        return jobs.claim(tx, owner, now, token)
 
 
 def due(store: Store) -> list[tuple[Any, ...]]:
-    return rows(store, "SELECT space, at FROM due ORDER BY space")
+    return rows(store, "SELECT space, at FROM due ORDER BY space, owner")
 
 
 def marks(store: Store) -> int:
@@ -102,15 +105,18 @@ def test_an_ended_lease_goes_to_another_and_the_first_loses_its_effect(
         lambda tx: first.fail(tx, START, "late"),
     ):
         with pytest.raises(LeaseLost), engine_of(store).write() as tx:
+            tx.oversee()
             mark(tx)
             late(tx)
         assert marks(store) == 0, "the effect is undone with the lease"
     assert store.jobs()[0].error is None
     with engine_of(store).write() as tx:
+        tx.oversee()
         mark(tx)
         second.finish(tx)
     assert marks(store) == 1 and store.jobs() == []
     with pytest.raises(LeaseLost), engine_of(store).write() as tx:
+        tx.oversee()
         second.finish(tx)
 
 
@@ -125,6 +131,7 @@ def test_a_handler_that_lost_its_lease_is_not_a_failure(
             clock.step(LEASE_MS)
             assert worker.run_one(resources), "another worker takes it meanwhile"
         with resources.engine.write() as tx:
+            tx.oversee()
             claim.finish(tx)
 
     monkeypatch.setattr(f"{__name__}.note_it", slow)
@@ -229,11 +236,14 @@ def test_due_tells_the_first_moment_of_each_space(store: Store, owner: Owner) ->
     store.drop_job("ana", late)
     assert due(store) == [(1, START + 90), (2, START + 70)]
     with engine_of(store).write() as tx:
+        tx.oversee()
         claim.again(tx, START + 60)
     assert due(store) == [(1, START + 60), (2, START + 70)]
     with engine_of(store).read() as tx:
-        assert jobs.next_space(tx, START + 59) is None
-        assert jobs.next_space(tx, START + 100) == 1
+        tx.oversee()
+        assert jobs.due_owners(tx, START + 59, 9) == []
+        assert jobs.due_owners(tx, START + 100, 9) == [Owner(1, 0), Owner(2, 0)]
+        assert jobs.due_owners(tx, START + 100, 1) == [Owner(1, 0)]
 
 
 def test_jobs_due_before_1970_are_all_run(store: Store, owner: Owner) -> None:
@@ -255,6 +265,7 @@ def test_a_worker_serves_every_space(store: Store, owner: Owner) -> None:
 def test_add_once_queues_once_until_it_has_begun(store: Store, owner: Owner) -> None:
     def once() -> None:
         with engine_of(store).write() as tx:
+            tx.oversee()
             jobs.add_once(tx, owner, "note_it", due_at=START, now=START)
 
     once()
@@ -268,6 +279,7 @@ def test_add_once_queues_once_until_it_has_begun(store: Store, owner: Owner) -> 
 
 def test_a_job_vanishes_with_the_change_that_failed(store: Store, owner: Owner) -> None:
     with pytest.raises(RuntimeError), engine_of(store).write() as tx:
+        tx.oversee()
         jobs.add(tx, owner, "note_it", {}, due_at=START, now=START)
         raise RuntimeError
     assert store.jobs() == [] and due(store) == []

@@ -38,6 +38,7 @@ class Handlers:
     def note(self, resources: Any, claim: Claim) -> None:
         self._note(claim)
         with resources.engine.write() as tx:
+            tx.oversee()
             claim.finish(tx)
 
     def fail(self, resources: Any, claim: Claim) -> None:
@@ -98,6 +99,7 @@ def store(stores: Stores, handlers: Handlers) -> Iterator[Store]:
 
 def add(store: Store, kind: str, name: str) -> None:
     with engine_of(store).write() as tx:
+        tx.oversee()
         jobs.add(tx, Owner(1, 0), kind, {"name": name}, due_at=START, now=START)
 
 
@@ -254,6 +256,7 @@ def test_a_busy_store_is_waited_for(store: Store, handlers: Handlers) -> None:
     """Somebody else writes for a while: the job is done when they are done."""
     store.start_worker(POLL)
     with engine_of(store).write() as tx:
+        tx.oversee()
         jobs.add(tx, Owner(1, 0), "note_it", {"name": "late"}, due_at=START, now=START)
         time.sleep(10 * POLL)
         assert handlers.done == []

@@ -11,6 +11,7 @@ import pytest
 from reverie.cli import moving
 from tests.cli.conftest import CommandLine
 from tests.cli.test_memories import Terminal
+from tests.servers import Server
 
 
 def test_export_lines(reverie: CommandLine) -> None:
@@ -203,3 +204,33 @@ def test_a_file_that_is_no_text_adds_nothing(reverie: CommandLine, tmp_path: Pat
 def test_a_dash_is_standard_output(reverie: CommandLine) -> None:
     reverie.remember("x")
     assert '"x"' in reverie.text("export", "-o", "-")
+
+
+# -- migrate --------------------------------------------------------------------------------------
+
+
+def test_migrate_takes_the_store_of_all_commands(
+    reverie: CommandLine, postgres: Server, tmp_path: Path
+) -> None:
+    target, copy = postgres.database(), str(tmp_path / "copy.db")
+    reverie.remember("The boat is blue")
+    there = reverie.json("migrate", "--to", target)
+    back = reverie.json("migrate", "--from", target, "--to", copy)
+    assert (there["spaces"], there["digest"]) == (1, back["digest"])
+    assert there["copied"] == there["rows"] == back["rows"]
+    shown = reverie.run("recall", "boat", "--url", copy)
+    assert "The boat is blue" in shown.stdout
+    again = reverie.run("migrate", "--to", target, code=2)
+    assert "is not empty: migrate into a fresh store" in again.stderr
+
+
+def test_migrate_from_nothing(reverie: CommandLine, tmp_path: Path) -> None:
+    result = reverie.run("migrate", "--from", "none.db", "--to", str(tmp_path / "b.db"), code=3)
+    assert "No memory store found at" in result.stderr and not (tmp_path / "b.db").exists()
+
+
+def test_a_server_that_is_not_there_is_one_line(reverie: CommandLine, tmp_path: Path) -> None:
+    address = f"postgresql://me:secret@/db?host={tmp_path}"
+    result = reverie.run("recall", "boat", "--url", address, code=5)
+    assert result.stderr.count("\n") == 1 and "cannot be reached" in result.stderr
+    assert "secret" not in result.stderr + result.stdout

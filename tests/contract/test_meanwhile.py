@@ -285,6 +285,8 @@ def test_a_live_store_is_no_backup_of_itself(stores: Stores) -> None:
     store.vacuum()
     for number in range(50):
         space.remember(f"fact {number}")
+    if "file" not in store.doctor():
+        pytest.skip("a store in PostgreSQL is no file that could be given as a backup")
     with pytest.raises(ConfigError, match="this store itself"):
         store.restore_backup(store.doctor()["file"])
     assert len(space.memories()) == 51

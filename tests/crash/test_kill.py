@@ -64,7 +64,7 @@ class Launcher:
                 fcntl.fcntl(self._said, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         assert "ready" in self._line()
 
-    def start(self, work: str, path: Path, *, alone: bool = False, **order: Any) -> None:
+    def start(self, work: str, path: Path | str, *, alone: bool = False, **order: Any) -> None:
         order = {"work": work, "path": str(path), "alone": alone, "embedder": "hashing"} | order
         self._orders.write(json.dumps(order).encode() + b"\n")
         self._orders.flush()

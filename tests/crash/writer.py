@@ -21,6 +21,7 @@ from typing import Any
 # Loaded before the forks, so that a child begins at once.
 import reverie.embed.hashing  # noqa: F401
 import reverie.embed.local  # noqa: F401
+import reverie.engine.postgres  # noqa: F401
 import reverie.engine.sqlite  # noqa: F401
 from reverie.memory import transfer, upkeep
 from tests.crash.workload import Ledger, as_plain, open_store, perform, position_of

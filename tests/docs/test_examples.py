@@ -7,9 +7,12 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.servers import Server
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -18,6 +21,8 @@ PAGES = sorted(
     if "```" in page.read_text("utf-8")
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# A database that does not exist.
+SERVER = re.compile(r"postgresql://reverie@db\.example/\w+")
 # An id as Reverie makes it, told from words by having a digit and both cases.
 ID = re.compile(r"\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])[A-Za-z0-9]{8}\b")
 
@@ -27,9 +32,32 @@ def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
     return [(language, text) for language, text in found if language in languages]
 
 
+@pytest.fixture
+def servers(page: Path, request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Puts a real database in the place of each one that a page speaks of."""
+    text = page.read_text("utf-8")
+    real: dict[str, str] = {}
+    for address in dict.fromkeys(SERVER.findall(text)):
+        server: Server = request.getfixturevalue("postgres")
+        real[address] = server.database()
+
+    def replaced(text: str) -> str:
+        return SERVER.sub(lambda found: real[found[0]], text)
+
+    return replaced
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_blocks_run(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    servers: Callable[[str], str],
+) -> None:
     monkeypatch.chdir(tmp_path)
+    for name, value in re.findall(r"^export (\w+)=(\S+)$", page.read_text("utf-8"), re.MULTILINE):
+        if SERVER.fullmatch(value):
+            monkeypatch.setenv(name, servers(value))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     script = "\n".join(text for _, text in blocks(page, "python"))
@@ -47,13 +75,15 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_console_blocks_print_what_they_show(page: Path, tmp_path: Path) -> None:
+def test_console_blocks_print_what_they_show(
+    page: Path, tmp_path: Path, servers: Callable[[str], str]
+) -> None:
     ids: dict[str, str] = {}
     for _, text in blocks(page, "console"):
         for command, expected in sessions(text):
             for shown, real in ids.items():
                 command = command.replace(shown, real)
-            printed = run(command, tmp_path)
+            printed = run(servers(command), tmp_path)
             for line in expected:
                 compare(line, printed, ids, command)
 

@@ -74,6 +74,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "at_position": (lambda tx: log.at_position(tx, OWNER, 1), ["key: space position"]),
     "at_positions": (lambda tx: log.at_positions(tx, OWNER, [1, 2]), ["key: space position"]),
     "entries": (lambda tx: log.entries(tx, OWNER, 0, 9, 9), ["key: space position"]),
+    "time_at": (lambda tx: log.time_at(tx, OWNER, 1), ["key: space position"]),
     "time_of": (lambda tx: log.time_of(tx, OWNER, 1), ["key: space position"]),
     "versions": (lambda tx: log.versions(tx, OWNER, "m"), ["log_memory: space memory"]),
     "id_taken": (lambda tx: log.id_taken(tx, OWNER, "m"), ["log_memory: space memory"]),
@@ -168,7 +169,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     ),
     "births": (lambda tx: search.births(tx, OWNER, [1, 2]), ["key: space owner passage"]),
     "memories": (
-        lambda tx: search.memories(tx, OWNER, [Birth(1, 4)], 0),
+        lambda tx: search.memories(tx, OWNER, [Birth(1, 4, 0, 9)], 0),
         ["key: space owner born", "log_origin: space memory"],
     ),
     "events_around": (
@@ -213,16 +214,17 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "waits_in": (lambda tx: jobs.waits_in(tx, OWNER, "l"), ["jobs_lane: space owner lane"]),
     "drop_lane": (
         lambda tx: jobs.drop_lane(tx, OWNER, "l"),
-        ["jobs_lane: space owner lane", "jobs_due: space"],
+        ["jobs_lane: space owner lane", "jobs_due: space owner", "key: space owner"],
     ),
-    "next_space": (lambda tx: jobs.next_space(tx, FAR), ["due_at: at"]),
+    "due_owners": (lambda tx: jobs.due_owners(tx, FAR, 1), ["due_at: at"]),
     "claim": (
-        lambda tx: jobs.claim(tx, OWNER.space, FAR, "t"),
+        lambda tx: jobs.claim(tx, OWNER, FAR, "t"),
         [
-            "jobs_due: space state due_at",
+            "jobs_due: space owner state due_at",
             "jobs_lane: space owner lane job",
             "key: space job",
-            "jobs_due: space",
+            "jobs_due: space owner",
+            "key: space owner",
         ],
     ),
 }

@@ -21,7 +21,7 @@ import pytest
 from reverie import Memory, Origin, Space, Store, Version
 from reverie.memory.writes import LEARNER
 from reverie.testing import MODEL, Answer, ScriptedModel, Status
-from tests.conftest import ENGINES, HOUR, FakeClock, Stores
+from tests.conftest import ENGINES, HOUR, FakeClock, Stores, addresses
 
 CASES: dict[str, list[dict[str, Any]]] = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
@@ -227,12 +227,11 @@ class Talk:
         return moment
 
 
-@pytest.fixture(scope="module", params=sorted(ENGINES))
+@pytest.fixture(scope="module", params=ENGINES)
 def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stores]:
-    folder = tmp_path_factory.mktemp("updates")
-    stores = Stores(lambda name: ENGINES[request.param](folder, name))
+    stores = Stores(addresses(request, tmp_path_factory.mktemp("updates")))
     yield stores
     stores.close()
 

@@ -2,7 +2,7 @@
 
 A claimed job is due again when its lease ends; whoever claims it then gets a new token, and the
 former holder's effects are refused because they check the token in their own transaction. ``due``
-tells a worker in which space to look.
+tells a worker where to look.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ LEASE_MS = 5 * 60_000
 MAX_ATTEMPTS = 15
 _FIRST_WAIT_MS = 1_000
 _LONGEST_WAIT_MS = 60 * 60_000
+NEVER = 1 << 62
 
 
 class LeaseLost(ReverieError):
@@ -47,7 +48,7 @@ class Claim:
                 (self.owner.space, self.job, self.token),
             )
         )
-        _set_due(tx, self.owner.space)
+        _set_due(tx, self.owner)
 
     def again(self, tx: Transaction, due_at: int) -> None:
         """Part of the job is done; the rest is due later."""
@@ -58,7 +59,7 @@ class Claim:
                 (due_at, self.owner.space, self.job, self.token),
             )
         )
-        _set_due(tx, self.owner.space)
+        _set_due(tx, self.owner)
 
     def fail(self, tx: Transaction, now: int, error: str) -> None:
         """Try again later, or park it where people can see it."""
@@ -77,7 +78,7 @@ class Claim:
                 ),
             )
         )
-        _set_due(tx, self.owner.space)
+        _set_due(tx, self.owner)
 
     def _require_lease(self, changed: int) -> None:
         if changed != 1:
@@ -103,9 +104,9 @@ def add(
         (owner.space, row[0], owner.number, kind, lane, due_at, json.dumps(payload), now),
     )
     tx.run(
-        "INSERT INTO due (space, at) VALUES (?, ?) "
-        "ON CONFLICT (space) DO UPDATE SET at = excluded.at WHERE excluded.at < due.at",
-        (owner.space, due_at),
+        "INSERT INTO due (space, owner, at) VALUES (?, ?, ?) "
+        "ON CONFLICT (space, owner) DO UPDATE SET at = excluded.at WHERE excluded.at < due.at",
+        (*owner, due_at),
     )
     return int(row[0])
 
@@ -145,43 +146,57 @@ def waits_in(tx: Transaction, owner: Owner, lane: str) -> bool:
 def drop_lane(tx: Transaction, owner: Owner, lane: str) -> None:
     """Take all jobs of a lane off the agenda, undone."""
     tx.run("DELETE FROM jobs WHERE space = ? AND owner = ? AND lane = ?", (*owner, lane))
-    _set_due(tx, owner.space)
+    _set_due(tx, owner)
 
 
-def next_space(tx: Transaction, now: int) -> int | None:
-    """The operator's question: in which space is something due?"""
-    row = tx.one("SELECT space FROM due WHERE at <= ? ORDER BY at, space LIMIT 1", (now,))
-    return None if row is None else row[0]
+def due_owners(tx: Transaction, now: int, limit: int) -> list[Owner]:
+    """The operator's question: who has something due? The longest-due first."""
+    return [
+        Owner(*row)
+        for row in tx.all(
+            "SELECT space, owner FROM due WHERE at <= ? "
+            f"ORDER BY at, space, owner LIMIT {int(limit)}",
+            (now,),
+        )
+    ]
 
 
-def claim(tx: Transaction, space: int, now: int, token: str) -> Claim | None:
-    """The longest-due job of a space whose lane is free."""
+def claim(tx: Transaction, owner: Owner, now: int, token: str) -> Claim | None:
+    """The longest-due job of an owner whose lane is free and which nobody is claiming.
+
+    ``due`` is taken before any job, by everybody who takes both and may have to wait.
+    """
+    _take_due(tx, owner)
+    claimable = (
+        "FROM jobs j WHERE j.space = ? AND j.owner = ? AND j.state IN ('ready', 'running') "
+        "AND j.due_at <= ? AND (j.lane IS NULL OR NOT EXISTS (SELECT 1 FROM jobs e "
+        "WHERE e.space = ? AND e.owner = ? AND e.lane = j.lane AND e.job < j.job "
+        "AND e.state <> 'parked'))"
+    )
     row = tx.one(
-        "SELECT j.job, j.owner, j.kind, j.payload, j.attempts FROM jobs j "
-        "WHERE j.space = ? AND j.state IN ('ready', 'running') AND j.due_at <= ? "
-        "AND (j.lane IS NULL OR NOT EXISTS (SELECT 1 FROM jobs e WHERE e.space = j.space "
-        "AND e.owner = j.owner AND e.lane = j.lane AND e.job < j.job AND e.state <> 'parked')) "
-        "ORDER BY j.due_at, j.job LIMIT 1",
-        (space, now),
+        f"SELECT j.job, j.kind, j.payload, j.attempts {claimable} "
+        f"ORDER BY j.due_at, j.job LIMIT 1{tx.skip_locked}",
+        (*owner, now, *owner),
     )
     if row is None:
-        _set_due(tx, space, after=now)
+        free = tx.one(f"SELECT 1 {claimable} LIMIT 1", (*owner, now, *owner))
+        _set_due(tx, owner, after=now if free is None else None)
         return None
-    job, number, kind, payload, attempts = row
+    job, kind, payload, attempts = row
     if attempts >= MAX_ATTEMPTS:
         # Counted when claimed, so that a job which ends its worker is parked as well.
         tx.run(
             "UPDATE jobs SET state = 'parked', token = NULL, error = ? WHERE space = ? AND job = ?",
-            (f"{attempts} workers began it and none came back", space, job),
+            (f"{attempts} workers began it and none came back", owner.space, job),
         )
-        return claim(tx, space, now, token)
+        return claim(tx, owner, now, token)
     tx.run(
         "UPDATE jobs SET state = 'running', due_at = ?, token = ?, attempts = attempts + 1 "
         "WHERE space = ? AND job = ?",
-        (now + LEASE_MS, token, space, job),
+        (now + LEASE_MS, token, owner.space, job),
     )
-    _set_due(tx, space)
-    return Claim(Owner(space, number), job, kind, json.loads(payload), attempts + 1, token)
+    _set_due(tx, owner)
+    return Claim(owner, job, kind, json.loads(payload), attempts + 1, token)
 
 
 def listed(tx: Transaction, space: int, name: str) -> list[Job]:
@@ -197,22 +212,28 @@ def listed(tx: Transaction, space: int, name: str) -> list[Job]:
 
 def retry(tx: Transaction, space: int, job: int, now: int) -> None:
     """Make a job due now, a parked one included."""
-    changed = _possible(job) and tx.run(
+    owner = _owner_of(tx, space, job)
+    tx.run(
         "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, token = NULL, error = NULL "
         "WHERE space = ? AND job = ?",
         (now, space, job),
     )
-    if not changed:
-        raise NotFound(f"there is no job {job}: 'reverie jobs list' shows the ones there are")
-    _set_due(tx, space)
+    _set_due(tx, owner)
 
 
 def drop(tx: Transaction, space: int, job: int) -> None:
-    if not _possible(job) or not tx.run(
-        "DELETE FROM jobs WHERE space = ? AND job = ?", (space, job)
-    ):
+    owner = _owner_of(tx, space, job)
+    tx.run("DELETE FROM jobs WHERE space = ? AND job = ?", (space, job))
+    _set_due(tx, owner)
+
+
+def _owner_of(tx: Transaction, space: int, job: int) -> Owner:
+    row = None
+    if 0 < job < 1 << 62:
+        row = tx.one("SELECT owner FROM jobs WHERE space = ? AND job = ?", (space, job))
+    if row is None:
         raise NotFound(f"there is no job {job}: 'reverie jobs list' shows the ones there are")
-    _set_due(tx, space)
+    return Owner(space, row[0])
 
 
 def as_kept(error: str) -> str:
@@ -220,21 +241,27 @@ def as_kept(error: str) -> str:
     return one_line(error[:1000].encode("utf-8", "replace").decode())
 
 
-def _possible(job: int) -> bool:
-    return 0 < job < 1 << 62
+def _set_due(tx: Transaction, owner: Owner, after: int | None = None) -> None:
+    """Say when to look here next. ``after``: what is due until then waits for its lane.
+
+    The row is taken first: who adds or ends a job meanwhile has the last word.
+    """
+    _take_due(tx, owner)
+    later, values = ("", owner) if after is None else (" AND due_at > ?", (*owner, after))
+    (first,) = tx.one(
+        f"SELECT MIN(due_at) FROM jobs WHERE space = ? AND owner = ? AND state <> 'parked'{later}",
+        values,
+    ) or (None,)
+    if first is None:
+        tx.run("DELETE FROM due WHERE space = ? AND owner = ?", owner)
+    else:
+        tx.run("UPDATE due SET at = ? WHERE space = ? AND owner = ?", (first, *owner))
 
 
-def _set_due(tx: Transaction, space: int, after: int | None = None) -> None:
-    """Say when to look in this space next. ``after``: what is due until then waits for its lane."""
-    later, values = ("", (space,)) if after is None else (" AND due_at > ?", (space, after))
-    row = tx.one(
-        f"SELECT MIN(due_at) FROM jobs WHERE space = ? AND state <> 'parked'{later}", values
-    )
-    if row is None or row[0] is None:
-        tx.run("DELETE FROM due WHERE space = ?", (space,))
-        return
+def _take_due(tx: Transaction, owner: Owner) -> None:
+    """Whoever else would say when to look here waits until this transaction ends."""
     tx.run(
-        "INSERT INTO due (space, at) VALUES (?, ?) "
-        "ON CONFLICT (space) DO UPDATE SET at = excluded.at",
-        (space, row[0]),
+        "INSERT INTO due (space, owner, at) VALUES (?, ?, ?) "
+        "ON CONFLICT (space, owner) DO UPDATE SET at = due.at",
+        (*owner, NEVER),
     )

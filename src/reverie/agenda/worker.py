@@ -10,10 +10,11 @@ from typing import Any, Protocol
 
 from reverie.agenda import jobs
 from reverie.errors import ForkedHandle, ReverieError, StoreClosed
-from reverie.protocols import Clock, Engine, Ids
+from reverie.protocols import Clock, Engine, Ids, Owner
 
 log = logging.getLogger("reverie.worker")
 
+OWNERS_AT_ONCE = 16
 # Modules above this one, by name: the agenda must not import what it serves.
 HANDLERS: dict[str, str] = {
     "embed": "reverie.memory.upkeep:fill_vectors",
@@ -40,15 +41,9 @@ class Resources(Protocol):
 
 def run_one(resources: Resources) -> bool:
     """Run one due job; False when nothing is due."""
-    now = resources.clock.now()
-    claim = None
-    while claim is None:
-        with resources.engine.read() as tx:
-            space = jobs.next_space(tx, now)
-        if space is None:
-            return False
-        with resources.engine.write() as tx:
-            claim = jobs.claim(tx, space, now, resources.ids.uuid())
+    claim = _claim(resources)
+    if claim is None:
+        return False
     try:
         handler = _handler(claim.kind)
         handler(resources, claim)
@@ -61,9 +56,30 @@ def run_one(resources: Resources) -> bool:
     return True
 
 
+def _claim(resources: Resources) -> jobs.Claim | None:
+    """A job of whoever has waited longest; of those that other workers are claiming, none."""
+    now = resources.clock.now()
+    seen: set[Owner] = set()
+    while True:
+        with resources.engine.read() as tx:
+            tx.oversee()
+            found = jobs.due_owners(tx, now, OWNERS_AT_ONCE + len(seen))
+        due = [owner for owner in found if owner not in seen]
+        if not due:
+            return None
+        for owner in due:
+            with resources.engine.write() as tx:
+                tx.enter(owner, alone=False)
+                claim = jobs.claim(tx, owner, now, resources.ids.uuid())
+            if claim is not None:
+                return claim
+            seen.add(owner)
+
+
 def _record_failure(resources: Resources, claim: jobs.Claim, error: str) -> None:
     try:
         with resources.engine.write() as tx:
+            tx.enter(claim.owner)
             claim.fail(tx, resources.clock.now(), error)
     except ReverieError as lost:
         # Its lease will end, and the attempt is counted already.

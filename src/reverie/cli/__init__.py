@@ -37,6 +37,7 @@ COMMANDS = {
         "import": ("moving", "Take memories and sessions in from a file."),
         "backup": ("moving", "Copy the whole store, or bring a copy back."),
         "verify": ("moving", "Check a store or a backup."),
+        "migrate": ("moving", "Copy a whole store into another database."),
     },
     "Upkeep": {
         "spaces": ("upkeep", "List the spaces of a store."),
@@ -46,6 +47,7 @@ COMMANDS = {
         "reembed": ("upkeep", "Make every vector anew."),
         "rebuild": ("upkeep", "Make the index anew from the log."),
         "vacuum": ("upkeep", "Give unused room back to the file system."),
+        "postgres": ("postgres", "Spread a PostgreSQL store by its spaces."),
     },
     "Getting started": {
         "tour": ("tour", "Show what Reverie does, on a throw-away store."),

@@ -1,4 +1,4 @@
-"""Memories in and out: export, import, backup, verify."""
+"""Memories in and out: export, import, backup, verify, migrate."""
 
 from __future__ import annotations
 
@@ -15,12 +15,22 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from reverie import config
 from reverie.cli.exits import FOUND_WRONG
 from reverie.cli.lazy import DefaultGroup
-from reverie.cli.options import Asked, examples, in_scope, on_store, store_file
+from reverie.cli.options import (
+    Asked,
+    anywhere,
+    examples,
+    in_scope,
+    on_store,
+    require_store,
+    store_file,
+)
 from reverie.cli.output import (
     count,
     print_json,
+    print_pairs,
     print_problems,
     print_report,
     progress,
@@ -364,3 +374,45 @@ def _verify_copy(file: str) -> VerifyReport:
                 return store.verify()
         except StoreDamaged as error:
             raise StoreDamaged(str(error).replace(copy, file)) from error
+
+
+# -- migrate --------------------------------------------------------------------------------------
+
+
+@click.command(
+    "migrate",
+    epilog=examples(
+        "reverie migrate --to postgresql://reverie@db.example/reverie",
+        "reverie migrate --from reverie.db --to postgresql://reverie@db.example/reverie",
+        "reverie migrate --from postgresql://reverie@db.example/reverie --to copy.db",
+    ),
+)
+@click.option(
+    "--from", "source", metavar="URL", help="The store to copy.  [default: that of all commands]"
+)
+@click.option("--to", "target", required=True, metavar="URL", help="Where to: an empty store.")
+@anywhere
+def migrate_command(asked: Asked, source: str | None, target: str) -> None:
+    """Copy a whole store into another database.
+
+    Its history comes along. Nobody can write to either meanwhile. Stopped at any moment it goes on
+    when it is run again. In the end every row is compared; until then the new store cannot be
+    opened.
+    """
+    from reverie.memory.migration import migrate
+
+    settings = config.load(url=source)
+    require_store(settings)
+    with progress("migrating") as shown:
+        report = migrate(settings.url or config.default_url(), target, shown)
+    if asked.as_json:
+        print_json(report._asdict())
+        return
+    print_pairs(
+        {
+            "spaces": str(report.spaces),
+            "rows": str(report.rows),
+            "copied now": str(report.copied),
+            "sha256 of all rows": report.digest,
+        }
+    )

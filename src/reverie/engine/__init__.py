@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reverie.errors import ConfigError
+from reverie.errors import ConfigError, MissingExtra
 from reverie.protocols import Engine
 
 
-def open_engine(url: str) -> Engine:
-    """The one place where an address becomes an engine."""
+def open_engine(url: str, read_url: str = "") -> Engine:
+    """The one place where an address becomes an engine. ``read_url`` is a standby of it."""
     scheme = url.partition("://")[0] if "://" in url else "sqlite"
     if scheme == "sqlite":
+        if read_url:
+            raise ConfigError("read_url needs a store at a postgresql:// address: leave it out")
         from reverie.engine.sqlite import SQLiteEngine
 
         return SQLiteEngine(url)
+    if scheme in {"postgresql", "postgres"}:
+        try:
+            from reverie.engine.postgres import PostgresEngine
+        except ImportError as error:
+            raise MissingExtra("a postgresql:// address", "postgres") from error
+        return PostgresEngine(url, read_url)
     raise ConfigError(
-        f"no engine for {scheme}:// addresses: give a path, or sqlite:///path/to/reverie.db"
+        f"no engine for {scheme}:// addresses: give a path, "
+        "sqlite:///path/to/reverie.db or postgresql://user@host/database"
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import numpy as np
 
-from reverie.engine import similarity
+from reverie.engine import index, similarity
 from reverie.errors import DimensionMismatchError
 from reverie.protocols import Owner
 
@@ -234,13 +234,8 @@ class VectorCache:
             yield self._current(tx, blocks, owner, generation)
 
     def _current(self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int) -> Loaded:
-        row = tx.one(
-            "SELECT epoch, next_passage, touches FROM statistics WHERE space = ? AND owner = ?",
-            owner,
-        )
-        if row is None:
-            return Loaded(0, 0)
-        epoch, count, touches = row
+        known = index.statistics(tx, owner)
+        epoch, count, touches = known.epoch, known.next_passage, known.touches
         key = (owner, generation)
         loaded = self._loaded.get(key)
         if loaded is None or loaded.epoch != epoch:

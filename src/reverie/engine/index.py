@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from reverie.engine import log
 from reverie.engine.log import Entry
+from reverie.engine.schema import UNFINISHED
 from reverie.errors import StoreError
 from reverie.model import Event, Memory
 from reverie.protocols import Owner, Row, Transaction
@@ -60,6 +61,7 @@ class Statistics(NamedTuple):
     facts: int
     notes: int
     private: int
+    touches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +209,13 @@ def _stretches(content: str) -> list[tuple[int, str, Terms]]:
 
 def require_rules(tx: Transaction) -> None:
     """Postings are deleted by analysing again: the rules must be those that wrote them."""
-    row = tx.one("SELECT value FROM meta WHERE key = 'index'")
-    if row is not None and row[0] != MADE_BY:
+    rows: dict[str, str] = dict(
+        tx.all("SELECT key, value FROM meta WHERE key IN ('index', 'generation', ?)", (UNFINISHED,))
+    )
+    tx.kept["generation"] = rows.get("generation")
+    if UNFINISHED in rows:
+        raise StoreError("a migration into this store was not finished: run it again, to the end")
+    if rows.get("index", MADE_BY) != MADE_BY:
         raise StoreError("another version of Reverie made the index: open the store again")
 
 
@@ -482,12 +489,12 @@ def changed_since(tx: Transaction, owner: Owner, position: int, now: int) -> lis
     Of each when it was born, and where its version of then stands in the log.
     """
     return tx.all(
-        "SELECT m.born, (SELECT MAX(l.position) FROM log l WHERE l.space = m.space "
-        "AND l.owner = m.owner AND l.memory = m.memory AND l.position <= ?) FROM memories m "
+        "SELECT m.born, (SELECT MAX(l.position) FROM log l WHERE l.space = ? "
+        "AND l.owner = ? AND l.memory = m.memory AND l.position <= ?) FROM memories m "
         "WHERE m.space = ? AND m.owner = ? AND m.position > ? AND m.position > m.born "
         "AND m.born <= ? AND m.forgotten_at IS NULL AND m.session IS NULL "
         "AND (m.expires_at IS NULL OR m.expires_at > ?)",
-        (position, *owner, position, position, now),
+        (*owner, position, *owner, position, position, now),
     )
 
 
@@ -504,12 +511,19 @@ def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
 
 
 def statistics(tx: Transaction, owner: Owner) -> Statistics:
+    """Of a snapshot they are read once."""
+    if owner in tx.kept:
+        known: Statistics = tx.kept[owner]
+        return known
     row = tx.one(
-        "SELECT epoch, next_passage, passages, facts, notes, private FROM statistics "
+        "SELECT epoch, next_passage, passages, facts, notes, private, touches FROM statistics "
         "WHERE space = ? AND owner = ?",
         owner,
     )
-    return Statistics(0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
+    found = Statistics(0, 0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
+    if not tx.writing:
+        tx.kept[owner] = found
+    return found
 
 
 def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str, int]:

@@ -108,40 +108,65 @@ def encode(body: Any) -> str:
 # -- names ----------------------------------------------------------------------------------------
 
 
-def find_space(tx: Transaction, name: str) -> int | None:
+def find_space(tx: Transaction, name: str, user: str | None = None) -> int | None:
+    tx.ask_for(name, user or "")
     row = tx.one("SELECT space FROM spaces WHERE name = ?", (name,))
     return None if row is None else row[0]
 
 
 def find_owner(tx: Transaction, space: int, user: str | None) -> Owner | None:
-    row = tx.one("SELECT owner FROM owners WHERE space = ? AND name = ?", (space, user or ""))
-    return None if row is None else Owner(space, row[0])
+    """An owner of a space; from here on the transaction is its."""
+    tx.enter(Owner(space, SHARED))
+    if user is None:
+        return Owner(space, SHARED)
+    row = tx.one("SELECT owner FROM owners WHERE space = ? AND name = ?", (space, user))
+    if row is None:
+        return None
+    owner = Owner(space, row[0])
+    tx.enter(owner)
+    return owner
 
 
 def find(tx: Transaction, scope: Scope) -> Owner | None:
     """The owner a handle writes to, if it has written."""
-    space = find_space(tx, scope.space)
+    space = find_space(tx, scope.space, scope.user)
     return None if space is None else find_owner(tx, space, scope.user)
 
 
 def ensure_owner(tx: Transaction, name: str, user: str | None) -> Owner:
     """The owner of these names, made on its first write."""
-    space = find_space(tx, name)
+    space = find_space(tx, name, user)
     if space is None:
-        (space,) = tx.one("SELECT COALESCE(MAX(space), 0) + 1 FROM spaces") or (1,)
-        tx.run("INSERT INTO spaces (space, name) VALUES (?, ?)", (space, name))
-        tx.run(
-            "INSERT INTO counters (space, position, recorded_at, job) VALUES (?, 0, 0, 0)", (space,)
-        )
-        _add_owner(tx, Owner(space, SHARED), "")
+        space = _add_space(tx, name, user)
     owner = find_owner(tx, space, user)
     if owner is None:
         (number,) = tx.one(
-            "SELECT COALESCE(MAX(owner), 0) + 1 FROM owners WHERE space = ?", (space,)
+            "UPDATE counters SET owner = owner + 1 WHERE space = ? RETURNING owner", (space,)
         ) or (1,)
         owner = Owner(space, number)
+        tx.enter(owner)
         _add_owner(tx, owner, user or "")
     return owner
+
+
+def _add_space(tx: Transaction, name: str, user: str | None) -> int:
+    while True:
+        number = tx.fresh_space()
+        tx.enter(Owner(number, SHARED), alone=False)
+        # Who makes the same space at the same time is waited for here.
+        if tx.run(
+            "INSERT INTO spaces (space, name) VALUES (?, ?) ON CONFLICT DO NOTHING", (number, name)
+        ):
+            break
+        space = find_space(tx, name, user)
+        if space is not None:
+            return space
+    tx.run(
+        "INSERT INTO counters (space, position, recorded_at, job, owner) VALUES (?, 0, 0, 0, 0)",
+        (number,),
+    )
+    _add_owner(tx, Owner(number, SHARED), "")
+    return number
 
 
 def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
@@ -158,11 +183,6 @@ def lineage(tx: Transaction) -> int:
     """How often a backup was put in the place of this store, in steps that only grow."""
     row = tx.one("SELECT value FROM meta WHERE key = 'lineage'")
     return 0 if row is None else int(row[0])
-
-
-def lock(tx: Transaction, space: int) -> None:
-    """Make writers of one space wait for each other before they look at anything."""
-    tx.run("UPDATE counters SET position = position WHERE space = ?", (space,))
 
 
 def scope_of(tx: Transaction, owner: Owner) -> Scope:
@@ -195,7 +215,9 @@ def advance_each(tx: Transaction, owner: Owner, times: Sequence[int]) -> list[tu
     last, before = row
     whens = list(enumerate(accumulate((before, *times), max), last - len(times)))[1:]
     if whens and whens[-1][1] > before:
-        tx.run("UPDATE counters SET recorded_at = ? WHERE space = ?", (whens[-1][1], owner.space))
+        tx.many(
+            "UPDATE counters SET recorded_at = ? WHERE space = ?", [(whens[-1][1], owner.space)]
+        )
     return whens
 
 
@@ -300,13 +322,15 @@ def id_taken(tx: Transaction, owner: Owner, memory: str) -> bool:
 def ids_taken(tx: Transaction, owner: Owner, memories: Sequence[str]) -> set[str]:
     """Those of these ids that are taken."""
     taken: set[str] = set()
-    for i in range(0, len(memories), 500):
-        part = memories[i : i + 500]
-        rows = tx.all(
-            f"SELECT memory FROM log WHERE space = ? AND memory IN ({', '.join('?' * len(part))})",
-            (owner.space, *part),
-        )
-        taken.update(row[0] for row in rows)
+    with tx.across_owners():
+        for i in range(0, len(memories), 500):
+            part = memories[i : i + 500]
+            marks = ", ".join("?" * len(part))
+            rows = tx.all(
+                f"SELECT memory FROM log WHERE space = ? AND memory IN ({marks})",
+                (owner.space, *part),
+            )
+            taken.update(row[0] for row in rows)
     return taken
 
 
@@ -382,21 +406,32 @@ def last_position(tx: Transaction, owner: Owner) -> int:
 
 
 def position_at(tx: Transaction, owner: Owner, time: int) -> int:
-    """The last position recorded at or before a time."""
-    row = tx.one(
-        "SELECT position FROM log WHERE space = ? AND recorded_at <= ? "
-        "ORDER BY position DESC LIMIT 1",
-        (owner.space, time),
-    )
+    """The last position of the space recorded at or before a time."""
+    with tx.across_owners():
+        row = tx.one(
+            "SELECT position FROM log WHERE space = ? AND recorded_at <= ? "
+            "ORDER BY position DESC LIMIT 1",
+            (owner.space, time),
+        )
+    return 0 if row is None else row[0]
+
+
+def time_at(tx: Transaction, owner: Owner, position: int) -> int:
+    """When the last entry of the space at or before a position was recorded."""
+    with tx.across_owners():
+        row = tx.one(
+            "SELECT recorded_at FROM log WHERE space = ? AND position <= ? "
+            "ORDER BY position DESC LIMIT 1",
+            (owner.space, position),
+        )
     return 0 if row is None else row[0]
 
 
 def time_of(tx: Transaction, owner: Owner, position: int) -> int:
-    """When the last entry at or before a position was recorded."""
+    """When the entry of an owner at a position was recorded."""
     row = tx.one(
-        "SELECT recorded_at FROM log WHERE space = ? AND position <= ? "
-        "ORDER BY position DESC LIMIT 1",
-        (owner.space, position),
+        "SELECT recorded_at FROM log WHERE space = ? AND owner = ? AND position = ?",
+        (*owner, position),
     )
     return 0 if row is None else row[0]
 

@@ -97,20 +97,22 @@ def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]
 
 
 class Birth(NamedTuple):
-    """Where a text was born, and how long it is."""
+    """Where a text was born and how long it is, and where in it a passage stands."""
 
     at: int
     terms: int
+    start: int
+    length: int
 
 
 def births(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, Birth]:
     """Where the text of each of these passages was born."""
     return {
-        passage: Birth(born, terms)
+        passage: Birth(*birth)
         for part in _chunks(passages, NOWHERE)
-        for passage, born, terms in tx.all(
-            "SELECT passage, born, terms FROM passages WHERE space = ? AND owner = ? "
-            f"AND passage IN ({_marks(part)})",
+        for passage, *birth in tx.all(
+            "SELECT passage, born, terms, start, length FROM passages "
+            f"WHERE space = ? AND owner = ? AND passage IN ({_marks(part)})",
             (*owner, *part),
         )
     }
@@ -118,7 +120,7 @@ def births(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, 
 
 def memories(tx: Transaction, owner: Owner, births: Iterable[Birth], now: int) -> list[Candidate]:
     """The memories born there that are not over."""
-    lengths = dict(births)
+    lengths = {birth.at: birth.terms for birth in births}
     found: dict[int, Candidate] = {}
     for part in _chunks(lengths, NOWHERE):
         # The last version that names an origin has it.

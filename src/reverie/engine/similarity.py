@@ -20,8 +20,12 @@ ANCHORED = 4_096
 def mean_of(rows: Matrix) -> Vector:
     """The middle of an owner's rows; an empty one is not there."""
     rows = rows[:ANCHORED]
-    total: NDArray[np.float64] = rows.sum(axis=0, dtype=np.float64)
-    return (total / (int(rows.any(axis=1).sum()) + MEAN_PRIOR)).astype(np.float32)
+    return mean_from(rows.sum(axis=0, dtype=np.float64), int(rows.any(axis=1).sum()))
+
+
+def mean_from(total: NDArray[np.float64], many: int) -> Vector:
+    """The middle of so many rows, from their sum."""
+    return (total / (many + MEAN_PRIOR)).astype(np.float32)
 
 
 def squares(rows: Matrix) -> Vector:

@@ -19,6 +19,7 @@ import apsw
 
 from reverie.engine import files, plans, schema
 from reverie.engine.blocks import Blocks, Loaded, VectorCache
+from reverie.engine.undivided import Undivided
 from reverie.errors import (
     ForkedHandle,
     InvalidInput,
@@ -70,19 +71,23 @@ _CONNECTION_PRAGMAS: tuple[tuple[str, str, object], ...] = (
 )
 
 
-class SQLiteTransaction:
-    """One snapshot on one connection."""
+class SQLiteTransaction(Undivided):
+    """One snapshot on one connection. A writer is the only one there is."""
 
     def __init__(self, connection: apsw.Connection, vectors: VectorCache, writing: bool) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
         self._vectors = vectors
         self._blocks = Blocks(connection)
-        self.writing = writing
+        super().__init__(writing=writing)
 
     def close(self) -> None:
         """Let go of the last statement: while it is open its snapshot is too."""
         self._cursor.close(True)
+
+    def fresh_space(self) -> int:
+        row = self.one("SELECT COALESCE(MAX(space), 0) + 1 FROM spaces")
+        return 1 if row is None else int(row[0])
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
         return self._cursor.execute(sql, values).fetchall()
@@ -141,6 +146,8 @@ class SQLiteTransaction:
 
 class SQLiteEngine:
     """One SQLite file."""
+
+    compares_vectors = True
 
     def __init__(self, url: str) -> None:
         _require_safe_sqlite()
@@ -260,7 +267,7 @@ class SQLiteEngine:
     # -- transactions -------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[SQLiteTransaction]:
+    def read(self, *, lagging: bool = False) -> Iterator[SQLiteTransaction]:
         current = self._current()
         if current is not None:
             yield current

@@ -26,11 +26,12 @@ def summarise(resources: Resources, claim: Claim) -> None:
     """What a ``summarise`` job does. A summary written meanwhile by another wins."""
     session, owner = claim.payload["session"], claim.owner
     with resources.engine.read() as tx:
+        tx.enter(owner)
         current = states.summary_of(tx, owner, sessions.lineage(tx, owner, session))
         said = unsummarised(tx, owner, session, current)
     made = _made(resources, current, said)
     with resources.engine.write() as tx:
-        log.lock(tx, owner.space)
+        tx.enter(owner)
         if made is not None and sessions.find(tx, owner, session) is not None:
             states.write_summary(tx, owner, session, made.text, made.upper, current.epoch)
         claim.finish(tx)

@@ -42,6 +42,7 @@ def learn(resources: Resources, claim: Claim) -> None:
     how = resources.settings.learning
     if turn is None or how == "off":
         with resources.engine.write() as tx:
+            tx.enter(claim.owner)
             claim.finish(tx)
     elif how == "rules":
         _by_rules(resources, claim, turn)
@@ -53,6 +54,7 @@ def _read(resources: Resources, claim: Claim) -> Turn | None:
     """The turn, unless it was erased since."""
     origin = Origin(claim.payload["session"], claim.payload["sequence"])
     with resources.engine.read() as tx:
+        tx.enter(claim.owner)
         entry = sessions.entry_of(tx, claim.owner, origin)
         if entry is None or entry.body is None:
             return None
@@ -76,6 +78,7 @@ def _by_rules(resources: Resources, claim: Claim, turn: Turn) -> None:
     statements = rules.statements(turn.text)
     for _ in range(MOST_PLANS):
         with resources.engine.read() as tx:
+            tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
             planned = by_rules(tx, claim.owner, statements, resources.clock.now())
         if _applied(resources, claim, turn, planned, seen, "agent", RULES):
@@ -149,6 +152,7 @@ def _by_model(resources: Resources, claim: Claim, turn: Turn) -> None:
         return
     for _ in range(MOST_PLANS):
         with resources.engine.read() as tx:
+            tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
         planned = _planned(resources, claim, model, turn, facts)
         if _applied(resources, claim, turn, planned, seen, "model", model.name):
@@ -263,7 +267,7 @@ def _applied(
     prepared = changes.prepare(resources, planned, source)
     try:
         with resources.engine.write() as tx:
-            log.lock(tx, claim.owner.space)
+            tx.enter(claim.owner)
             index.require_rules(tx)
             if prepared and sessions.entry_of(tx, claim.owner, turn.origin) is not None:
                 changes.apply(tx, resources, claim.owner, trust, turn, prepared, seen, source)

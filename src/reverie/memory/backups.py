@@ -43,7 +43,8 @@ def check(resources: Resources, source: Path) -> VerifyReport:
 def restore(resources: Resources, source: Path) -> VerifyReport:
     """Bring a copy up to date with what was erased since, then put it in place in one step."""
     engine = resources.engine
-    if source.is_file() and source.samefile(engine.describe()["file"]):
+    here = engine.describe().get("file")
+    if here is not None and source.is_file() and source.samefile(here):
         raise ConfigError(f"{source} is this store itself: give the path of a backup")
     with _copied(resources, source) as (copy, _), engine.exclusive():
         erased, newest, unread = _erasures(resources)
@@ -77,6 +78,7 @@ def _erasures(resources: Resources) -> tuple[Erased, int, tuple[str, ...]]:
     """What was erased here, the newest epoch, and what of it could not be read."""
     try:
         with resources.engine.read() as tx:
+            tx.oversee()
             row = tx.one("SELECT COALESCE(MAX(epoch), 0) FROM statistics") or (0,)
             erased = Erased(_tombstones(tx), _silences(tx))
             return erased, max(row[0], log.lineage(tx)), ()

@@ -21,11 +21,15 @@ class Generation(NamedTuple):
 
 
 def read(tx: Transaction, key: str = CURRENT) -> Generation | None:
-    row = tx.one("SELECT value FROM meta WHERE key = ?", (key,))
-    return None if row is None else Generation(*json.loads(row[0]))
+    if key not in tx.kept:
+        row = tx.one("SELECT value FROM meta WHERE key = ?", (key,))
+        tx.kept[key] = None if row is None else row[0]
+    kept = tx.kept[key]
+    return None if kept is None else Generation(*json.loads(kept))
 
 
 def write(tx: Transaction, generation: Generation, key: str = CURRENT) -> None:
+    tx.kept.pop(key, None)
     tx.run(
         "INSERT INTO meta (key, value) VALUES (?, ?) "
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -45,11 +49,24 @@ def ensure(tx: Transaction, embedder: Embedder, dimensions: int | None) -> Gener
     """The current generation, begun by the first write that has an embedder."""
     current = require(tx, embedder)
     if current is None:
-        current = Generation(1, embedder.identity, dimensions)
-        write(tx, current)
-    elif dimensions is not None and current.dimensions is None:
-        current = current._replace(dimensions=dimensions)
-        write(tx, current)
-    elif dimensions is not None and current.dimensions != dimensions:
+        # Who begins at the same time is waited for, and has begun it.
+        first = json.dumps(Generation(1, embedder.identity, dimensions))
+        tx.run(
+            "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING",
+            (CURRENT, first),
+        )
+        del tx.kept[CURRENT]
+        current = require(tx, embedder)
+        assert current is not None
+    if dimensions is not None and current.dimensions is None:
+        known = json.dumps(current._replace(dimensions=dimensions))
+        tx.run(
+            "UPDATE meta SET value = ? WHERE key = ? AND value = ?",
+            (known, CURRENT, json.dumps(current)),
+        )
+        del tx.kept[CURRENT]
+        current = require(tx, embedder)
+        assert current is not None
+    if dimensions is not None and current.dimensions != dimensions:
         raise DimensionMismatchError(current.dimensions or 0, dimensions)
     return current

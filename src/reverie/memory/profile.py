@@ -80,7 +80,7 @@ def _changed(
     """Those that were shown at a position and have changed since, as they were."""
     held = index.changed_since(tx, owner, position, now)
     entries = log.at_positions(tx, owner, [at for _, at in held])
-    then = log.time_of(tx, owner, position) if held else 0
+    then = log.time_at(tx, owner, position) if held else 0
     for born, at in held:
         if entries[at].body is None:
             continue

@@ -32,7 +32,8 @@ def put(tx: Transaction, owner: Owner, entry: Entry) -> None:
 
 
 def find(tx: Transaction, owner: Owner, proposal: str) -> Proposal:
-    found = _read(tx, owner, " AND p.proposal = ?", (proposal,))
+    # What no database can store cannot be there.
+    found = [] if "\0" in proposal else _read(tx, owner, " AND p.proposal = ?", (proposal,))
     if not found:
         raise NotFound(
             f"there is no proposal {proposal!r} here: 'proposals list' shows the ones there are"

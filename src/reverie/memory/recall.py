@@ -85,6 +85,8 @@ def open_eye(resources: Resources, query: Query, *, local_only: bool = False) ->
         why = "no embedder is configured"
     elif local_only and embedder.remote:
         why = AS_OF_NEEDS_LOCAL
+    elif not local_only and not resources.engine.compares_vectors:
+        why = "the database has no pgvector"
     if embedder is None or why is not None:
         if query.mode == "vector":
             raise EmbedderMissing(f"{why}: use mode='keyword', or set REVERIE_EMBEDDER=local")
@@ -106,6 +108,8 @@ def recall(
 ) -> list[Hit]:
     """The best memories and events of these owners, each with the name of its user."""
     with resources.engine.read() as tx:
+        for own in list(owners)[:1]:  # behind it is what its space shares
+            tx.enter(own)
         embedder = eye.embedder
         known = generations.read(tx) if embedder is None else generations.require(tx, embedder)
         now = resources.clock.now()

@@ -250,7 +250,7 @@ class Space:
             explain,
         )
         if as_of is not None:
-            with self._resources.engine.read() as tx:
+            with self._resources.engine.read(lagging=True) as tx:
                 moment, known = self._known_at(tx, as_of)
             then = replace(chosen, alive_at=moment)
             return recall.recall_as_of(self._resources, known, then, asked)
@@ -261,7 +261,7 @@ class Space:
         from reverie.memory import recall
 
         eye = recall.open_eye(self._resources, asked)
-        with self._resources.engine.read() as tx:
+        with self._resources.engine.read(lagging=True) as tx:
             owners = self._owners(tx)
             asked = replace(asked, chosen=replace(asked.chosen, **self._seen(tx)))
             hits = recall.recall(self._resources, owners, asked, eye)
@@ -449,14 +449,11 @@ class Space:
     def _owners(self, tx: Transaction) -> dict[Owner, str | None]:
         """The one or two owners this handle reads, its own first, with their users."""
         scope = self._author.scope
-        space = log.find_space(tx, scope.space)
+        space = log.find_space(tx, scope.space, scope.user)
         if space is None:
             return {}
-        owners: dict[Owner, str | None] = {}
-        if scope.user is not None:
-            own = log.find_owner(tx, space, scope.user)
-            if own is not None:
-                owners[own] = scope.user
+        own = log.find_owner(tx, space, scope.user)
+        owners: dict[Owner, str | None] = {} if own is None else {own: scope.user}
         owners[Owner(space, log.SHARED)] = None
         return owners
 
@@ -481,13 +478,13 @@ class Space:
 
     def _moment(self, tx: Transaction, as_of: Time) -> tuple[int, int]:
         """A position, and when it was reached."""
-        space = log.find_space(tx, self._author.scope.space)
-        if space is None:
+        owners = self._owners(tx)
+        if not owners:
             return 0, 0 if isinstance(as_of, int) else to_ms(as_of, "as_of")
-        shared = Owner(space, log.SHARED)
+        shared = list(owners)[-1]
         if isinstance(as_of, int):
             position = min(max(as_of, 0), log.last_position(tx, shared))
-            return position, log.time_of(tx, shared, position)
+            return position, log.time_at(tx, shared, position)
         moment = to_ms(as_of, "as_of")
         return log.position_at(tx, shared, moment), moment
 

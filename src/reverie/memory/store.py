@@ -16,7 +16,7 @@ from reverie.agenda import jobs
 from reverie.clock import RandomIds, SystemClock
 from reverie.config import Settings
 from reverie.embed import open_embedder, open_reranker
-from reverie.engine import log, open_engine
+from reverie.engine import open_engine
 from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import drafts, upkeep
 from reverie.memory.notes import RecallNotes
@@ -52,7 +52,7 @@ def open(
     chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
     address = str(url) if url is not None else found.url or config.default_url()
     resources = Resources(
-        engine=open_engine(address),
+        engine=open_engine(address, found.read_url),
         clock=clock or SystemClock(),
         ids=ids or RandomIds(),
         settings=found,
@@ -63,6 +63,8 @@ def open(
     )
     store = Store(resources, owns_embedder=chosen is not embedder)
     try:
+        with resources.engine.read() as tx:
+            upkeep.require_whole(tx, resources.engine.url)
         upkeep.refresh_index(resources)
         upkeep.await_vectors(resources)
     except BaseException:
@@ -180,6 +182,7 @@ class Store:
     def jobs(self) -> list[Job]:
         """Everything on the agenda, parked jobs included."""
         with self._resources.engine.read() as tx:
+            tx.oversee()
             names = sorted(
                 (name, space) for space, name in tx.all("SELECT space, name FROM spaces")
             )
@@ -188,11 +191,13 @@ class Store:
     def retry_job(self, space: str, job: int) -> None:
         """Make a job due now."""
         with self._resources.engine.write() as tx:
+            tx.oversee()
             jobs.retry(tx, self._space_number(tx, space), job, self._resources.clock.now())
 
     def drop_job(self, space: str, job: int) -> None:
         """Take a job off the agenda, undone."""
         with self._resources.engine.write() as tx:
+            tx.oversee()
             jobs.drop(tx, self._space_number(tx, space), job)
 
     def rebuild(self, progress: Progress | None = None) -> int:
@@ -234,7 +239,7 @@ class Store:
         self._resources.engine.vacuum()
 
     def _space_number(self, tx: Any, name: str) -> int:
-        space = log.find_space(tx, name)
-        if space is None:
+        row = tx.one("SELECT space FROM spaces WHERE name = ?", (name,))
+        if row is None:
             raise NotFound(f"there is no space {name!r}: 'reverie spaces' shows the ones there are")
-        return space
+        return int(row[0])

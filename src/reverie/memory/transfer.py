@@ -50,6 +50,7 @@ def export(
     after = 0
     while owner is not None:
         with resources.engine.read() as tx:
+            tx.enter(owner)
             entries = log.entries(tx, owner, after, end, BATCH)
         if not entries:
             return

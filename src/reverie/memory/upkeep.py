@@ -9,7 +9,7 @@ from typing import Any
 from reverie.agenda import jobs
 from reverie.agenda.jobs import Claim
 from reverie.engine import index, log
-from reverie.engine.schema import DERIVED
+from reverie.engine.schema import DERIVED, UNFINISHED
 from reverie.errors import ConfigError, StoreBusy, StoreError
 from reverie.memory import generations, replay, verification, writes
 from reverie.memory.notes import DAY_MS
@@ -31,6 +31,7 @@ def fill_vectors(resources: Resources, claim: Claim) -> None:
     if embedder is None:
         raise ConfigError("vectors are waiting but no embedder is configured: set REVERIE_EMBEDDER")
     with resources.engine.read() as tx:
+        tx.enter(owner)
         generations.require(tx, embedder)
         waiting = [
             row[0]
@@ -44,6 +45,7 @@ def fill_vectors(resources: Resources, claim: Claim) -> None:
         epoch = index.statistics(tx, owner).epoch
     rows = embedder.embed(list(texts.values())) if texts else None
     with resources.engine.write() as tx:
+        tx.enter(owner)
         now = resources.clock.now()
         if index.statistics(tx, owner).epoch != epoch:
             # The passages were numbered anew meanwhile: these texts belong to other numbers.
@@ -69,6 +71,7 @@ def forget_expired(resources: Resources, claim: Claim) -> None:
     """A memory's time has come, unless it was given another one since."""
     owner, now = claim.owner, resources.clock.now()
     with resources.engine.write() as tx:
+        tx.enter(owner)
         place = index.find(tx, owner, claim.payload["memory"])
         if place is not None and (place.expires_at or 0) > now:
             claim.again(tx, place.expires_at or 0)
@@ -96,6 +99,7 @@ def prune_recalls(resources: Resources, claim: Claim) -> None:
     """Old recall notes go; the job comes back while there are any."""
     owner, now = claim.owner, resources.clock.now()
     with resources.engine.write() as tx:
+        tx.enter(owner)
         tx.run(
             "DELETE FROM recalls WHERE space = ? AND owner = ? AND at < ?",
             (*owner, now - resources.settings.recall_days * DAY_MS),
@@ -111,6 +115,7 @@ def finish_erasure(resources: Resources, claim: Claim) -> None:
     if not resources.engine.scrub():
         raise StoreBusy("another process is still reading old pages, or the disk is full")
     with resources.engine.write() as tx:
+        tx.enter(claim.owner)
         claim.finish(tx)
 
 
@@ -126,12 +131,14 @@ def await_vectors(resources: Resources) -> None:
         "WHERE j.space = u.space AND j.owner = u.owner AND j.kind = 'embed')"
     )
     with resources.engine.read() as tx:
-        if not tx.one("SELECT 1 FROM unembedded LIMIT 1") or not tx.all(waiting):
-            return
-    with resources.engine.write() as tx:
-        now = resources.clock.now()
-        for row in tx.all(waiting):
-            jobs.add(tx, Owner(*row), "embed", {}, due_at=now, now=now)
+        tx.oversee()
+        owners = tx.all(waiting) if tx.one("SELECT 1 FROM unembedded LIMIT 1") else []
+    for owner in (Owner(*row) for row in owners):
+        with resources.engine.write() as tx:
+            tx.enter(owner)
+            if not jobs.has(tx, owner, "embed"):
+                now = resources.clock.now()
+                jobs.add(tx, owner, "embed", {}, due_at=now, now=now)
 
 
 def refresh_index(resources: Resources) -> None:
@@ -149,6 +156,8 @@ def refresh_index(resources: Resources) -> None:
 
 def _set_rules(resources: Resources, rules: str) -> None:
     with resources.engine.write() as tx:
+        # Who writes by other rules is waited for.
+        tx.oversee()
         tx.run(
             "INSERT INTO meta (key, value) VALUES ('index', ?) "
             "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -166,9 +175,18 @@ def _without_foreign_embedder(resources: Resources) -> Resources:
     return replace(resources, embedder=None)
 
 
+def require_whole(tx: Transaction, where: str) -> None:
+    """A store that was only half copied is no store yet."""
+    if tx.one("SELECT 1 FROM meta WHERE key = ?", (UNFINISHED,)) is not None:
+        raise StoreError(
+            f"a migration into {where} was not finished: run 'reverie migrate' again, to the end"
+        )
+
+
 def rebuild(resources: Resources, progress: Progress | None = None) -> int:
     """Index and vectors from the log, a space at a time, each in one transaction."""
     with resources.engine.read() as tx:
+        tx.oversee()
         owners = all_owners(tx)
         whole = sum(_count(tx, name, owner) for owner in owners for name in ("memories", "events"))
     done = 0
@@ -181,6 +199,7 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
 
     for owner in owners:
         with resources.engine.write() as tx:
+            tx.enter(owner)
             for name in DERIVED:
                 tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", owner)
             tx.clear_vectors(owner, 0, max(index.statistics(tx, owner).next_passage, 1))
@@ -213,6 +232,7 @@ def reembed(resources: Resources, progress: Progress | None = None) -> int:
     if embedder is None:
         raise ConfigError("no embedder is configured: set REVERIE_EMBEDDER, for instance to local")
     with resources.engine.write() as tx:
+        tx.oversee()
         current = generations.read(tx)
         begun = generations.read(tx, generations.NEXT)
         if begun is None or begun.identity != embedder.identity:
@@ -221,6 +241,7 @@ def reembed(resources: Resources, progress: Progress | None = None) -> int:
             generations.write(tx, begun, generations.NEXT)
     while True:
         with resources.engine.read() as tx:
+            tx.oversee()
             ends = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
             kept = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in ends}
         whole, done = sum(end.next_passage for end in ends.values()), 0
@@ -245,11 +266,13 @@ def _embed_passages(
 ) -> generations.Generation:
     assert resources.embedder is not None
     with resources.engine.read() as tx:
+        tx.enter(owner)
         texts = passage_texts(tx, owner, missing)
     if not texts:
         return begun
     rows = resources.embedder.embed(list(texts.values()))
     with resources.engine.write() as tx:
+        tx.enter(owner)
         _require_mine(tx, begun)
         if index.statistics(tx, owner).epoch != epoch:
             return begun
@@ -276,6 +299,7 @@ def _switched(
     Where passages were numbered anew meanwhile it has to be done again.
     """
     with resources.engine.write() as tx:
+        tx.oversee()
         _require_mine(tx, begun)
         now = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
         if any(now[owner].epoch != end.epoch for owner, end in ends.items()):
@@ -303,6 +327,7 @@ def _switched(
 def spaces(resources: Resources) -> list[SpaceInfo]:
     found = []
     with resources.engine.read() as tx:
+        tx.oversee()
         for space, name in sorted(tx.all("SELECT space, name FROM spaces"), key=lambda row: row[1]):
             users = tx.all("SELECT name FROM owners WHERE space = ? AND name <> ''", (space,))
             counts = tx.one(
@@ -325,11 +350,13 @@ def spaces(resources: Resources) -> list[SpaceInfo]:
 def verify(resources: Resources) -> VerifyReport:
     problems = resources.engine.check()
     with resources.engine.read() as tx:
+        tx.oversee()
         return verification.compare(tx, resources, all_owners(tx), problems)
 
 
 def doctor(resources: Resources) -> dict[str, Any]:
     with resources.engine.read() as tx:
+        tx.oversee()
         generation = generations.read(tx)
         waiting = tx.one("SELECT COUNT(*) FROM unembedded")
         (failing,) = tx.one(

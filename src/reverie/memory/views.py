@@ -100,6 +100,7 @@ class IndexView:
         self._remembers = statistics.facts + statistics.notes > 0
         self.narrowed = chosen.narrows
         self._generation = generation
+        self._births: dict[int, search.Birth] = {}
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
         known = index.frequencies(self._tx, self._owner, terms)
@@ -145,6 +146,7 @@ class IndexView:
     ) -> list[Candidate]:
         tx, owner, chosen = self._tx, self._owner, self._chosen
         births = search.births(tx, owner, numbers)
+        self._births |= births
         memories = []
         if self._remembers:
             memories = search.memories(tx, owner, births.values(), self._now)
@@ -161,13 +163,16 @@ class IndexView:
         return memories + events
 
     def read(self, wanted: Sequence[tuple[Candidate, int]]) -> list[tuple[Memory | Event, str]]:
-        places = index.located(self._tx, self._owner, [passage for _, passage in wanted])
+        births = self._births
+        others = [passage for _, passage in wanted if passage not in births]
+        if others:
+            births = births | search.births(self._tx, self._owner, others)
         positions = [candidate.position for candidate, _ in wanted]
         entries = log.at_positions(self._tx, self._owner, positions)
         found = []
         for candidate, passage in wanted:
             thing = known_from(entries[candidate.position], self.user)
-            _, start, length = places[passage]
+            _, _, start, length = births[passage]
             found.append((thing, text_of(thing)[start : start + length]))
         return found
 

@@ -70,7 +70,6 @@ def writing(resources: Resources, scope: Scope) -> Iterator[tuple[Transaction, O
     """A write transaction of one owner. Recall notes of its space go along."""
     with resources.engine.write() as tx:
         owner = log.ensure_owner(tx, scope.space, scope.user)
-        log.lock(tx, owner.space)
         index.require_rules(tx)
         yield tx, owner
         resources.notes.write(tx, scope.space)
@@ -275,6 +274,7 @@ def scrubbed(resources: Resources, owner: Owner, job: int, erased: Sequence[str]
     gone = resources.engine.scrub(erased)
     if gone:
         with resources.engine.write() as tx, contextlib.suppress(NotFound):
+            tx.enter(owner)
             jobs.drop(tx, owner.space, job)
     return gone
 

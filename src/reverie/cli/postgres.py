@@ -1,0 +1,133 @@
+"""The operator's commands for a store on PostgreSQL: partition, distribute."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from reverie.cli.options import Asked, examples, on_store
+from reverie.cli.output import count, print_json, remark, say
+from reverie.errors import ConfigError
+
+if TYPE_CHECKING:
+    from reverie.engine.postgres import PostgresEngine
+    from reverie.engine.spreading import Plan
+
+_YES = click.option("--yes", is_flag=True, help="Do it. Without this it is only shown.")
+
+
+@click.group(
+    "postgres",
+    epilog=examples("reverie postgres partition", "reverie postgres distribute --shards 64 --yes"),
+)
+def postgres_command() -> None:
+    """Spread a PostgreSQL store by its spaces.
+
+    Every table is split by the space, so that all rows of a space stay together. Both commands show
+    the statements they would run, as SQL, and run them with --yes. Stop every other process that
+    has the store open first.
+    """
+
+
+@postgres_command.command(
+    "partition",
+    epilog=examples(
+        "reverie postgres partition",
+        "reverie postgres partition --parts 64 > plan.sql",
+        "reverie postgres partition --yes",
+    ),
+)
+@click.option(
+    "--parts",
+    type=click.IntRange(2, 1024),
+    help="How many partitions each table has.  [default: 16]",
+)
+@_YES
+@on_store
+def partition_command(asked: Asked, parts: int | None, yes: bool) -> None:
+    """Turn the tables into hash partitions, on one server.
+
+    One transaction: stopped at any moment, all of it is done or nothing. It needs as much free disk
+    as the store has. A table that is partitioned already is left alone.
+    """
+    with _on_postgres(asked) as engine:
+        from reverie.engine import spreading
+
+        if yes:
+            plan = spreading.partition(engine, parts)
+        else:
+            plan = spreading.plan_partitions(engine, parts)
+    _print_plan(asked, plan, done=yes, how="partitioned by the space")
+
+
+@postgres_command.command(
+    "distribute",
+    epilog=examples(
+        "reverie postgres distribute",
+        "reverie postgres distribute --shards 128 --yes",
+        "reverie postgres distribute --json",
+    ),
+)
+@click.option(
+    "--shards",
+    type=click.IntRange(1, 64_000),
+    help="How many shards each table has.  [default: Citus's citus.shard_count]",
+)
+@_YES
+@on_store
+def distribute_command(asked: Asked, shards: int | None, yes: bool) -> None:
+    """Distribute the tables over many machines, with Citus.
+
+    Run it on the coordinator once the other machines were added to it. meta and spaces are copied
+    to every machine, all other tables are split by the space with the shards of a space on one
+    machine. A table that is distributed already is left alone: run it again after an upgrade.
+    """
+    with _on_postgres(asked) as engine:
+        from reverie.engine import spreading
+
+        if yes:
+            plan = spreading.distribute(engine, shards)
+        else:
+            plan = spreading.plan_distribution(engine, shards)
+    _print_plan(asked, plan, done=yes, how="distributed by the space")
+
+
+@contextlib.contextmanager
+def _on_postgres(asked: Asked) -> Iterator[PostgresEngine]:
+    from reverie.config import default_url
+    from reverie.engine import open_engine
+
+    address = asked.settings().url or default_url()
+    if not address.startswith(("postgresql://", "postgres://")):
+        raise ConfigError(
+            "this is for a store on PostgreSQL: give --url postgresql://user@host/database"
+        )
+    with contextlib.closing(open_engine(address)) as engine:
+        from reverie.engine.postgres import PostgresEngine
+
+        assert isinstance(engine, PostgresEngine)
+        yield engine
+
+
+def _print_plan(asked: Asked, plan: Plan, *, done: bool, how: str) -> None:
+    """The statements with what each is for; done, only how many tables that were."""
+    steps = plan.steps
+    if asked.as_json:
+        statements = [{"sql": step.sql, "why": step.why} for step in steps]
+        print_json({"done": done, "tables": plan.tables, "statements": statements})
+        return
+    if not steps:
+        say(f"Nothing to do: every table is {how}.")
+        return
+    if done:
+        say(f"Ran {count(len(steps), 'statement')}: {count(len(plan.tables), 'table')} {how}.")
+        return
+    for transaction in plan.transactions:
+        say("BEGIN;")
+        for step in transaction:
+            say(f"-- {step.why}\n{step.sql};")
+        say("COMMIT;")
+    remark(f"Nothing was changed: {count(len(plan.tables), 'table')} would be {how}. Do it: --yes")

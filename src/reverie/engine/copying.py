@@ -1,0 +1,220 @@
+"""A whole store copied into another, row by row: between engines, into a backup and out of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from reverie.engine.schema import UNFINISHED
+from reverie.protocols import Owner, Row, Transaction
+
+CHUNK = 1_000
+# What each engine keeps for itself.
+_OWN = ("schema", UNFINISHED)
+# Between them, every write changes one of these.
+_CHANGED = ("meta", "owners", "counters", "statistics", "session_state", "recalls", "jobs")
+
+
+class Table(NamedTuple):
+    """A table: the columns of its key, then the others."""
+
+    name: str
+    key: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @property
+    def columns(self) -> str:
+        return ", ".join(self.key + self.others)
+
+    @property
+    def copied(self) -> str:
+        """The condition on rows that are copied."""
+        return f"key NOT IN {_OWN}" if self.name == "meta" else "1 = 1"
+
+
+def _table(name: str, key: str, others: str = "") -> Table:
+    return Table(name, tuple(key.split()), tuple(others.split()))
+
+
+# In the order in which rows may refer to each other.
+TABLES = (
+    _table("meta", "key", "value"),
+    _table("spaces", "space", "name"),
+    _table("owners", "space owner", "name"),
+    _table("counters", "space", "position recorded_at job owner"),
+    _table(
+        "log",
+        "space position",
+        "owner op recorded_at schema actor trust reason origin_session origin_sequence key request "
+        "memory version uuid session sequence body",
+    ),
+    _table(
+        "statistics",
+        "space owner",
+        "epoch next_passage passages touches facts notes private",
+    ),
+    _table(
+        "memories",
+        "space owner born",
+        "memory position version kind category subject_key session pinned at expires_at "
+        "forgotten_at first_passage passages",
+    ),
+    _table("tags", "space owner tag born"),
+    _table("documents", "space owner source", "born hash"),
+    _table(
+        "sessions",
+        "space owner session",
+        "opened position last_sequence events updated_at hidden_at titled forked_session "
+        "forked_sequence chain unsummed ended",
+    ),
+    _table(
+        "events",
+        "space owner session sequence",
+        "position role speaker at size chain first_passage passages terms",
+    ),
+    _table(
+        "session_state",
+        "space owner session",
+        "frozen epoch upper summary scratchpad scratched_at",
+    ),
+    _table("proposals", "space owner proposal", "position answer memory"),
+    _table("passages", "space owner passage", "born start length terms"),
+    _table("postings", "space owner term passage", "len"),
+    _table("touched", "space owner touch", "passage"),
+    _table("unembedded", "space owner passage"),
+    _table("recalls", "space owner recall", "at query session sequence hits"),
+    _table(
+        "jobs",
+        "space job",
+        "owner kind lane state due_at attempts token payload error created_at",
+    ),
+    _table("due", "space owner", "at"),
+)
+
+
+def rows_of(tx: Transaction, table: Table, after: Row | None = None) -> Iterator[list[Row]]:
+    """The rows of a table in the order of its key, a chunk at a time."""
+    key = ", ".join(table.key)
+    while True:
+        behind = ""
+        if after is not None:
+            behind = f" AND ({key}) > ({', '.join('?' * len(table.key))})"
+        rows = tx.all(
+            f"SELECT {table.columns} FROM {table.name} WHERE {table.copied}{behind} "
+            f"ORDER BY {key} LIMIT {CHUNK}",
+            after or (),
+        )
+        if rows:
+            yield rows
+        if len(rows) < CHUNK:
+            return
+        after = rows[-1][: len(table.key)]
+
+
+def last_key(tx: Transaction, table: Table) -> Row | None:
+    key = ", ".join(table.key)
+    behind = ", ".join(f"{column} DESC" for column in table.key)
+    return tx.one(f"SELECT {key} FROM {table.name} WHERE {table.copied} ORDER BY {behind} LIMIT 1")
+
+
+def count(tx: Transaction) -> int:
+    """How many rows there are to be copied, vectors included."""
+    rows = [
+        tx.all(f"SELECT COUNT(*) FROM {table.name} WHERE {table.copied}")[0][0] for table in TABLES
+    ]
+    return int(sum(rows)) + sum(len(tx.vector_numbers(*each)) for each in collections(tx))
+
+
+def put_rows(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
+    marks = ", ".join("?" * len(rows[0]))
+    tx.many(f"INSERT INTO {table.name} ({table.columns}) VALUES ({marks})", rows)
+
+
+def empty(tx: Transaction) -> None:
+    """Take away all that was copied, vectors included."""
+    tx.run("DELETE FROM vectors")
+    for table in reversed(TABLES):
+        tx.run(f"DELETE FROM {table.name} WHERE {table.copied}")
+
+
+def copy(source: Transaction, target: Transaction) -> None:
+    """Everything, in one transaction of the target, which is empty."""
+    for table in TABLES:
+        for rows in rows_of(source, table):
+            put_rows(target, table, rows)
+    for owner, generation in collections(source):
+        for numbers in chunks(source.vector_numbers(owner, generation)):
+            put_vectors(source, target, owner, generation, numbers)
+
+
+# -- vectors --------------------------------------------------------------------------------------
+
+
+def collections(tx: Transaction) -> list[tuple[Owner, int]]:
+    """Whose vectors there are, of which generations."""
+    owners = [
+        Owner(*row) for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner")
+    ]
+    kept = tx.all("SELECT value FROM meta WHERE key IN ('generation', 'generation.next')")
+    return [(owner, json.loads(row[0])[0]) for owner in owners for row in kept]
+
+
+def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    for at in range(0, len(numbers), CHUNK):
+        yield numbers[at : at + CHUNK]
+
+
+def put_vectors(
+    source: Transaction,
+    target: Transaction,
+    owner: Owner,
+    generation: int,
+    numbers: Sequence[int],
+) -> None:
+    """Those that follow each other together."""
+    rows = source.vectors(owner, generation, np.array(numbers, np.int64))
+    begin = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            target.put_vectors(owner, generation, numbers[begin], rows[begin:at])
+            begin = at
+
+
+# -- comparing ------------------------------------------------------------------------------------
+
+
+def digest(tx: Transaction, progress: Callable[[int], None] | None = None) -> str:
+    """A hash of every row of every table, the same on every engine that holds the same."""
+    whole = hashlib.sha256()
+    for table in TABLES:
+        whole.update(table.name.encode())
+        for rows in rows_of(tx, table):
+            whole.update("\n".join(_as_text(row) for row in rows).encode())
+            if progress is not None:
+                progress(len(rows))
+    for owner, generation in collections(tx):
+        for numbers in chunks(tx.vector_numbers(owner, generation)):
+            found = tx.vectors(owner, generation, np.array(numbers, np.int64))
+            whole.update(np.array(numbers, "<i8").tobytes() + found.astype("<f4").tobytes())
+            if progress is not None:
+                progress(len(numbers))
+    return whole.hexdigest()
+
+
+def state(tx: Transaction) -> str:
+    """A hash of what every write changes: whether anything was written since."""
+    whole = hashlib.sha256()
+    for table in TABLES:
+        if table.name in _CHANGED:
+            for rows in rows_of(tx, table):
+                whole.update("\n".join(_as_text(row) for row in rows).encode())
+    return whole.hexdigest()
+
+
+def _as_text(row: Row) -> str:
+    values: list[Any] = list(row)
+    return json.dumps(values, ensure_ascii=True)

@@ -1,0 +1,75 @@
+"""What PostgreSQL and its driver raise, as ours."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from psycopg import DataError, Error, InterfaceError, OperationalError, errors
+
+from reverie.errors import (
+    InvalidInput,
+    ReverieError,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_REPEAT = "repeat the call, a write with the same key"
+_BUSY = (
+    errors.LockNotAvailable,
+    errors.QueryCanceled,
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.TooManyConnections,
+)
+# Classes of SQLSTATE: the connection was lost, the server stops or starts, it crashed.
+_AWAY = ("08", "57P", "XX000")
+
+
+@contextlib.contextmanager
+def translated(where: str) -> Iterator[None]:
+    try:
+        yield
+    except (Error, UnicodeEncodeError) as error:
+        raise as_ours(error, where) from error
+
+
+def as_ours(error: Exception, where: str) -> ReverieError:
+    """One line that says what happened and what to do next."""
+    said = _first_line(error)
+    if isinstance(error, _BUSY):
+        return StoreBusy(f"another writer kept {where} locked for too long ({said}): try again")
+    if isinstance(error, errors.DiskFull):
+        return StoreFull(f"no space left for {where}: free some and {_REPEAT}")
+    # A transaction that would write cannot even begin on a standby.
+    if isinstance(error, errors.ReadOnlySqlTransaction | errors.FeatureNotSupported):
+        return StoreReadOnly(f"{where} is a standby and cannot be written: give the primary")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return StoreReadOnly(f"the user of {where} may not do this ({said}): grant it the right to")
+    if isinstance(error, errors.ProgramLimitExceeded):
+        return InvalidInput(f"a text is too long for an index ({said}): shorten it")
+    if isinstance(error, DataError | UnicodeEncodeError):
+        return InvalidInput(f"a value cannot be stored ({said})")
+    if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
+        return StoreDamaged(f"{where} is no store of this Reverie ({said}): open it again")
+    if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
+        return StoreDamaged(f"{where} is damaged ({said}): bring back a backup")
+    if is_lost(error):
+        return StoreUnavailable(f"{where} cannot be reached ({said}): {_REPEAT}")
+    return StoreError(f"{where} could not do it ({said})")
+
+
+def is_lost(error: Exception) -> bool:
+    """Whether the connection is gone, and not the statement wrong."""
+    state: str | None = getattr(error, "sqlstate", None)
+    if state is None:
+        return isinstance(error, OperationalError | InterfaceError)
+    return state.startswith(_AWAY)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
