@@ -186,7 +186,13 @@ def addresses(request: pytest.FixtureRequest, folder: Path) -> Callable[[str], s
     if request.param == "sqlite":
         return lambda name: f"sqlite://{folder / name}.db"
     server: Server = request.getfixturevalue("postgres")
-    return cache(lambda name: server.database(template="made"))
+
+    def made(name: str) -> str:
+        address = server.database(template="made")
+        request.addfinalizer(lambda: server.drop(address))
+        return address
+
+    return cache(made)
 
 
 @pytest.fixture

@@ -121,6 +121,12 @@ class Server:
             connection.execute(f"CREATE DATABASE {name}{copied}".encode())
         return self.address(name)
 
+    def drop(self, address: str) -> None:
+        """They lie in memory: those of thousands of tests would fill it."""
+        name = address.partition("?")[0].rpartition("/")[2]
+        with self.connect() as connection:
+            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
     def connect(self, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:
         """A plain connection, for whatever a test wants to see or do beside Reverie."""
         return psycopg.connect(self.address(database), autocommit=True)
