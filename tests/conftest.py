@@ -182,14 +182,18 @@ def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str]
     return addresses(request, tmp_path)
 
 
-def addresses(request: pytest.FixtureRequest, folder: Path) -> Callable[[str], str]:
+def addresses(
+    request: pytest.FixtureRequest, folder: Path, *, kept: bool = False
+) -> Callable[[str], str]:
+    """Not ``kept``, a database goes with the fixture that asked for it."""
     if request.param == "sqlite":
         return lambda name: f"sqlite://{folder / name}.db"
     server: Server = request.getfixturevalue("postgres")
 
     def made(name: str) -> str:
         address = server.database(template="made")
-        request.addfinalizer(lambda: server.drop(address))
+        if not kept:
+            request.addfinalizer(lambda: server.drop(address))
         return address
 
     return cache(made)

@@ -231,7 +231,7 @@ class Talk:
 def opened(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stores]:
-    stores = Stores(addresses(request, tmp_path_factory.mktemp("updates")))
+    stores = Stores(addresses(request, tmp_path_factory.mktemp("updates"), kept=True))
     yield stores
     stores.close()
 
