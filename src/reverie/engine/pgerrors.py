@@ -45,8 +45,7 @@ def as_ours(error: Exception, where: str) -> ReverieError:
         return StoreBusy(f"another writer kept {where} locked for too long ({said}): try again")
     if isinstance(error, errors.DiskFull):
         return StoreFull(f"no space left for {where}: free some and {_REPEAT}")
-    # A transaction that would write cannot even begin on a standby.
-    if isinstance(error, errors.ReadOnlySqlTransaction | errors.FeatureNotSupported):
+    if isinstance(error, errors.ReadOnlySqlTransaction):
         return StoreReadOnly(f"{where} is a standby and cannot be written: give the primary")
     if isinstance(error, errors.InsufficientPrivilege):
         return StoreReadOnly(f"the user of {where} may not do this ({said}): grant it the right to")

@@ -158,6 +158,10 @@ class Lease:
                     self._connection = self.pool.connect()
                 self.tell(statements)
                 return
+            except psycopg.errors.FeatureNotSupported as error:
+                # A transaction that would write cannot even begin on a standby.
+                self._give_up()
+                raise psycopg.errors.ReadOnlySqlTransaction(str(error)) from error
             except psycopg.Error as error:
                 self._give_up()
                 late = time.monotonic() >= deadline

@@ -171,8 +171,11 @@ def _kept_as(connection: Connection[Row]) -> str | None:
 
 
 def has_citus(connection: Connection[Row]) -> bool:
-    found = connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'citus'").fetchall()
-    return bool(found)
+    rows = connection.execute(
+        "SELECT to_regclass('pg_dist_partition') IS NOT NULL "
+        "AND EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'create_distributed_table')"
+    ).fetchall()
+    return bool(rows[0][0])
 
 
 def search_path(connection: Connection[Row]) -> str:

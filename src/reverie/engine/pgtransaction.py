@@ -42,7 +42,7 @@ class PostgresTransaction:
     ) -> None:
         self._lease = lease
         self._vectors = vectors
-        # Said before anything else, in one go; empty once it has begun.
+        # Said before anything else, in one go.
         self._first = [*begin, *([_SHARED] if writing else [])]
         self._begun = not begin
         # Settings and rows that nobody waits for.
@@ -133,16 +133,12 @@ class PostgresTransaction:
         if done != "COMMIT":  # a server that undid it says so, and raises nothing
             raise StoreError("the write was undone: repeat it with the same key")
 
-    def begin(self) -> None:
-        """Say what comes first; with the first statement it happens by itself."""
-        if not self._begun:
-            self._lease.begin(self._first)
-            self._begun = True
-
     def _execute(
         self, query: bytes, values: Sequence[Any] = (), *, binary: bool = False
     ) -> Cursor[Row]:
-        self.begin()
+        if not self._begun:
+            self._lease.begin(self._first)
+            self._begun = True
         if not self._unsent:
             return self._cursor.execute(query, values, binary=binary)
         waiting, self._unsent = self._unsent, []

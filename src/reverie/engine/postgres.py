@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import psycopg
 
 from reverie.engine import addresses, copying, pgerrors, pgschema, schema, walls
+from reverie.engine.opened import Opened
 from reverie.engine.pgpool import Connection, Lease, Pool
 from reverie.engine.pgtransaction import WRITING, PostgresTransaction
 from reverie.engine.pgvectors import Vectors
 from reverie.engine.replica import Replica
 from reverie.engine.sqlite import SQLiteEngine
 from reverie.errors import (
-    ForkedHandle,
     StoreBusy,
-    StoreClosed,
     StoreError,
     StoreReadOnly,
     StoreUnavailable,
@@ -43,15 +41,13 @@ _SEEN_BY = """SELECT COUNT(*) FROM (
     WHERE age(seen) > age($1::xid)"""
 
 
-class PostgresEngine:
+class PostgresEngine(Opened[PostgresTransaction]):
     """One PostgreSQL database."""
 
     def __init__(self, url: str, read_url: str = "") -> None:
+        super().__init__()
         address = addresses.parse(url)
         self.url, self.read_only = address.shown, address.read_only
-        self._pid = os.getpid()
-        self._thread = threading.local()
-        self._closed = False
         first = Pool(address.conninfo, f"{pgschema.NAME}, public")
         with pgerrors.translated(self.url), contextlib.closing(first.connect()) as connection:
             vector_type = pgschema.prepare(connection, read_only=self.read_only)
@@ -78,23 +74,21 @@ class PostgresEngine:
             if lagging and self._replica is not None:
                 begun = self._replica.begun(lent, _READ)
             lease = begun or lent.enter_context(self._lent())
-            with self._as_current(lease, () if begun else _READ, writing=False) as tx:
+            own = PostgresTransaction(lease, () if begun else _READ, self._vectors, writing=False)
+            with self._as_current(own) as tx:
                 yield tx
                 tx.commit()
 
     @contextlib.contextmanager
     def write(self, *, wait: bool = True) -> Iterator[PostgresTransaction]:
-        current = self._current()
+        current = self._current_writer()
         if current is not None:
-            if not current.writing:
-                raise StoreError("a write cannot start inside a read: end the read first")
             yield current
             return
-        if self.read_only:
-            raise StoreReadOnly(f"{self.url} was opened with mode=ro: open it without to write")
         begin = _WRITE if wait else (*_WRITE, _AT_ONCE)
         with pgerrors.translated(self.url), self._lent() as lease:
-            with self._as_current(lease, begin, writing=True) as tx:
+            own = PostgresTransaction(lease, begin, self._vectors, writing=True)
+            with self._as_current(own) as tx:
                 yield tx
                 tx.commit()
             if self._replica is not None:
@@ -127,22 +121,6 @@ class PostgresEngine:
             yield lease.connection
             lease.connection.execute("COMMIT")
 
-    def _current(self) -> PostgresTransaction | None:
-        self._require_usable()
-        transaction: PostgresTransaction | None = getattr(self._thread, "current", None)
-        return transaction
-
-    @contextlib.contextmanager
-    def _as_current(
-        self, lease: Lease, begin: Sequence[str], *, writing: bool
-    ) -> Iterator[PostgresTransaction]:
-        transaction = PostgresTransaction(lease, begin, self._vectors, writing=writing)
-        self._thread.current = transaction
-        try:
-            yield transaction
-        finally:
-            self._thread.current = None
-
     @contextlib.contextmanager
     def _lent(self) -> Iterator[Lease]:
         """A connection; inside ``exclusive`` the thread's own."""
@@ -161,14 +139,6 @@ class PostgresEngine:
     def _connected(self) -> Iterator[Connection]:
         with self._pool.lent() as lease:
             yield lease.connection
-
-    def _require_usable(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedHandle(
-                "this store was opened before fork: call reverie.open() in the child process"
-            )
-        if self._closed:
-            raise StoreClosed("this store was closed: call reverie.open() again")
 
     # -- upkeep -------------------------------------------------------------------------------
 

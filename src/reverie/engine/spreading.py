@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from psycopg import Connection, sql
 
 from reverie.engine import walls
-from reverie.engine.pgschema import NAME
+from reverie.engine.pgschema import NAME, has_citus
 from reverie.engine.postgres import PostgresEngine
 from reverie.errors import ConfigError, StoreBusy
 
@@ -232,7 +232,7 @@ def distribute(engine: PostgresEngine, shards: int | None = None) -> Plan:
 
 
 def _distribution(connection: Connection[Any], shards: int | None) -> Plan:
-    if not _has_citus(connection):
+    if not has_citus(connection):
         raise ConfigError(_NO_CITUS)
     tables = _tables(connection)
     if any(table.partitioned for table in tables):
@@ -327,16 +327,8 @@ def _distribution_steps(
         yield Step(f"ALTER TABLE {table.full} FORCE ROW LEVEL SECURITY", "as it was")
 
 
-def _has_citus(connection: Connection[Any]) -> bool:
-    rows = connection.execute(
-        "SELECT to_regclass('pg_dist_partition') IS NOT NULL "
-        "AND EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'create_distributed_table')"
-    ).fetchall()
-    return bool(rows[0][0])
-
-
 def _distributed(connection: Connection[Any]) -> set[str]:
-    if not _has_citus(connection):
+    if not has_citus(connection):
         return set()
     rows = connection.execute(
         "SELECT c.relname FROM pg_dist_partition p JOIN pg_class c ON c.oid = p.logicalrelid "

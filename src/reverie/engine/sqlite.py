@@ -19,13 +19,12 @@ import apsw
 
 from reverie.engine import files, plans, schema
 from reverie.engine.blocks import Blocks, Loaded, VectorCache
+from reverie.engine.opened import Opened
 from reverie.engine.undivided import Undivided
 from reverie.errors import (
-    ForkedHandle,
     InvalidInput,
     NewerSchema,
     StoreBusy,
-    StoreClosed,
     StoreDamaged,
     StoreError,
     StoreFailed,
@@ -144,25 +143,23 @@ class SQLiteTransaction(Undivided):
         return cache.current(self, self._blocks, owner, generation)
 
 
-class SQLiteEngine:
+class SQLiteEngine(Opened[SQLiteTransaction]):
     """One SQLite file."""
 
     compares_vectors = True
 
     def __init__(self, url: str) -> None:
         _require_safe_sqlite()
+        super().__init__()
         self.path, options = files.parse_address(url)
         self.url = f"sqlite://{urllib.parse.quote(str(self.path))}"
         self.read_only = options.get("mode") == "ro"
         self._vfs = options.get("vfs")
-        self._pid = os.getpid()
         self._free: list[apsw.Connection] = []
         self._lent: set[apsw.Connection] = set()
         self._pool_lock = threading.Lock()
         self._write_lock = threading.RLock()
         self._lock_depth = 0
-        self._thread = threading.local()
-        self._closed = False
         self._failed: str | None = None
         self._vectors = VectorCache()
         self._lock_file: int | None = None
@@ -275,7 +272,7 @@ class SQLiteEngine:
         with self._translated(), self._lend() as connection:
             connection.execute("BEGIN")
             try:
-                with self._as_current(SQLiteTransaction(connection, self._vectors, False)) as tx:
+                with self._transaction(connection, writing=False) as tx:
                     yield tx
             finally:
                 if connection.in_transaction:
@@ -283,14 +280,10 @@ class SQLiteEngine:
 
     @contextlib.contextmanager
     def write(self, *, wait: bool = True) -> Iterator[SQLiteTransaction]:
-        current = self._current()
+        current = self._current_writer()
         if current is not None:
-            if not current.writing:
-                raise StoreError("a write cannot start inside a read: end the read first")
             yield current
             return
-        if self.read_only:
-            raise StoreReadOnly(f"{self.path} was opened with ?mode=ro: open it without to write")
         with (
             self._exclusively(wait=wait),
             self._translated(writing=True),
@@ -299,7 +292,7 @@ class SQLiteEngine:
             self._require_working()
             connection.execute("BEGIN IMMEDIATE")
             try:
-                with self._as_current(SQLiteTransaction(connection, self._vectors, True)) as tx:
+                with self._transaction(connection, writing=True) as tx:
                     yield tx
                 connection.execute("COMMIT")
                 if self._wal_pages >= CHECKPOINT_PAGES:
@@ -309,19 +302,13 @@ class SQLiteEngine:
                     connection.execute("ROLLBACK")
                 raise
 
-    def _current(self) -> SQLiteTransaction | None:
-        self._require_usable()
-        transaction: SQLiteTransaction | None = getattr(self._thread, "current", None)
-        return transaction
-
     @contextlib.contextmanager
-    def _as_current(self, transaction: SQLiteTransaction) -> Iterator[SQLiteTransaction]:
-        self._thread.current = transaction
-        try:
+    def _transaction(
+        self, connection: apsw.Connection, *, writing: bool
+    ) -> Iterator[SQLiteTransaction]:
+        own = SQLiteTransaction(connection, self._vectors, writing)
+        with contextlib.closing(own), self._as_current(own) as transaction:
             yield transaction
-        finally:
-            self._thread.current = None
-            transaction.close()
 
     @contextlib.contextmanager
     def _lend(self) -> Iterator[apsw.Connection]:
@@ -368,14 +355,6 @@ class SQLiteEngine:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
         finally:
             self._write_lock.release()
-
-    def _require_usable(self) -> None:
-        if os.getpid() != self._pid:
-            raise ForkedHandle(
-                "this store was opened before fork: call reverie.open() in the child process"
-            )
-        if self._closed:
-            raise StoreClosed("this store was closed: call reverie.open() again")
 
     def _require_working(self) -> None:
         if self._failed is not None:
