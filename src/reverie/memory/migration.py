@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from reverie.engine import copying, open_engine
@@ -37,8 +38,7 @@ def migrate(source: str, target: str, progress: Progress | None = None) -> Migra
     with contextlib.ExitStack() as opened:
         before = opened.enter_context(contextlib.closing(open_engine(source)))
         after = opened.enter_context(contextlib.closing(open_engine(target)))
-        if before.url == after.url:
-            raise ConfigError("a store cannot be migrated into itself: give another --to")
+        _require_another(before, after)
         if not before.read_only:
             opened.enter_context(before.exclusive())
         opened.enter_context(after.exclusive())
@@ -49,6 +49,13 @@ def migrate(source: str, target: str, progress: Progress | None = None) -> Migra
         done = _Done(copying.count(old), progress)
         _copy(old, after, done)
         return _finish(old, after, done)
+
+
+def _require_another(before: Engine, after: Engine) -> None:
+    """Before either is locked: a file that waits for itself under another name waits for ever."""
+    files = [engine.describe().get("file") for engine in (before, after)]
+    if before.url == after.url or (files[0] and files[1] and Path(files[0]).samefile(files[1])):
+        raise ConfigError("a store cannot be migrated into itself: give another --to")
 
 
 class _Done:
