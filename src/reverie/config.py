@@ -17,6 +17,8 @@ _CHOICES = {
     "learn": ("auto", "off", "rules", "llm"),
     "write_policy": ("ask", "notify", "silent"),
     "summary": ("auto", "off", "condense", "llm"),
+    "secrets": ("redact", "block", "warn", "off"),
+    "outbound": ("any", "public"),
     "log_level": ("debug", "info", "warning", "error"),
 }
 
@@ -67,6 +69,10 @@ class Settings:
     """How sessions are summed up: ``off``, ``condense``, ``llm``; ``auto``: llm with a model."""
     context_tokens: int = 4000
     """How full a context may get before older turns are summed up."""
+    secrets: str = "redact"
+    """Keys and passwords in what is kept: ``redact``, ``block``, ``warn`` or ``off``."""
+    outbound: str = "any"
+    """Where models may be reached: ``any`` address, or only those that are ``public``."""
     log_level: str = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 

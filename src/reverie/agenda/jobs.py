@@ -16,6 +16,7 @@ from reverie.errors import NotFound, ReverieError
 from reverie.model import Job
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import one_line
+from reverie.text.secrets import redacted
 
 LEASE_MS = 5 * 60_000
 # Doubling waits of at most an hour: half a working day passes before a job is parked.
@@ -238,7 +239,7 @@ def _owner_of(tx: Transaction, space: int, job: int) -> Owner:
 
 def as_kept(error: str) -> str:
     """An error may quote anything; what is kept of it is one line that fits every database."""
-    return one_line(error[:1000].encode("utf-8", "replace").decode())
+    return redacted(one_line(error[:1000].encode("utf-8", "replace").decode()))[0]
 
 
 def _set_due(tx: Transaction, owner: Owner, after: int | None = None) -> None:

@@ -90,7 +90,15 @@ class Settled:
 def prepare(resources: Resources, changes: Sequence[Change], source: str) -> list[Prepared]:
     """Embed what is to be written; nothing is locked yet."""
     prepared = []
+    redaction = resources.redaction
     for change in changes:
+        # Models write keys that nobody told them, and repeat those they saw.
+        change = replace(
+            change,
+            content=redaction.quiet(change.content, "what was learned"),
+            subject=redaction.quiet(change.subject, "a subject"),
+            reason=redaction.quiet(change.reason, "a reason"),
+        )
         text = draft = None
         if change.event == "UPDATE":
             text = drafts.prepare_text(resources, change.content)

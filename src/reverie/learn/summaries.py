@@ -30,6 +30,8 @@ def summarise(resources: Resources, claim: Claim) -> None:
         current = states.summary_of(tx, owner, sessions.lineage(tx, owner, session))
         said = unsummarised(tx, owner, session, current)
     made = _made(resources, current, said)
+    if made is not None:
+        made = made._replace(text=resources.redaction.quiet(made.text, "a summary"))
     with resources.engine.write() as tx:
         tx.enter(owner)
         if made is not None and sessions.find(tx, owner, session) is not None:

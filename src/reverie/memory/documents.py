@@ -22,13 +22,15 @@ MOST_BYTES = 64_000_000
 def remember(resources: Resources, author: Author, path: Path, category: str) -> Memory:
     """The note of a document: a new version when the content changed, else as it is."""
     content, hash_ = _read(path)
-    source = plain_name(str(path.resolve()), "the path", drafts.MOST_SOURCE_CHARS)
+    named = resources.redaction.text(str(path.resolve()), "the path")
+    source = plain_name(named, "the path", drafts.MOST_SOURCE_CHARS)
     category = drafts.check_category(category)
     with resources.engine.read() as tx:
         owner = log.find(tx, author.scope)
         kept = None if owner is None else _kept(tx, owner, author, source)
     if kept is not None and kept.hash == hash_:
         return kept.memory
+    content = resources.redaction.text(content, "the document")
     drafts.check_content(content, "note", resources.settings)
     text = drafts.prepare_text(resources, content)
     # A document is not its reader's word: nothing in it may reach the profile.

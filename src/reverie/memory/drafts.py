@@ -188,6 +188,19 @@ def check_optional(value: str | None, what: str, limit: int) -> str | None:
     return None if value is None else plain_name(value, what, limit)
 
 
+def redacted_tags(resources: Resources, tags: Iterable[str]) -> tuple[str, ...]:
+    """Looked at before they are cleaned: in small letters a key is no longer known as one."""
+    kept = (
+        tags if isinstance(tags, str) else [resources.redaction.text(tag, "a tag") for tag in tags]
+    )
+    return clean_tags(kept)
+
+
+def check_reason(resources: Resources, reason: str | None) -> str | None:
+    kept = resources.redaction.text(reason, "reason")
+    return check_optional(kept, "reason", MOST_REASON_CHARS)
+
+
 def check_origin(origin: Origin | Sequence[Any] | None) -> Origin | None:
     if origin is None:
         return None
@@ -217,14 +230,15 @@ def draft(
     pinned: bool,
     session: str | None = None,
 ) -> Draft:
-    checked = check_kind(kind)
+    checked, redaction = check_kind(kind), resources.redaction
+    content = redaction.text(content, "content")
     check_content(content, checked, resources.settings)
     fields = {
         "kind": checked,
-        "category": check_category(category),
-        "subject": check_subject(subject),
-        "tags": clean_tags(tags),
-        "source": check_optional(source, "source", MOST_SOURCE_CHARS),
+        "category": check_category(redaction.text(category, "category")),
+        "subject": check_subject(redaction.text(subject, "subject")),
+        "tags": redacted_tags(resources, tags),
+        "source": check_optional(redaction.text(source, "source"), "source", MOST_SOURCE_CHARS),
         "origin": check_origin(origin),
         "happened_at": optional_ms(happened_at, "happened_at"),
         "expires_at": optional_ms(expires_at, "expires_at"),

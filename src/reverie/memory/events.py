@@ -59,7 +59,7 @@ def prepare(
     if sequence is not None and not possible(sequence):
         raise InvalidInput(f"sequence must be a whole number from 1, not {sequence!r}")
     moment = optional_ms(at, "at")
-    plain = [as_mapping(message) for message in messages]
+    plain = [resources.redaction.each(as_mapping(message), "a message") for message in messages]
     contents = [sessions.readable(message) for message in plain]
     for message in plain:
         if len(log.encode(message)) > MOST_MESSAGE_CHARS:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from reverie.config import Settings
 from reverie.memory.notes import RecallNotes
+from reverie.memory.redaction import Redaction
 from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
 
 
@@ -19,5 +20,6 @@ class Resources:
     embedder: Embedder | None
     reranker: Callable[[], Reranker | None]
     notes: RecallNotes
+    redaction: Redaction = field(default_factory=Redaction)
     agreed: set[str] = field(default_factory=set)
     """Embedders whose vectors the store was seen to hold."""

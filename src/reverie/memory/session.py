@@ -156,7 +156,8 @@ class Session:
 
         When another was written meanwhile nothing changes, and ``applied`` is False.
         """
-        checked = states.check_summary(text, upper)
+        redacted = self._resources.redaction.text(text, "the summary")
+        checked = states.check_summary(redacted, upper)
         with writes.writing(self._resources, self._author.scope) as (tx, owner):
             known = sessions.find(tx, owner, self._id)
             if upper > (0 if known is None else known.last_sequence):
@@ -309,7 +310,7 @@ class Session:
         return Stamp(
             key=drafts.check_key(key),
             request=request_hash(key, verb, self._id, *arguments),
-            reason=drafts.check_optional(reason, "reason", drafts.MOST_REASON_CHARS),
+            reason=drafts.check_reason(self._resources, reason),
         )
 
 
@@ -329,7 +330,11 @@ class Scratchpad:
     def write(self, items: Iterable[str]) -> states.Pad:
         """Replace the items: at most 32 of 240 characters, together 8 KiB."""
         session = self._session
-        pad = states.Pad(states.check_items(items), session._resources.clock.now())
+        redaction = session._resources.redaction
+        kept = (
+            items if isinstance(items, str) else [redaction.text(each, "an item") for each in items]
+        )
+        pad = states.Pad(states.check_items(kept), session._resources.clock.now())
         with writes.writing(session._resources, session._author.scope) as (tx, owner):
             states.write_pad(tx, owner, session.id, pad)
         return pad

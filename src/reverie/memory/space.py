@@ -114,7 +114,7 @@ class Space:
             pinned=pinned,
             session=self._author.scope.session,
         )
-        asked = (content, *(getattr(draft, name) for name in _ASKED))
+        asked = (draft.text.content, *(getattr(draft, name) for name in _ASKED))
         stamp = self._stamp(key, "remember", *asked, origin=draft.origin)
         return writes.remember(self._resources, self._author, draft, stamp, force)
 
@@ -137,12 +137,13 @@ class Space:
     ) -> Memory:
         """A new version of the same memory. What is not given stays as it is."""
         changes: dict[str, Any] = {}
+        redaction = self._resources.redaction
         if not isinstance(category, EllipsisType):
-            changes["category"] = drafts.check_category(category)
+            changes["category"] = drafts.check_category(redaction.text(category, "category"))
         if not isinstance(subject, EllipsisType):
-            changes["subject"] = drafts.check_subject(subject)
+            changes["subject"] = drafts.check_subject(redaction.text(subject, "subject"))
         if not isinstance(tags, EllipsisType):
-            changes["tags"] = clean_tags(tags)
+            changes["tags"] = drafts.redacted_tags(self._resources, tags)
         if not isinstance(pinned, EllipsisType):
             changes["pinned"] = bool(pinned)
         if content is None and not changes:
@@ -152,6 +153,7 @@ class Space:
         text = None
         if content is not None:
             kind = self.get(id).kind
+            content = redaction.text(content, "content")
             drafts.check_content(content, kind, self._resources.settings)
             text = drafts.prepare_text(self._resources, content)
             changes |= {"content": content, "concept_tags": text.concept_tags}
@@ -233,6 +235,7 @@ class Space:
             raise InvalidInput("query must be text")
         if mode not in MODES:
             raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+        query = self._resources.redaction.quiet(query, "the query")
         chosen = Filter(
             kinds=tuple(drafts.check_hit_kind(kind) for kind in kinds or ()),
             category=None if category is None else drafts.check_category(category),
@@ -386,7 +389,10 @@ class Space:
         if isinstance(history, Mapping | str) or not isinstance(history, Iterable):
             raise InvalidInput("history must be a list of messages")
         plain = [as_mapping(message) for message in history]
-        said = [message for message in plain if role_of(message) != "system"]
+        # What was redacted is known again only by what it was redacted to.
+        said = self._resources.redaction.each(
+            [message for message in plain if role_of(message) != "system"], "a message"
+        )
         if session is not None:
             plain_name(session, "the id of a session", MOST_ID_CHARS)
         stamp = self._stamp(key, "follow", session, said)
@@ -535,7 +541,7 @@ class Space:
         return Stamp(
             key=drafts.check_key(key),
             request=request_hash(key, verb, *arguments),
-            reason=drafts.check_optional(reason, "reason", drafts.MOST_REASON_CHARS),
+            reason=drafts.check_reason(self._resources, reason),
             origin=origin,
         )
 

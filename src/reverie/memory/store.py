@@ -20,6 +20,7 @@ from reverie.engine import open_engine
 from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import drafts, upkeep
 from reverie.memory.notes import RecallNotes
+from reverie.memory.redaction import redaction_of
 from reverie.memory.resources import Resources
 from reverie.memory.space import Space
 from reverie.memory.writes import Author
@@ -60,6 +61,7 @@ def open(
         # Loaded by the first recall that asks for it: nothing else needs it to be there.
         reranker=cache(lambda: open_reranker(reranker or found.reranker or None)),
         notes=RecallNotes(),
+        redaction=redaction_of(found),
     )
     store = Store(resources, owns_embedder=chosen is not embedder)
     try:

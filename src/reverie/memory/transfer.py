@@ -24,9 +24,10 @@ from reverie.memory.times import to_ms
 from reverie.memory.writes import Author, New, Stamp
 from reverie.model import KINDS, ImportReport
 from reverie.protocols import Owner, Transaction
-from reverie.text.tags import clean_tags
+from reverie.text.tags import clean_tags, concept_tags
 
 FORMAT = 1
+_SAID = ("content", "category", "subject", "tags", "source")
 BATCH = 1_000
 
 
@@ -138,6 +139,7 @@ def _prepare(
     try:
         if not isinstance(record, Mapping):
             raise InvalidInput("a record must be an object with a content")
+        record = _redacted(resources, record)
         if "reverie" in record:
             from reverie.memory import records
 
@@ -146,6 +148,20 @@ def _prepare(
     except (ReverieError, KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         return f"record {number}: {why}"
+
+
+def _redacted(resources: Resources, record: Record) -> Record:
+    """The record without secrets in what it says; keys and hashes of ours only look like some."""
+    said = {name: record[name] for name in (*_SAID, "body", "reason") if name in record}
+    kept = resources.redaction.each(said, "the record")
+    if kept is said:
+        return record
+    body = kept.get("body")
+    if isinstance(body, dict) and isinstance(body.get("content"), str) and "tags" in body:
+        # In small letters, and only as long as the content held it.
+        body["tags"] = list(clean_tags(body["tags"]))
+        body["concept_tags"] = list(concept_tags(body["content"]))
+    return {**record, **kept}
 
 
 def _plain(resources: Resources, number: int, record: Record) -> _Plain:

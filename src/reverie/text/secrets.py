@@ -17,6 +17,7 @@ SHORTEST = 16
 # What is longer without a break is an image or a file, not a key.
 LONGEST_RUN = 1_500
 MARK = "[redacted: {}]"
+OWN = "key of this program"
 
 
 class Found(NamedTuple):
@@ -30,7 +31,7 @@ class Found(NamedTuple):
 def find(text: str, own: Iterable[str] = ()) -> list[Found]:
     """The secrets of a text in order, none within another. ``own`` are secrets known by heart."""
     found = [
-        Found("key of this service", at.start(), at.end())
+        Found(OWN, at.start(), at.end())
         for secret in own
         for at in re.finditer(re.escape(secret), text)
     ]
@@ -78,6 +79,23 @@ def redacted_all(value: Any, own: Iterable[str] = ()) -> tuple[Any, tuple[str, .
 
     cleaned = clean(value, "")
     return (cleaned, tuple(kinds)) if kinds else (value, ())
+
+
+_OURS = re.compile(r"(?<![A-Za-z0-9])rv_[A-Za-z0-9]{8}_[\w-]{43}")
+
+
+def without(value: Any, own: Iterable[str]) -> Any:
+    """Plain values without our own tokens and keys, whatever else they hold."""
+    if isinstance(value, str):
+        text = _OURS.sub(MARK.format("Reverie token"), value) if "rv_" in value else value
+        for secret in own:
+            text = text.replace(secret, MARK.format(OWN))
+        return text
+    if isinstance(value, Mapping):
+        return {without(key, own): without(held, own) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [without(held, own) for held in value]
+    return value
 
 
 def is_secret_named(name: str, value: str) -> bool:
