@@ -357,22 +357,54 @@ def revise_command(
     print_memory("Revised", memory, as_json=asked.as_json)
 
 
-@click.command("forget", epilog=examples('reverie forget Ab3dE6gH --reason "no longer true"'))
-@click.argument("id")
+@click.command(
+    "forget",
+    epilog=examples(
+        'reverie forget Ab3dE6gH --reason "no longer true"',
+        "reverie forget --source web-search --dry-run",
+        'reverie forget --source /home/ana/notes.md --reason "not ours"',
+    ),
+)
+@click.argument("id", required=False)
+@click.option("--source", metavar="NAME", help="Everything that exactly this source wrote.")
+@click.option("--dry-run", is_flag=True, help="With --source: only show what it would be.")
 @click.option("--reason", metavar="TEXT", help="Why, for its history.")
 @KEY
 @in_scope
-def forget_command(asked: Asked, id: str, **given: Any) -> None:
-    """Take a memory out of every recall.
+def forget_command(
+    asked: Asked, id: str | None, source: str | None, dry_run: bool, **given: Any
+) -> None:
+    """Take a memory, or all of a source, out of every recall.
 
     Its history stays, and 'reverie restore' brings it back.
     """
+    if (id is None) == (source is None):
+        raise click.UsageError("give an ID, or --source NAME")
+    if source is not None:
+        _forget_source(asked, source, dry_run, given)
+        return
+    assert id is not None
+    if dry_run:
+        raise click.UsageError("--dry-run goes with --source")
     with asked.open_space() as space:
         memory = space.forget(id, **given)
         stays = "" if asked.as_json else _stays(space, id, WITH_SOURCE)
     print_memory("Forgot", memory, as_json=asked.as_json)
     if stays:
         remark(stays)
+
+
+def _forget_source(asked: Asked, source: str, dry_run: bool, given: dict[str, Any]) -> None:
+    with asked.open_space() as space:
+        memories = space.of_source(source) if dry_run else space.forget_source(source, **given)
+    if asked.as_json:
+        print_json({"source": source, "dry_run": dry_run, "memories": memories})
+        return
+    verb = "Would forget" if dry_run else "Forgot"
+    for memory in memories:
+        say(memory_line(verb, memory))
+    done = count(len(memories), "memory", "memories")
+    remark(f"{verb} {done} from {visible(shortened(source))}.")
 
 
 def _stays(space: Space, id: str, how: str) -> str:

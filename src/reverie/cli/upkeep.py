@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reverie.cli.exits import FOUND_WRONG
+from reverie.cli.logs import Discreet
 from reverie.cli.options import (
     WHOLE,
     Asked,
@@ -359,7 +360,7 @@ def _stopping() -> Iterator[_Stop]:
 def _reporting(level: str) -> Iterator[None]:
     """Our log on standard error while the worker runs."""
     log, handler = logging.getLogger("reverie"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     before = log.level
     log.addHandler(handler)
     log.setLevel(level.upper())

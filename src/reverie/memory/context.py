@@ -20,6 +20,7 @@ from reverie.memory.times import iso
 from reverie.memory.writes import LEARNER
 from reverie.model import Context, Hit, Memory, Summary
 from reverie.protocols import Owner, Transaction
+from reverie.text.framing import inert, inert_lines
 from reverie.text.messages import (
     answers_of,
     calls_of,
@@ -168,8 +169,7 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
 
 def _summed(summary: Summary) -> str:
     """The summary under its heading; a line of it cannot look like a heading of ours."""
-    lines = (f"\\{line}" if line.startswith("#") else line for line in summary.text.splitlines())
-    return SUMMARY_HEADING + "\n".join(lines) + "\n" if summary.text else ""
+    return f"{SUMMARY_HEADING}{inert_lines(summary.text)}\n" if summary.text else ""
 
 
 def cost(message: Mapping[str, Any], count: Count) -> int:
@@ -301,14 +301,14 @@ def _recalled(
 
 def _line(hit: Hit) -> str:
     if hit.event is not None:
-        role = one_line(hit.event.role).replace("[", "(").replace("]", ")")
+        role = inert(one_line(hit.event.role)).replace("[", "(").replace("]", ")")
         who, at = f"{role} said", hit.event.at
     else:
         assert hit.memory is not None
         memory = hit.memory
         who = f"{memory.kind} id:{memory.id}"
         at = memory.created_at if memory.happened_at is None else memory.happened_at
-    text = one_line(hit.text)
+    text = inert(one_line(hit.text))
     return f"- [{iso(at)[:10]} {who}] {chr(92) if text.startswith('[') else ''}{text}\n"
 
 
@@ -322,13 +322,13 @@ def _notices(
     names = {stretch.session for stretch in stretches}
     if policy == "ask":
         waiting = [
-            f"- [proposal {each.id}] {one_line(each.content)}\n"
+            f"- [proposal {each.id}] {inert(one_line(each.content))}\n"
             for each in proposals.listed(tx, owner)
             if each.origin.session in names
         ][-MOST_NOTICES:]
         return ASK_HEADING + "".join(waiting) if waiting else ""
     learned = _learned_lately(tx, owner, stretches) if policy == "notify" else []
-    lines = [f"- [id:{memory.id}] {one_line(memory.content)}\n" for memory in learned]
+    lines = [f"- [id:{memory.id}] {inert(one_line(memory.content))}\n" for memory in learned]
     return NOTIFY_HEADING + "".join(lines[-MOST_NOTICES:]) if lines else ""
 
 

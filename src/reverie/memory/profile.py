@@ -13,6 +13,7 @@ from itertools import groupby
 from reverie.engine import index, log
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
+from reverie.text.framing import inert
 from reverie.text.normalise import one_line
 
 # Text that tools and documents wrote never becomes part of a prompt's instructions.
@@ -130,8 +131,8 @@ def _title(category: str) -> str:
 def _line(memory: Memory) -> str:
     subject = ""
     if memory.subject:
-        subject = f"[{one_line(memory.subject).replace('[', '(').replace(']', ')')}] "
-    content = one_line(memory.content)
+        subject = f"[{inert(one_line(memory.subject)).replace('[', '(').replace(']', ')')}] "
+    content = inert(one_line(memory.content))
     if content.startswith("["):
         content = "\\" + content
     return f"- [id:{memory.id}] {subject}{content}\n"

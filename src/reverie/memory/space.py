@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reverie.engine import index, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import InvalidInput, NotFound
-from reverie.memory import documents, drafts, profile, proposals, transfer, writes
+from reverie.memory import documents, drafts, profile, proposals, sources, transfer, writes
 from reverie.memory.drafts import request_hash
 from reverie.memory.resources import Resources
 from reverie.memory.times import Time, optional_ms, to_ms
@@ -181,6 +181,26 @@ class Space:
             stamp,
             lambda old, at: None if old.forgotten_at is not None else replace(old, forgotten_at=at),
         )
+
+    def forget_source(
+        self, source: str, *, reason: str | None = None, key: str | None = None
+    ) -> list[Memory]:
+        """Take everything that exactly this source wrote out of every recall, all of it or none.
+
+        ``restore`` brings each of them back. A key that found nothing to forget stands for nothing.
+        """
+        name = self._source(source)
+        stamp = self._stamp(key, "forget_source", name, reason=reason)
+        return sources.forget(self._resources, self._author, name, stamp)
+
+    def of_source(self, source: str) -> list[Memory]:
+        """What ``forget_source`` would forget, the oldest first."""
+        return sources.listed(self._resources, self._author, self._source(source))
+
+    def _source(self, source: str) -> str:
+        # As it was kept.
+        kept = self._resources.redaction.quiet(source, "source")
+        return plain_name(kept, "source", drafts.MOST_SOURCE_CHARS)
 
     def restore(self, id: str, *, key: str | None = None) -> Memory:
         """Bring a forgotten memory back."""
