@@ -14,7 +14,18 @@ SOURCE = ROOT / "src" / "reverie"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 GROUND = {"model", "errors", "clock", "protocols"}
-HOUSE = {"memory", "learn", "text", "rank", "embed", "engine", "agenda", "cli", "config"}
+HOUSE = {
+    "memory",
+    "learn",
+    "text",
+    "rank",
+    "embed",
+    "engine",
+    "agenda",
+    "cli",
+    "config",
+    "outbound",
+}
 LOWER = {"memory", "agenda", "rank", "embed", "engine", "text", "config", *GROUND}
 UPPER = {"dream", "vault", "agent", "server", "channels", "adapters"}
 
@@ -29,9 +40,10 @@ MAY: dict[str, set[str]] = {
     "rank": {"rank", "model"},
     "engine": {"engine", "text", *GROUND},
     "agenda": {"agenda", "text", *GROUND},
-    "embed": {"embed", "text", "config", *GROUND},
+    "outbound": {"outbound", "config", "errors"},
+    "embed": {"embed", "text", "config", "outbound", *GROUND},
     "memory": LOWER,
-    "learn": {"learn", *LOWER},
+    "learn": {"learn", "outbound", *LOWER},
     "testing": {"config"},
     "cli": {"reverie", "cli", *HOUSE, *GROUND, *UPPER},
 }

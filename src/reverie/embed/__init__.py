@@ -53,6 +53,7 @@ def open_embedder(settings: Settings) -> Embedder | None:
             model,
             base_url=settings.embedder_base_url,
             api_key_env=settings.embedder_api_key_env,
+            outbound=settings.outbound,
         )
     raise ConfigError(
         f"unknown embedder {spec!r}: use local, none, hashing, model2vec:PATH or PROVIDER[:MODEL] "

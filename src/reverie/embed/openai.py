@@ -18,6 +18,7 @@ import numpy as np
 from reverie.embed import identity
 from reverie.embed.weighing import unit
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
+from reverie.outbound import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,6 +96,7 @@ class OpenAIEmbedder:
         timeout: float = TIMEOUT,
         backoff: float = 0.5,
         environ: Mapping[str, str] | None = None,
+        outbound: str = "any",
     ) -> None:
         try:
             import httpx
@@ -118,7 +120,10 @@ class OpenAIEmbedder:
         key = _key(provider, self._key_env, os.environ if environ is None else environ) or dummy
         self._url = f"{(base_url or known.base_url).rstrip('/')}/embeddings"
         self._client = httpx.Client(
-            headers={"Authorization": f"Bearer {key}"}, timeout=timeout, follow_redirects=False
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=timeout,
+            follow_redirects=False,
+            transport=guarded() if outbound.lower() == "public" else None,
         )
         self._retrying: Callable[..., Matrix] = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(TRIES),

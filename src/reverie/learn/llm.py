@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from reverie.errors import ConfigError, MissingExtra, ModelFailed
+from reverie.outbound import guarded_async
 from reverie.protocols import Answer, ChatModel
 from reverie.text.normalise import SURROGATE
 
@@ -65,7 +66,10 @@ def open_model(settings: Settings) -> ChatModel | None:
     if not settings.model:
         return None
     return PydanticModel(
-        settings.model, base_url=settings.model_base_url, api_key=settings.model_api_key
+        settings.model,
+        base_url=settings.model_base_url,
+        api_key=settings.model_api_key,
+        outbound=settings.outbound,
     )
 
 
@@ -73,7 +77,13 @@ class PydanticModel:
     """Any model PydanticAI knows, or with ``base_url`` any OpenAI-compatible service."""
 
     def __init__(
-        self, model: str, *, base_url: str = "", api_key: str = "", deadline: float = DEADLINE
+        self,
+        model: str,
+        *,
+        base_url: str = "",
+        api_key: str = "",
+        deadline: float = DEADLINE,
+        outbound: str = "any",
     ) -> None:
         try:
             import_module("pydantic_ai.models.openai")
@@ -98,6 +108,7 @@ class PydanticModel:
         if not (self._key.isascii() and self._key.isprintable()):
             raise ConfigError("model_api_key holds a key that cannot be sent: check it")
         self._deadline = deadline
+        self._public = outbound.lower() == "public"
         self._tls = _tls_context(not self._near)
         self._model(self._client())
 
@@ -237,6 +248,7 @@ class PydanticModel:
             headers={"Accept-Encoding": "identity"},
             event_hooks={"request": [send_less], "response": [receive]},
             verify=self._tls,
+            transport=guarded_async(self._tls) if self._public else None,
             # No proxy lies between a program and its own machine.
             trust_env=not self._near,
         )
