@@ -34,6 +34,11 @@ def propose(
     reason: str | None = None,
 ) -> None:
     """Ask instead of remembering."""
+    quiet = resources.redaction.quiet
+    proposed = proposed._replace(
+        content=quiet(proposed.content, "a proposal"), subject=quiet(proposed.subject, "a subject")
+    )
+    reason = quiet(reason, "a reason")
     body = {"proposal": resources.ids.memory(), **proposed._asdict()}
     _append(tx, resources, owner, author, "propose", origin, body, Stamp(reason=reason))
 

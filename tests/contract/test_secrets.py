@@ -1,0 +1,233 @@
+"""Keys and passwords: whatever way they come in, nothing of them is kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie import Settings, Space, Store
+from reverie.errors import InvalidInput
+from reverie.testing import ScriptedModel
+from tests.conftest import FakeEmbedder, Stores
+from tests.contract.test_session_words import bytes_of
+from tests.crash.learner import question_of
+from tests.talking import answer, propose, reply, user
+
+# Made up for these tests; the middle of it occurs nowhere else.
+MIDDLE = "Zq7Kx2Vb9Tn4Wm6Rc8Yp"
+SECRET = f"ghp_{MIDDLE}3Ld5Hf1Gs0Jk7Mn2"
+MARK = "[redacted: github token]"
+SAID = f"The deploy key is {SECRET}, keep it"
+KEPT = f"The deploy key is {MARK}, keep it"
+OURS = "rv_Ab3dE6gH_" + "q7Zx" * 10 + "abc"
+
+
+def held(store: Store) -> str:
+    """All that a store holds, in small letters."""
+    return bytes_of(store).decode("utf-8", "replace").lower()
+
+
+def call(arguments: str) -> dict[str, Any]:
+    function = {"name": "login", "arguments": arguments}
+    return reply(None, tool_calls=[{"id": "c1", "type": "function", "function": function}])
+
+
+def revise(space: Space, path: Path) -> None:
+    memory = space.remember("nothing yet")
+    space.revise(memory.id, SAID, subject=SECRET, tags=[SECRET], category=SECRET, reason=SAID)
+
+
+def remember_file(space: Space, path: Path) -> None:
+    (path / "notes.md").write_text(SAID)
+    space.remember_file(path / "notes.md")
+
+
+def messages(space: Space, path: Path) -> None:
+    session = space.session("s")
+    session.append(user(SAID))
+    session.append(user([{"type": "text", "text": SAID}]))
+    session.append_many([call(json.dumps({"token": SECRET})), answer("c1", SAID)])
+    nested = {"type": "tool_use", "id": "t", "name": "x", "input": {"deep": [{"password": SECRET}]}}
+    session.append(reply([nested]))
+
+
+def imported(space: Space, path: Path) -> None:
+    other = {"content": SAID, "subject": SECRET, "tags": [SECRET], "source": SAID}
+    body = {"message": user(SAID), "at": 1}
+    event = {
+        "reverie": 1,
+        "op": "append",
+        "session": "i",
+        "sequence": 1,
+        "uuid": "00000000-0000-4000-8000-000000000001",
+        "recorded_at": 1,
+        "trust": "person",
+        "reason": SAID,
+        "body": body,
+    }
+    report = space.import_records([other, event])
+    assert (report.added, report.skipped) == (2, ())
+
+
+def beside(space: Space, path: Path) -> None:
+    session = space.session("b")
+    session.append(user("hello"))
+    session.scratchpad.write([SAID])
+    session.write_summary(SAID, upper=1, expected_epoch=0)
+    session.hide(SAID)
+
+
+def proposals(space: Space, path: Path) -> None:
+    space.session("s").append(user("hello"))
+    one, other = propose(space, SAID, subject=SECRET), propose(space, f"And {SAID}")
+    assert space.accept(one).content == KEPT
+    space.reject(other, reason=SAID)
+
+
+def follow(space: Space, path: Path) -> None:
+    space.follow([user(SAID), reply(f"I keep {SECRET}")])
+
+
+PATHS: list[Callable[[Space, Path], Any]] = [
+    lambda space, _: space.remember(
+        SAID, subject=SECRET, tags=[SECRET], source=SAID, category=SECRET
+    ),
+    lambda space, _: space.session("s").remember(SAID),
+    lambda space, _: space.forget(space.remember("gone").id, reason=SAID),
+    lambda space, _: space.forget_source(SAID, reason=SAID),
+    lambda space, _: space.recall(SAID),
+    revise,
+    remember_file,
+    messages,
+    imported,
+    beside,
+    proposals,
+    follow,
+]
+
+
+@pytest.mark.parametrize("write", PATHS)
+def test_no_way_in_keeps_a_secret(
+    write: Callable[[Space, Path], Any],
+    stores: Stores,
+    tmp_path_factory: pytest.TempPathFactory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    embedder = FakeEmbedder()
+    store = stores.open(embedder=embedder)
+    with caplog.at_level(logging.DEBUG):
+        write(store.space("ana"), tmp_path_factory.mktemp("files"))
+    store.vacuum()
+    assert MIDDLE.lower() not in held(store)
+    assert not any(MIDDLE in text for text in (*embedder.texts, *embedder.queries))
+    assert MIDDLE not in caplog.text
+
+
+def test_what_a_model_answers_is_redacted_too(stores: Stores) -> None:
+    def script(request: dict[str, Any]) -> Any:
+        which, _ = question_of(request)
+        if which == "summarise":
+            return {"summary": SAID}
+        fact = {"content": SAID, "category": "general", "subject": None}
+        return {"facts": [fact]} if which == "extract" else {"decisions": []}
+
+    with ScriptedModel(script) as model:
+        settings = {name: getattr(model.settings(), name) for name in ("model", "model_base_url")}
+        store = stores.open(model_api_key="k", context_tokens=100, **settings)
+        session = store.space("ana").session("s")
+        session.append_many(
+            [user(f"The deploy key number {n} is kept in a drawer") for n in range(9)]
+        )
+        store.drain()
+    assert session.summary().text == KEPT
+    assert {memory.content for memory in store.space("ana").memories()} == {KEPT}
+    assert MIDDLE.lower() not in held(store)
+
+
+def test_a_resent_history_is_known_again(space: Space) -> None:
+    history = [user(SAID), reply(f"Noted: {SECRET}")]
+    session = space.follow(history)
+    again = space.follow([*history, user("And now?")])
+    assert again.id == session.id
+    assert [event.text for event in again.events()] == [KEPT, f"Noted: {MARK}", "And now?"]
+
+
+def test_the_same_key_and_the_same_words_are_the_same_write(space: Space) -> None:
+    first = space.remember(SAID, key="k1")
+    assert space.remember(SAID, key="k1") == first
+    session = space.session("s")
+    assert session.append(user(SAID), key="k2") == session.append(user(SAID), key="k2")
+
+
+def test_what_is_redacted_is_found_by_the_rest(space: Space) -> None:
+    space.remember(SAID)
+    assert [hit.text for hit in space.recall("deploy key")] == [KEPT]
+    assert [hit.text for hit in space.recall(SAID)] == [KEPT]
+
+
+@pytest.mark.parametrize("write", [each for each in PATHS if each in {revise, messages, follow}])
+def test_blocked_secrets_are_an_error_that_does_not_tell_them(
+    write: Callable[[Space, Path], Any], stores: Stores, tmp_path: Path
+) -> None:
+    store = stores.open(secrets="block")
+    with pytest.raises(InvalidInput, match="github token") as caught:
+        write(store.space("ana"), tmp_path)
+    assert MIDDLE not in str(caught.value)
+    assert MIDDLE.lower() not in held(store)
+
+
+def test_a_record_with_a_blocked_secret_is_left_out(stores: Stores) -> None:
+    space = stores.open(secrets="block").space("ana")
+    report = space.import_records([{"content": SAID}, {"content": "harmless"}])
+    assert report.added == 1
+    assert "github token" in report.skipped[0] and MIDDLE not in report.skipped[0]
+
+
+def test_with_a_warning_it_is_kept(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
+    space = stores.open(secrets="warn").space("ana")
+    with caplog.at_level(logging.WARNING, "reverie"):
+        assert space.remember(SAID).content == SAID
+    assert len(caplog.records) == 1
+    assert "github token" in caplog.text and MIDDLE not in caplog.text
+
+
+@pytest.mark.parametrize("policy", ["redact", "warn", "off"])
+def test_our_own_keys_are_kept_under_no_policy(policy: str, stores: Stores) -> None:
+    key = "quite-ordinary-words"
+    store = stores.open(secrets=policy, model="openai:m", model_api_key=key)
+    space = store.space("ana")
+    space.remember(f"The model's key is {key} and the token {OURS}")
+    space.session("s").append(user({"deep": [f"{key} {OURS}"]}["deep"][0]))
+    assert key not in held(store)
+    assert OURS.lower() not in held(store)
+
+
+def test_off_looks_for_nothing_else(stores: Stores) -> None:
+    store = stores.open(secrets="off")
+    assert store.space("ana").remember(SAID).content == SAID
+    assert MIDDLE.lower() in held(store)
+
+
+def test_what_another_store_kept_is_redacted_when_it_comes_in(stores: Stores) -> None:
+    loose = stores.open("loose", secrets="off").space("ana")
+    memory = loose.remember(SAID, tags=[SECRET], source=SAID)
+    loose.revise(memory.id, f"{SAID}!", reason=SAID)
+    loose.session("s").append(user(SAID))
+    store = stores.open()
+    records = list(loose.export())
+    assert store.space("ana").import_records(records).added == len(records)
+    assert store.space("ana").get(memory.id).content == f"{KEPT}!"
+    assert MIDDLE.lower() not in held(store)
+    assert store.verify().ok
+
+
+def test_the_key_that_the_environment_holds_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reverie.memory.redaction import redaction_of
+
+    settings = Settings(embedder_api_key_env="MY_KEY", model="m:m", model_api_key="short")
+    assert redaction_of(settings, {"MY_KEY": "plain words"}).own == ("plain words",)
