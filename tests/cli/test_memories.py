@@ -363,3 +363,21 @@ def test_lines_go_whole_into_a_pipe(reverie: CommandLine, monkeypatch: pytest.Mo
     content = "a long fact " * 12 + "with zanzibar at its end"
     reverie.remember(content)
     assert "zanzibar" in reverie.text("list") and "zanzibar" in reverie.text("recall", "fact")
+
+
+def test_forget_a_source(reverie: CommandLine) -> None:
+    for number in range(2):
+        reverie.text("remember", f"Bees {number}", "--source", "web")
+    reverie.text("remember", "Bees of mine")
+    would = reverie.json("forget", "--source", "web", "--dry-run")
+    assert len(would["memories"]) == 2 and would["dry_run"] is True
+    assert len(reverie.json("list")["memories"]) == 3
+    assert "Forgot 2 memories" in reverie.run("forget", "--source", "web").stderr
+    assert [each["content"] for each in reverie.json("list")["memories"]] == ["Bees of mine"]
+    assert reverie.json("forget", "--source", "web")["memories"] == []
+
+
+def test_forget_takes_an_id_or_a_source(reverie: CommandLine) -> None:
+    reverie.text("remember", "Bees")
+    for arguments in ((), ("Ab3dE6gH", "--source", "web"), ("Ab3dE6gH", "--dry-run")):
+        reverie.run("forget", *arguments, code=2)

@@ -1,0 +1,68 @@
+"""Everything from one source is forgotten at once, and can be brought back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reverie import InvalidInput, KeyConflict, Space, Store
+from tests.talking import found
+
+
+def test_all_of_a_source_is_forgotten_and_nothing_else(store: Store, space: Space) -> None:
+    tool = store.space("ana", trust="tool", actor="search")
+    bad = [tool.remember(f"Bees are number {n}", source="web") for n in range(3)]
+    private = tool.session("s").remember("Bees are private", source="web")
+    kept = space.remember("Bees are mine")
+    near = tool.remember("Bees are near", source="web2")
+    forgotten = space.forget_source("web", reason="it lied")
+    assert [memory.id for memory in forgotten] == [*(each.id for each in bad), private.id]
+    assert all(memory.forgotten_at is not None for memory in forgotten)
+    assert found(space.session("s"), "bees") == {kept.content, near.content}
+    assert space.history(bad[0].id)[-1].reason == "it lied"
+    assert space.forget_source("web") == []
+    space.restore(bad[0].id)
+    assert bad[0].content in found(space, "bees")
+    assert store.verify().ok
+
+
+def test_what_would_be_forgotten(space: Space) -> None:
+    memory = space.remember("Bees", source="web")
+    assert space.of_source("web") == [memory]
+    assert space.of_source("WEB") == [] and space.of_source("we") == []
+    assert space.get(memory.id).forgotten_at is None
+
+
+def test_a_scope_forgets_only_its_own(store: Store) -> None:
+    alice, bob = (store.space("team", user=name) for name in ("alice", "bob"))
+    shared = store.space("team").remember("Bees are shared", source="web")
+    mine, theirs = (each.remember("Bees", source="web") for each in (alice, bob))
+    assert [memory.id for memory in alice.forget_source("web")] == [mine.id]
+    assert bob.get(theirs.id).forgotten_at is None
+    assert bob.get(shared.id).forgotten_at is None
+    assert store.space("empty").forget_source("web") == []
+
+
+def test_a_document_is_a_source(space: Space, tmp_path: Path) -> None:
+    path = tmp_path / "bees.md"
+    path.write_text("Bees dance", encoding="utf-8")
+    note = space.remember_file(path)
+    assert [memory.id for memory in space.forget_source(str(path))] == [note.id]
+    assert space.remember_file(path).forgotten_at is None
+
+
+def test_the_same_key_forgets_once(space: Space) -> None:
+    for n in range(3):
+        space.remember(f"Bees are number {n}", source="web")
+    first = space.forget_source("web", key="k")
+    late = space.remember("Bees came later", source="web")
+    assert space.forget_source("web", key="k") == first
+    assert space.get(late.id).forgotten_at is None
+    with pytest.raises(KeyConflict):
+        space.forget_source("other", key="k")
+
+
+def test_a_source_has_a_name(space: Space) -> None:
+    with pytest.raises(InvalidInput):
+        space.forget_source("")
