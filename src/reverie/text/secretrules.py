@@ -321,7 +321,7 @@ def _said(text: str, lowered: str) -> Iterator[Found]:
             continue
         start = hit.start(2)
         value = text[start : hit.end(2)].rstrip(".:!?")
-        if len(value) < SHORTEST and called[0][0] != "p" or value.isalpha():
+        if len(value) < SHORTEST and called[0][0] != "p":
             continue
         before = _BEFORE.search(text, max(0, called.start() - 40), called.start())
         name = (before[0] if before else "") + text[called.start() : hit.start(1)]

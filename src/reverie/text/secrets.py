@@ -104,7 +104,16 @@ def without(value: Any, own: Iterable[str]) -> Any:
 # -- what is looked at first ----------------------------------------------------------------------
 
 # What may stand before a secret that is no longer than a word.
-_HINTS = ("passw", "passphrase", "pwd", "secret", "mnemonic", "seed phrase", "recovery phrase")
+_HINTS = (
+    "passw",
+    "passphrase",
+    "pwd",
+    "secret",
+    "mnemonic",
+    "seed phrase",
+    "recovery phrase",
+    "curl ",
+)
 _RUN = re.compile(r"\S{16,}")
 # What a name has in it that may be given to a secret.
 _NAMES = ("pass", "pwd", "secret", "token", "key", "credential", "auth", "bearer", "jwt")
