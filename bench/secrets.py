@@ -88,6 +88,7 @@ def examples() -> list[Case]:
 
 def _of_rule(rule: dict[str, Any]) -> Iterable[Case]:
     source = re.sub(r"\[:(\w+):\]", lambda name: _POSIX[name[1]], rule["pattern"])
+    source = re.sub(r"\(\?<(?=[A-Za-z])", "(?P<", source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         pattern = re.compile(source)
