@@ -105,11 +105,25 @@ def test_look_alikes_are_left_alone() -> None:
     assert len(falsely(texts)) <= 0.01 * len(texts), falsely(texts)
 
 
+@pytest.mark.parametrize("around", ["[redacted: {}]", "md5:{}", "etag: {}", "sha256={}", "call_{}"])
+@pytest.mark.parametrize("name", ["github token", "aws access key", "stripe"])
+def test_nothing_that_is_left_alone_hides_a_key(name: str, around: str) -> None:
+    assert DOCUMENTED[name][12:] not in redacted(around.format(DOCUMENTED[name]))[0]
+
+
 def test_a_name_says_what_its_value_is() -> None:
     message = {"input": {"password": "hunter2!", "api_key": "0a1b2c3d4e5f60718293a4b5c6d7e8f9"}}
     cleaned, kinds = redacted_all([message, {"tool_call_id": f"call_{drawn(24)}"}])
     assert cleaned[0]["input"] == dict.fromkeys(message["input"], "[redacted: secret]")
     assert cleaned[1]["tool_call_id"].startswith("call_") and kinds == ("secret",)
+
+
+def test_what_a_service_signed_stays_as_it_is() -> None:
+    sealed = f"{drawn(200)}-{DOCUMENTED['github token']}-{drawn(200)}"
+    block = {"type": "thinking", "thinking": "hm", "signature": sealed}
+    assert redacted_all(block) == (block, ())
+    assert redacted_all({"signature": DOCUMENTED["github token"]})[1] == ("github token",)
+    assert redacted_all({"text": sealed})[1] == ("github token",)
 
 
 def test_what_holds_none_is_the_same_object() -> None:

@@ -60,6 +60,8 @@ def redacted_all(value: Any, own: Iterable[str] = ()) -> tuple[Any, tuple[str, .
     def clean(each: Any, name: str) -> Any:
         if isinstance(each, str):
             changed, found = redacted(each, own)
+            if found and name in _SEALED and len(each) > _LONGEST_KEY and changed[0] != "[":
+                return each
             if not found and name and _is_secret_named(name, each):
                 changed, found = MARK.format("secret"), ("secret",)
             kinds.update(dict.fromkeys(found))
@@ -72,6 +74,12 @@ def redacted_all(value: Any, own: Iterable[str] = ()) -> tuple[Any, tuple[str, .
 
     cleaned = clean(value, "")
     return (cleaned, tuple(kinds)) if kinds else (value, ())
+
+
+# What a model's service signed or sealed, and takes back only as it was. In so many letters some
+# look like a key by chance; a key itself would stand at the beginning.
+_SEALED = frozenset({"signature", "thought_signature", "thoughtSignature", "encrypted_content"})
+_LONGEST_KEY = 300
 
 
 def _is_secret_named(name: str, value: str) -> bool:
@@ -135,19 +143,23 @@ def _lowered(text: str) -> str:
     return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
-# What says of itself that it is a digest, and what stands where a secret was.
-_LEFT_ALONE = re.compile(
-    r"\[redacted: [^\]\n]{1,60}\]|"
+# What stands where a secret was: no key fits into words that short.
+_MARKED = re.compile(r"\[redacted: \w[a-z0-9.]{0,11}(?: [a-z0-9.]{1,11}){0,4}\]")
+# What says of itself that it is a digest is none of the kinds that are only guessed.
+_DIGEST = re.compile(
     r"\b(?:sha-?\d{1,3}|md5|blake\w{1,4}|integrity|etag|checksum)[=:-]{1,2}\s?[\"']?[\w+/=-]{20,}",
     re.IGNORECASE,
 )
+_GUESSED = frozenset({"key", "secret", "token"})
 
 
 def _apart(text: str, found: Iterable[Found]) -> list[Found]:
     """In order; what overlaps another is one with it, under the name of the one before."""
-    alone = [span.span() for span in _LEFT_ALONE.finditer(text)]
+    marks = [mark.span() for mark in _MARKED.finditer(text)]
+    digests = [digest.span() for digest in _DIGEST.finditer(text)]
     kept: list[Found] = []
     for each in sorted(found, key=lambda one: (one.start, -one.end)):
+        alone = [*marks, *digests] if each.kind in _GUESSED else marks
         if any(start < each.end and each.start < end for start, end in alone):
             continue
         if kept and each.start < kept[-1].end:
