@@ -23,7 +23,7 @@ COMMANDS = {
         "show": ("memories", "Show one memory whole."),
         "history": ("memories", "List every version of a memory."),
         "revise": ("memories", "Write a new version of a memory."),
-        "forget": ("memories", "Take a memory out of every recall."),
+        "forget": ("memories", "Take a memory, or all of a source, out of every recall."),
         "restore": ("memories", "Bring a forgotten memory back."),
         "erase": ("memories", "Destroy every version of a memory."),
         "profile": ("memories", "Print the block for a prompt of what is known."),
