@@ -51,6 +51,7 @@ from reverie.model import (
     SessionInfo,
     SpaceInfo,
     Summary,
+    Token,
     VerifyReport,
     Version,
 )
@@ -115,6 +116,7 @@ __all__ = [
     "SubjectExists",
     "Summary",
     "SystemClock",
+    "Token",
     "VerifyReport",
     "Version",
     "VersionConflict",

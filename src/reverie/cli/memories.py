@@ -14,7 +14,6 @@ from reverie.cli.output import (
     count,
     memory_line,
     memory_pairs,
-    plain,
     print_json,
     print_memory,
     print_pairs,
@@ -28,6 +27,7 @@ from reverie.cli.output import (
     visible,
 )
 from reverie.errors import InvalidInput
+from reverie.memory.plain import plain
 from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
 
 if TYPE_CHECKING:
