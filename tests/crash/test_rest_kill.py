@@ -1,0 +1,136 @@
+"""A server killed in the middle of requests: repeated with their keys, each happens once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+import reverie
+from reverie import Settings
+
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 40, 3)
+CLIENTS = 4
+TOKEN = "t" * 40
+PATIENCE = 60.0
+
+
+class Served:
+    """One server at a time on one store, always at the same address."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> str:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "reverie", "serve", "--json", "--port", str(self._port)],
+            env={
+                **os.environ,
+                "REVERIE_URL": str(self._folder / "store.db"),
+                "REVERIE_TOKEN": TOKEN,
+                "REVERIE_EMBEDDER": "hashing",
+            },
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        places: dict[str, Any] = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
+        self._process = process
+        base: str = places["rest"].removesuffix("/docs")
+        self._port = int(base.rpartition(":")[2])
+        return base
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+class Client:
+    """Writes one thing after the other, each until it is acknowledged."""
+
+    def __init__(self, base: str, number: int) -> None:
+        self._base, self._number = base, number
+        self.acknowledged: dict[str, str] = {}
+        self.repeated = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+
+    def finish(self) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+
+    def _write(self) -> None:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        with httpx2.Client(base_url=self._base, headers=headers, timeout=PATIENCE) as client:
+            while not self._stop.is_set():
+                content = f"client {self._number} thing {len(self.acknowledged)}"
+                self.acknowledged[content] = self._until_acknowledged(client, content)
+
+    def _until_acknowledged(self, client: httpx2.Client, content: str) -> str:
+        chat = self._number % 2
+        path = f"/api/sessions/chat{self._number}/events" if chat else "/api/memory/"
+        body = (
+            {"messages": [{"role": "user", "content": content}]} if chat else {"content": content}
+        )
+        while True:
+            try:
+                answer = client.post(path, json=body, headers={"Idempotency-Key": content})
+            except httpx2.TransportError:
+                self.repeated += 1
+                continue
+            assert answer.status_code == 201, answer.text
+            made = answer.json()
+            return f"{made['events'][0]['sequence']}" if chat else str(made["id"])
+
+
+def test_nothing_is_lost_or_doubled_when_the_server_is_killed(tmp_path: Path) -> None:
+    chance, served = random.Random(7), Served(tmp_path)
+    base = served.start()
+    clients = [Client(base, number) for number in range(CLIENTS)]
+    try:
+        for _ in range(ROUNDS):
+            threading.Event().wait(0.1 + 0.4 * chance.random())
+            served.kill()
+            assert served.start() == base
+        for client in clients:
+            client.finish()
+    finally:
+        for client in clients:
+            client._stop.set()
+        served.kill()
+    assert sum(client.repeated for client in clients) >= ROUNDS
+    with reverie.open(tmp_path / "store.db", settings=Settings(embedder="hashing")) as store:
+        space = store.space("default")
+        memories = {memory.content: memory.id for memory in space.memories(include_forgotten=True)}
+        for client in clients:
+            kept = memories
+            if client._number % 2:
+                events = space.session(f"chat{client._number}").events()
+                assert not [
+                    text for text, many in Counter(e.text for e in events).items() if many > 1
+                ]
+                kept = {event.text: str(event.sequence) for event in events}
+            for content, id in client.acknowledged.items():
+                assert kept[content] == id
+        written = [memory.content for memory in space.memories(include_forgotten=True)]
+        assert len(written) == len(set(written))
+        assert store.verify().ok
+    total = sum(len(client.acknowledged) for client in clients)
+    print(f"{ROUNDS} kills, {total} acknowledged, {sum(c.repeated for c in clients)} repeated")
