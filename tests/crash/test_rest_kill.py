@@ -111,8 +111,8 @@ def test_nothing_is_lost_or_doubled_when_the_server_is_killed(tmp_path: Path) ->
     clients = [Client(base, number) for number in range(CLIENTS)]
     try:
         for _ in range(ROUNDS):
-            written, more = count(clients), chance.randrange(5, 25)
-            while count(clients) < written + more:
+            before, more = count(clients), chance.randrange(5, 25)
+            while count(clients) < before + more:
                 threading.Event().wait(0.002)
             served.kill()
             assert served.start() == base
