@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import httpx2
 
 import reverie
 from reverie import Settings
+from tests.crash.served import TOKEN, Served
 
 ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 40, 3)
 CLIENTS = 4
-TOKEN = "t" * 40
 PATIENCE = 60.0
-
-
-class Served:
-    """One server at a time on one store, always at the same address."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = 0
-        self._process: subprocess.Popen[str] | None = None
-
-    def start(self) -> str:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "reverie", "serve", "--json", "--port", str(self._port)],
-            env={
-                **os.environ,
-                "REVERIE_URL": str(self._folder / "store.db"),
-                "REVERIE_TOKEN": TOKEN,
-                "REVERIE_EMBEDDER": "hashing",
-            },
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        places: dict[str, Any] = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
-        self._process = process
-        base: str = places["rest"].removesuffix("/docs")
-        self._port = int(base.rpartition(":")[2])
-        return base
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
 
 
 class Client:
