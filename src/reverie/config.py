@@ -73,6 +73,16 @@ class Settings:
     """Keys and passwords in what is kept: ``redact``, ``block``, ``warn`` or ``off``."""
     outbound: str = "any"
     """Where models may be reached: ``any`` address, or only those that are ``public``."""
+    host: str = "127.0.0.1"
+    """Where the server listens. Anything but loopback needs a token of the settings."""
+    port: int = 7424
+    """The port the server listens on; 0: any that is free."""
+    token: str = field(default="", repr=False)
+    """The operator's token for the server. Empty: one is made, and kept beside the user's store."""
+    upstream: str = ""
+    """The OpenAI-compatible address the proxy sends chats on to. Empty: no proxy."""
+    upstream_api_key: str = field(default="", repr=False)
+    """The key for the upstream. Empty: none is sent."""
     log_level: str = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 

@@ -13,6 +13,7 @@ HitKind = Literal["fact", "note", "event"]
 Mode = Literal["hybrid", "keyword", "vector"]
 Fusion = Literal["evidence", "plain", "min_max", "rrf"]
 Order = Literal["newest", "category"]
+Right = Literal["read", "write", "admin"]
 Trust = Literal["person", "agent", "model", "tool", "document", "import"]
 Op = Literal[
     "remember",
@@ -33,6 +34,8 @@ HIT_KINDS: tuple[HitKind, ...] = ("fact", "note", "event")
 MODES: tuple[Mode, ...] = ("hybrid", "keyword", "vector")
 FUSIONS: tuple[Fusion, ...] = ("evidence", "plain", "min_max", "rrf")
 ORDERS: tuple[Order, ...] = ("newest", "category")
+# Each includes those before it.
+RIGHTS: tuple[Right, ...] = ("read", "write", "admin")
 # From the most to the least trusted; the last two never reach the profile.
 TRUSTS: tuple[Trust, ...] = ("person", "agent", "model", "import", "tool", "document")
 
@@ -101,6 +104,22 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of the log, as those hear of it who follow: what happened, not what it says."""
+
+    position: int
+    op: Op
+    memory: str | None
+    version: int | None
+    session: str | None
+    sequence: int | None
+    user: str | None
+    actor: str | None
+    trust: Trust
+    recorded_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One message of a session, verbatim."""
 
@@ -125,6 +144,15 @@ class SessionInfo:
     updated_at: int
     hidden_at: int | None
     forked_from: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecallNote:
+    """What was recalled for an event of a session, best first."""
+
+    sequence: int | None
+    at: int
+    hits: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +337,18 @@ class SpaceInfo:
     facts: int
     notes: int
     position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Who comes with it may do this much, in these spaces (None: all), as this user (None: any)."""
+
+    id: str
+    name: str
+    right: Right
+    spaces: tuple[str, ...] | None
+    user: str | None
+    created_at: int
 
 
 @dataclass(frozen=True, slots=True)

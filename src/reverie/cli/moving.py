@@ -36,9 +36,9 @@ from reverie.cli.output import (
     progress,
     remark,
     say,
-    when,
 )
 from reverie.errors import InvalidInput, StoreDamaged
+from reverie.memory.plain import when
 from reverie.model import ImportReport
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.memory.times import iso
+from reverie.memory.plain import plain, when
 from reverie.model import Memory, Origin, VerifyReport
 from reverie.text.normalise import one_line
 
@@ -37,23 +37,6 @@ Progress = Callable[[int, int], None]
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(plain(value), ensure_ascii=not unicode_out(), indent=2))
-
-
-def plain(value: Any, name: str = "") -> Any:
-    """Our values as JSON has them; times as ISO 8601. A number in a mapping stays: it may be in a
-    message, which goes out as it came in."""
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: plain(part, name) for name, part in value._asdict().items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain(getattr(value, field.name), field.name) for field in fields(value)
-        }
-    if isinstance(value, Mapping):
-        return {str(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    is_time = isinstance(value, int) and (name == "at" or name.endswith("_at"))
-    return when(value) if is_time else value
 
 
 def unicode_out() -> bool:
@@ -148,13 +131,6 @@ def visible(text: str) -> str:
 
 def brief(text: str | None) -> str:
     return "" if text is None else one_line(text)
-
-
-def when(ms: int) -> str:
-    try:
-        return iso(ms)
-    except (ValueError, OverflowError, OSError):
-        return f"{ms} ms"
 
 
 def short_when(ms: int) -> str:

@@ -17,7 +17,6 @@ from reverie.cli.options import WHOLE, Asked, examples, in_scope, text_of
 from reverie.cli.output import (
     brief,
     count,
-    plain,
     print_block,
     print_heading,
     print_json,
@@ -29,6 +28,7 @@ from reverie.cli.output import (
     table,
 )
 from reverie.errors import InvalidInput, NotFound
+from reverie.memory.plain import plain
 from reverie.model import Context, Event, SessionInfo
 
 if TYPE_CHECKING:

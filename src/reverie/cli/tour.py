@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reverie.cli.options import Asked, anywhere, examples
-from reverie.cli.output import bar, brief, console, count, plain, print_json, when
+from reverie.cli.output import bar, brief, console, count, print_json
+from reverie.memory.plain import plain, when
 from reverie.model import Context, Event, Hit, Memory, VerifyReport, Version
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reverie.cli.exits import FOUND_WRONG
-from reverie.cli.logs import Discreet
 from reverie.cli.options import (
     WHOLE,
     Asked,
@@ -39,6 +38,7 @@ from reverie.cli.output import (
     size,
     table,
 )
+from reverie.cli.reporting import reporting
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Job
 
@@ -293,7 +293,7 @@ def worker_command(asked: Asked, once: bool, poll: float) -> None:
     SIGINT and SIGTERM let the job at hand finish. REVERIE_LOG_LEVEL says what is reported on
     standard error. With --once the exit code is 1 when a job failed.
     """
-    with asked.open_store() as store, _reporting(store.settings.log_level):
+    with asked.open_store() as store, reporting(store.settings.log_level):
         if once:
             _work_once(asked, store)
             return
@@ -354,21 +354,6 @@ def _stopping() -> Iterator[_Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _reporting(level: str) -> Iterator[None]:
-    """Our log on standard error while the worker runs."""
-    log, handler = logging.getLogger("reverie"), logging.StreamHandler()
-    handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    before = log.level
-    log.addHandler(handler)
-    log.setLevel(level.upper())
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(before)
 
 
 # -- making anew ----------------------------------------------------------------------------------

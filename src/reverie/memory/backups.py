@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reverie.engine import copy_store, index, log, open_engine, sessions
 from reverie.engine.log import Entry
 from reverie.errors import ConfigError, StoreDamaged
-from reverie.memory import proposals, replay, states, upkeep, writes
+from reverie.memory import proposals, replay, states, tokens, upkeep, writes
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
 from reverie.model import Scope, VerifyReport
@@ -48,6 +48,7 @@ def restore(resources: Resources, source: Path) -> VerifyReport:
         raise ConfigError(f"{source} is this store itself: give the path of a backup")
     with _copied(resources, source) as (copy, _), engine.exclusive():
         erased, newest, unread = _erasures(resources)
+        admitted = _tokens(resources)
         with copy.engine.write() as tx:
             # Vectors that processes hold in memory belong to numbers that mean something else now.
             tx.run("UPDATE statistics SET epoch = ?", (newest + 1,))
@@ -56,6 +57,7 @@ def restore(resources: Resources, source: Path) -> VerifyReport:
                 "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 (str(newest + 1),),
             )
+            tokens.replace(tx, admitted)
             for tombstone in erased.memories:
                 _erase_again(tx, copy, tombstone)
             for tombstone in erased.events:
@@ -86,6 +88,15 @@ def _erasures(resources: Resources) -> tuple[Erased, int, tuple[str, ...]]:
         # A damaged store must not keep its own backup from coming back.
         unread = "the former store is damaged: what was erased in it may be back"
         return Erased([], []), resources.clock.now(), (unread,)
+
+
+def _tokens(resources: Resources) -> list[tuple[str, str]]:
+    """Who is let in now; of a damaged store nobody."""
+    try:
+        with resources.engine.read() as tx:
+            return tokens.rows(tx)
+    except StoreDamaged:
+        return []
 
 
 @contextlib.contextmanager

@@ -9,13 +9,20 @@ from reverie.engine import index, log
 from reverie.engine.index import Place
 from reverie.engine.log import Entry
 from reverie.errors import NotFound
-from reverie.memory import writes
+from reverie.memory import drafts, writes
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
+from reverie.text.normalise import plain_name
 
 CHUNK = 500
+
+
+def as_kept(resources: Resources, source: str) -> str:
+    """The name of a source as memories carry it."""
+    kept = resources.redaction.quiet(source, "source")
+    return plain_name(kept, "source", drafts.MOST_SOURCE_CHARS)
 
 
 def listed(resources: Resources, author: Author, source: str) -> list[Memory]:

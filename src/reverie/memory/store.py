@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,17 @@ from reverie.memory.redaction import redaction_of
 from reverie.memory.resources import Resources
 from reverie.memory.space import Space
 from reverie.memory.writes import Author
-from reverie.model import TRUSTS, Job, Ranking, Scope, SpaceInfo, Trust, VerifyReport
+from reverie.model import (
+    TRUSTS,
+    Job,
+    Ranking,
+    Right,
+    Scope,
+    SpaceInfo,
+    Token,
+    Trust,
+    VerifyReport,
+)
 from reverie.protocols import Clock, Embedder, Ids, Reranker
 from reverie.text.normalise import plain_name
 
@@ -201,6 +211,37 @@ class Store:
         with self._resources.engine.write() as tx:
             tx.oversee()
             jobs.drop(tx, self._space_number(tx, space), job)
+
+    def create_token(
+        self,
+        name: str,
+        right: Right = "write",
+        *,
+        spaces: Iterable[str] | None = None,
+        user: str | None = None,
+    ) -> tuple[Token, str]:
+        """Let somebody in through a server; what they need is the text, shown only now."""
+        from reverie.memory import tokens
+
+        return tokens.create(self._resources, name, right, spaces, user)
+
+    def tokens(self) -> list[Token]:
+        """Every token, the oldest first."""
+        from reverie.memory import tokens
+
+        return tokens.listed(self._resources)
+
+    def revoke_token(self, id: str) -> None:
+        """From now on nobody gets in with it."""
+        from reverie.memory import tokens
+
+        tokens.revoke(self._resources, id)
+
+    def recognise(self, secret: str) -> Token | None:
+        """Whose token this is; None: nobody's."""
+        from reverie.memory import tokens
+
+        return tokens.recognise(self._resources, secret)
 
     def rebuild(self, progress: Progress | None = None) -> int:
         """Make the index and the vectors anew from the log; how many memories that were."""

@@ -1,0 +1,125 @@
+"""The library for async code: the same handles and verbs, each call awaited.
+
+    async with reverie.aio.open() as store:
+        ana = store.space("ana")
+        await ana.remember("Alec is my boss at TechCorp")
+        hits = await ana.recall("who is my boss?")
+
+No verb is written here. A call runs in a thread of the store's own; what it returns is what the
+library returns, with handles wrapped again and iterators made async. Handles are made without
+waiting: ``store.space(…)``, ``space.session(…)``, ``session.scratchpad``. A call that is cancelled
+goes on in its thread: like an error it means "unknown", and repeating it with its key is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from types import TracebackType
+from typing import Any, TypeVar
+
+from reverie import memory
+from reverie.memory.session import Scratchpad, Session
+from reverie.memory.space import Space
+from reverie.memory.store import Store
+
+THREADS = 16
+# How much of an iterator is fetched with one step into a thread.
+CHUNK = 100
+
+Result = TypeVar("Result")
+Run = Callable[..., Any]
+
+# What gives back at once, without a look at the database.
+_AT_ONCE = frozenset({"space", "session", "scratchpad", "name", "user", "id", "url", "settings"})
+
+
+class Async:
+    """A handle whose calls are awaited. ``handle`` is the one that does the work."""
+
+    def __init__(self, handle: Store | Space | Session | Scratchpad, threads: ThreadPoolExecutor):
+        self.handle = handle
+        self._threads = threads
+
+    def __repr__(self) -> str:
+        return f"Async({self.handle!r})"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if isinstance(getattr(type(self.handle), name), property):
+            if name in _AT_ONCE:
+                return self._wrapped(getattr(self.handle, name))
+            return self._run(partial(getattr, self.handle, name))
+        verb = getattr(self.handle, name)
+        if name in _AT_ONCE:
+            return lambda *given, **options: self._wrapped(verb(*given, **options))
+        return lambda *given, **options: self._run(partial(verb, *given, **options))
+
+    async def _run(self, call: Callable[[], Any]) -> Any:
+        return self._wrapped(await in_thread(self._threads, call))
+
+    def _wrapped(self, value: Any) -> Any:
+        if isinstance(value, Store | Space | Session | Scratchpad):
+            return Async(value, self._threads)
+        return self._each(value) if isinstance(value, Iterator) else value
+
+    async def _each(self, values: Iterator[Any]) -> AsyncIterator[Any]:
+        while chunk := await in_thread(self._threads, lambda: list(islice(values, CHUNK))):
+            for value in chunk:
+                yield value
+
+
+class AsyncStore(Async):
+    """A store whose calls are awaited; it has the threads they run in."""
+
+    def __init__(self, store: Store, threads: int = THREADS) -> None:
+        super().__init__(store, ThreadPoolExecutor(threads, thread_name_prefix="reverie-aio"))
+        self._close = store.close
+
+    async def close(self) -> None:
+        """Let the calls under way finish, then close the store."""
+        await in_thread(self._threads, self._close)
+        self._threads.shutdown(wait=False)
+
+
+class _Opening:
+    """Opened by ``await`` or ``async with``, whichever is used."""
+
+    def __init__(self, given: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self._open = partial(memory.open, *given, **options)
+        self._store: AsyncStore | None = None
+
+    def __await__(self) -> Any:
+        return self._opened().__await__()
+
+    async def _opened(self) -> AsyncStore:
+        return AsyncStore(await asyncio.to_thread(self._open))
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._opened()
+        return self._store
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._store is not None
+        await self._store.close()
+
+
+def open(*given: Any, **options: Any) -> _Opening:
+    """Open a store as ``reverie.open`` does, with ``async with`` or ``await``."""
+    return _Opening(given, options)
+
+
+async def in_thread(threads: ThreadPoolExecutor, call: Callable[[], Result]) -> Result:
+    """Run a call in a thread, with the context variables of the caller."""
+    context = contextvars.copy_context()
+    return await asyncio.get_running_loop().run_in_executor(threads, context.run, call)

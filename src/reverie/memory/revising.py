@@ -1,0 +1,69 @@
+"""What a revision changes of a memory, checked and brought into shape before anything is locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from reverie.errors import InvalidInput, NotFound
+from reverie.memory import drafts, writes
+from reverie.memory.drafts import Text
+from reverie.memory.resources import Resources
+from reverie.model import Memory, Trust
+
+
+class Revision(NamedTuple):
+    """The fields that change, and a new content with all that the index needs of it."""
+
+    changes: dict[str, Any]
+    text: Text | None
+
+    def alter(
+        self, trust: Trust, expected_version: int | None
+    ) -> Callable[[Memory, int], Memory | None]:
+        """What becomes of the memory when somebody of this trust revises it."""
+
+        def altered(old: Memory, at: int) -> Memory:
+            if old.forgotten_at is not None:
+                raise NotFound(f"memory {old.id} is forgotten: restore it first")
+            writes.expect(old, expected_version)
+            # Who only labels a content answers for it no more than who wrote it.
+            kept = trust if self.text is not None else writes.less_trusted(old.trust, trust)
+            more: dict[str, Any] = (
+                {} if self.text is None else {"concept_tags": self.text.concept_tags}
+            )
+            return replace(old, **self.changes, **more, trust=kept, updated_at=at)
+
+        return altered
+
+
+def prepare(
+    resources: Resources, content: str | None, given: Mapping[str, Any], kind: Callable[[], str]
+) -> Revision:
+    """``given`` is what the caller named, ``...`` where nothing was; ``kind`` is the memory's."""
+    redaction, changes = resources.redaction, dict[str, Any]()
+    if given["category"] is not ...:
+        changes["category"] = drafts.check_category(redaction.text(given["category"], "category"))
+    if given["subject"] is not ...:
+        changes["subject"] = drafts.check_subject(redaction.text(given["subject"], "subject"))
+    if given["tags"] is not ...:
+        changes["tags"] = drafts.redacted_tags(resources, given["tags"])
+    if given["pinned"] is not ...:
+        changes["pinned"] = bool(given["pinned"])
+    if content is None and not changes:
+        raise InvalidInput("nothing to revise: give a content, category, subject, tags or pinned")
+    if content is None:
+        return Revision(changes, None)
+    content = redaction.text(content, "content")
+    drafts.check_content(content, kind(), resources.settings)
+    return Revision(changes | {"content": content}, drafts.prepare_text(resources, content))
+
+
+def restored(old: Memory, now: int) -> Memory | None:
+    """A forgotten memory as it comes back; None when it never went."""
+    if old.forgotten_at is None:
+        return None
+    # What is over would vanish again at once.
+    expires_at = None if old.expired(now) else old.expires_at
+    return replace(old, forgotten_at=None, expires_at=expires_at)

@@ -1,0 +1,1 @@
+"""The server: REST, a proxy for OpenAI's clients, MCP and a page, on one store."""

@@ -1,0 +1,81 @@
+"""The application: every part of the server behind one guard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reverie import __version__
+from reverie.errors import MissingExtra, ReverieError
+from reverie.server.security import Guard
+from reverie.server.serving import Serving
+
+try:
+    from fastapi import Depends, FastAPI
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.security import HTTPBearer
+    from starlette.exceptions import HTTPException
+except ImportError as error:
+    raise MissingExtra("the server", "server") from error
+
+from reverie.server import health, problems, rest, sessions, upkeep
+from reverie.server.metrics import Measured, Metrics
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+
+def create_app(serving: Serving) -> ASGIApp:
+    """The whole server as one ASGI application."""
+    app = FastAPI(
+        title="Reverie",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        dependencies=[Depends(HTTPBearer(auto_error=False))],
+    )
+    app.state.serving, app.state.metrics = serving, Metrics()
+    for part in (rest, sessions, upkeep, health):
+        app.include_router(part.router)
+    app.add_exception_handler(problems.Refused, _refused)
+    app.add_exception_handler(ReverieError, _failed)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, lambda request, error: problems.of_accident(error))
+    return Guard(
+        Measured(app, app.state.metrics),
+        store=serving.store,
+        token=serving.token,
+        hosts=serving.hosts,
+        port=serving.port,
+        trust_local=serving.trust_local,
+        limits=serving.limits,
+    )
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, problems.Refused)
+    return error.response()
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ReverieError)
+    return problems.of_error(error)
+
+
+def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = [
+        {"where": ".".join(map(str, each["loc"])), "what": each["msg"]} for each in error.errors()
+    ]
+    detail = f"{found[0]['where']}: {found[0]['what']}" if found else "the request cannot be read"
+    return problems.problem(422, "InvalidInput", detail, errors=found)
+
+
+def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problems.problem(
+        error.status_code, "Error", str(error.detail), headers=error.headers or {}
+    )

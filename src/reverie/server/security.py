@@ -1,0 +1,266 @@
+"""Who may come in: the first thing every request meets, whatever its route or transport.
+
+Host and Origin are checked before anything is read, so that no web page reaches a server on this
+machine through the browser of its user; a body has a size and comes in time; who sends too much
+waits. Then the token says who it is. What a route allows to whom is the route's own affair
+(``server/scopes.py``); without a token only what stands in ``OPEN`` is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reverie.aio import Async
+from reverie.model import RIGHTS, Right
+from reverie.server.problems import Refused, of_accident
+
+# What says nothing of anybody's memory. The page asks for a token before it shows anything.
+OPEN = ("/", "/healthz", "/login", "/page/", "/docs", "/docs/", "/openapi.json")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+MOST_BUCKETS = 10_000
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever sent a request. ``spaces`` None: all of them; ``user`` None: any."""
+
+    id: str
+    name: str
+    right: Right
+    spaces: tuple[str, ...] | None = None
+    user: str | None = None
+
+    def may(self, right: Right) -> bool:
+        return RIGHTS.index(self.right) >= RIGHTS.index(right)
+
+    def sees(self, space: str) -> bool:
+        return self.spaces is None or space in self.spaces
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may ask of the server."""
+
+    body_bytes: int = 32 * 1024 * 1024
+    body_seconds: float = 60.0
+    requests_per_second: float = 300.0
+    burst: int = 3_000
+    # Of one address without a token that is known.
+    strangers_per_second: float = 10.0
+    strangers_burst: int = 100
+
+
+class Buckets:
+    """How many requests each client has left; one that waits gets more with time."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._per_second, self._burst = per_second, burst
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, client: str, now: float) -> float:
+        """Seconds to wait; 0: go on."""
+        left, at = self._left.pop(client, (float(self._burst), now))
+        left = min(self._burst, left + (now - at) * self._per_second)
+        wait = 0.0 if left >= 1 else (1 - left) / self._per_second
+        self._left[client] = (left if wait else left - 1, now)
+        if len(self._left) > MOST_BUCKETS:
+            self._left.popitem(last=False)
+        return wait
+
+
+class Guard:
+    """Wraps the whole application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        store: Async,
+        token: str,
+        hosts: Iterable[str],
+        port: int | None,
+        trust_local: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        self._app, self._store, self._token = app, store, token
+        self._limits = limits or Limits()
+        self._hosts = _with_port(hosts, port)
+        self._trust_local = trust_local
+        self._known_ones = Buckets(self._limits.requests_per_second, self._limits.burst)
+        self._strangers = Buckets(self._limits.strangers_per_second, self._limits.strangers_burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            # There is no other protocol here; a websocket is turned away before it opens.
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        answer = _Answer(send)
+        try:
+            headers = Headers(scope=scope)
+            self._check_origin(headers, str(scope["path"]))
+            scope.setdefault("state", {})["caller"] = await self._caller(scope, headers)
+            await self._app(scope, self._bounded(headers, receive, answer), answer)
+        except Refused as refused:
+            await answer.tell(refused.response())
+        except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
+            if not answer.whole:
+                await answer.tell(of_accident(error))
+
+    def _check_origin(self, headers: Headers, path: str) -> None:
+        """A name that is not ours was made to point here; a page that is not ours is a stranger."""
+        host = headers.get("host", "").lower()
+        if host not in self._hosts:
+            raise Refused(
+                421, "Misdirected", "this server does not answer under that name: see --allow-host"
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}:
+            raise Refused(403, "Forbidden", "requests from other web pages are not served")
+        # A link may lead to the page, which shows nothing by itself.
+        led = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+        if led and not any(_under(path, each) for each in OPEN):
+            raise Refused(403, "Forbidden", "requests from other web pages are not served")
+
+    def _check_rate(self, scope: Scope, caller: Caller | None) -> None:
+        client = scope["client"][0] if scope.get("client") else ""
+        buckets, name = (
+            (self._strangers, client) if caller is None else (self._known_ones, caller.id)
+        )
+        wait = buckets.take(name, time.monotonic())
+        if wait:
+            seconds = str(max(1, round(wait)))
+            raise Refused(
+                429, "Too many requests", "wait and repeat", headers={"Retry-After": seconds}
+            )
+
+    async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
+        path = str(scope["path"])
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        caller = await self._known(secret.strip()) if kind.lower() == "bearer" else None
+        if caller is None and self._trust_local and _under(path, "/v1/") and _is_local(scope):
+            caller = Caller("local", "local", "write")
+        self._check_rate(scope, caller)
+        if caller is None and not any(_under(path, each) for each in OPEN):
+            raise Refused(
+                401,
+                "Unauthorized",
+                "send a token as 'Authorization: Bearer rv_…': 'reverie token create' makes one",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return caller
+
+    async def _known(self, secret: str) -> Caller | None:
+        if not secret:
+            return None
+        if hmac.compare_digest(secret.encode(), self._token.encode()):
+            return Caller("operator", "operator", "admin")
+        token = await self._store.recognise(secret)
+        return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
+
+    def _bounded(self, headers: Headers, receive: Receive, answer: _Answer) -> Receive:
+        """The body, no longer than it may be and no later."""
+        most = self._limits.body_bytes
+        refused = Refused(413, "Too large", f"a body may have {most} bytes")
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length) > most:
+            raise refused
+        got, deadline, whole = 0, time.monotonic() + self._limits.body_seconds, False
+
+        async def bounded() -> Message:
+            nonlocal got, whole
+            if whole:
+                return await receive()
+            try:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    message = await receive()
+            except TimeoutError:
+                late = Refused(408, "Too slow", "the body did not come in time")
+                answer.instead = late.response()
+                raise late from None
+            got += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if got > most:
+                answer.instead = refused.response()
+                raise refused
+            return message
+
+        return bounded
+
+
+class _Answer:
+    """The way out: every answer takes the same headers along.
+
+    ``instead`` is said in the place of whatever the application makes of a body that is refused.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = self.whole = False
+        self.instead: Response | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if self.instead is not None and not self.begun:
+            await self.tell(self.instead)
+        elif not self.whole:
+            await self._pass_on(message)
+
+    async def tell(self, response: Response) -> None:
+        """A whole answer; of one that has begun the connection can only be cut."""
+        if self.begun:
+            raise ConnectionAbortedError("an answer that had begun cannot be finished")
+        await self._pass_on(
+            {
+                "type": "http.response.start",
+                "status": response.status_code,
+                "headers": response.raw_headers,
+            }
+        )
+        await self._pass_on({"type": "http.response.body", "body": response.body})
+
+    async def _pass_on(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("Cache-Control", "no-store")
+        elif message["type"] == "http.response.body":
+            self.whole = not message.get("more_body", False)
+        await self._send(message)
+
+
+def _under(path: str, root: str) -> bool:
+    return path.startswith(root) if root.endswith("/") and root != "/" else path == root
+
+
+def _with_port(hosts: Iterable[str], port: int | None) -> frozenset[str]:
+    """What may stand in Host: the port is left out where it is the usual one."""
+    named = {host.lower() for host in hosts}
+    return frozenset(named | {f"{host}:{port}" for host in named if port is not None})
+
+
+def _is_local(scope: Scope) -> bool:
+    client = scope.get("client")
+    return client is not None and client[0] in {"127.0.0.1", "::1"}

@@ -1,0 +1,156 @@
+"""What every part of the server is given, and how a server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reverie.aio import AsyncStore
+from reverie.config import Settings, default_url
+from reverie.errors import ConfigError, MissingExtra
+from reverie.memory import tokens
+from reverie.server.security import LOOPBACK, Limits
+
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.requests import Request
+
+GRACE_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """One server: its store, its settings and who it answers to."""
+
+    store: AsyncStore
+    settings: Settings
+    token: str = field(repr=False)
+    """The operator's own, which may do everything."""
+    hosts: tuple[str, ...] = LOOPBACK
+    """The names under which it answers."""
+    port: int | None = None
+    trust_local: bool = False
+    """Whether the proxy takes any key that comes from this machine."""
+    limits: Limits = field(default_factory=Limits)
+    stopping: threading.Event = field(default_factory=threading.Event, repr=False)
+    """Set when the server is about to end: what waits for changes goes home."""
+    codes: set[str] = field(default_factory=set, repr=False)
+    """What the page can be opened with, once each."""
+
+    def new_code(self) -> str:
+        code = secrets.token_urlsafe(16)
+        self.codes.add(code)
+        return code
+
+
+def of(request: Request) -> Serving:
+    """The server that a request came to."""
+    serving: Serving = request.app.state.serving
+    return serving
+
+
+def operators_token(settings: Settings) -> str:
+    """The token of the settings, else the one of this machine's user, made the first time."""
+    if settings.token:
+        return settings.token
+    path = token_file()
+    with contextlib.suppress(FileNotFoundError):
+        return _read_token(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = tokens.new_secret("operator")
+    # Whole before it has its name: another server may start at this moment.
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(fresh + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        return _read_token(path)
+    finally:
+        draft.unlink()
+    return fresh
+
+
+def token_file() -> Path:
+    return Path(default_url()).with_name("token")
+
+
+def _read_token(path: Path) -> str:
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path} can be read by others: run 'chmod 600 {path}'")
+    token = path.read_text(encoding="ascii", errors="replace").strip()
+    if len(token) < 20:
+        raise ConfigError(f"{path} holds no token: remove it, and the next start makes one")
+    return token
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that is bound already: what is printed is true before the first request."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise ConfigError(
+            f"{host} port {port} cannot be used ({error.strerror}): choose another with --port"
+        ) from error
+    bound.listen(1024)
+    bound.setblocking(False)
+    return bound
+
+
+def server(serving: Serving) -> uvicorn.Server:
+    """A server that is ready to run."""
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtra("the server", "server") from error
+    from reverie.server.app import create_app
+
+    class Ending(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            serving.stopping.set()
+            await super().shutdown(sockets)
+
+    return Ending(
+        uvicorn.Config(
+            create_app(serving),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            lifespan="on",
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+    )
+
+
+@contextlib.contextmanager
+def in_thread(serving: Serving, bound: socket.socket) -> Iterator[uvicorn.Server]:
+    """A server beside other work of this process, until the block ends."""
+    made = server(serving)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(made.serve(sockets=[bound])), name="reverie-server", daemon=True
+    )
+    thread.start()
+    try:
+        while not made.started and thread.is_alive():
+            thread.join(0.01)
+        yield made
+    finally:
+        made.should_exit = True
+        thread.join()
+        bound.close()
