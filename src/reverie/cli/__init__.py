@@ -43,6 +43,9 @@ COMMANDS = {
         "verify": ("moving", "Check a store or a backup."),
         "migrate": ("moving", "Copy a whole store into another database."),
     },
+    "Agents": {
+        "mcp": ("mcp", "Give memory to an agent over MCP."),
+    },
     "Upkeep": {
         "spaces": ("upkeep", "List the spaces of a store."),
         "doctor": ("upkeep", "Show versions, places, pending work and problems."),
