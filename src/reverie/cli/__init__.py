@@ -35,6 +35,7 @@ COMMANDS = {
     "Serving": {
         "serve": ("serving", "Start the server: REST, proxy, MCP and the page."),
         "token": ("serving", "Let others in, and shut them out."),
+        "mcp": ("mcp", "Give memory to an agent over MCP."),
     },
     "In and out": {
         "export": ("moving", "Write memories and sessions out as JSON."),
@@ -42,9 +43,6 @@ COMMANDS = {
         "backup": ("moving", "Copy the whole store, or bring a copy back."),
         "verify": ("moving", "Check a store or a backup."),
         "migrate": ("moving", "Copy a whole store into another database."),
-    },
-    "Agents": {
-        "mcp": ("mcp", "Give memory to an agent over MCP."),
     },
     "Upkeep": {
         "spaces": ("upkeep", "List the spaces of a store."),

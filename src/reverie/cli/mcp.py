@@ -43,9 +43,12 @@ def mcp_command(asked: Asked, session: str | None, client: str | None) -> None:
     if client is not None:
         _print_config(asked, client)
         return
+    from reverie.cli.reporting import reporting
     from reverie.server import mcp_stdio
 
-    mcp_stdio.run(asked.settings(), session)
+    settings = asked.settings()
+    with reporting(settings.log_level):
+        mcp_stdio.run(settings, session)
 
 
 def _print_config(asked: Asked, client: str) -> None:

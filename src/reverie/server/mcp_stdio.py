@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -25,19 +24,19 @@ from reverie.server.security import Caller
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
 
+POLL_SECONDS = 5.0
 OPERATOR = Caller("operator", "mcp", "admin")
 
 
 def run(settings: Settings, session: str | None = None) -> None:
     """Answer until standard input ends. Nothing but the protocol goes to standard output."""
-    logging.basicConfig(level=settings.log_level.upper())
-    # Below a warning the protocol's own log quotes what it carries.
-    logging.getLogger("mcp").setLevel(logging.WARNING)
     asyncio.run(_serve(settings, session))
 
 
 async def _serve(settings: Settings, session: str | None) -> None:
     async with aio.open(settings=settings) as store:
+        # Vectors of a remote embedder, for one, would come from nowhere else.
+        await store.start_worker(POLL_SECONDS)
         space = store.space(
             settings.space, user=settings.user or None, actor=OPERATOR.name, trust="agent"
         )
