@@ -22,6 +22,8 @@ SOURCE = Path(__file__).parents[2] / "src"
 # With a handshake, as most clients still are, and without.
 ERAS = ("legacy", "2026-07-28")
 
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
 Told = TypeVar("Told")
 Talk = Callable[[Client], Awaitable[Told]]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,8 @@ from mcp_types import ResourceTemplateReference, TextContent, TextResourceConten
 from reverie.memory.space import Space
 from reverie.server import mcp, mcp_lines, mcp_prompts, mcp_tools
 from tests.server.agents import (
+    ACCEPT,
     ERAS,
-    arguments,
-    environment,
     error_of,
     over_http,
     over_stdio,
@@ -531,78 +528,3 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(running: Running) -> None:
         return await error_of(client.call_tool("erase", {"id": "x"}))
 
     assert over_http(running, call) == "there is no tool 'erase'"
-
-
-# -- transports -----------------------------------------------------------------------------------
-
-LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-ACCEPT = {"Accept": "application/json, text/event-stream"}
-
-
-def test_http_keeps_no_session_and_has_nothing_to_get(running: Running) -> None:
-    with running.client() as client:
-        answer = client.post("/mcp", json=LIST, headers=ACCEPT)
-        assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
-        assert "mcp-session-id" not in answer.headers
-        for method in ("GET", "DELETE", "PUT", "OPTIONS"):
-            refused = client.request(method, "/mcp", headers=ACCEPT)
-            assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
-
-
-def test_http_stands_behind_the_guard(running: Running) -> None:
-    with running.client("") as client:
-        assert client.post("/mcp", json=LIST, headers=ACCEPT).status_code == 401
-    with running.client() as client:
-        for headers, status in (
-            ({"Host": "evil.example"}, 421),
-            ({"Origin": "https://evil.example"}, 403),
-            ({"Authorization": "Bearer rv_wrong"}, 401),
-        ):
-            answer = client.post("/mcp", json=LIST, headers={**ACCEPT, **headers})
-            assert answer.status_code == status
-
-
-def test_without_the_extra_the_server_says_what_to_install(
-    serve: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "mcp_types", None)
-    monkeypatch.delitem(sys.modules, "reverie.server.mcp")
-    monkeypatch.delattr("reverie.server.mcp")
-    running = serve()
-    with running.client() as client:
-        answer = client.post("/mcp", json=LIST, headers=ACCEPT)
-        assert answer.status_code == 501
-        assert "reverie[mcp]" in answer.json()["detail"]
-        assert client.get("/healthz").status_code == 200
-
-
-def test_stdio_answers_what_cannot_be_read_and_ends_with_its_input(tmp_path: Path) -> None:
-    hello = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "a test", "version": "1"},
-        },
-    }
-    lines = [
-        "no json",
-        json.dumps(hello),
-        "[1, 2]",
-        '{"jsonrpc": "2.0", "id": 7, "method": 5}',
-        "{",
-    ]
-    done = subprocess.run(
-        [sys.executable, "-m", "reverie", *arguments(tmp_path / "own.db")],
-        input="\n".join(lines) + "\n",
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert sorted(str(each["id"]) for each in said) == ["1", "None", "None", "None", "None"]
-    assert done.stderr == ""

@@ -70,7 +70,7 @@ def npm(request: pytest.FixtureRequest) -> Npm:
     program = shutil.which("npm")
     if program is None:
         pytest.skip("npm is not there: install Node.js to run the inspector and the suite")
-    folder = request.config.cache.mkdir("npm")  # type: ignore[union-attr]
+    folder = request.config.cache.mkdir("npm")
     if not all((folder / "node_modules" / ".bin" / each).exists() for each in _PROGRAMS):
         done = subprocess.run(
             [program, "install", "--prefix", str(folder), "--no-audit", "--no-fund", *PACKAGES],

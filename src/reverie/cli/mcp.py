@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 
@@ -47,6 +48,8 @@ def mcp_command(asked: Asked, session: str | None, client: str | None) -> None:
     from reverie.server import mcp_stdio
 
     settings = asked.settings()
+    if sys.stdin.isatty():
+        remark("Waiting for MCP on standard input; --print-config shows how a client starts this.")
     with reporting(settings.log_level):
         mcp_stdio.run(settings, session)
 

@@ -93,7 +93,7 @@ def _answered(
         except (Refused, ReverieError) as error:
             raise MCPError(types.INVALID_PARAMS, _one_line(error)) from error
         except Exception as error:
-            _log.exception("a message failed")
+            _log.error("a message failed: %s", type(error).__name__, exc_info=error)
             raise MCPError(types.INTERNAL_ERROR, _FAILED) from error
 
     return answered
@@ -130,14 +130,14 @@ class _Door:
         if tool is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {_cut(params.name, 100)!r}")
         try:
-            scoped = self._scoped(ctx, tool.right)
-            answer = await tool.call(scoped, tool.arguments.checked(params.arguments or {}))
-        except (Refused, ReverieError) as error:
-            return _result(Answer(_one_line(error)), failed=True)
-        except Exception:  # noqa: BLE001 - logged here, and a line for the model
-            _log.exception("tool %s failed", tool.name)
-            return _result(Answer(_FAILED), failed=True)
-        return _result(answer)
+            return _result(await self._called(ctx, tool, params.arguments or {}))
+        except MCPError as error:
+            return _result(Answer(error.message), failed=True)
+
+    @_answered
+    async def _called(self, ctx: _Context, tool: Tool, given: dict[str, Any]) -> Answer:
+        scoped = self._scoped(ctx, tool.right)
+        return await tool.call(scoped, tool.arguments.checked(given))
 
     # -- resources ----------------------------------------------------------------------------
 
