@@ -218,7 +218,7 @@ def test_a_session_that_is_named_is_looked_into(running: Running) -> None:
         return known, kept.structured_content["id"], found
 
     known, id, found = over_http(running, talk, headers={"X-Reverie-Session": "chat"})
-    assert known.endswith("user: The boat is blue")
+    assert known.endswith("The conversation so far:\nuser: The boat is blue")
     assert running.store.space("default").get(id).session == "chat"
     assert "The oars are red" in found
     outside = running.store.space("default").recall("what colour are the oars?")

@@ -41,6 +41,24 @@ def test_http_stands_behind_the_guard(running: Running) -> None:
             assert answer.status_code == status
 
 
+def test_a_name_that_is_not_utf8_is_told_so(running: Running) -> None:
+    with running.client() as client:
+        refused = client.get("/api/memory/?space=%ff")
+        assert (refused.status_code, refused.json()["detail"]) == (422, "the query is not UTF-8")
+        answer = client.post("/mcp?space=%ff", json=LIST, headers=ACCEPT)
+        assert answer.json()["error"]["message"] == "the query is not UTF-8"
+
+
+def test_an_empty_user_is_not_everyone(running: Running) -> None:
+    """A variable that was never set must not turn one user's memory into everyone's."""
+    with running.client() as client:
+        for query, headers in (("?user=", {}), ("", {"X-Reverie-User": ""})):
+            refused = client.get(f"/api/memory/{query}", headers=headers)
+            assert refused.status_code == 422, refused.text
+            answer = client.post(f"/mcp{query}", json=LIST, headers={**ACCEPT, **headers})
+            assert "must not be empty" in answer.json()["error"]["message"]
+
+
 def test_without_the_extra_the_server_says_what_to_install(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:

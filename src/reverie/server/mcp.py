@@ -63,7 +63,7 @@ _FAILED = "the server failed: repeat the call, a write with the same key"
 def create(enter: Enter) -> Server[Any]:
     """A server whose callers come in through ``enter``."""
     door = _Door(enter)
-    return Server(
+    server: Server[Any] = Server(
         "reverie",
         version=__version__,
         title="Reverie",
@@ -77,6 +77,9 @@ def create(enter: Enter) -> Server[Any]:
         on_get_prompt=door.get_prompt,
         on_completion=door.complete,
     )
+    # What comes along is tracing: nothing here reports to anybody.
+    server.middleware.clear()
+    return server
 
 
 def _answered(

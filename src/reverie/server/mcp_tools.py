@@ -35,6 +35,8 @@ class Answer(NamedTuple):
     values: Mapping[str, Any] | None = None
 
 
+SO_FAR = "The conversation so far:"
+
 Call = Callable[[Scoped, dict[str, Any]], Awaitable[Answer]]
 
 
@@ -100,7 +102,7 @@ async def context(scoped: Scoped, given: dict[str, Any]) -> Answer:
         known = await scoped.session.context(given.get("query"), tokens=tokens)
     else:
         known = await scoped.space.context(given.get("query", ""), tokens=tokens)
-    said = [lines.of_message(message) for message in known.history]
+    said = [SO_FAR, *map(lines.of_message, known.history)] if known.history else []
     parts = (lines.profile_here(known.system), "\n".join(said))
     return Answer("\n\n".join(filter(None, parts)) or "Nothing is remembered yet.")
 
