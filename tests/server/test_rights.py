@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from reverie.model import RIGHTS
+from reverie.server import mcp
 from tests.server.conftest import Running, Serve
 
 # What a route asks for. None: everybody may.
@@ -139,3 +140,50 @@ def test_what_is_not_described_is_open_or_closed(house: tuple[Running, dict[str,
     with running.client("") as client:
         for path in ("/v1/models", "/mcp", "/api", "/api/memory", "/page", "/metrics/", "/v1/"):
             assert client.get(path).status_code == 401, path
+
+
+# The route of REST that does what a tool of MCP does.
+TOOLS = {
+    "remember": ("POST", "/api/memory/"),
+    "recall": ("POST", "/api/recall"),
+    "memories": ("GET", "/api/memory/"),
+    "revise": ("PUT", "/api/memory/{id}"),
+    "forget": ("DELETE", "/api/memory/{id}"),
+    "history": ("GET", "/api/memory/{id}"),
+    "context": ("POST", "/api/sessions/{id}/context"),
+}
+
+
+def test_a_tool_asks_for_what_its_route_asks_for() -> None:
+    assert {tool: ROUTES[route] for tool, route in TOOLS.items()} == dict(mcp.RIGHTS)
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize("tool", sorted(TOOLS))
+def test_every_tool_for_every_caller(
+    house: tuple[Running, dict[str, str]], caller: str, tool: str
+) -> None:
+    """A call by hand, as a client would make it that does not ask which tools there are."""
+    running, tokens = house
+    arguments = {
+        "remember": {"content": f"by {caller}"},
+        "recall": {"query": "known"},
+        "memories": {},
+        "context": {},
+        "revise": {"id": "absent00", "content": "x"},
+    }.get(tool, {"id": "absent00"})
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    body = {**call, "params": {"name": tool, "arguments": arguments}}
+    headers = {"Accept": "application/json, text/event-stream", "X-Reverie-Space": "here"}
+    with running.client(tokens[caller], headers={**headers, "X-Reverie-User": "ana"}) as client:
+        answer = client.post("/mcp", json=body)
+    turned_away = allowed(caller, ROUTES[TOOLS[tool]])
+    if turned_away == 401:
+        assert answer.status_code == 401
+        return
+    assert answer.status_code == 200, answer.text
+    result = answer.json()["result"]
+    why = ("may read; this needs write", "for other spaces", "for another user")
+    refused = any(each in answer.text for each in why)
+    assert refused == (turned_away == 403), answer.text
+    assert not refused or (result["isError"] and "known" not in answer.text)
