@@ -36,6 +36,7 @@ from reverie.errors import (
 from reverie.memory import Session, Space, Store, open
 from reverie.model import (
     RANKINGS,
+    Change,
     Context,
     ErasureReport,
     Event,
@@ -46,6 +47,7 @@ from reverie.model import (
     Origin,
     Proposal,
     Ranking,
+    RecallNote,
     Scope,
     SessionErasure,
     SessionInfo,
@@ -60,6 +62,7 @@ from reverie.protocols import ChatModel, Clock, Embedder, Engine, Ids, Reranker
 __version__ = "0.1.0"
 
 __all__ = [
+    "Change",
     "ChatModel",
     "Clock",
     "ConfigError",
@@ -92,6 +95,7 @@ __all__ = [
     "RANKINGS",
     "RandomIds",
     "Ranking",
+    "RecallNote",
     "RerankFailed",
     "Reranker",
     "ReverieError",

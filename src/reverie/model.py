@@ -104,6 +104,22 @@ class Version:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of the log, as those hear of it who follow: what happened, not what it says."""
+
+    position: int
+    op: Op
+    memory: str | None
+    version: int | None
+    session: str | None
+    sequence: int | None
+    user: str | None
+    actor: str | None
+    trust: Trust
+    recorded_at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One message of a session, verbatim."""
 
@@ -128,6 +144,15 @@ class SessionInfo:
     updated_at: int
     hidden_at: int | None
     forked_from: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecallNote:
+    """What was recalled for an event of a session, best first."""
+
+    sequence: int | None
+    at: int
+    hits: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

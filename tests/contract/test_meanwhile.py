@@ -323,7 +323,7 @@ def test_a_reader_neither_opens_nor_closes_behind_a_writer(stores: Stores) -> No
     def write() -> None:
         with store._resources.engine.write():
             holding.set()
-            done.wait(60)
+            done.wait(20)
 
     writer = threading.Thread(target=write)
     writer.start()
@@ -332,6 +332,7 @@ def test_a_reader_neither_opens_nor_closes_behind_a_writer(stores: Stores) -> No
         reader = stores.open()
         assert reader.space("ana").recall("zebra")
         reader.close()
+        assert writer.is_alive(), "the reader got through only when the writer was done"
     finally:
         done.set()
         writer.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,7 @@ from hypothesis import strategies as st
 
 from reverie import InvalidInput, Space
 from tests.conftest import Stores
-
-EXAMPLES = int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60"))
+from tests.property import EXAMPLES
 
 HOSTILE: dict[str, str] = {
     "nul": "a\0b",

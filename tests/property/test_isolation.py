@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import re
 from collections.abc import Callable
@@ -14,8 +13,7 @@ import pytest
 
 from reverie import InvalidInput, NotFound, ReverieError, SharedReadOnly, Space, Store
 from tests.conftest import DAY, Stores
-
-ROUNDS = int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60"))
+from tests.property import EXAMPLES
 
 # Names that a careless comparison would take for each other.
 NAMES = (
@@ -142,10 +140,10 @@ class World:
         return said
 
 
-@pytest.mark.parametrize("seed", range(max(ROUNDS // 15, 1)))
+@pytest.mark.parametrize("seed", range(max(EXAMPLES // 30, 1)))
 def test_no_canary_is_seen_elsewhere(stores: Stores, seed: int) -> None:
     world = World(stores.open(), seed)
-    for _ in range(50):
+    for _ in range(50 if seed else 100):
         world.write(world.chance.choice(world.owners))
     for who in world.owners:
         handle = world.handle(who)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -32,8 +31,8 @@ from reverie import (
     VersionConflict,
 )
 from tests.conftest import DAY, HOUR, Stores
+from tests.property import examples
 
-EXAMPLES = int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60"))
 STEPS = 30
 
 SPACES = ("one", "two")
@@ -418,12 +417,14 @@ class Model(RuleBasedStateMachine):
         ]
 
 
-def test_the_store_is_its_model(engine_url: Callable[[str], str]) -> None:
+def test_the_store_is_its_model(
+    engine_url: Callable[[str], str], request: pytest.FixtureRequest
+) -> None:
     machine = type("Machine", (Model,), {"address": staticmethod(engine_url)})
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=examples(request.node.callspec.params["engine_url"]),
             stateful_step_count=STEPS,
             derandomize=True,
             deadline=None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +22,8 @@ from hypothesis.stateful import (
 from reverie import Hit, NotFound, Origin, Ranking, SequenceConflict, Session, Space
 from reverie.rank import REACH
 from tests.conftest import HOUR, Stores
+from tests.property import examples
 
-EXAMPLES = int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60"))
 STEPS = 25
 
 USERS = (None, "bo")
@@ -490,13 +489,15 @@ class Sessions(RuleBasedStateMachine):
         assert {*found} == wanted | private and len(found) == len(wanted | private)
 
 
-def test_sessions_are_their_model(engine_url: Callable[[str], str], tmp_path: Path) -> None:
+def test_sessions_are_their_model(
+    engine_url: Callable[[str], str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     parts = {"address": staticmethod(engine_url), "folder": tmp_path}
     machine = type("Machine", (Sessions,), parts)
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=examples(request.node.callspec.params["engine_url"]),
             stateful_step_count=STEPS,
             derandomize=True,
             deadline=None,

@@ -452,16 +452,26 @@ def find_subject(
     return None if row is None else Place(*row)
 
 
-def places(tx: Transaction, owner: Owner, chosen: Filter, limit: int | None = None) -> list[Place]:
-    """The memories that a filter admits, the newest first."""
+def places(
+    tx: Transaction,
+    owner: Owner,
+    chosen: Filter,
+    limit: int | None = None,
+    before: int | None = None,
+) -> list[Place]:
+    """The memories that a filter admits, the newest first, or from a position backwards."""
     where, values = chosen.where(owner)
+    older = "" if before is None else f" AND m.born < {int(before)}"
     tail = "" if limit is None else f" LIMIT {int(limit)}"
-    return [
-        Place(*row)
-        for row in tx.all(
-            f"SELECT {_PLACE} FROM memories m WHERE {where} ORDER BY m.born DESC{tail}", values
-        )
-    ]
+    select = f"SELECT {_PLACE} FROM memories m WHERE {where}{older} ORDER BY m.born DESC{tail}"
+    return [Place(*row) for row in tx.all(select, values)]
+
+
+def count(tx: Transaction, owner: Owner, chosen: Filter) -> int:
+    """How many memories a filter admits."""
+    where, values = chosen.where(owner)
+    (number,) = tx.one(f"SELECT COUNT(*) FROM memories m WHERE {where}", values) or (0,)
+    return int(number)
 
 
 def for_profile(

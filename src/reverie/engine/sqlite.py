@@ -260,6 +260,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                 # Without them all works, only slower: a full disk can wait.
                 with contextlib.suppress(apsw.FullError):
                     plans.fix(connection)
+            # The file itself must say that it is a store: who opens it next waits for nobody.
+            _checkpoint(connection)
 
     # -- transactions -------------------------------------------------------------------------
 

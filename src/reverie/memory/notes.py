@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from reverie.agenda import jobs
 from reverie.engine import log
-from reverie.model import Scope
-from reverie.protocols import Transaction
+from reverie.model import RecallNote, Scope
+from reverie.protocols import Owner, Transaction
 
 MOST_BUFFERED = 1_000
 DAY_MS = 24 * 60 * 60_000
@@ -28,6 +28,16 @@ class Note(NamedTuple):
     query: str
     hits: tuple[str, ...]
     sequence: int | None = None
+
+
+def written(tx: Transaction, owner: Owner, session: str) -> list[RecallNote]:
+    """What was recalled within a session, in order."""
+    found = tx.all(
+        "SELECT sequence, at, hits FROM recalls WHERE space = ? AND owner = ? AND session = ? "
+        "ORDER BY recall",
+        (*owner, session),
+    )
+    return [RecallNote(sequence, at, tuple(json.loads(hits))) for sequence, at, hits in found]
 
 
 class RecallNotes:
@@ -49,6 +59,11 @@ class RecallNotes:
         with self._lock:
             for note in [note for note in self._waiting if note.scope == scope]:
                 self._waiting.remove(note)
+
+    def waiting(self, scope: Scope) -> list[Note]:
+        """The notes of one session that are not written yet, in order."""
+        with self._lock:
+            return [note for note in self._waiting if note.scope == scope]
 
     def spaces(self) -> set[str]:
         with self._lock:

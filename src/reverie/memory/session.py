@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from reverie.engine import log, sessions
 from reverie.errors import InvalidInput
-from reverie.memory import context, drafts, events, states, transfer, writes
+from reverie.memory import context, drafts, events, notes, states, transfer, writes
 from reverie.memory.drafts import request_hash
 from reverie.memory.resources import Resources
 from reverie.memory.times import Time
@@ -20,6 +20,7 @@ from reverie.model import (
     Mode,
     Origin,
     Ranking,
+    RecallNote,
     SessionErasure,
     SessionInfo,
     Summary,
@@ -224,6 +225,14 @@ class Session:
                 if owner is None
                 else states.summary_of(tx, owner, self._stretches(tx, owner))
             )
+
+    def recalls(self) -> list[RecallNote]:
+        """What was recalled within this session, in order: for which event, when, and what."""
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            found = [] if owner is None else notes.written(tx, owner, self._id)
+        waiting = self._resources.notes.waiting(sessions.scoped(self._author.scope, self._id))
+        return [*found, *(RecallNote(note.sequence, note.at, note.hits) for note in waiting)]
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Every entry of this session as plain values, as ``Space.import_records`` takes them."""

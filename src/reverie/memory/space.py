@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 from reverie.engine import index, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import InvalidInput, NotFound
-from reverie.memory import documents, drafts, profile, proposals, transfer, writes
+from reverie.memory import documents, drafts, moments, profile, proposals, transfer, writes
 from reverie.memory.drafts import request_hash
+from reverie.memory.moments import Seen
 from reverie.memory.resources import Resources
-from reverie.memory.times import Time, optional_ms, to_ms
+from reverie.memory.times import Time, optional_ms
 from reverie.memory.writes import Author, Stamp
 from reverie.model import (
     MODES,
     ORDERS,
+    Change,
     ErasureReport,
     Event,
     Hit,
@@ -41,7 +43,6 @@ from reverie.text.tags import clean_tags
 if TYPE_CHECKING:
     from reverie.memory.recall import Query
     from reverie.memory.session import Session
-    from reverie.memory.views import Known
 
 MOST_HITS = 1_000
 MOST_LISTED = 1_000_000_000
@@ -251,7 +252,9 @@ class Space:
         )
         if as_of is not None:
             with self._resources.engine.read(lagging=True) as tx:
-                moment, known = self._known_at(tx, as_of)
+                owners = self._owners(tx)
+                position, moment = moments.moment(tx, owners, as_of)
+                known = moments.known_at(tx, owners, self._seen(tx), position)
             then = replace(chosen, alive_at=moment)
             return recall.recall_as_of(self._resources, known, then, asked)
         return self._recalled(asked)
@@ -263,7 +266,7 @@ class Space:
         eye = recall.open_eye(self._resources, asked)
         with self._resources.engine.read(lagging=True) as tx:
             owners = self._owners(tx)
-            asked = replace(asked, chosen=replace(asked.chosen, **self._seen(tx)))
+            asked = replace(asked, chosen=replace(asked.chosen, **self._seen(tx)._asdict()))
             hits = recall.recall(self._resources, owners, asked, eye)
         if hits:
             found = tuple(hit.id for hit in hits)
@@ -304,36 +307,59 @@ class Space:
         include_forgotten: bool = False,
         as_of: Time | None = None,
         limit: int | None = None,
+        after: str | None = None,
         order: Order = "newest",
     ) -> list[Memory]:
-        """The memories of this scope, the newest first or by category."""
+        """The memories of this scope, the newest first or by category.
+
+        ``after`` is the last memory of the part before this one.
+        """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
-        chosen = Filter(
-            kinds=() if kind is None else (drafts.check_kind(kind),),
-            category=None if category is None else drafts.check_category(category),
-            subject_key=None if subject is None else _subject(subject),
-            tags=clean_tags(tags or ()),
-            include_forgotten=include_forgotten,
-            alive_at=None
-            if include_forgotten or as_of is not None
-            else self._resources.clock.now(),
-        )
         most = None if limit is None else drafts.check_limit(limit, MOST_LISTED)
+        chosen = self._listing(category, subject, tags, kind, include_forgotten)
         with self._resources.engine.read() as tx:
-            if as_of is not None:
-                moment, states = self._states_at(tx, as_of, include_forgotten)
-                then = replace(chosen, alive_at=None if include_forgotten else moment)
-                found = [
-                    pair for known in states.values() for pair in known if then.admits(pair[1])
-                ]
-            else:
-                chosen = replace(chosen, **self._seen(tx))
-                found = self._current(tx, chosen, most if order == "newest" else None)
+            # Only the newest of all that is known now need not be read whole.
+            part = most if order == "newest" and as_of is None else None
+            before = self._born(tx, after) if after is not None and part is not None else None
+            found = self._found(tx, chosen, as_of, part, before)
         found.sort(key=lambda pair: -pair[0])
         if order == "category":
             found.sort(key=lambda pair: (pair[1].category, pair[1].created_at, pair[0]))
-        return [memory for _, memory in found][:most]
+        listed = [memory for _, memory in found]
+        if after is not None and before is None:
+            ids = [memory.id for memory in listed]
+            listed = listed[ids.index(after) + 1 :] if after in ids else []
+        return listed[:most]
+
+    def count(
+        self,
+        *,
+        category: str | None = None,
+        subject: str | None = None,
+        tags: Iterable[str] | None = None,
+        kind: str | None = None,
+        include_forgotten: bool = False,
+        as_of: Time | None = None,
+    ) -> int:
+        """How many memories there are, by the rules of ``memories``."""
+        chosen = self._listing(category, subject, tags, kind, include_forgotten)
+        with self._resources.engine.read() as tx:
+            if as_of is not None:
+                return len(self._found(tx, chosen, as_of))
+            chosen = replace(chosen, **self._seen(tx)._asdict())
+            return sum(index.count(tx, owner, chosen) for owner in self._owners(tx))
+
+    def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
+        """What happened behind a position of the log, in order: what a mirror has to follow."""
+        most = drafts.check_limit(limit, MOST_LISTED)
+        with self._resources.engine.read() as tx:
+            found = [
+                _change(entry, user)
+                for owner, user in self._owners(tx).items()
+                for entry in log.entries(tx, owner, after, log.last_position(tx, owner), most)
+            ]
+        return sorted(found, key=lambda change: change.position)[:most]
 
     def profile(self, *, tokens: int = 2000) -> str:
         """The prompt block of what is known, the same bytes for the same memories."""
@@ -457,72 +483,61 @@ class Space:
         owners[Owner(space, log.SHARED)] = None
         return owners
 
-    def _current(
-        self, tx: Transaction, chosen: Filter, limit: int | None
+    def _listing(
+        self,
+        category: str | None,
+        subject: str | None,
+        tags: Iterable[str] | None,
+        kind: str | None,
+        include_forgotten: bool,
+    ) -> Filter:
+        return Filter(
+            kinds=() if kind is None else (drafts.check_kind(kind),),
+            category=None if category is None else drafts.check_category(category),
+            subject_key=None if subject is None else _subject(subject),
+            tags=clean_tags(tags or ()),
+            include_forgotten=include_forgotten,
+            alive_at=None if include_forgotten else self._resources.clock.now(),
+        )
+
+    def _found(
+        self,
+        tx: Transaction,
+        chosen: Filter,
+        as_of: Time | None,
+        limit: int | None = None,
+        before: int | None = None,
     ) -> list[tuple[int, Memory]]:
+        """What a listing admits, each with where it was born."""
+        owners, seen = self._owners(tx), self._seen(tx)
+        if as_of is not None:
+            forgotten = chosen.include_forgotten
+            position, moment = moments.moment(tx, owners, as_of)
+            then = replace(chosen, alive_at=None if forgotten else moment)
+            known = moments.memories_at(tx, owners, seen, position, include_forgotten=forgotten)
+            return [pair for pair in known if then.admits(pair[1])]
+        chosen = replace(chosen, **seen._asdict())
         return [
             (place.born, writes.current_entry(tx, owner, place).state(user))
-            for owner, user in self._owners(tx).items()
-            for place in index.places(tx, owner, chosen, limit)
+            for owner, user in owners.items()
+            for place in index.places(tx, owner, chosen, limit, before)
         ]
 
-    def _seen(self, tx: Transaction) -> dict[str, Any]:
+    def _born(self, tx: Transaction, id: str) -> int:
+        for owner in self._owners(tx):
+            place = index.find(tx, owner, _id(id))
+            if place is not None:
+                return place.born
+        raise writes.missing(id)
+
+    def _seen(self, tx: Transaction) -> Seen:
         """The sessions whose own memories this handle sees: its session's, and what that forks."""
         scope = self._author.scope
         owner = None if scope.session is None else log.find(tx, scope)
         if scope.session is None or owner is None:
-            return {"sessions": (), "sessions_of": None}
+            return Seen()
         stretches = sessions.lineage(tx, owner, scope.session, self._begun_from)
-        names = tuple(stretch.session for stretch in stretches)
-        return {"sessions": names, "sessions_of": owner}
-
-    def _moment(self, tx: Transaction, as_of: Time) -> tuple[int, int]:
-        """A position, and when it was reached."""
-        owners = self._owners(tx)
-        if not owners:
-            return 0, 0 if isinstance(as_of, int) else to_ms(as_of, "as_of")
-        shared = list(owners)[-1]
-        if isinstance(as_of, int):
-            position = min(max(as_of, 0), log.last_position(tx, shared))
-            return position, log.time_at(tx, shared, position)
-        moment = to_ms(as_of, "as_of")
-        return log.position_at(tx, shared, moment), moment
-
-    def _states_at(
-        self, tx: Transaction, as_of: Time, include_forgotten: bool = False
-    ) -> tuple[int, dict[Owner, list[tuple[int, Memory]]]]:
-        """A moment, and the memories each owner had at it, as this handle sees them."""
-        position, moment = self._moment(tx, as_of)
-        seen = self._seen(tx)
-        states: dict[Owner, list[tuple[int, Memory]]] = {}
-        for owner, user in self._owners(tx).items():
-            own = seen["sessions"] if owner == seen["sessions_of"] else ()
-            states[owner] = [
-                (born, memory)
-                for born, entry in log.states_at(tx, owner, position)
-                if (memory := entry.state(user)).session in {None, *own}
-                and (memory.forgotten_at is None or include_forgotten)
-            ]
-        return moment, states
-
-    def _known_at(self, tx: Transaction, as_of: Time) -> tuple[int, dict[str | None, list[Known]]]:
-        """A moment, and all that a recall looked at then, in the order in which it came."""
-        from reverie.memory.views import Known
-
-        position, moment = self._moment(tx, as_of)
-        seen = self._seen(tx)
-        known: dict[str | None, list[Known]] = {}
-        for owner, user in self._owners(tx).items():
-            own = seen["sessions"] if owner == seen["sessions_of"] else ()
-            origins = log.origins_at(tx, owner, position)
-            memories = [
-                Known(born, memory, origins.get(memory.id), memory.session in {None, *own})
-                for born, entry in log.states_at(tx, owner, position)
-                if (memory := entry.state(user)).forgotten_at is None
-            ]
-            events = [Known(*pair) for pair in sessions.events_at(tx, owner, position, user)]
-            known[user] = sorted([*memories, *events], key=lambda each: each.born)
-        return moment, known
+        return Seen(tuple(stretch.session for stretch in stretches), owner)
 
     def _stamp(
         self,
@@ -551,6 +566,21 @@ _ASKED = (
     "expires_at",
     "pinned",
 )
+
+
+def _change(entry: log.Entry, user: str | None) -> Change:
+    return Change(
+        entry.position,
+        entry.op,
+        entry.memory,
+        entry.version,
+        entry.session,
+        entry.sequence,
+        user,
+        entry.actor,
+        entry.trust,
+        entry.recorded_at,
+    )
 
 
 def _id(value: str) -> str:

@@ -1,0 +1,71 @@
+"""What was known at an earlier moment: rebuilt from the log, as one handle saw it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from reverie.engine import log, sessions
+from reverie.memory.times import Time, to_ms
+from reverie.model import Memory
+from reverie.protocols import Owner, Transaction
+
+if TYPE_CHECKING:
+    from reverie.memory.views import Known
+
+Owners = Mapping[Owner, str | None]
+
+
+class Seen(NamedTuple):
+    """The sessions whose own memories a handle sees, and the owner they are of."""
+
+    sessions: tuple[str, ...] = ()
+    sessions_of: Owner | None = None
+
+    def at(self, owner: Owner) -> set[str | None]:
+        """What a memory of this owner may belong to: no session, or one of these."""
+        return {None, *self.sessions} if owner == self.sessions_of else {None}
+
+
+def moment(tx: Transaction, owners: Owners, as_of: Time) -> tuple[int, int]:
+    """A position, and when it was reached."""
+    if not owners:
+        return 0, 0 if isinstance(as_of, int) else to_ms(as_of, "as_of")
+    shared = list(owners)[-1]
+    if isinstance(as_of, int):
+        position = min(max(as_of, 0), log.last_position(tx, shared))
+        return position, log.time_at(tx, shared, position)
+    at = to_ms(as_of, "as_of")
+    return log.position_at(tx, shared, at), at
+
+
+def memories_at(
+    tx: Transaction, owners: Owners, seen: Seen, position: int, *, include_forgotten: bool
+) -> list[tuple[int, Memory]]:
+    """The memories of a moment, each with where it was born."""
+    return [
+        (born, memory)
+        for owner, user in owners.items()
+        for born, entry in log.states_at(tx, owner, position)
+        if (memory := entry.state(user)).session in seen.at(owner)
+        and (memory.forgotten_at is None or include_forgotten)
+    ]
+
+
+def known_at(
+    tx: Transaction, owners: Owners, seen: Seen, position: int
+) -> dict[str | None, list[Known]]:
+    """All that a recall looked at then, in the order in which it came."""
+    from reverie.memory.views import Known
+
+    known: dict[str | None, list[Known]] = {}
+    for owner, user in owners.items():
+        origins = log.origins_at(tx, owner, position)
+        memories = [
+            Known(born, memory, origins.get(memory.id), memory.session in seen.at(owner))
+            for born, entry in log.states_at(tx, owner, position)
+            if (memory := entry.state(user)).forgotten_at is None
+        ]
+        events = [Known(*pair) for pair in sessions.events_at(tx, owner, position, user)]
+        known[user] = sorted([*memories, *events], key=lambda each: each.born)
+    return known
