@@ -4,7 +4,7 @@ const RIGHTS = ["read", "write", "admin"];
 const TOKEN = "reverie.token";
 
 /** Whose token this is, and what it may do. */
-export const me = { token: null, name: null, right: null, spaces: null, user: null };
+export const me = { token: null, name: null, right: null, spaces: null, user: null, space: null };
 /** What the page looks at: a space, and a user of it or null for what all of them share. */
 export const scope = { space: null, user: null };
 

@@ -81,7 +81,7 @@ function written(fields) {
     content: fields.content.value,
     category: fields.category.value.trim(),
     subject: fields.subject.value.trim() || null,
-    tags: fields.tags.value.split(/[,\s]+/).map((tag) => tag.replace(/^#/, "")).filter(Boolean),
+    tags: fields.tags.value.split(",").map((tag) => tag.trim().replace(/^#/, "").toLowerCase()).filter(Boolean),
     reason: fields.reason?.value.trim() || undefined,
   };
 }

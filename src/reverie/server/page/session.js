@@ -6,7 +6,9 @@ import * as route from "./route.js";
 import { guarded } from "./toast.js";
 
 const PAGE = 100;
+const MOST_EVENTS = 1000;
 const FEW = 3;
+const SHORT = 140;
 
 export async function openSession(pane, id, at, close) {
   pane.refresh = null;
@@ -18,7 +20,7 @@ export async function openSession(pane, id, at, close) {
   const read = async () => {
     const info = await ask("GET", path`/api/sessions/${id}`);
     // Far enough back for the event that a link leads to.
-    if (at) limit = Math.max(limit, info.events - at + 10);
+    if (at) limit = Math.min(Math.max(limit, info.events - at + 10), MOST_EVENTS);
     const [{ events }, summary, pad, { recalls }] = await Promise.all([
       ask("GET", path`/api/sessions/${id}/events`, { query: { limit } }),
       ask("GET", path`/api/sessions/${id}/summary`),
@@ -28,12 +30,13 @@ export async function openSession(pane, id, at, close) {
   };
   const draw = (known) => {
     const { info, events, summary, pad, recalls } = known;
-    const earlier = events.length >= limit && info.events > events.length;
+    const said = new Map(events.map((event) => [`${id}:${event.sequence}`, event.text]));
+    const earlier = limit < MOST_EVENTS && info.events > events.length;
     fill(pane, el("article", { class: "session" },
       el("header", {}, button("←", close, { class: "plain back", "aria-label": "Back to the list" }), el("h2", {}, info.preview), el("code", { class: "id" }, info.id)),
       about(info), kept("Summary", summary.text), kept("Scratchpad", pad.items?.length ? el("ul", {}, pad.items.map((item) => el("li", {}, item))) : null),
-      earlier ? deed("Earlier", () => guarded(async () => { limit *= 2; draw(await read()); })) : null,
-      el("ol", { class: "chat" }, events.map((event) => turn(event, hitsOf(recalls, event), event.sequence === at)))));
+      earlier ? deed("Earlier", () => guarded(async () => { limit = Math.min(limit * 2, MOST_EVENTS); draw(await read()); })) : null,
+      el("ol", { class: "chat" }, events.map((event) => turn(event, hitsOf(recalls, event), event.sequence === at, said)))));
   };
   draw(await read());
   pane.refresh = async () => {
@@ -59,24 +62,24 @@ function kept(title, what) {
   return what ? el("details", { class: "kept", open: true }, el("summary", {}, title), el("div", {}, what)) : null;
 }
 
+/** The ids of all that was recalled for an event, each once. */
 function hitsOf(recalls, event) {
-  const made = recalls.filter((recall) => recall.sequence === event.sequence);
-  const hits = new Map();
-  for (const recall of made) for (const hit of recall.hits) hits.set(hit.id, hit);
-  return [...hits.values()];
+  return [...new Set(recalls.filter((recall) => recall.sequence === event.sequence).flatMap((recall) => recall.hits))];
 }
 
-function turn(event, hits, meant) {
-  const said = el("div", { class: "said" },
+function turn(event, hits, meant, said) {
+  const words = el("div", { class: "said" },
     el("p", { class: "turn-head" }, el("strong", {}, event.role), el("span", { class: "figure" }, `${event.sequence}`), el("time", { datetime: event.at }, exactly(event.at)),
       event.interrupted ? el("span", { class: "gone" }, "cut off") : null),
     el("div", { class: "said-text" }, event.text || el("span", { class: "quiet" }, "nothing in words")));
-  return el("li", { class: `turn ${role(event.role)}${meant ? " meant" : ""}`, id: `turn-${event.sequence}`, tabindex: meant ? "-1" : null },
-    said, hits.length ? recalled(hits) : null);
+  return el("li", { class: `turn ${role(event.role)}${meant ? " meant" : ""}`, tabindex: meant ? "-1" : null },
+    words, hits.length ? recalled(hits, said) : null);
 }
 
-function recalled(hits) {
-  const links = hits.map((hit) => el("li", {}, el("a", { href: addressOf(hit.id) }, hit.text ?? hit.id)));
+// -- what was recalled ----------------------------------------------------------------------------
+
+function recalled(hits, said) {
+  const links = hits.map((id) => el("li", {}, hitOf(id, said)));
   const rest = links.slice(FEW);
   return el("aside", { class: "recalled", "aria-label": "Recalled for this turn" },
     el("p", { class: "quiet" }, "recalled"),
@@ -84,10 +87,31 @@ function recalled(hits) {
     rest.length ? el("details", {}, el("summary", {}, `${rest.length} more`), el("ul", {}, rest)) : null);
 }
 
-/** An event is known by its session and sequence, a memory by its id. */
-function addressOf(id) {
+/** A hit is known by its id: an event's is its session and sequence, and what it says may be on this page. */
+function hitOf(id, said) {
   const split = id.lastIndexOf(":");
-  return split < 0 ? route.link("memories", id) : route.link("sessions", id.slice(0, split), { at: id.slice(split + 1) });
+  if (split >= 0) {
+    const [session, sequence] = [id.slice(0, split), id.slice(split + 1)];
+    return el("a", { href: route.link("sessions", session, { at: sequence }) }, brief(said.get(id) ?? `turn ${sequence} of ${session}`));
+  }
+  const link = el("a", { href: route.link("memories", id), "data-memory": id }, id);
+  whenSeen.observe(link);
+  return link;
+}
+
+// A conversation of a thousand turns asks for no memory that nobody looks at.
+const whenSeen = new IntersectionObserver((seen) => {
+  for (const { target, isIntersecting } of seen) {
+    if (!isIntersecting) continue;
+    whenSeen.unobserve(target);
+    ask("GET", path`/api/memory/${target.dataset.memory}`)
+      .then((memory) => { target.textContent = brief(memory.content); })
+      .catch(() => { target.textContent = `${target.dataset.memory}, which is gone`; });
+  }
+});
+
+function brief(text) {
+  return text.length > SHORT ? `${text.slice(0, SHORT)}…` : text;
 }
 
 function role(name) {

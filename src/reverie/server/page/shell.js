@@ -115,7 +115,7 @@ function names(spaces) {
 function defaultSpace(spaces) {
   const last = localStorage.getItem(LAST_SPACE);
   const all = names(spaces);
-  return all.includes(last) ? last : all[0] ?? null;
+  return [last, me.space].find((name) => all.includes(name)) ?? all[0] ?? me.space;
 }
 
 function switchTheme() {
