@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -347,8 +348,13 @@ class Space:
         with self._resources.engine.read() as tx:
             if as_of is not None:
                 return len(self._found(tx, chosen, as_of))
-            chosen = replace(chosen, **self._seen(tx)._asdict())
-            return sum(index.count(tx, owner, chosen) for owner in self._owners(tx))
+            return sum(self._counts(tx, chosen).values())
+
+    def categories(self) -> dict[str, int]:
+        """Every category by name, and how many memories it has."""
+        with self._resources.engine.read() as tx:
+            counts = self._counts(tx, self._listing(None, None, None, None, False))
+        return dict(sorted(counts.items()))
 
     def position(self) -> int:
         """Where the log of the space stands."""
@@ -360,7 +366,7 @@ class Space:
         most = drafts.check_limit(limit, MOST_LISTED)
         with self._resources.engine.read() as tx:
             found = [
-                _change(entry, user)
+                entry.as_change(user)
                 for owner, user in self._owners(tx).items()
                 for entry in log.entries(tx, owner, after, log.last_position(tx, owner), most)
             ]
@@ -528,6 +534,12 @@ class Space:
             for place in index.places(tx, owner, chosen, limit, before)
         ]
 
+    def _counts(self, tx: Transaction, chosen: Filter) -> Counter[str]:
+        chosen, found = replace(chosen, **self._seen(tx)._asdict()), Counter[str]()
+        for owner in self._owners(tx):
+            found.update(index.counts(tx, owner, chosen))
+        return found
+
     def _born(self, tx: Transaction, id: str) -> int:
         for owner in self._owners(tx):
             place = index.find(tx, owner, _id(id))
@@ -571,21 +583,6 @@ _ASKED = (
     "expires_at",
     "pinned",
 )
-
-
-def _change(entry: log.Entry, user: str | None) -> Change:
-    return Change(
-        entry.position,
-        entry.op,
-        entry.memory,
-        entry.version,
-        entry.session,
-        entry.sequence,
-        user,
-        entry.actor,
-        entry.trust,
-        entry.recorded_at,
-    )
 
 
 def _id(value: str) -> str:

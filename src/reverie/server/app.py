@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-from reverie.server import health, problems, rest, sessions, upkeep
+from reverie.server import health, pages, problems, rest, sessions, upkeep
 from reverie.server.metrics import Measured, Metrics
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def create_app(serving: Serving) -> ASGIApp:
         dependencies=[Depends(HTTPBearer(auto_error=False))],
     )
     app.state.serving, app.state.metrics = serving, Metrics()
-    for part in (rest, sessions, upkeep, health):
+    for part in (rest, sessions, upkeep, health, pages):
         app.include_router(part.router)
     app.add_exception_handler(problems.Refused, _refused)
     app.add_exception_handler(ReverieError, _failed)
