@@ -36,6 +36,7 @@ function askForToken(why = "") {
 
 async function open() {
   shown = await shell(page, leave);
+  await shown.show();
 }
 
 function leave() {

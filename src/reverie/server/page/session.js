@@ -6,50 +6,54 @@ import * as route from "./route.js";
 import { guarded } from "./toast.js";
 
 const PAGE = 100;
-const MOST_EVENTS = 1000;
+// How much of what came after shows with an event that a link leads to.
+const AFTER = 20;
 const FEW = 3;
 const SHORT = 140;
 
+/** Shows a session, its end or around the event `at`. */
 export async function openSession(pane, id, at, close) {
   pane.refresh = null;
   if (!id) {
     fill(pane, empty("Open a session to read it.", "Beside each turn stands what was recalled for it."));
     return;
   }
-  let limit = PAGE;
-  const read = async () => {
-    const info = await ask("GET", path`/api/sessions/${id}`);
-    // Far enough back for the event that a link leads to.
-    if (at) limit = Math.min(Math.max(limit, info.events - at + 10), MOST_EVENTS);
-    const [{ events }, summary, pad, { recalls }] = await Promise.all([
-      ask("GET", path`/api/sessions/${id}/events`, { query: { limit } }),
-      ask("GET", path`/api/sessions/${id}/summary`),
-      ask("GET", path`/api/sessions/${id}/scratchpad`),
-      ask("GET", path`/api/sessions/${id}/recalls`)]);
-    return { info, events, summary, pad, recalls };
+  const part = (until) => ask("GET", path`/api/sessions/${id}/events`, { query: { limit: PAGE, until } }).then(({ events }) => events);
+  const around = () => Promise.all(["", "/summary", "/scratchpad", "/recalls"].map((rest) => ask("GET", path`/api/sessions/${id}` + rest)));
+  const end = (events) => events.at(-1)?.sequence ?? 0;
+
+  let [events, [info, summary, pad, { recalls }], newest] = await Promise.all([part(at ? at + AFTER : null), around(), at ? part(null).then(end) : null]);
+  newest ??= end(events);
+
+  const earlier = async () => { events = [...await part(events[0].sequence - 1), ...events]; draw(); };
+  const later = async () => {
+    const last = end(events);
+    events = [...events, ...(await part(last + PAGE)).filter((event) => event.sequence > last)];
+    draw();
   };
-  const draw = (known) => {
-    const { info, events, summary, pad, recalls } = known;
-    const said = new Map(events.map((event) => [`${id}:${event.sequence}`, event.text]));
-    const earlier = limit < MOST_EVENTS && info.events > events.length;
+  const draw = () => {
+    const said = new Map(events.map((event) => [`${event.session}:${event.sequence}`, event.text]));
     fill(pane, el("article", { class: "session" },
       el("header", {}, button("←", close, { class: "plain back", "aria-label": "Back to the list" }), el("h2", {}, info.preview), el("code", { class: "id" }, info.id)),
-      about(info), kept("Summary", summary.text), kept("Scratchpad", pad.items?.length ? el("ul", {}, pad.items.map((item) => el("li", {}, item))) : null),
-      earlier ? deed("Earlier", () => guarded(async () => { limit = Math.min(limit * 2, MOST_EVENTS); draw(await read()); })) : null,
-      el("ol", { class: "chat" }, events.map((event) => turn(event, hitsOf(recalls, event), event.sequence === at, said)))));
+      about(info), kept("Summary", summary.text), kept("Scratchpad", pad.items.length ? el("ul", {}, pad.items.map((item) => el("li", {}, item))) : null),
+      events[0]?.sequence > 1 ? deed("Earlier", () => guarded(earlier)) : null,
+      el("ol", { class: "chat" }, events.map((event) => turn(event, hitsOf(recalls, event), event.sequence === at, said))),
+      end(events) < newest ? deed("Later", () => guarded(later)) : null));
   };
-  draw(await read());
+  draw();
   pane.refresh = async () => {
     const top = pane.scrollTop;
-    at = null;
-    draw(await read());
+    [info, summary, pad, { recalls }] = await around();
+    const fresh = await part(null);
+    newest = end(fresh);
+    if (newest - end(events) <= PAGE) events = [...events, ...fresh.filter((event) => event.sequence > end(events))];
+    draw();
     pane.scrollTop = top;
   };
-  const target = at ? pane.querySelector(".turn.meant") : null;
-  if (target) {
-    target.scrollIntoView({ block: "center" });
-    target.focus({ preventScroll: true });
-  } else pane.scrollTop = 0;
+  const target = pane.querySelector(".turn.meant");
+  target?.scrollIntoView({ block: "center" });
+  target?.focus({ preventScroll: true });
+  if (!target) pane.scrollTop = 0;
 }
 
 function about(info) {
@@ -62,9 +66,11 @@ function kept(title, what) {
   return what ? el("details", { class: "kept", open: true }, el("summary", {}, title), el("div", {}, what)) : null;
 }
 
-/** The ids of all that was recalled for an event, each once. */
+/** The ids of all that was recalled for an event, memories first; that it finds itself says nothing. */
 function hitsOf(recalls, event) {
-  return [...new Set(recalls.filter((recall) => recall.sequence === event.sequence).flatMap((recall) => recall.hits))];
+  const hits = new Set(recalls.filter((recall) => recall.sequence === event.sequence).flatMap((recall) => recall.hits));
+  hits.delete(`${event.session}:${event.sequence}`);
+  return [...hits].sort((one, other) => one.includes(":") - other.includes(":"));
 }
 
 function turn(event, hits, meant, said) {
@@ -104,9 +110,13 @@ const whenSeen = new IntersectionObserver((seen) => {
   for (const { target, isIntersecting } of seen) {
     if (!isIntersecting) continue;
     whenSeen.unobserve(target);
-    ask("GET", path`/api/memory/${target.dataset.memory}`)
-      .then((memory) => { target.textContent = brief(memory.content); })
-      .catch(() => { target.textContent = `${target.dataset.memory}, which is gone`; });
+    const id = target.dataset.memory;
+    ask("GET", path`/api/memory/${id}`)
+      .then((memory) => brief(memory.content), () => `${id}, which is gone`)
+      .then((text) => {
+        target.textContent = text;
+        delete target.dataset.memory;
+      });
   }
 });
 

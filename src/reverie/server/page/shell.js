@@ -16,7 +16,7 @@ const TITLES = { memories: "Memories", sessions: "Sessions", proposals: "Proposa
 const LAST_SPACE = "reverie.space";
 const EVERYONE = "";
 
-/** Draws the frame, shows what the address says, and goes on doing so. */
+/** Draws the frame; `show` fills it with what the address says. */
 export async function shell(page, leave) {
   const known = await ask("GET", "/api/spaces", { scoped: false });
   let spaces = known.spaces;
@@ -58,10 +58,7 @@ export async function shell(page, leave) {
     const named = names(spaces);
     const at = spaces.find((each) => each.name === scope.space);
     const users = me.user ? [me.user] : [...new Set([...(at?.users ?? []), ...(scope.user ? [scope.user] : [])])];
-    const choose = (space, user) => {
-      Object.assign(scope, { space, user: user || null });
-      route.go(route.link(section ?? "memories"));
-    };
+    const choose = (space, user) => route.go(route.link(section, null, { space, user }));
     fill(whose,
       el("label", {}, el("span", {}, "Space"), select("Space", named.map((name) => [name, name]), scope.space, (name) => choose(name, me.user))),
       users.length ? el("label", {}, el("span", {}, "User"), me.user ? el("span", { class: "fixed" }, me.user)
@@ -98,7 +95,6 @@ export async function shell(page, leave) {
     await guarded(() => view.show(asked));
   }
 
-  await show();
   return {
     show,
     get keys() { return view?.keys ?? {}; },
