@@ -60,7 +60,9 @@ class Window:
         """Go to a place of the page, signed in if a token is given."""
         if token is not None:
             script = f"sessionStorage.setItem('reverie.token', {token!r})"
-            self.page.add_init_script(f"if (!sessionStorage.getItem('reverie.token')) {script}")
+            self.page.add_init_script(f"if (location.host) {script}")
+            # Another address after '#' alone would load nothing anew.
+            self.page.goto("about:blank")
         self.page.goto(f"{self.url}/{where}")
 
     def press(self, *keys: str) -> None:

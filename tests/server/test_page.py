@@ -9,36 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import reverie
-from reverie import Settings
-from tests.conftest import FakeClock
-from tests.server.browsing import PATIENCE_MS, Window, launched, window
-from tests.server.conftest import Running, Serve
-from tests.server.story import CHAT, SPACE, Story, tell
+from tests.server.browsing import PATIENCE_MS, Window, window
+from tests.server.conftest import Running
+from tests.server.story import CHAT, SPACE, Story
 from tests.talking import propose
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from playwright.sync_api import Browser, Locator
 
 Open = Callable[..., Window]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
-
-
-@pytest.fixture
-def told(serve: Serve, tmp_path: Path) -> Iterator[tuple[Running, Story]]:
-    """A server with a story in its store."""
-    clock = FakeClock()
-    settings = Settings(embedder="hashing", space=SPACE)
-    with reverie.open(tmp_path / "story.db", settings=settings, clock=clock) as store:
-        story = tell(store, clock)
-        yield serve(store), story
 
 
 @pytest.fixture
@@ -342,9 +321,7 @@ def test_spaces_and_users(opened: Open, told: tuple[Running, Story]) -> None:
     assert own.page.get_by_label("Space").locator("option").all_inner_texts() == [SPACE]
 
 
-def test_what_a_token_may_not_do_is_not_offered(
-    opened: Open, told: tuple[Running, Story]
-) -> None:
+def test_what_a_token_may_not_do_is_not_offered(opened: Open, told: tuple[Running, Story]) -> None:
     running, story = told
     seen = opened(f"#/memories/{story.boss}", token=running.token("read"))
     shows(seen.page.locator(".content"), "Priya")

@@ -1,23 +1,20 @@
-"""What the page must never do, and whom it must not shut out: hostile texts, phones, screen readers."""
+"""What the page must never do, and whom it must not shut out."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import reverie
-from reverie import Origin, Settings
+from reverie import Origin
 from reverie.server import pages
-from tests.conftest import FakeClock
-from tests.server.browsing import PATIENCE_MS, Window, launched, window
-from tests.server.conftest import Running, Serve
-from tests.server.story import CHAT, SPACE, Story, tell
+from tests.server.browsing import PATIENCE_MS, Window, window
+from tests.server.conftest import Running
+from tests.server.story import CHAT, SPACE, Story
 from tests.talking import propose, reply, user
 
 if TYPE_CHECKING:
@@ -39,33 +36,18 @@ VIEWS = ("memories", "sessions", "proposals", "jobs")
 AXE = "axe-core@4.10.2"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with launched() as found:
-        yield found
-
-
-@pytest.fixture
-def told(serve: Serve, tmp_path: Path) -> Iterator[tuple[Running, Story]]:
-    clock = FakeClock()
-    settings = Settings(embedder="hashing", space=SPACE)
-    with reverie.open(tmp_path / "story.db", settings=settings, clock=clock) as store:
-        story = tell(store, clock)
-        yield serve(store), story
-
-
 def settled(seen: Window) -> None:
     """The view is drawn, and nothing it shows is still on its way."""
     from playwright.sync_api import expect
 
-    expect(seen.page.locator("main > * > *").first).to_be_visible(timeout=PATIENCE_MS)
+    expect(seen.page.locator("main > * > *:visible").first).to_be_visible(timeout=PATIENCE_MS)
     expect(seen.page.locator("[aria-busy]")).to_have_count(0, timeout=PATIENCE_MS)
     seen.page.wait_for_load_state("domcontentloaded")
 
 
 def test_hostile_texts_stay_text_everywhere(browser: Browser, running: Running) -> None:
     space = running.store.space("main")
-    session = space.session("<b>session</b> & \"quotes\"")
+    session = space.session('<b onclick="hurt()">session & ?#%')
     ids = []
     for at, text in enumerate(HOSTILE, start=1):
         session.append(user(text))
@@ -103,7 +85,7 @@ def test_hostile_texts_stay_text_everywhere(browser: Browser, running: Running) 
         assert seen.page.evaluate("window.hurt") is None
         scripts = seen.page.evaluate("[...document.scripts].map((each) => each.src)")
         assert all(each.startswith(f"{running.url}/page/") for each in scripts)
-        assert seen.page.evaluate("document.querySelectorAll('iframe, img, svg, a[href^=java]').length") == 0
+        assert seen.page.locator("iframe, img, svg, a[href^=java]").count() == 0
 
 
 def test_every_view_keeps_to_the_policy_and_to_this_host(
@@ -138,7 +120,9 @@ def test_nothing_scrolls_sideways(
 ) -> None:
     running, story = told
     space = running.store.space(SPACE)
-    long = space.remember("W" * 3_000, category="x" * 60, subject="y" * 150, tags=["z" * 60])
+    long = space.remember(
+        "W" * 3_000, kind="note", category="x" * 60, subject="y" * 150, tags=["z" * 60]
+    )
     with window(browser, running.url, viewport={"width": width, "height": 740}) as seen:
         seen.open("#/memories", running.serving.token)
         places = (*VIEWS, f"memories/{story.boss}", f"memories/{long.id}", f"sessions/{CHAT}/3")
@@ -237,6 +221,8 @@ def _barriers(seen: Window, axe: str, where: str) -> list[str]:
 
 
 def test_ten_thousand_memories_come_part_by_part(browser: Browser, running: Running) -> None:
+    from playwright.sync_api import expect
+
     space = running.store.space("main")
     lines = [
         {"content": f"Fact {at}: the parcel {at % 97} lies on shelf {at}", "category": f"c{at % 7}"}
@@ -253,7 +239,7 @@ def test_ten_thousand_memories_come_part_by_part(browser: Browser, running: Runn
         seen.press("/")
         seen.page.keyboard.type("shelf 4711")
         seen.page.locator(".score-bar").first.wait_for()
-        assert "shelf 4711" in seen.rows().first.inner_text()
+        expect(seen.rows().first).to_contain_text("shelf 4711", timeout=PATIENCE_MS)
         assert seen.rows().count() <= 50
 
 
@@ -276,16 +262,17 @@ def test_files_have_types_and_are_kept_until_they_change(running: Running) -> No
             again = client.get(f"/{name}", headers=known)
             assert (again.status_code, again.content) == (304, b"")
             assert client.head(f"/{name}").status_code == 200
-        for name in ("page/none.js", "page/../pages.py", "page/%2e%2e/pages.py", "page//etc/passwd"):
-            assert client.get(f"/{name}").status_code == 404, name
+        for name in ("none.js", "../pages.py", "%2e%2e/pages.py", "/etc/passwd", "index.html/"):
+            assert client.get(f"/page/{name}").status_code in {401, 404}, name
 
 
 def test_the_page_builds_elements_and_reads_no_html() -> None:
-    told = pages.FOLDER / "index.html"
+    readers = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "srcdoc")
     for path in sorted(pages.FOLDER.iterdir()):
         text = path.read_text("utf-8")
         assert len(text.splitlines()) <= 300, path.name
-        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("):
-            assert word not in text, f"{path.name} has {word}"
-        assert "https://" not in text and text.count("http://") == (path.suffix == ".svg"), path.name
-    assert " style=" not in told.read_text("utf-8") and " on" not in told.read_text("utf-8").split("<body>")[1]
+        assert not [word for word in readers if word in text], path.name
+        # The name of SVG's own language is the only address there is.
+        assert re.findall(r"https?://[^ \"]+", text) in ([], ["http://www.w3.org/2000/svg"])
+    markup = (pages.FOLDER / pages.INDEX).read_text("utf-8")
+    assert not re.search(r"\s(style|on\w+)=", markup) and not re.search(r"<script>", markup)
