@@ -177,7 +177,7 @@ def test_a_name_may_be_any_text(client: httpx2.Client) -> None:
     made = client.post(
         "/api/memory/", params={"space": "日本/%41 &"}, json={"content": "far away"}
     ).json()
-    same = client.get("/api/memory/", headers={"X-Reverie-Space": "日本/%41 &".encode()})
+    same = client.get("/api/memory/", headers={b"X-Reverie-Space": "日本/%41 &".encode()})
     assert [memory["id"] for memory in same.json()["memories"]] == [made["id"]]
     assert client.get("/api/memory/", params={"space": "日本/A &"}).json()["total"] == 0
 

@@ -43,6 +43,7 @@ def create_app(serving: Serving) -> ASGIApp:
     app.add_exception_handler(ReverieError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, lambda request, error: problems.of_accident(error))
     return Guard(
         Measured(app, app.state.metrics),
         store=serving.store,

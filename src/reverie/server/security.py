@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reverie.aio import Async
@@ -120,20 +121,12 @@ class Guard:
             headers = Headers(scope=scope)
             self._check_origin(headers, str(scope["path"]))
             scope.setdefault("state", {})["caller"] = await self._caller(scope, headers)
-            await self._app(scope, self._bounded(headers, receive), answer)
+            await self._app(scope, self._bounded(headers, receive, answer), answer)
         except Refused as refused:
-            await self._tell(refused, answer, scope, receive)
-        except Exception as error:
-            if answer.begun:
-                raise
-            await of_accident(error)(scope, receive, answer)
-
-    async def _tell(
-        self, refused: Refused, answer: _Answer, scope: Scope, receive: Receive
-    ) -> None:
-        if answer.begun:
-            raise refused
-        await refused.response()(scope, receive, answer)
+            await answer.tell(refused.response())
+        except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
+            if not answer.whole:
+                await answer.tell(of_accident(error))
 
     def _check_origin(self, headers: Headers, path: str) -> None:
         """A name that is not ours was made to point here; a page that is not ours is a stranger."""
@@ -186,7 +179,7 @@ class Guard:
         token = await self._store.recognise(secret)
         return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
 
-    def _bounded(self, headers: Headers, receive: Receive) -> Receive:
+    def _bounded(self, headers: Headers, receive: Receive, answer: _Answer) -> Receive:
         """The body, no longer than it may be and no later."""
         most = self._limits.body_bytes
         refused = Refused(413, "Too large", f"a body may have {most} bytes")
@@ -203,10 +196,13 @@ class Guard:
                 async with asyncio.timeout(deadline - time.monotonic()):
                     message = await receive()
             except TimeoutError:
-                raise Refused(408, "Too slow", "the body did not come in time") from None
+                late = Refused(408, "Too slow", "the body did not come in time")
+                answer.instead = late.response()
+                raise late from None
             got += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if got > most:
+                answer.instead = refused.response()
                 raise refused
             return message
 
@@ -214,19 +210,44 @@ class Guard:
 
 
 class _Answer:
-    """The way out: every answer takes the same headers along."""
+    """The way out: every answer takes the same headers along.
+
+    ``instead`` is said in the place of whatever the application makes of a body that is refused.
+    """
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self.begun = False
+        self.begun = self.whole = False
+        self.instead: Response | None = None
 
     async def __call__(self, message: Message) -> None:
+        if self.instead is not None and not self.begun:
+            await self.tell(self.instead)
+        elif not self.whole:
+            await self._pass_on(message)
+
+    async def tell(self, response: Response) -> None:
+        """A whole answer; of one that has begun the connection can only be cut."""
+        if self.begun:
+            raise ConnectionAbortedError("an answer that had begun cannot be finished")
+        await self._pass_on(
+            {
+                "type": "http.response.start",
+                "status": response.status_code,
+                "headers": response.raw_headers,
+            }
+        )
+        await self._pass_on({"type": "http.response.body", "body": response.body})
+
+    async def _pass_on(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.begun = True
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
+        elif message["type"] == "http.response.body":
+            self.whole = not message.get("more_body", False)
         await self._send(message)
 
 
