@@ -5,10 +5,18 @@ import { button, el, fill, select } from "./dom.js";
 import * as route from "./route.js";
 
 const KINDS = [["", "facts and notes"], ["fact", "facts"], ["note", "notes"], ["event", "turns"]];
-const ORDERS = [["", "by category"], ["newest", "newest first"]];
+const ORDERS = [["category", "by category"], ["newest", "newest first"]];
+// More than this many are not sorted by category unless somebody asks: all of them would be read for each part.
+const MANY = 500;
 const NARROWS = ["category", "tag", "kind", "forgotten", "as_of"];
 
 let categories = [];
+
+/** The order asked for; without one, by category where that helps. */
+export function orderOf(asked) {
+  const all = categories.reduce((sum, each) => sum + each.memories, 0);
+  return asked.order || (asked.category || all > MANY ? "newest" : "category");
+}
 
 export function filters(asked, turn) {
   const set = (name) => (value) => turn({ ...asked, [name]: value });
@@ -26,7 +34,7 @@ export function filters(asked, turn) {
       labelled("Category", select("Category", [["", "every category"], ...named.map((name) => [name, name])], asked.category, set("category"))),
       labelled("Kind", select("Kind", kinds, asked.kind, set("kind"))),
       labelled("Tag", tag),
-      searching ? null : labelled("Order", select("Order", ORDERS, asked.order, set("order"))),
+      searching ? null : labelled("Order", select("Order", ORDERS, orderOf(asked), set("order"))),
       labelled("As of", then),
       searching ? null : el("label", { class: "check" },
         el("input", { type: "checkbox", checked: Boolean(asked.forgotten), on: { change: (event) => set("forgotten")(event.target.checked ? "1" : "") } }),

@@ -2,7 +2,7 @@
 
 import { ask, may, mayChange, path, scope } from "./api.js";
 import { button, count, deed, el, empty, exactly, fill } from "./dom.js";
-import { asideOf, filters } from "./filters.js";
+import { asideOf, filters, orderOf } from "./filters.js";
 import { forget, openMemory, remember } from "./memory.js";
 import * as route from "./route.js";
 import { rowOf } from "./rows.js";
@@ -78,7 +78,7 @@ export function memories(main, aside) {
   async function page(after, signal) {
     const query = {
       category: asked.category, tag: asked.tag, kind: asked.kind === "event" ? null : asked.kind, as_of: asked.as_of,
-      include_forgotten: asked.forgotten ? true : null, order: asked.order || "category", limit: PAGE, after,
+      include_forgotten: asked.forgotten ? true : null, order: orderOf(asked), limit: PAGE, after,
     };
     const { memories: items, total, next } = await ask("GET", "/api/memory/", { query, signal });
     return { items, total, next };
@@ -123,7 +123,7 @@ export function memories(main, aside) {
 
   function listed(items) {
     if (!items.length) return nothing();
-    if (asked.order === "newest") return el("ul", {}, items.map((memory) => rowOf(memory, asked)));
+    if (orderOf(asked) === "newest") return el("ul", {}, items.map((memory) => rowOf(memory, asked)));
     const groups = Map.groupBy(items, (memory) => memory.category);
     return [...groups].map(([category, those]) => [
       el("h2", { class: "group" }, category),
@@ -190,7 +190,7 @@ export function memories(main, aside) {
   }
 
   function comesBefore(one, other) {
-    if (asked.order === "newest") return one.created_at >= other.created_at;
+    if (orderOf(asked) === "newest") return one.created_at >= other.created_at;
     if (one.category !== other.category) return one.category < other.category;
     return one.created_at < other.created_at;
   }
@@ -205,8 +205,8 @@ export function memories(main, aside) {
       if (again) {
         if (document.activeElement !== search) search.value = asked.q;
         limit = PAGE;
+        await asideOf(aside, asked);
         drawAbove();
-        asideOf(aside, asked);
         await load();
       }
       markOpen();
