@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, Locator, Page, Response
 
 ARGUMENTS = [
     "--headless",
@@ -29,6 +29,12 @@ document.addEventListener('securitypolicyviolation', (event) => {
   window.violations.push(`${event.violatedDirective}: ${event.blockedURI}`);
 });
 """
+# Until the page has heard of it.
+GO = """where => new Promise((done) => {
+  addEventListener('hashchange', () => setTimeout(done), { once: true });
+  if (location.hash === where) done();
+  location.hash = where;
+})"""
 
 
 @contextmanager
@@ -55,6 +61,8 @@ class Window:
     url: str
     asked: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)
+    """Files of the page that the server had to be asked for."""
 
     def open(self, where: str = "", token: str | None = None) -> None:
         """Go to a place of the page, signed in if a token is given."""
@@ -63,7 +71,10 @@ class Window:
             self.page.add_init_script(f"if (location.host) {script}")
             # Another address after '#' alone would load nothing anew.
             self.page.goto("about:blank")
-        self.page.goto(f"{self.url}/{where}")
+        if self.page.url.startswith(self.url) and where.startswith("#"):
+            self.page.evaluate(GO, where)
+        else:
+            self.page.goto(f"{self.url}/{where}")
 
     def press(self, *keys: str) -> None:
         for key in keys:
@@ -91,11 +102,18 @@ def window(browser: Browser, url: str, **options: Any) -> Iterator[Window]:
     page.add_init_script(LISTENER)
     opened = Window(page, url)
     page.on("request", lambda request: opened.asked.append(request.url))
+    page.on("response", lambda answer: _note(opened, answer))
     page.on("pageerror", lambda error: opened.wrong.append(str(error)))
     page.on("console", lambda said: _hear(opened, said.type, said.text))
     yield opened
     opened.check()
     context.close()
+
+
+def _note(opened: Window, answer: Response) -> None:
+    kept = answer.request.timing["requestStart"] < 0
+    if "/api/" not in answer.url and not kept:
+        opened.fetched.append(answer.url)
 
 
 def _hear(opened: Window, kind: str, text: str) -> None:

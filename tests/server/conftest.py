@@ -16,7 +16,7 @@ from reverie import Settings, Store
 from reverie.aio import AsyncStore
 from reverie.memory import tokens
 from reverie.server.serving import Serving, in_thread, listening
-from tests.conftest import FakeClock
+from tests.conftest import FakeClock, SeededIds
 from tests.server.browsing import launched
 from tests.server.story import SPACE, Story, tell
 
@@ -103,7 +103,8 @@ def kept(tmp_path: Path) -> Iterator[tuple[Store, Story]]:
     """A store with a story in it; it outlives the server, which is asked for after it."""
     clock = FakeClock()
     settings = Settings(embedder="hashing", space=SPACE)
-    with reverie.open(tmp_path / "story.db", settings=settings, clock=clock) as store:
+    made = reverie.open(tmp_path / "story.db", settings=settings, clock=clock, ids=SeededIds())
+    with made as store:
         yield store, tell(store, clock)
 
 

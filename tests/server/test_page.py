@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from reverie import Store
+from reverie.aio import AsyncStore
+from reverie.server.serving import Serving, in_thread, listening
 from tests.server.browsing import PATIENCE_MS, Window, window
 from tests.server.conftest import Running
 from tests.server.story import CHAT, SPACE, Story
-from tests.talking import propose
+from tests.talking import propose, user
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator
@@ -153,6 +159,7 @@ def test_the_list_at_an_earlier_moment(opened: Open, told: tuple[Running, Story]
     shows(seen.page.locator(".timeline .life").last, "remembered by cli")
     seen.page.locator(".life-links a", has_text="what was known then").last.click()
     shows(seen.page.locator(".then"), "at position 1")
+    shows(seen.page.locator(".list-foot"), "1 of 1 memory")
     shows(seen.page.locator(".row"), "Alec is my boss")
     seen.page.get_by_role("button", name="Back to now").click()
     shows(seen.page.locator(".list-foot"), "6 of 6 memories")
@@ -222,11 +229,11 @@ def test_forget_undo_and_restore(opened: Open, told: tuple[Running, Story]) -> N
     seen.press("j")
     assert seen.page.evaluate("document.activeElement.dataset.row") == story.dentist
     seen.press("x")
-    is_gone(seen.page.locator(f"[data-row={story.dentist}]"))
+    is_gone(seen.page.locator(f"[data-row='{story.dentist}']"))
     shows(seen.page.locator(".toast"), "Forgotten: Dentist appointment")
     assert space.get(story.dentist).forgotten_at is not None
     seen.press("u")
-    shows(seen.page.locator(f"[data-row={story.dentist}]"))
+    shows(seen.page.locator(f"[data-row='{story.dentist}']"))
     assert space.get(story.dentist).forgotten_at is None
     seen.open(f"#/memories/{story.dentist}?forgotten=1")
     seen.page.get_by_role("button", name="Forget").click()
@@ -268,8 +275,33 @@ def test_what_was_recalled_stands_beside_its_turn(opened: Open) -> None:
     beside = turns.nth(2).locator(".recalled")
     beside.locator("summary").click()
     shows(beside, "Priya is my boss at TechCorp")
-    beside.get_by_role("link", name=re.compile("Priya is my boss")).click()
+    beside.get_by_role("link", name=re.compile("^Priya is my boss")).click()
     shows(seen.page.locator(".content"), "Priya is my boss")
+
+
+def test_a_long_session_opens_around_the_turn_that_is_meant(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
+    running, _ = told
+    session = running.store.space(SPACE).session("long")
+    session.append_many([user(f"this is number {at}") for at in range(1, 401)])
+    seen = opened("#/sessions/long/150")
+    shows(seen.page.locator(".turn.meant"), "this is number 150")
+    turns = seen.page.locator(".turn")
+    shows(turns.first, "this is number 71")
+    shows(turns.last, "this is number 170")
+    seen.page.get_by_role("button", name="Earlier").click()
+    shows(turns.first, re.compile(r"this is number 1$"))
+    seen.page.get_by_role("button", name="Later").click()
+    shows(turns.last, "this is number 270")
+    session.append(user("one more"))
+    seen.page.get_by_role("button", name="Later").click()
+    shows(turns.last, "this is number 370")
+    seen.page.get_by_role("button", name="Later").click()
+    shows(turns.last, "one more")
+    is_gone(seen.page.get_by_role("button", name="Later"))
+    session.append(user("and the last"))
+    shows(turns.last, "and the last")
 
 
 def test_proposals_are_answered(opened: Open, told: tuple[Running, Story]) -> None:
@@ -370,6 +402,72 @@ def test_keys(opened: Open) -> None:
     for key, title in (("s", "Sessions"), ("p", "Proposals"), ("j", "Jobs"), ("m", "Memories")):
         seen.press("g", key)
         has_title(seen, title)
+
+
+def test_a_server_that_went_away_is_said_in_one_line_and_found_again(
+    browser: Browser, kept: tuple[Store, Story]
+) -> None:
+    store, story = kept
+    bound = listening("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    serving = Serving(AsyncStore(store), store.settings, "rv_a_token_of_the_operator", port=port)
+    with window(browser, f"http://127.0.0.1:{port}") as seen:
+        with in_thread(serving, bound):
+            seen.open("#/memories", serving.token)
+            shows(seen.page.locator(".live"), "live")
+        shows(seen.page.locator(".live"), "waits for the server")
+        seen.press("j", "x")
+        shows(seen.page.locator(".toast.wrong"), "the server does not answer")
+        store.space(SPACE).forget(story.dentist)
+        again = replace(serving, stopping=threading.Event())
+        with in_thread(again, listening("127.0.0.1", port)):
+            is_gone(seen.page.locator(f"[data-row='{story.dentist}']"))
+            shows(seen.page.locator(".live"), re.compile("^live$"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "steps"),
+    [
+        ("same", "same", [["same", "same"]]),
+        ("", "all new", [["in", "all new"]]),
+        ("all gone", "", [["out", "all gone"]]),
+        (
+            "at 9:30 on Monday",
+            "at 10:00 on Monday",
+            [["same", "at "], ["out", "9:30"], ["in", "10:00"], ["same", " on Monday"]],
+        ),
+        (
+            "I like green tea",
+            "I love black tea",
+            [["same", "I "], ["out", "like green"], ["in", "love black"], ["same", " tea"]],
+        ),
+        ("a b", "a c b", [["same", "a "], ["in", "c "], ["same", "b"]]),
+        ("né à Köln", "né à Lyon", [["same", "né à "], ["out", "Köln"], ["in", "Lyon"]]),
+    ],
+)
+def test_differences_word_by_word(
+    opened: Open, before: str, after: str, steps: list[list[str]]
+) -> None:
+    seen = opened()
+    assert differences(seen, before, after) == steps
+
+
+def test_any_two_texts_have_a_difference_that_holds_both(opened: Open) -> None:
+    seen, chance = opened(), random.Random(6)
+    for size in (*[6] * 60, 400, 4_000, 40_000):
+        texts = [" ".join(chance.choices("abcdef,.", k=size)) for _ in range(2)]
+        steps = differences(seen, *texts)
+        assert "".join(text for kind, text in steps if kind != "in") == texts[0]
+        assert "".join(text for kind, text in steps if kind != "out") == texts[1]
+
+
+def differences(seen: Window, before: str, after: str) -> list[list[str]]:
+    address = seen.page.locator("script[type=module]").get_attribute("src") or ""
+    found: list[list[str]] = seen.page.evaluate(
+        "async ([address, before, after]) => (await import(address)).diff(before, after)",
+        [address.replace("main.js", "diff.js"), before, after],
+    )
+    return found
 
 
 def test_what_has_no_answer_is_said_in_one_line(opened: Open) -> None:

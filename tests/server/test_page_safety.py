@@ -98,7 +98,7 @@ def test_every_view_keeps_to_the_policy_and_to_this_host(
             seen.open(f"#/{where}")
             settled(seen)
         answers = {each.split("?")[0].removeprefix(running.url) for each in seen.asked}
-        assert {"/", "/api/changes", "/api/recall", "/page/main.js"} <= answers
+        assert {"/", "/api/changes", "/api/recall"} <= answers
     # A window that is closed was looked through: no violation, no error, no other host.
 
 
@@ -139,11 +139,11 @@ def test_a_phone_shows_one_thing_at_a_time(browser: Browser, told: tuple[Running
         seen.open("#/memories", running.serving.token)
         settled(seen)
         assert not seen.page.locator(".pane").is_visible()
-        seen.page.locator(f"[data-row={story.boss}]").tap()
+        seen.page.locator(f"[data-row='{story.boss}']").tap()
         seen.page.locator(".life").first.wait_for()
         assert not seen.page.locator(".list").is_visible()
         seen.page.get_by_label("Back to the list").tap()
-        seen.page.locator(f"[data-row={story.boss}]").wait_for()
+        seen.page.locator(f"[data-row='{story.boss}']").wait_for()
 
 
 def test_dark_and_light(browser: Browser, running: Running) -> None:
@@ -248,22 +248,39 @@ def test_ten_thousand_memories_come_part_by_part(browser: Browser, running: Runn
 
 def test_files_have_types_and_are_kept_until_they_change(running: Running) -> None:
     with running.client("") as client:
-        for name, kind in (
-            ("", "text/html; charset=utf-8"),
-            ("page/main.js", "text/javascript; charset=utf-8"),
-            ("page/page.css", "text/css; charset=utf-8"),
-            ("page/icon.svg", "image/svg+xml"),
-        ):
-            first = client.get(f"/{name}")
-            assert (first.status_code, first.headers["content-type"]) == (200, kind)
-            assert first.headers["cache-control"] == "no-cache"
-            assert "script-src 'self'" in first.headers["content-security-policy"]
-            known = {"If-None-Match": first.headers["etag"]}
-            again = client.get(f"/{name}", headers=known)
-            assert (again.status_code, again.content) == (304, b"")
-            assert client.head(f"/{name}").status_code == 200
-        for name in ("none.js", "../pages.py", "%2e%2e/pages.py", "/etc/passwd", "index.html/"):
-            assert client.get(f"/page/{name}").status_code in {401, 404}, name
+        page = client.get("/")
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert page.headers["cache-control"] == "no-cache"
+        assert "script-src 'self'" in page.headers["content-security-policy"]
+        again = client.get("/", headers={"If-None-Match": page.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+        assert client.head("/").status_code == 200
+        types = {
+            ".css": "text/css; charset=utf-8",
+            ".js": "text/javascript; charset=utf-8",
+            ".svg": "image/svg+xml",
+        }
+        parts = re.findall(r'"(/page/[^"]+)"', page.text)
+        assert len(parts) == 5
+        for part in parts:
+            found = client.get(part)
+            assert found.headers["content-type"] == types[part[part.rindex(".") :]]
+            assert "immutable" in found.headers["cache-control"]
+        version = parts[0].split("/")[2]
+        for name in ("none.js", "../pages.py", "%2e%2e/pages.py", "/etc/passwd", "main.js/"):
+            assert client.get(f"/page/{version}/{name}").status_code in {401, 404}, name
+        assert client.get("/page/of-another-version/main.js").status_code == 404
+
+
+def test_a_page_that_is_opened_again_asks_for_little(browser: Browser, running: Running) -> None:
+    with window(browser, running.url) as seen:
+        seen.open("", running.serving.token)
+        settled(seen)
+        first = len(seen.fetched)
+        for _ in range(10):
+            seen.page.reload()
+            settled(seen)
+        assert len(seen.fetched) <= first + 10 * 2
 
 
 def test_the_page_builds_elements_and_reads_no_html() -> None:

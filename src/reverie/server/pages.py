@@ -21,9 +21,11 @@ TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# A browser keeps each file and asks whether it is still the same one: after an upgrade no file of
-# the old page meets one of the new.
-CACHING = "no-cache"
+# The page itself is asked for each time; what it consists of has the version in its address and is
+# kept for good. So no file of an old page ever meets one of a new, and a page that is opened again
+# asks for one file.
+ASK_AGAIN = "no-cache"
+FOR_GOOD = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
 
@@ -34,6 +36,7 @@ class File(NamedTuple):
     body: bytes
     type: str
     etag: str
+    caching: str
 
 
 @router.api_route("/", methods=["GET", "HEAD"])
@@ -52,8 +55,8 @@ def _answer(request: Request, name: str) -> Response:
     # Looked up by its name and never opened by it: there is no path to walk out of the folder.
     file = files().get(name)
     if file is None:
-        return problem(404, "NotFound", "the page has no such file")
-    headers = {"ETag": file.etag, "Cache-Control": CACHING}
+        return problem(404, "NotFound", "the page has no such file: load it again")
+    headers = {"ETag": file.etag, "Cache-Control": file.caching}
     known = {tag.strip() for tag in request.headers.get("if-none-match", "").split(",")}
     if file.etag in known:
         return Response(status_code=304, headers=headers)
@@ -62,11 +65,19 @@ def _answer(request: Request, name: str) -> Response:
 
 @cache
 def files() -> dict[str, File]:
-    """Every file of the page by its name, read once."""
-    found = {}
-    for path in sorted(FOLDER.iterdir()):
-        if path.suffix in TYPES:
-            body = path.read_bytes()
-            etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-            found[path.name] = File(body, TYPES[path.suffix], etag)
-    return found
+    """Every file by the name it is asked for, read once."""
+    found = {
+        path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES
+    }
+    version = _digest(b"".join(found.values()))
+    page = found.pop(INDEX).replace(b'"/page/', f'"/page/{version}/'.encode())
+    parts = {f"{version}/{name}": _file(name, body, FOR_GOOD) for name, body in found.items()}
+    return {INDEX: _file(INDEX, page, ASK_AGAIN), **parts}
+
+
+def _file(name: str, body: bytes, caching: str) -> File:
+    return File(body, TYPES[Path(name).suffix], f'"{_digest(body)}"', caching)
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:16]

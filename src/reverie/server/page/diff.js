@@ -20,7 +20,8 @@ export function diff(before, after) {
 }
 
 function words(text) {
-  return text.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? [];
+  // What a mark holds together, such as 9:30 or Ana's, is one word.
+  return text.match(/\s+|[\p{L}\p{N}_]+(?:[:.,'’-][\p{L}\p{N}_]+)*|[^\s\p{L}\p{N}_]/gu) ?? [];
 }
 
 /** The longest common part of both, and what stands between. */

@@ -48,7 +48,7 @@ export function jobs(main) {
       await load();
       clearInterval(timer);
       // Jobs are no entries of the log, so the feed does not tell of them.
-      timer = setInterval(() => document.hidden || rows.querySelector("[data-sure]") || guarded(load), LOOK);
+      timer = setInterval(() => document.hidden || rows.querySelector("[data-sure]") || load().catch(() => {}), LOOK);
     },
     keys: {},
     close: () => clearInterval(timer),

@@ -2,8 +2,9 @@
 
 import { Problem, stream } from "./api.js";
 
+export const LIVE = "live";
 const FIRST_WAIT = 1000;
-const LONGEST_WAIT = 30000;
+const LONGEST_WAIT = 15000;
 
 /** Calls `heard` with every change after a position, until the function it returns is called. */
 export function follow(position, heard, state) {
@@ -18,7 +19,7 @@ export function follow(position, heard, state) {
     open = new AbortController();
     try {
       const reader = await stream("/api/changes", { after: last }, open.signal);
-      state("live");
+      state(LIVE);
       wait = FIRST_WAIT;
       for await (const change of changes(reader)) {
         last = change.position;
@@ -30,7 +31,7 @@ export function follow(position, heard, state) {
     }
     open = null;
     if (ended || document.hidden) return;
-    state("resting");
+    state("waits for the server");
     timer = setTimeout(start, wait);
     wait = Math.min(wait * 2, LONGEST_WAIT);
   };

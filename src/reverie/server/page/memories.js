@@ -31,7 +31,7 @@ export function memories(main, aside) {
   });
   const above = el("div", { class: "asked" });
   const rows = el("div", { class: "rows", "aria-live": "off" });
-  const foot = el("div", { class: "list-foot" });
+  const foot = el("div", { class: "list-foot", role: "status" });
   const list = el("section", { class: "list", "aria-label": "Memories" },
     el("div", { class: "list-head" },
       el("div", { class: "search" }, search, may("write") ? button("Remember", () => write(), { class: "primary", "aria-keyshortcuts": "n" }) : null),
@@ -110,7 +110,7 @@ export function memories(main, aside) {
     const rest = known.hits ? known.hits.length >= limit && limit < MOST_HITS : known.next !== null;
     const shown = known.hits ? count(known.hits.length, "hit") : `${known.items.length.toLocaleString("en")} of ${count(known.total, "memory", "memories")}`;
     fill(foot, known.items.length ? el("span", {}, shown) : null, rest ? deed("More", () => guarded(more)) : null);
-    if (at) [...rows.querySelectorAll("[data-row]")].find((row) => row.dataset.row === at)?.focus();
+    if (at) rowWith(at)?.focus();
   }
 
   function found(hits) {
@@ -140,6 +140,10 @@ export function memories(main, aside) {
 
   function markOpen() {
     for (const row of rows.querySelectorAll("[data-row]")) row.setAttribute("aria-current", String(row.dataset.row === open));
+  }
+
+  function rowWith(id) {
+    return [...rows.querySelectorAll("[data-row]")].find((row) => row.dataset.row === id);
   }
 
   /** The memory that a key is about: the row with the focus, else the open one. */
@@ -200,6 +204,7 @@ export function memories(main, aside) {
       const before = JSON.stringify(asked);
       asked = Object.fromEntries(route.ASKED.map((name) => [name, wanted[name] ?? ""]));
       const again = before !== JSON.stringify(asked);
+      const closed = id ? null : open;
       open = id;
       main.classList.toggle("opened", Boolean(id));
       if (again) {
@@ -211,6 +216,9 @@ export function memories(main, aside) {
       }
       markOpen();
       await openMemory(pane, id, () => route.go(route.link("memories", null, asked)));
+      // The focus is never left on what cannot be seen.
+      if (closed) rowWith(closed)?.focus();
+      else if (id && list.offsetParent === null && !pane.cancel) pane.focus();
     },
     keys: {
       n: () => may("write") && write(),

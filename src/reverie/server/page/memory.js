@@ -1,6 +1,6 @@
 // One memory: what it says now, what can be done with it, and its life.
 
-import { ask, mayChange, path } from "./api.js";
+import { ask, may, mayChange, path, scope } from "./api.js";
 import { button, deed, el, empty, exactly, fill, time } from "./dom.js";
 import { editor } from "./editor.js";
 import * as route from "./route.js";
@@ -31,10 +31,10 @@ function draw(pane, memory, close, quiet = false) {
   const can = mayChange(memory);
   const top = quiet ? pane.scrollTop : 0;
   const content = el("div", { class: "content" }, memory.content ?? "This memory was erased.");
-  const space = el("div", {}, content);
+  const space = el("div", {}, content, actions(pane, memory, can));
   const stop = () => {
     pane.cancel = null;
-    fill(space, content);
+    fill(space, content, actions(pane, memory, can));
   };
   pane.edit = can && !memory.forgotten_at ? () => {
     pane.cancel = () => { stop(); pane.focus(); };
@@ -52,7 +52,6 @@ function draw(pane, memory, close, quiet = false) {
         el("h2", {}, memory.subject || memory.category),
         el("code", { class: "id", title: "Its id" }, memory.id)),
       space,
-      actions(pane, memory, can),
       facts(memory),
       el("h3", {}, "Its life"),
       timeline(memory.versions ?? [])));
@@ -61,8 +60,8 @@ function draw(pane, memory, close, quiet = false) {
 
 function actions(pane, memory, can) {
   if (!can) {
-    const shared = memory.user === null ? "Shared by all users: changed where no user is chosen." : null;
-    return el("p", { class: "quiet" }, mayChange({ ...memory, user: memory.user }) || !shared ? "" : shared);
+    const shared = may("write") && scope.user && memory.user === null;
+    return shared ? el("p", { class: "quiet" }, "Shared by all users: it is changed where no user is chosen.") : null;
   }
   if (memory.forgotten_at) {
     return el("div", { class: "actions" },

@@ -45,8 +45,9 @@ export async function openSession(pane, id, at, close) {
     const top = pane.scrollTop;
     [info, summary, pad, { recalls }] = await around();
     const fresh = await part(null);
+    // Who reads the end sees what is added to it, unless it is too much to come at once.
+    if (end(events) === newest && end(fresh) - newest <= PAGE) events = [...events, ...fresh.filter((event) => event.sequence > newest)];
     newest = end(fresh);
-    if (newest - end(events) <= PAGE) events = [...events, ...fresh.filter((event) => event.sequence > end(events))];
     draw();
     pane.scrollTop = top;
   };
@@ -118,7 +119,7 @@ const whenSeen = new IntersectionObserver((seen) => {
         delete target.dataset.memory;
       });
   }
-});
+}, { rootMargin: "400px" });
 
 function brief(text) {
   return text.length > SHORT ? `${text.slice(0, SHORT)}…` : text;

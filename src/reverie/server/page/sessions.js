@@ -15,7 +15,7 @@ export function sessions(main) {
   let loaded = false;
   let gathering = 0;
   const rows = el("div", { class: "rows" });
-  const foot = el("div", { class: "list-foot" });
+  const foot = el("div", { class: "list-foot", role: "status" });
   const list = el("section", { class: "list", "aria-label": "Sessions" }, el("h1", { class: "list-title" }, "Sessions"), rows, foot);
   const pane = el("section", { class: "pane", "aria-label": "One session", tabindex: "-1" });
   fill(main, list, pane);
@@ -28,8 +28,12 @@ export function sessions(main) {
     fill(foot, known.length ? el("span", {}, count(known.length, "session")) : null,
       known.length >= limit ? deed("More", () => { limit += PAGE; return guarded(load); }) : null);
     markOpen();
-    if (at) [...rows.querySelectorAll("[data-row]")].find((row) => row.dataset.row === at)?.focus();
+    if (at) rowWith(at)?.focus();
     loaded = true;
+  }
+
+  function rowWith(id) {
+    return [...rows.querySelectorAll("[data-row]")].find((row) => row.dataset.row === id);
   }
 
   function markOpen() {
@@ -39,11 +43,14 @@ export function sessions(main) {
   const close = () => route.go(route.link("sessions"));
   return {
     async show({ id, at }) {
+      const closed = id ? null : open;
       open = id;
       main.classList.toggle("opened", Boolean(id));
       if (!loaded) await load();
       markOpen();
       await openSession(pane, id, at, close);
+      if (closed) rowWith(closed)?.focus();
+      else if (id && !at && list.offsetParent === null) pane.focus();
     },
     keys: { Escape: () => open && close() },
     changed(change) {

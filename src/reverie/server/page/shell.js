@@ -4,7 +4,7 @@ import { ask, may, me, scope } from "./api.js";
 import { button, el, fill, select } from "./dom.js";
 import { help } from "./help.js";
 import { jobs } from "./jobs.js";
-import { follow } from "./live.js";
+import { LIVE, follow } from "./live.js";
 import { memories } from "./memories.js";
 import { proposals } from "./proposals.js";
 import * as route from "./route.js";
@@ -22,6 +22,7 @@ export async function shell(page, leave) {
   let spaces = known.spaces;
   let view = null;
   let section = null;
+  let turns = 0;
   let unfollow = () => {};
   const main = el("main", { id: "main", tabindex: "-1" });
   const whose = el("div", { class: "whose" });
@@ -48,9 +49,10 @@ export async function shell(page, leave) {
     view?.close?.();
     view = section = null;
     unfollow();
-    const position = spaces.find((each) => each.name === space)?.position ?? 0;
+    const position = spaces.find((each) => each.name === space)?.position ?? null;
     unfollow = follow(position, (change) => view?.changed?.(change), (state) => {
-      live.textContent = state === "live" ? "live" : "";
+      live.textContent = state;
+      live.classList.toggle("waiting", state !== LIVE);
     });
   }
 
@@ -73,6 +75,8 @@ export async function shell(page, leave) {
   }
 
   async function show() {
+    const turn = turns += 1;
+    main.setAttribute("aria-busy", "true");
     const asked = route.read();
     const before = { ...scope };
     enter(asked.asked.space || scope.space || defaultSpace(spaces), me.user || asked.asked.user || null);
@@ -93,6 +97,7 @@ export async function shell(page, leave) {
     drawLinks();
     document.title = `${TITLES[section]} · ${scope.space ?? ""} · Reverie`;
     await guarded(() => view.show(asked));
+    if (turn === turns) main.removeAttribute("aria-busy");
   }
 
   return {
