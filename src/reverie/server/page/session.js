@@ -46,7 +46,8 @@ export async function openSession(pane, id, at, close) {
     [info, summary, pad, { recalls }] = await around();
     const fresh = await part(null);
     // Who reads the end sees what is added to it, unless it is too much to come at once.
-    if (end(events) === newest && end(fresh) - newest <= PAGE) events = [...events, ...fresh.filter((event) => event.sequence > newest)];
+    const last = end(events);
+    if (last >= newest && end(fresh) - last <= PAGE) events = [...events, ...fresh.filter((event) => event.sequence > last)];
     newest = end(fresh);
     draw();
     pane.scrollTop = top;
