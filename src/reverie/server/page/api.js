@@ -61,7 +61,11 @@ export async function redeem(code) {
 // -- asking ---------------------------------------------------------------------------------------
 
 /** One request. A write carries a key, so that it can be repeated when no answer came. */
-export async function ask(method, path, { query = {}, body, headers = {}, signal, scoped = true } = {}) {
+export async function ask(
+  method,
+  path,
+  { query = {}, body, headers = {}, signal, scoped = true } = {},
+) {
   const asked = request(method, body, headers, signal);
   const address = withQuery(path, scoped ? { ...scopeOf(), ...query } : query);
   const answer = await twice(address, asked);
@@ -71,7 +75,10 @@ export async function ask(method, path, { query = {}, body, headers = {}, signal
 
 /** An answer that goes on, as a reader of text. */
 export async function stream(path, query, signal) {
-  const answer = await fetch(withQuery(path, { ...scopeOf(), ...query }), request("GET", undefined, {}, signal));
+  const answer = await fetch(
+    withQuery(path, { ...scopeOf(), ...query }),
+    request("GET", undefined, {}, signal),
+  );
   if (!answer.ok) throw new Problem(answer.status, await answer.json().catch(() => ({})));
   return answer.body.pipeThrough(new TextDecoderStream()).getReader();
 }
@@ -81,7 +88,13 @@ function request(method, body, headers, signal) {
   if (me.token) sent.Authorization = `Bearer ${me.token}`;
   if (body !== undefined) sent["Content-Type"] = "application/json";
   if (method !== "GET") sent["Idempotency-Key"] = freshKey();
-  return { method, headers: sent, body: body === undefined ? undefined : JSON.stringify(body), signal, credentials: "omit" };
+  return {
+    method,
+    headers: sent,
+    body: body === undefined ? undefined : JSON.stringify(body),
+    signal,
+    credentials: "omit",
+  };
 }
 
 async function twice(address, asked) {
@@ -103,7 +116,9 @@ function scopeOf() {
 }
 
 function withQuery(path, query) {
-  const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const given = Object.entries(query).filter(
+    ([, value]) => value !== null && value !== undefined && value !== "",
+  );
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 

@@ -13,9 +13,18 @@ export function diff(before, after) {
   let head = 0;
   while (head < old.length && head < now.length && old[head] === now[head]) head += 1;
   let tail = 0;
-  while (tail < old.length - head && tail < now.length - head && old.at(-1 - tail) === now.at(-1 - tail)) tail += 1;
+  while (
+    tail < old.length - head &&
+    tail < now.length - head &&
+    old.at(-1 - tail) === now.at(-1 - tail)
+  )
+    tail += 1;
   const middle = compared(old.slice(head, old.length - tail), now.slice(head, now.length - tail));
-  const steps = [["same", old.slice(0, head).join("")], ...middle, ["same", tail ? old.slice(-tail).join("") : ""]];
+  const steps = [
+    ["same", old.slice(0, head).join("")],
+    ...middle,
+    ["same", tail ? old.slice(-tail).join("") : ""],
+  ];
   return joined(steps);
 }
 
@@ -26,14 +35,19 @@ function words(text) {
 
 /** The longest common part of both, and what stands between. */
 function compared(old, now) {
-  if (!old.length || !now.length || old.length * now.length > MOST) return [["out", old.join("")], ["in", now.join("")]];
+  if (!old.length || !now.length || old.length * now.length > MOST)
+    return [
+      ["out", old.join("")],
+      ["in", now.join("")],
+    ];
   const wide = now.length + 1;
   const common = new Uint32Array((old.length + 1) * wide);
   for (let i = old.length - 1; i >= 0; i -= 1) {
     for (let j = now.length - 1; j >= 0; j -= 1) {
-      common[i * wide + j] = old[i] === now[j]
-        ? common[(i + 1) * wide + j + 1] + 1
-        : Math.max(common[(i + 1) * wide + j], common[i * wide + j + 1]);
+      common[i * wide + j] =
+        old[i] === now[j]
+          ? common[(i + 1) * wide + j + 1] + 1
+          : Math.max(common[(i + 1) * wide + j], common[i * wide + j + 1]);
     }
   }
   const steps = [];
@@ -44,7 +58,10 @@ function compared(old, now) {
       steps.push(["same", old[i]]);
       i += 1;
       j += 1;
-    } else if (j === now.length || (i < old.length && common[(i + 1) * wide + j] >= common[i * wide + j + 1])) {
+    } else if (
+      j === now.length ||
+      (i < old.length && common[(i + 1) * wide + j] >= common[i * wide + j + 1])
+    ) {
       steps.push(["out", old[i]]);
       i += 1;
     } else {
@@ -90,10 +107,14 @@ function joined(steps) {
 export function drawn(before, after) {
   const steps = diff(before, after);
   const names = { same: "span", out: "del", in: "ins" };
-  return el("p", { class: "diff" }, steps.map(([kind, text], at) => {
-    const shown = kind === "same" ? shortened(text, at > 0, at < steps.length - 1) : text;
-    return el(names[kind], {}, shown);
-  }));
+  return el(
+    "p",
+    { class: "diff" },
+    steps.map(([kind, text], at) => {
+      const shown = kind === "same" ? shortened(text, at > 0, at < steps.length - 1) : text;
+      return el(names[kind], {}, shown);
+    }),
+  );
 }
 
 function shortened(text, before, after) {

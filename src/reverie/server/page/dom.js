@@ -1,7 +1,15 @@
 // Elements are built here and nowhere else. Text only ever becomes text: nothing on this page reads
 // a string as HTML, and a link leads to this page alone.
 
-const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "open", "required", "selected"]);
+const PROPERTIES = new Set([
+  "value",
+  "checked",
+  "disabled",
+  "hidden",
+  "open",
+  "required",
+  "selected",
+]);
 
 /** An element: attributes by name, `on` for listeners, then what is inside it. */
 export function el(tag, given = {}, ...children) {
@@ -10,10 +18,15 @@ export function el(tag, given = {}, ...children) {
     if (value === null || value === undefined) continue;
     if (name === "on") listen(made, value);
     else if (PROPERTIES.has(name)) made[name] = value;
-    else if (name === "href" && !String(value).startsWith("#")) throw new Error("a link leads elsewhere");
+    else if (name === "href" && !String(value).startsWith("#"))
+      throw new Error("a link leads elsewhere");
     else if (value !== false) made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return made;
 }
 
@@ -23,39 +36,69 @@ function listen(made, listeners) {
 
 /** Puts these in the place of all that was inside. */
 export function fill(parent, ...children) {
-  parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  parent.replaceChildren(
+    ...children
+      .flat(Infinity)
+      .filter((child) => child !== null && child !== undefined && child !== false),
+  );
   return parent;
 }
 
 export function button(label, press, given = {}) {
   const { class: kind = "", ...rest } = given;
-  return el("button", { type: "button", class: `button ${kind}`.trim(), on: { click: press }, ...rest }, label);
+  return el(
+    "button",
+    { type: "button", class: `button ${kind}`.trim(), on: { click: press }, ...rest },
+    label,
+  );
 }
 
 /** A button that cannot be pressed again before it is done. */
 export function deed(label, act, given = {}) {
-  const made = button(label, async () => {
-    made.disabled = true;
-    try {
-      await act();
-    } finally {
-      made.disabled = false;
-    }
-  }, given);
+  const made = button(
+    label,
+    async () => {
+      made.disabled = true;
+      try {
+        await act();
+      } finally {
+        made.disabled = false;
+      }
+    },
+    given,
+  );
   return made;
 }
 
 export function empty(title, ...hints) {
-  return el("div", { class: "empty" }, el("p", { class: "empty-title" }, title), hints.map((hint) => el("p", {}, hint)));
+  return el(
+    "div",
+    { class: "empty" },
+    el("p", { class: "empty-title" }, title),
+    hints.map((hint) => el("p", {}, hint)),
+  );
 }
 
 /** A choice of values: [value, label] pairs. */
 export function select(label, pairs, value, change) {
-  const options = pairs.map(([each, name]) => el("option", { value: each, selected: each === value }, name));
-  return el("select", { "aria-label": label, on: { change: (event) => change(event.target.value) } }, options);
+  const options = pairs.map(([each, name]) =>
+    el("option", { value: each, selected: each === value }, name),
+  );
+  return el(
+    "select",
+    { "aria-label": label, on: { change: (event) => change(event.target.value) } },
+    options,
+  );
 }
 
-const units = [["year", 31557600], ["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
+const units = [
+  ["year", 31557600],
+  ["month", 2629800],
+  ["week", 604800],
+  ["day", 86400],
+  ["hour", 3600],
+  ["minute", 60],
+];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
 const exact = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "short" });
 

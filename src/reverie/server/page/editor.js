@@ -13,7 +13,9 @@ export function editor(memory, saved, cancel) {
 
   const save = async () => {
     try {
-      const kept = known ? await revise(known, written(fields)) : await create(written(fields), force);
+      const kept = known
+        ? await revise(known, written(fields))
+        : await create(written(fields), force);
       await saved(kept, known);
     } catch (error) {
       if (error.title === "VersionConflict") await meet(error);
@@ -25,30 +27,70 @@ export function editor(memory, saved, cancel) {
   /** Another version came meanwhile: theirs and ours, and a choice. */
   async function meet() {
     const theirs = await ask("GET", path`/api/memory/${memory.id}`);
-    fill(about,
-      el("p", { class: "wrong" }, `It was revised meanwhile: this is version ${theirs.version}, yours began at ${known.version}.`),
-      el("div", { class: "both" },
+    fill(
+      about,
+      el(
+        "p",
+        { class: "wrong" },
+        `It was revised meanwhile: this is version ${theirs.version}, yours began at ${known.version}.`,
+      ),
+      el(
+        "div",
+        { class: "both" },
         el("div", {}, el("h4", {}, "Theirs"), el("p", { class: "diff" }, theirs.content)),
-        el("div", {}, el("h4", {}, "Yours, beside theirs"), drawn(theirs.content, fields.content.value))),
-      el("div", { class: "actions" },
-        deed("Save yours over theirs", () => { known = theirs; return save(); }, { class: "primary" }),
-        button("Keep theirs", cancel)));
+        el(
+          "div",
+          {},
+          el("h4", {}, "Yours, beside theirs"),
+          drawn(theirs.content, fields.content.value),
+        ),
+      ),
+      el(
+        "div",
+        { class: "actions" },
+        deed(
+          "Save yours over theirs",
+          () => {
+            known = theirs;
+            return save();
+          },
+          { class: "primary" },
+        ),
+        button("Keep theirs", cancel),
+      ),
+    );
   }
 
   function offer(existing) {
-    fill(about,
+    fill(
+      about,
       el("p", { class: "wrong" }, "The same subject is remembered already:"),
       el("p", { class: "diff" }, existing.existing_content),
-      deed("Remember this too", () => { force = true; return save(); }));
+      deed("Remember this too", () => {
+        force = true;
+        return save();
+      }),
+    );
   }
 
   const submit = el("button", { class: "button primary" }, memory ? "Save" : "Remember");
-  const form = el("form", { class: "editor" },
+  const form = el(
+    "form",
+    { class: "editor" },
     labelled("What is known", fields.content, "wide"),
-    labelled("Category", fields.category), labelled("Subject", fields.subject), labelled("Tags", fields.tags),
+    labelled("Category", fields.category),
+    labelled("Subject", fields.subject),
+    labelled("Tags", fields.tags),
     fields.reason ? labelled("Why", fields.reason) : null,
     about,
-    el("div", { class: "actions" }, submit, button("Cancel", cancel), el("span", { class: "quiet hint" }, "Ctrl Enter saves, Esc leaves")));
+    el(
+      "div",
+      { class: "actions" },
+      submit,
+      button("Cancel", cancel),
+      el("span", { class: "quiet hint" }, "Ctrl Enter saves, Esc leaves"),
+    ),
+  );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     submit.disabled = true;
@@ -66,7 +108,8 @@ export function editor(memory, saved, cancel) {
 }
 
 function fieldsOf(memory) {
-  const text = (value, given = {}) => el("input", { type: "text", value: value ?? "", autocomplete: "off", ...given });
+  const text = (value, given = {}) =>
+    el("input", { type: "text", value: value ?? "", autocomplete: "off", ...given });
   return {
     content: el("textarea", { value: memory?.content ?? "", required: true, rows: "4" }),
     category: text(memory?.category ?? "general", { required: true }),
@@ -81,7 +124,10 @@ function written(fields) {
     content: fields.content.value,
     category: fields.category.value.trim(),
     subject: fields.subject.value.trim() || null,
-    tags: fields.tags.value.split(",").map((tag) => tag.trim().replace(/^#/, "").toLowerCase()).filter(Boolean),
+    tags: fields.tags.value
+      .split(",")
+      .map((tag) => tag.trim().replace(/^#/, "").toLowerCase())
+      .filter(Boolean),
     reason: fields.reason?.value.trim() || undefined,
   };
 }
@@ -89,11 +135,15 @@ function written(fields) {
 /** Only what is different: a version says what was meant. */
 function revise(known, now) {
   const body = {};
-  for (const name of ["content", "category", "subject"]) if (now[name] !== known[name]) body[name] = now[name];
+  for (const name of ["content", "category", "subject"])
+    if (now[name] !== known[name]) body[name] = now[name];
   if (now.tags.join() !== known.tags.join()) body.tags = now.tags;
   if (!Object.keys(body).length) return known;
   if (now.reason) body.reason = now.reason;
-  return ask("PATCH", path`/api/memory/${known.id}`, { body, headers: { "If-Match": `"${known.version}"` } });
+  return ask("PATCH", path`/api/memory/${known.id}`, {
+    body,
+    headers: { "If-Match": `"${known.version}"` },
+  });
 }
 
 function create({ reason, ...now }, force) {

@@ -10,14 +10,24 @@ export function listenForKeys(shown) {
   let going = 0;
   document.addEventListener("keydown", (event) => {
     const page = shown();
-    if (!page || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (
+      !page ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      document.querySelector("dialog[open]")
+    )
+      return;
     if (writing(event.target)) {
       if (event.key === "Escape") event.target.blur();
       return;
     }
     const after = Date.now() - going < PATIENCE;
     going = event.key === "g" ? Date.now() : 0;
-    const act = after && SECTIONS[event.key] ? () => page.go(SECTIONS[event.key]) : { ...common, ...page.keys }[event.key];
+    const act =
+      after && SECTIONS[event.key]
+        ? () => page.go(SECTIONS[event.key])
+        : { ...common, ...page.keys }[event.key];
     if (!act) return;
     event.preventDefault();
     act();
@@ -34,12 +44,18 @@ const common = {
 
 function writing(target) {
   const boxes = ["checkbox", "button"];
-  return target.isContentEditable || target.matches("textarea, select") || (target.matches("input") && !boxes.includes(target.type));
+  return (
+    target.isContentEditable ||
+    target.matches("textarea, select") ||
+    (target.matches("input") && !boxes.includes(target.type))
+  );
 }
 
 /** The focus goes from row to row. */
 function move(step) {
-  const rows = [...document.querySelectorAll("[data-row]")].filter((row) => row.offsetParent !== null);
+  const rows = [...document.querySelectorAll("[data-row]")].filter(
+    (row) => row.offsetParent !== null,
+  );
   if (!rows.length) return;
   const at = rows.indexOf(document.activeElement);
   const open = rows.findIndex((row) => row.getAttribute("aria-current") === "true");

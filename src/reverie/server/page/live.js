@@ -61,7 +61,10 @@ async function* changes(reader) {
     const blocks = (kept + value.replaceAll("\r", "")).split("\n\n");
     kept = blocks.pop();
     for (const block of blocks) {
-      const data = block.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5).trim());
+      const data = block
+        .split("\n")
+        .filter((line) => line.startsWith("data:"))
+        .map((line) => line.slice(5).trim());
       if (data.length) yield JSON.parse(data.join("\n"));
     }
   }

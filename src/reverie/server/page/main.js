@@ -3,7 +3,7 @@
 import { keptToken, me, redeem, signIn, signOut } from "./api.js";
 import { fill } from "./dom.js";
 import { listenForKeys } from "./keys.js";
-import { shell } from "./shell.js";
+import { Shell } from "./shell.js";
 import { signInForm } from "./signin.js";
 import { failed } from "./toast.js";
 
@@ -20,7 +20,11 @@ async function begin() {
     else return askForToken();
     await open();
   } catch (error) {
-    askForToken(code ? "This link has been used already, or the server was started anew. Open the one it prints now, or paste a token." : error.message);
+    askForToken(
+      code
+        ? "This link has been used already, or the server was started anew. Open the one it prints now, or paste a token."
+        : error.message,
+    );
   }
 }
 
@@ -28,14 +32,19 @@ function askForToken(why = "") {
   shown?.close();
   shown = null;
   document.title = "Reverie";
-  fill(page, signInForm(why, async (token, keep) => {
-    await signIn(token, keep);
-    await open();
-  }));
+  fill(
+    page,
+    signInForm(why, async (token, keep) => {
+      await signIn(token, keep);
+      await open();
+    }),
+  );
 }
 
 async function open() {
-  shown = await shell(page, leave);
+  const shell = new Shell();
+  await shell.open(page, leave);
+  shown = shell;
   await shown.show();
 }
 

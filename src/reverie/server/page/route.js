@@ -11,12 +11,19 @@ export function read(hash = location.hash) {
   const [path, search = ""] = hash.replace(/^#\/?/, "").split("?", 2);
   const [section, id, at] = path.split("/").map(decoded);
   const asked = Object.fromEntries(new URLSearchParams(search));
-  return { section: SECTIONS.includes(section) ? section : "memories", id: id || null, at: Number(at) || null, asked };
+  return {
+    section: SECTIONS.includes(section) ? section : "memories",
+    id: id || null,
+    at: Number(at) || null,
+    asked,
+  };
 }
 
 /** The address of something in the scope that is looked at. */
 export function link(section, id = null, { at = null, ...asked } = {}) {
-  const path = [section, id, at].filter((part) => part !== null && part !== "").map((part) => encodeURIComponent(part));
+  const path = [section, id, at]
+    .filter((part) => part !== null && part !== "")
+    .map((part) => encodeURIComponent(part));
   const query = new URLSearchParams();
   const all = { space: scope.space, user: scope.user, ...asked };
   for (const [name, value] of Object.entries(all)) if (value) query.set(name, value);

@@ -20,18 +20,40 @@ function ofMemory(memory, asked, mixed) {
     memory.kind === "note" ? el("span", {}, "note") : null,
     memory.tags.map((tag) => el("span", { class: "tag" }, `#${tag}`)),
     ["person", "agent"].includes(memory.trust) ? null : trustOf(memory.trust),
-    memory.forgotten_at ? el("span", { class: "gone" }, "forgotten ", time(memory.forgotten_at)) : time(memory.updated_at),
+    memory.forgotten_at
+      ? el("span", { class: "gone" }, "forgotten ", time(memory.forgotten_at))
+      : time(memory.updated_at),
   ];
-  return el("a", {
-    href: route.link("memories", memory.id, asked), "data-row": memory.id, class: memory.forgotten_at ? "row-link forgotten" : "row-link",
-  }, el("span", { class: "row-text" }, begun(memory.content)), el("span", { class: "row-about" }, quiet));
+  return el(
+    "a",
+    {
+      href: route.link("memories", memory.id, asked),
+      "data-row": memory.id,
+      class: memory.forgotten_at ? "row-link forgotten" : "row-link",
+    },
+    el("span", { class: "row-text" }, begun(memory.content)),
+    el("span", { class: "row-about" }, quiet),
+  );
 }
 
 function ofTurn(hit) {
   const { session, sequence, role, at } = hit.event;
-  return el("a", { href: route.link("sessions", session, { at: sequence }), "data-row": hit.id, class: "row-link turn" },
+  return el(
+    "a",
+    {
+      href: route.link("sessions", session, { at: sequence }),
+      "data-row": hit.id,
+      class: "row-link turn",
+    },
     el("span", { class: "row-text" }, begun(hit.text)),
-    el("span", { class: "row-about" }, el("span", {}, `said by ${role}`), el("span", { class: "subject" }, `${session} · ${sequence}`), time(at)));
+    el(
+      "span",
+      { class: "row-about" },
+      el("span", {}, `said by ${role}`),
+      el("span", { class: "subject" }, `${session} · ${sequence}`),
+      time(at),
+    ),
+  );
 }
 
 export function trustOf(trust) {
@@ -39,8 +61,12 @@ export function trustOf(trust) {
 }
 
 const TRUSTS = {
-  person: "A person wrote it", agent: "An agent wrote it", model: "A model learned it from what was said", import: "It was imported",
-  tool: "A tool said it: it never reaches the profile", document: "A document says it: it never reaches the profile",
+  person: "A person wrote it",
+  agent: "An agent wrote it",
+  model: "A model learned it from what was said",
+  import: "It was imported",
+  tool: "A tool said it: it never reaches the profile",
+  document: "A document says it: it never reaches the profile",
 };
 
 function begun(text) {

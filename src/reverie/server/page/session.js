@@ -15,17 +15,35 @@ const SHORT = 140;
 export async function openSession(pane, id, at, close) {
   pane.refresh = null;
   if (!id) {
-    fill(pane, empty("Open a session to read it.", "Beside each turn stands what was recalled for it."));
+    fill(
+      pane,
+      empty("Open a session to read it.", "Beside each turn stands what was recalled for it."),
+    );
     return;
   }
-  const part = (until) => ask("GET", path`/api/sessions/${id}/events`, { query: { limit: PAGE, until } }).then(({ events }) => events);
-  const around = () => Promise.all(["", "/summary", "/scratchpad", "/recalls"].map((rest) => ask("GET", path`/api/sessions/${id}` + rest)));
+  const part = (until) =>
+    ask("GET", path`/api/sessions/${id}/events`, { query: { limit: PAGE, until } }).then(
+      ({ events }) => events,
+    );
+  const around = () =>
+    Promise.all(
+      ["", "/summary", "/scratchpad", "/recalls"].map((rest) =>
+        ask("GET", path`/api/sessions/${id}` + rest),
+      ),
+    );
   const end = (events) => events.at(-1)?.sequence ?? 0;
 
-  let [events, [info, summary, pad, { recalls }], newest] = await Promise.all([part(at ? at + AFTER : null), around(), at ? part(null).then(end) : null]);
+  let [events, [info, summary, pad, { recalls }], newest] = await Promise.all([
+    part(at ? at + AFTER : null),
+    around(),
+    at ? part(null).then(end) : null,
+  ]);
   newest ??= end(events);
 
-  const earlier = async () => { events = [...await part(events[0].sequence - 1), ...events]; draw(); };
+  const earlier = async () => {
+    events = [...(await part(events[0].sequence - 1)), ...events];
+    draw();
+  };
   const later = async () => {
     const last = end(events);
     events = [...events, ...(await part(last + PAGE)).filter((event) => event.sequence > last)];
@@ -33,12 +51,39 @@ export async function openSession(pane, id, at, close) {
   };
   const draw = () => {
     const said = new Map(events.map((event) => [`${event.session}:${event.sequence}`, event.text]));
-    fill(pane, el("article", { class: "session" },
-      el("header", {}, button("←", close, { class: "plain back", "aria-label": "Back to the list" }), el("h2", {}, info.preview), el("code", { class: "id" }, info.id)),
-      about(info), kept("Summary", summary.text), kept("Scratchpad", pad.items.length ? el("ul", {}, pad.items.map((item) => el("li", {}, item))) : null),
-      events[0]?.sequence > 1 ? deed("Earlier", () => guarded(earlier)) : null,
-      el("ol", { class: "chat" }, events.map((event) => turn(event, hitsOf(recalls, event), event.sequence === at, said))),
-      end(events) < newest ? deed("Later", () => guarded(later)) : null));
+    fill(
+      pane,
+      el(
+        "article",
+        { class: "session" },
+        el(
+          "header",
+          {},
+          button("←", close, { class: "plain back", "aria-label": "Back to the list" }),
+          el("h2", {}, info.preview),
+          el("code", { class: "id" }, info.id),
+        ),
+        about(info),
+        kept("Summary", summary.text),
+        kept(
+          "Scratchpad",
+          pad.items.length
+            ? el(
+                "ul",
+                {},
+                pad.items.map((item) => el("li", {}, item)),
+              )
+            : null,
+        ),
+        events[0]?.sequence > 1 ? deed("Earlier", () => guarded(earlier)) : null,
+        el(
+          "ol",
+          { class: "chat" },
+          events.map((event) => turn(event, hitsOf(recalls, event), event.sequence === at, said)),
+        ),
+        end(events) < newest ? deed("Later", () => guarded(later)) : null,
+      ),
+    );
   };
   draw();
   pane.refresh = async () => {
@@ -47,7 +92,8 @@ export async function openSession(pane, id, at, close) {
     const fresh = await part(null);
     // Who reads the end sees what is added to it, unless it is too much to come at once.
     const last = end(events);
-    if (last >= newest && end(fresh) - last <= PAGE) events = [...events, ...fresh.filter((event) => event.sequence > last)];
+    if (last >= newest && end(fresh) - last <= PAGE)
+      events = [...events, ...fresh.filter((event) => event.sequence > last)];
     newest = end(fresh);
     draw();
     pane.scrollTop = top;
@@ -60,28 +106,62 @@ export async function openSession(pane, id, at, close) {
 
 function about(info) {
   const fork = info.forked_from;
-  return el("p", { class: "quiet" }, `${count(info.events, "event")} since ${exactly(info.opened_at)}`,
-    fork ? [", forked from ", el("a", { href: route.link("sessions", fork.session, { at: fork.sequence }) }, `${fork.session} · ${fork.sequence}`)] : null);
+  return el(
+    "p",
+    { class: "quiet" },
+    `${count(info.events, "event")} since ${exactly(info.opened_at)}`,
+    fork
+      ? [
+          ", forked from ",
+          el(
+            "a",
+            { href: route.link("sessions", fork.session, { at: fork.sequence }) },
+            `${fork.session} · ${fork.sequence}`,
+          ),
+        ]
+      : null,
+  );
 }
 
 function kept(title, what) {
-  return what ? el("details", { class: "kept", open: true }, el("summary", {}, title), el("div", {}, what)) : null;
+  return what
+    ? el("details", { class: "kept", open: true }, el("summary", {}, title), el("div", {}, what))
+    : null;
 }
 
 /** The ids of all that was recalled for an event, memories first; that it finds itself says nothing. */
 function hitsOf(recalls, event) {
-  const hits = new Set(recalls.filter((recall) => recall.sequence === event.sequence).flatMap((recall) => recall.hits));
+  const hits = new Set(
+    recalls.filter((recall) => recall.sequence === event.sequence).flatMap((recall) => recall.hits),
+  );
   hits.delete(`${event.session}:${event.sequence}`);
   return [...hits].sort((one, other) => one.includes(":") - other.includes(":"));
 }
 
 function turn(event, hits, meant, said) {
-  const words = el("div", { class: "said" },
-    el("p", { class: "turn-head" }, el("strong", {}, event.role), el("span", { class: "figure" }, `${event.sequence}`), el("time", { datetime: event.at }, exactly(event.at)),
-      event.interrupted ? el("span", { class: "gone" }, "cut off") : null),
-    el("div", { class: "said-text" }, event.text || el("span", { class: "quiet" }, "nothing in words")));
-  return el("li", { class: `turn ${role(event.role)}${meant ? " meant" : ""}`, tabindex: meant ? "-1" : null },
-    words, hits.length ? recalled(hits, said) : null);
+  const words = el(
+    "div",
+    { class: "said" },
+    el(
+      "p",
+      { class: "turn-head" },
+      el("strong", {}, event.role),
+      el("span", { class: "figure" }, `${event.sequence}`),
+      el("time", { datetime: event.at }, exactly(event.at)),
+      event.interrupted ? el("span", { class: "gone" }, "cut off") : null,
+    ),
+    el(
+      "div",
+      { class: "said-text" },
+      event.text || el("span", { class: "quiet" }, "nothing in words"),
+    ),
+  );
+  return el(
+    "li",
+    { class: `turn ${role(event.role)}${meant ? " meant" : ""}`, tabindex: meant ? "-1" : null },
+    words,
+    hits.length ? recalled(hits, said) : null,
+  );
 }
 
 // -- what was recalled ----------------------------------------------------------------------------
@@ -89,10 +169,15 @@ function turn(event, hits, meant, said) {
 function recalled(hits, said) {
   const links = hits.map((id) => el("li", {}, hitOf(id, said)));
   const rest = links.slice(FEW);
-  return el("aside", { class: "recalled", "aria-label": "Recalled for this turn" },
+  return el(
+    "aside",
+    { class: "recalled", "aria-label": "Recalled for this turn" },
     el("p", { class: "quiet" }, "recalled"),
     el("ul", {}, links.slice(0, FEW)),
-    rest.length ? el("details", {}, el("summary", {}, `${rest.length} more`), el("ul", {}, rest)) : null);
+    rest.length
+      ? el("details", {}, el("summary", {}, `${rest.length} more`), el("ul", {}, rest))
+      : null,
+  );
 }
 
 /** A hit is known by its id: an event's is its session and sequence, and what it says may be on this page. */
@@ -100,7 +185,11 @@ function hitOf(id, said) {
   const split = id.lastIndexOf(":");
   if (split >= 0) {
     const [session, sequence] = [id.slice(0, split), id.slice(split + 1)];
-    return el("a", { href: route.link("sessions", session, { at: sequence }) }, brief(said.get(id) ?? `turn ${sequence} of ${session}`));
+    return el(
+      "a",
+      { href: route.link("sessions", session, { at: sequence }) },
+      brief(said.get(id) ?? `turn ${sequence} of ${session}`),
+    );
   }
   const link = el("a", { href: route.link("memories", id), "data-memory": id }, id);
   whenSeen.observe(link);
@@ -108,19 +197,25 @@ function hitOf(id, said) {
 }
 
 // A conversation of a thousand turns asks for no memory that nobody looks at.
-const whenSeen = new IntersectionObserver((seen) => {
-  for (const { target, isIntersecting } of seen) {
-    if (!isIntersecting) continue;
-    whenSeen.unobserve(target);
-    const id = target.dataset.memory;
-    ask("GET", path`/api/memory/${id}`)
-      .then((memory) => brief(memory.content), () => `${id}, which is gone`)
-      .then((text) => {
-        target.textContent = text;
-        delete target.dataset.memory;
-      });
-  }
-}, { rootMargin: "400px" });
+const whenSeen = new IntersectionObserver(
+  (seen) => {
+    for (const { target, isIntersecting } of seen) {
+      if (!isIntersecting) continue;
+      whenSeen.unobserve(target);
+      const id = target.dataset.memory;
+      ask("GET", path`/api/memory/${id}`)
+        .then(
+          (memory) => brief(memory.content),
+          () => `${id}, which is gone`,
+        )
+        .then((text) => {
+          target.textContent = text;
+          delete target.dataset.memory;
+        });
+    }
+  },
+  { rootMargin: "400px" },
+);
 
 function brief(text) {
   return text.length > SHORT ? `${text.slice(0, SHORT)}…` : text;

@@ -16,17 +16,38 @@ export function sessions(main) {
   let gathering = 0;
   const rows = el("div", { class: "rows" });
   const foot = el("div", { class: "list-foot", role: "status" });
-  const list = el("section", { class: "list", "aria-label": "Sessions" }, el("h1", { class: "list-title" }, "Sessions"), rows, foot);
+  const list = el(
+    "section",
+    { class: "list", "aria-label": "Sessions" },
+    el("h1", { class: "list-title" }, "Sessions"),
+    rows,
+    foot,
+  );
   const pane = el("section", { class: "pane", "aria-label": "One session", tabindex: "-1" });
   fill(main, list, pane);
 
   async function load() {
     const at = document.activeElement?.dataset?.row;
     const { sessions: known } = await ask("GET", "/api/sessions", { query: { limit } });
-    fill(rows, known.length ? el("ul", {}, known.map(rowOf)) : empty("No conversation is kept here yet.",
-      "Point a chat program at the proxy (/v1), or append from code: every word said is kept."));
-    fill(foot, known.length ? el("span", {}, count(known.length, "session")) : null,
-      known.length >= limit ? deed("More", () => { limit += PAGE; return guarded(load); }) : null);
+    fill(
+      rows,
+      known.length
+        ? el("ul", {}, known.map(rowOf))
+        : empty(
+            "No conversation is kept here yet.",
+            "Point a chat program at the proxy (/v1), or append from code: every word said is kept.",
+          ),
+    );
+    fill(
+      foot,
+      known.length ? el("span", {}, count(known.length, "session")) : null,
+      known.length >= limit
+        ? deed("More", () => {
+            limit += PAGE;
+            return guarded(load);
+          })
+        : null,
+    );
     markOpen();
     if (at) rowWith(at)?.focus();
     loaded = true;
@@ -37,7 +58,8 @@ export function sessions(main) {
   }
 
   function markOpen() {
-    for (const row of rows.querySelectorAll("[data-row]")) row.setAttribute("aria-current", String(row.dataset.row === open));
+    for (const row of rows.querySelectorAll("[data-row]"))
+      row.setAttribute("aria-current", String(row.dataset.row === open));
   }
 
   const close = () => route.go(route.link("sessions"));
@@ -56,19 +78,35 @@ export function sessions(main) {
     changed(change) {
       if (!change.session) return;
       clearTimeout(gathering);
-      gathering = setTimeout(() => guarded(async () => {
-        await load();
-        if (change.session === open) await pane.refresh?.();
-      }), PAUSE);
+      gathering = setTimeout(
+        () =>
+          guarded(async () => {
+            await load();
+            if (change.session === open) await pane.refresh?.();
+          }),
+        PAUSE,
+      );
     },
     close: () => clearTimeout(gathering),
   };
 }
 
 function rowOf(session) {
-  return el("li", { class: "row" }, el("a", { href: route.link("sessions", session.id), "data-row": session.id, class: "row-link" },
-    el("span", { class: "row-text" }, session.preview),
-    el("span", { class: "row-about" },
-      el("span", { class: "subject" }, session.id), el("span", {}, count(session.events, "event")),
-      session.forked_from ? el("span", {}, "a fork") : null, time(session.updated_at))));
+  return el(
+    "li",
+    { class: "row" },
+    el(
+      "a",
+      { href: route.link("sessions", session.id), "data-row": session.id, class: "row-link" },
+      el("span", { class: "row-text" }, session.preview),
+      el(
+        "span",
+        { class: "row-about" },
+        el("span", { class: "subject" }, session.id),
+        el("span", {}, count(session.events, "event")),
+        session.forked_from ? el("span", {}, "a fork") : null,
+        time(session.updated_at),
+      ),
+    ),
+  );
 }

@@ -47,13 +47,17 @@ export async function guarded(act) {
 function show(text, kind) {
   const place = document.getElementById("toasts");
   const shown = el("div", { class: kind }, el("span", {}, text));
-  shown.append(button("×", () => shown.remove(), { class: "plain close", "aria-label": "Dismiss" }));
+  shown.append(
+    button("×", () => shown.remove(), { class: "plain close", "aria-label": "Dismiss" }),
+  );
   while (place.childElementCount > 2) place.firstElementChild.remove();
   place.append(shown);
   let left = setTimeout(() => shown.remove(), SECONDS * 1000);
   // Who reads it or is about to press it is given time.
   const stay = () => clearTimeout(left);
-  const leave = () => { left = setTimeout(() => shown.remove(), SECONDS * 1000); };
+  const leave = () => {
+    left = setTimeout(() => shown.remove(), SECONDS * 1000);
+  };
   for (const event of ["mouseenter", "focusin"]) shown.addEventListener(event, stay);
   for (const event of ["mouseleave", "focusout"]) shown.addEventListener(event, leave);
   return shown;
