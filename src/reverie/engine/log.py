@@ -94,16 +94,16 @@ class Entry:
 
     def as_change(self, user: str | None) -> Change:
         return Change(
-            self.position,
-            self.op,
-            self.memory,
-            self.version,
-            self.session,
-            self.sequence,
-            user,
-            self.actor,
-            self.trust,
-            self.recorded_at,
+            position=self.position,
+            op=self.op,
+            memory=self.memory,
+            version=self.version,
+            session=self.session,
+            sequence=self.sequence,
+            user=user,
+            actor=self.actor,
+            trust=self.trust,
+            recorded_at=self.recorded_at,
         )
 
 

@@ -22,6 +22,7 @@ from reverie.model import (
     MODES,
     ORDERS,
     Change,
+    Context,
     ErasureReport,
     Event,
     Hit,
@@ -381,6 +382,12 @@ class Space:
             eligible = profile.newest_first(tx, self._owners(tx), self._resources.clock.now())
             return profile.render(profile.choose(eligible, most, count_tokens))
 
+    def context(self, query: str, *, tokens: int | None = None) -> Context:
+        """What a model should know for a query outside of any session: profile and recalled."""
+        from reverie.memory.session import context_of
+
+        return context_of(self, query, tokens)
+
     # -- sessions -----------------------------------------------------------------------------
 
     def session(self, id: str | None = None) -> Session:
@@ -502,10 +509,11 @@ class Space:
         kind: str | None,
         include_forgotten: bool,
     ) -> Filter:
+        key = None if subject is None else subject_key(storable(subject, "subject")) or ""
         return Filter(
             kinds=() if kind is None else (drafts.check_kind(kind),),
             category=None if category is None else drafts.check_category(category),
-            subject_key=None if subject is None else _subject(subject),
+            subject_key=key,
             tags=clean_tags(tags or ()),
             include_forgotten=include_forgotten,
             alive_at=None if include_forgotten else self._resources.clock.now(),
@@ -590,7 +598,3 @@ def _id(value: str) -> str:
     if not isinstance(value, str) or not value.isascii() or not value.isalnum():
         raise writes.missing(str(value)[:40])
     return value
-
-
-def _subject(value: str) -> str:
-    return subject_key(storable(value, "subject")) or ""
