@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
@@ -16,6 +16,12 @@ from reverie import Settings, Store
 from reverie.aio import AsyncStore
 from reverie.memory import tokens
 from reverie.server.serving import Serving, in_thread, listening
+from tests.conftest import FakeClock, SeededIds
+from tests.server.browsing import launched
+from tests.server.story import SPACE, Story, tell
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 PATIENCE = 30.0
 
@@ -83,6 +89,30 @@ def serve_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 def running(serve: Serve) -> Running:
     """One server with the settings of nobody."""
     return serve()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A real browser, closed with its module: while it runs, this thread has an event loop."""
+    with launched() as found:
+        yield found
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[tuple[Store, Story]]:
+    """A store with a story in it; it outlives the server, which is asked for after it."""
+    clock = FakeClock()
+    settings = Settings(embedder="hashing", space=SPACE)
+    made = reverie.open(tmp_path / "story.db", settings=settings, clock=clock, ids=SeededIds())
+    with made as store:
+        yield store, tell(store, clock)
+
+
+@pytest.fixture
+def told(kept: tuple[Store, Story], serve: Serve) -> tuple[Running, Story]:
+    """A server with a story in its store."""
+    store, story = kept
+    return serve(store), story
 
 
 _OF_SERVING = ("token", "hosts", "trust_local", "limits")

@@ -298,3 +298,35 @@ def test_the_api_describes_itself(running: Running) -> None:
         assert client.get("/docs").status_code == 200
         assert "SwaggerUIBundle" in client.get("/docs/swagger-ui-bundle.js").text
         problem(client.get("/docs/..%2f..%2fetc"), 404)
+
+
+def test_categories_with_how_many_each_has(running: Running) -> None:
+    space = running.store.space("main")
+    for category in ("person", "work", "person"):
+        space.remember(f"something of {category}", category=category)
+    space.forget(space.remember("gone", category="gone").id)
+    running.store.space("main", user="theo").remember("Theo's own", category="work")
+    with running.client() as client:
+        shared = client.get("/api/categories?space=main").json()
+        theos = client.get("/api/categories?space=main&user=theo").json()
+    assert shared == {
+        "categories": [{"name": "person", "memories": 2}, {"name": "work", "memories": 1}]
+    }
+    assert theos["categories"][1] == {"name": "work", "memories": 2}
+
+
+def test_events_up_to_one_of_them(running: Running) -> None:
+    session = running.store.space("main").session("long")
+    session.append_many([{"role": "user", "content": f"number {at}"} for at in range(1, 31)])
+    session.erase_event(29)
+    with running.client() as client:
+
+        def sequences(asked: str) -> list[int]:
+            found = client.get(f"/api/sessions/long/events?space=main&{asked}").json()["events"]
+            return [event["sequence"] for event in found]
+
+        assert sequences("limit=2") == [28, 30]
+        assert sequences("limit=3&until=7") == [5, 6, 7]
+        assert sequences("limit=50&until=2") == [1, 2]
+        assert sequences("limit=2&until=99") == [28, 30]
+        assert client.get("/api/sessions/none/events?until=3").json() == {"events": []}

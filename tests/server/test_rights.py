@@ -28,6 +28,7 @@ ROUTES: dict[tuple[str, str], str | None] = {
     ("POST", "/api/memory/{id}/restore"): "write",
     ("POST", "/api/memory/{id}/erase"): "admin",
     ("POST", "/api/recall"): "read",
+    ("GET", "/api/categories"): "read",
     ("GET", "/api/profile"): "read",
     ("GET", "/api/sessions"): "read",
     ("POST", "/api/sessions"): "write",

@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from reverie.server.security import Buckets, Limits
+from reverie.server.serving import listening
 from tests.server.conftest import Running, Serve
 
 
@@ -247,3 +248,9 @@ def test_a_store_that_is_away_is_said(running: Running) -> None:
     with running.client("") as client:
         answer = client.get("/healthz")
     assert (answer.status_code, json.loads(answer.text)) == (503, {"status": "unavailable"})
+
+
+def test_no_answer_waits_for_the_next_packet() -> None:
+    """asyncio sends at once only where the socket itself says that it is TCP."""
+    with listening("127.0.0.1", 0) as bound:
+        assert bound.proto == socket.IPPROTO_TCP

@@ -467,11 +467,11 @@ def places(
     return [Place(*row) for row in tx.all(select, values)]
 
 
-def count(tx: Transaction, owner: Owner, chosen: Filter) -> int:
-    """How many memories a filter admits."""
+def counts(tx: Transaction, owner: Owner, chosen: Filter) -> dict[str, int]:
+    """How many memories of each category a filter admits."""
     where, values = chosen.where(owner)
-    (number,) = tx.one(f"SELECT COUNT(*) FROM memories m WHERE {where}", values) or (0,)
-    return int(number)
+    asked = f"SELECT m.category, COUNT(*) FROM memories m WHERE {where} GROUP BY m.category"
+    return {category: int(number) for category, number in tx.all(asked, values)}
 
 
 def for_profile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -344,8 +345,13 @@ class Space:
         with self._resources.engine.read() as tx:
             if as_of is not None:
                 return len(self._found(tx, chosen, as_of))
-            chosen = replace(chosen, **self._seen(tx)._asdict())
-            return sum(index.count(tx, owner, chosen) for owner in self._owners(tx))
+            return sum(self._counts(tx, chosen).values())
+
+    def categories(self) -> dict[str, int]:
+        """Every category by name, and how many memories it has."""
+        with self._resources.engine.read() as tx:
+            counts = self._counts(tx, self._listing(None, None, None, None, False))
+        return dict(sorted(counts.items()))
 
     def position(self) -> int:
         """Where the log of the space stands."""
@@ -502,10 +508,11 @@ class Space:
         kind: str | None,
         include_forgotten: bool,
     ) -> Filter:
+        key = None if subject is None else subject_key(storable(subject, "subject")) or ""
         return Filter(
             kinds=() if kind is None else (drafts.check_kind(kind),),
             category=None if category is None else drafts.check_category(category),
-            subject_key=None if subject is None else _subject(subject),
+            subject_key=key,
             tags=clean_tags(tags or ()),
             include_forgotten=include_forgotten,
             alive_at=None if include_forgotten else self._resources.clock.now(),
@@ -533,6 +540,12 @@ class Space:
             for owner, user in owners.items()
             for place in index.places(tx, owner, chosen, limit, before)
         ]
+
+    def _counts(self, tx: Transaction, chosen: Filter) -> Counter[str]:
+        chosen, found = replace(chosen, **self._seen(tx)._asdict()), Counter[str]()
+        for owner in self._owners(tx):
+            found.update(index.counts(tx, owner, chosen))
+        return found
 
     def _born(self, tx: Transaction, id: str) -> int:
         for owner in self._owners(tx):
@@ -584,7 +597,3 @@ def _id(value: str) -> str:
     if not isinstance(value, str) or not value.isascii() or not value.isalnum():
         raise writes.missing(str(value)[:40])
     return value
-
-
-def _subject(value: str) -> str:
-    return subject_key(storable(value, "subject")) or ""

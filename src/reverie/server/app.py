@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-from reverie.server import health, problems, rest, sessions, upkeep
+from reverie.server import health, pages, problems, rest, sessions, upkeep
 from reverie.server.mcp_http import Endpoint
 from reverie.server.metrics import Measured, Metrics
 
@@ -42,7 +42,7 @@ def create_app(serving: Serving) -> ASGIApp:
     )
     app.router.routes.append(Route("/mcp", mcp))
     app.state.serving, app.state.metrics = serving, Metrics()
-    for part in (rest, sessions, upkeep, health):
+    for part in (rest, sessions, upkeep, health, pages):
         app.include_router(part.router)
     app.add_exception_handler(problems.Refused, _refused)
     app.add_exception_handler(ReverieError, _failed)

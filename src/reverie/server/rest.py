@@ -114,6 +114,14 @@ async def erase(
     return JSONResponse(plain(await visit.space().erase(id, with_source=with_source, key=key)))
 
 
+@router.get("/categories", tags=["Memories"], response_model=shapes.Categories)
+async def categories(visit: Reader) -> Response:
+    """Every category by name, and how many memories it has."""
+    found = await visit.space().categories()
+    named = [{"name": name, "memories": number} for name, number in found.items()]
+    return JSONResponse({"categories": named})
+
+
 @router.post("/recall", tags=["Recall"], response_model=shapes.Hits)
 async def recall(visit: Reader, body: shapes.Question) -> Response:
     """What is most worth knowing for a query, best first."""

@@ -98,7 +98,8 @@ def _read_token(path: Path) -> str:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that is bound already: what is printed is true before the first request."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # Named, for asyncio looks at it: what it takes for no TCP may wait 40 ms with half an answer.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))

@@ -45,9 +45,22 @@ async def info(visit: Reader, id: str) -> Response:
 
 
 @router.get("/{id}/events", response_model=shapes.Events)
-async def events(visit: Reader, id: str, limit: Limit = 200) -> Response:
-    """The last events of a session, in order, verbatim."""
-    return JSONResponse({"events": plain(await visit.space().session(id).events(limit))})
+async def events(
+    visit: Reader,
+    id: str,
+    limit: Limit = 200,
+    until: Annotated[
+        int | None, Query(ge=1, le=2**62, description="The last sequence that is wanted.")
+    ] = None,
+) -> Response:
+    """The last events of a session, or the last until one of them; in order, verbatim."""
+    session = visit.space().session(id)
+    if until is None:
+        return JSONResponse({"events": plain(await session.events(limit))})
+    newest = await session.events(1)
+    behind = max(newest[0].sequence - until, 0) if newest else 0
+    found = [event for event in await session.events(behind + limit) if event.sequence <= until]
+    return JSONResponse({"events": plain(found[-limit:])})
 
 
 @router.post("/{id}/events", status_code=201, response_model=shapes.Events)

@@ -97,6 +97,15 @@ class Memories(_Answer):
     position: int = Field(description="Where the log stands: what to follow changes from.")
 
 
+class Category(_Answer):
+    name: str
+    memories: int
+
+
+class Categories(_Answer):
+    categories: list[Category]
+
+
 class SessionMemories(_Answer):
     memories: list[Memory]  # type: ignore[valid-type]
 
