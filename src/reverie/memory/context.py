@@ -154,7 +154,8 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
     left -= sum(each.tokens for each in fitting) - needed
     shown = {(each.session, each.sequence) for each in fitting}
     in_profile = known.profile if parts["profile"] else []
-    recalled, used = _recalled(in_profile, hits, shown, min(left, tokens // 4), count)
+    elsewhere = [hit for hit in hits if not _stands(hit, in_profile, shown)]
+    recalled, used, _ = lines_of(elsewhere, min(left, tokens // 4), count)
     history = _sendable([each.message for each in fitting], latest) if fitting else []
     return Context(
         profile=parts["profile"],
@@ -271,21 +272,31 @@ def _units(history: Sequence[Sized]) -> list[list[Sized]]:
 # -- what is recalled -----------------------------------------------------------------------------
 
 
-def _recalled(
-    shown_memories: Sequence[tuple[int, Memory]],
-    hits: Sequence[Hit],
-    shown: set[tuple[str, int]],
-    budget: int,
-    count: Count,
-) -> tuple[str, int]:
-    """Lines without scores; nothing that stands elsewhere in the context, nothing twice."""
-    in_profile = {(memory.id, memory.version) for _, memory in shown_memories}
-    lines, used, said = [], count(RECALLED_HEADING) + BETWEEN, list[str]()
+def _stands(
+    hit: Hit, in_profile: Sequence[tuple[int, Memory]], shown: set[tuple[str, int]]
+) -> bool:
+    """Whether a hit stands elsewhere in the context."""
+    if hit.event is not None:
+        return (hit.event.session, hit.event.sequence) in shown
+    return in_any(hit, in_profile)
+
+
+def in_any(hit: Hit, memories: Sequence[tuple[int, Memory]]) -> bool:
+    """Whether a hit is one of these memories, at the very version."""
+    found = hit.memory
+    return found is not None and any(
+        (found.id, found.version) == (memory.id, memory.version) for _, memory in memories
+    )
+
+
+def lines_of(
+    hits: Sequence[Hit], budget: int, count: Count, most: int | None = None
+) -> tuple[str, int, list[Hit]]:
+    """Lines without scores, nothing twice; what they take of a context, and whose they are."""
+    lines, used, said = dict[str, Hit](), count(RECALLED_HEADING) + BETWEEN, list[str]()
     for hit in hits:
-        if hit.memory is not None and (hit.memory.id, hit.memory.version) in in_profile:
-            continue
-        if hit.event is not None and (hit.event.session, hit.event.sequence) in shown:
-            continue
+        if len(lines) == most:
+            break
         if any(says_the_same(hit.text, other) for other in said):
             said.append(hit.text)
             continue
@@ -293,10 +304,12 @@ def _recalled(
         size = count(line)
         if used + size > budget:
             continue
-        lines.append(line)
+        lines[line] = hit
         said.append(hit.text)
         used += size
-    return (RECALLED_HEADING + "".join(lines), used) if lines else ("", 0)
+    if not lines:
+        return "", 0, []
+    return RECALLED_HEADING + "".join(lines), used, list(lines.values())
 
 
 def _line(hit: Hit) -> str:

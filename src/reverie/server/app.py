@@ -16,7 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-from reverie.server import health, problems
+from reverie.server import health, problems, proxy
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -29,6 +29,7 @@ def create_app(serving: Serving) -> ASGIApp:
     app = FastAPI(title="Reverie", version=__version__, docs_url=None, redoc_url=None)
     app.state.serving = serving
     app.include_router(health.router)
+    app.include_router(proxy.router)
     app.add_exception_handler(problems.Refused, _refused)
     app.add_exception_handler(ReverieError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -24,6 +24,8 @@ from reverie.server.problems import Refused, of_accident
 
 # What says nothing of anybody's memory. The page asks for a token before it shows anything.
 OPEN = ("/", "/healthz", "/login", "/page/")
+PROXY = "/v1/"
+CREDENTIAL = "x-reverie-token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_BUCKETS = 10_000
 HEADERS = {
@@ -126,14 +128,15 @@ class Guard:
         except Exception as error:
             if answer.begun:
                 raise
-            await of_accident(error)(scope, receive, answer)
+            await self._tell(of_accident(error), answer, scope, receive)
 
     async def _tell(
         self, refused: Refused, answer: _Answer, scope: Scope, receive: Receive
     ) -> None:
         if answer.begun:
             raise refused
-        await refused.response()(scope, receive, answer)
+        told = refused.for_openai() if _under(str(scope["path"]), PROXY) else refused.response()
+        await told(scope, receive, answer)
 
     def _check_origin(self, headers: Headers, path: str) -> None:
         """A name that is not ours was made to point here; a page that is not ours is a stranger."""
@@ -165,8 +168,12 @@ class Guard:
     async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
         path = str(scope["path"])
         kind, _, secret = headers.get("authorization", "").partition(" ")
+        own = headers.get(CREDENTIAL) if _under(path, PROXY) else None
+        if own is not None:
+            # The other one is the client's key for the upstream.
+            kind, secret = "bearer", own
         caller = await self._known(secret.strip()) if kind.lower() == "bearer" else None
-        if caller is None and self._trust_local and _under(path, "/v1/") and _is_local(scope):
+        if caller is None and self._trust_local and _under(path, PROXY) and _is_local(scope):
             caller = Caller("local", "local", "write")
         self._check_rate(scope, caller)
         if caller is None and not any(_under(path, each) for each in OPEN):
