@@ -6,7 +6,6 @@ import contextlib
 import json
 import queue
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -117,7 +116,7 @@ def event(delta: dict[str, Any], finish: str | None = None, index: int = 0) -> b
         "model": "scripted",
         "choices": [choice],
     }
-    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+    return b"data: " + json.dumps(chunk, ensure_ascii=False).encode() + b"\n\n"
 
 
 @contextlib.contextmanager
@@ -214,11 +213,6 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         if reply.cut:
-            linger = struct.pack("ii", 1, 0)
-            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-            with self.server.lock:
-                self.server.connections.discard(self.connection)
-            socket.close(self.connection.detach())
             self.close_connection = True
         else:
             self.wfile.write(b"0\r\n\r\n")
