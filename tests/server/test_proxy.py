@@ -120,8 +120,8 @@ def test_errors_pass_unchanged_and_are_no_reply(proxy: Proxy, code: int, stream:
 
 def test_what_is_neither_json_nor_a_stream_passes_and_is_not_kept(proxy: Proxy) -> None:
     it = proxy(lambda _: Whole(b"<html>", headers=[("Content-Type", "text/html")]))
-    assert it.chat("Hello you there").content == b"<html>"
-    assert list(it.told().values()) == [[("user", "Hello you there", False)]]
+    assert it.chat("How do you do it").content == b"<html>"
+    assert list(it.told().values()) == [[("user", "How do you do it", False)]]
 
 
 def test_an_answer_that_is_packed_all_the_same_is_unpacked(proxy: Proxy) -> None:
@@ -129,7 +129,7 @@ def test_an_answer_that_is_packed_all_the_same_is_unpacked(proxy: Proxy) -> None
 
     headers = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
     it = proxy(lambda _: Whole(gzip.compress(completion("unpacked")), headers=headers))
-    assert it.chat("Hello you there").json()["choices"][0]["message"]["content"] == "unpacked"
+    assert it.chat("How do you do it").json()["choices"][0]["message"]["content"] == "unpacked"
     assert it.upstream.last.header("accept-encoding") == "identity"
     assert ("assistant", "unpacked", False) in next(iter(it.told().values()))
 
@@ -140,7 +140,7 @@ def test_an_answer_that_is_packed_all_the_same_is_unpacked(proxy: Proxy) -> None
 def test_only_what_is_the_upstreams_reaches_it(proxy: Proxy) -> None:
     it = proxy()
     it.chat(
-        "Hello you there",
+        "How do you do it",
         headers={
             "Cookie": "a=b",
             "X-Reverie-Space": "default",
@@ -167,25 +167,25 @@ def test_only_what_is_the_upstreams_reaches_it(proxy: Proxy) -> None:
 
 def test_without_an_operators_key_none_is_sent(proxy: Proxy) -> None:
     it = proxy(upstream_api_key="")
-    it.chat("Hello you there")
+    it.chat("How do you do it")
     assert it.upstream.last.header("authorization") is None
 
 
 def test_by_setting_the_clients_own_key_is_sent_on(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
     own = {"X-Reverie-Token": it.running.serving.token}
-    assert it.chat("Hello you there", token="sk-mine", headers=own).status_code == 200
+    assert it.chat("How do you do it", token="sk-mine", headers=own).status_code == 200
     assert it.upstream.last.header("authorization") == "Bearer sk-mine"
     assert it.running.serving.token not in str(it.upstream.last)
 
 
 def test_a_token_of_ours_never_goes_to_the_upstream(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
-    refused = it.chat("Hello you there")
+    refused = it.chat("How do you do it")
     assert refused.status_code == 401 and "X-Reverie-Token" in refused.json()["error"]["message"]
     assert not it.upstream.requests
     own = {"X-Reverie-Token": it.running.serving.token}
-    it.chat("Hello you there", headers=own)
+    it.chat("How do you do it", headers=own)
     assert it.upstream.last.header("authorization") is None
 
 
@@ -199,10 +199,10 @@ def test_a_token_in_the_other_header_is_for_the_proxy_alone(proxy: Proxy) -> Non
 
 def test_trust_local_takes_any_key(proxy: Proxy) -> None:
     it = proxy(trust_local=True)
-    assert it.chat("Hello you there", token="dummy").status_code == 200
+    assert it.chat("How do you do it", token="dummy").status_code == 200
     assert it.upstream.last.header("authorization") == "Bearer operators-key"
     mine = proxy(trust_local=True, upstream_key="client")
-    assert mine.chat("Hello you there", token="sk-mine").status_code == 200
+    assert mine.chat("How do you do it", token="sk-mine").status_code == 200
     assert mine.upstream.last.header("authorization") == "Bearer sk-mine"
 
 
@@ -248,7 +248,7 @@ def test_read_recalls_and_stores_nothing(proxy: Proxy) -> None:
 def test_rights(proxy: Proxy, right: str, mode: str, status: int) -> None:
     it = proxy()
     token = it.running.token(right)
-    answer = it.chat("Hello you there", token=token, headers={"X-Reverie-Mode": mode})
+    answer = it.chat("How do you do it", token=token, headers={"X-Reverie-Mode": mode})
     assert answer.status_code == status
     if status != 200:
         assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
@@ -258,18 +258,18 @@ def test_rights(proxy: Proxy, right: str, mode: str, status: int) -> None:
 def test_a_token_of_another_space_or_user_is_refused(proxy: Proxy) -> None:
     it = proxy()
     token = it.running.token("write", spaces=["work"], user="ana")
-    assert it.chat("Hello you there", token=token).status_code == 200
+    assert it.chat("How do you do it", token=token).status_code == 200
     assert [info.events for info in
             it.running.store.space("work", user="ana").sessions()] == [2]  # fmt: skip
     for asked in ({"headers": {"X-Reverie-Space": "default"}}, {"user": "bob"}):
-        assert it.chat("Hello you there", token=token, **asked).status_code == 403
+        assert it.chat("How do you do it", token=token, **asked).status_code == 403
     assert len(it.upstream.requests) == 1
 
 
 @pytest.mark.parametrize("token", ["", "rv_nobody"])
 def test_without_a_token_nothing_is_served(proxy: Proxy, token: str) -> None:
     it = proxy()
-    answer = it.chat("Hello you there", token=token)
+    answer = it.chat("How do you do it", token=token)
     assert answer.status_code == 401 and answer.json()["error"]["type"] == "authentication_error"
     with it.running.client(token) as client:
         assert client.get("/v1/models").status_code == 401
@@ -325,7 +325,7 @@ def test_top_k_recency_and_threshold(proxy: Proxy) -> None:
 )
 def test_a_wish_that_cannot_be_is_refused(proxy: Proxy, asked: dict[str, Any]) -> None:
     it = proxy()
-    answer = it.chat("Hello you there", **asked)
+    answer = it.chat("How do you do it", **asked)
     assert answer.status_code in {400, 422} and answer.json()["error"]["message"]
     assert not it.upstream.requests
 
@@ -364,7 +364,7 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(serve: Serve) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         running = serve(upstream=f"http://127.0.0.1:{bound.getsockname()[1]}/v1")
-        said = {"messages": [{"role": "user", "content": "Hello you there"}]}
+        said = {"messages": [{"role": "user", "content": "How do you do it"}]}
         with running.client() as client:
             for answer in (client.post(CHAT, json=said), client.get("/v1/models")):
                 assert answer.status_code == 502
@@ -376,8 +376,8 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(serve: Serve) -> None:
 def test_a_reply_that_breaks_off_as_a_whole_is_no_reply(proxy: Proxy, cut: int) -> None:
     json_type = [("Content-Type", "application/json")]
     it = proxy(lambda _: Pieces([completion("never")[:cut] or b" "], cut=True, headers=json_type))
-    assert it.chat("Hello you there").status_code == 502
-    assert list(it.told().values()) == [[("user", "Hello you there", False)]]
+    assert it.chat("How do you do it").status_code == 502
+    assert list(it.told().values()) == [[("user", "How do you do it", False)]]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from reverie.server.upstream import Headers
 
 
 class Reader(Protocol):
-    """Whoever reads along. ``keep`` is called once, when the answer ended or broke off."""
+    """Whoever reads along. ``keep`` is called once, when all was said or the answer broke off."""
+
+    whole: bool
 
     def feed(self, chunk: bytes) -> None: ...
 
@@ -59,12 +61,14 @@ class Relay(Response):
             # Whoever reads along needs the text itself, not what it was packed into.
             pieces = self._answer.aiter_bytes() if self._reader else self._answer.aiter_raw()
             async for piece in pieces:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
                 if self._reader is not None:
                     self._reader.feed(piece)
+                    if self._reader.whole:
+                        # Whoever is told that this was all may rely on it.
+                        await self._kept()
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
         except httpx2.HTTPError:
             return
-        # The client may come back with the reply at once: then it is stored.
         await self._kept()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
