@@ -154,7 +154,11 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
     left -= sum(each.tokens for each in fitting) - needed
     shown = {(each.session, each.sequence) for each in fitting}
     in_profile = known.profile if parts["profile"] else []
-    elsewhere = [hit for hit in hits if not _stands(hit, in_profile, shown)]
+    elsewhere = [
+        hit
+        for hit in besides(hits, in_profile)
+        if hit.event is None or (hit.event.session, hit.event.sequence) not in shown
+    ]
     recalled, used, _ = lines_of(elsewhere, min(left, tokens // 4), count)
     history = _sendable([each.message for each in fitting], latest) if fitting else []
     return Context(
@@ -272,31 +276,20 @@ def _units(history: Sequence[Sized]) -> list[list[Sized]]:
 # -- what is recalled -----------------------------------------------------------------------------
 
 
-def _stands(
-    hit: Hit, in_profile: Sequence[tuple[int, Memory]], shown: set[tuple[str, int]]
-) -> bool:
-    """Whether a hit stands elsewhere in the context."""
-    if hit.event is not None:
-        return (hit.event.session, hit.event.sequence) in shown
-    return in_any(hit, in_profile)
+def besides(hits: Sequence[Hit], shown: Sequence[tuple[int, Memory]]) -> list[Hit]:
+    """The hits that are none of these memories, at the very version."""
+    known = {(memory.id, memory.version) for _, memory in shown}
+    return [
+        hit
+        for hit in hits
+        if hit.memory is None or (hit.memory.id, hit.memory.version) not in known
+    ]
 
 
-def in_any(hit: Hit, memories: Sequence[tuple[int, Memory]]) -> bool:
-    """Whether a hit is one of these memories, at the very version."""
-    found = hit.memory
-    return found is not None and any(
-        (found.id, found.version) == (memory.id, memory.version) for _, memory in memories
-    )
-
-
-def lines_of(
-    hits: Sequence[Hit], budget: int, count: Count, most: int | None = None
-) -> tuple[str, int, list[Hit]]:
+def lines_of(hits: Sequence[Hit], budget: int, count: Count) -> tuple[str, int, list[Hit]]:
     """Lines without scores, nothing twice; what they take of a context, and whose they are."""
     lines, used, said = dict[str, Hit](), count(RECALLED_HEADING) + BETWEEN, list[str]()
     for hit in hits:
-        if len(lines) == most:
-            break
         if any(says_the_same(hit.text, other) for other in said):
             said.append(hit.text)
             continue

@@ -279,8 +279,9 @@ class Session:
     ) -> Supplement:
         """What a prompt lacks that a client makes of the whole history itself.
 
-        Nothing is recalled that stands in this session, for the client sends it. The profile is
-        that of every context of this session. With ``freeze=False`` nothing is written: a session
+        Nothing is recalled that stands in this session, for the client sends it; of the ``limit``
+        best, what the profile shows is not said again. The profile is that of every context of
+        this session. With ``freeze=False`` nothing is written: a session
         that has not seen the profile yet sees the current one.
         """
         from reverie.embed.tokens import count_tokens
@@ -289,7 +290,7 @@ class Session:
 
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
-        most = None if limit is None else drafts.check_limit(limit, MOST_HITS)
+        most = drafts.check_limit(context.MOST_RECALLED if limit is None else limit, MOST_HITS)
         chosen = self._space._ranking if ranking is None else drafts.check_ranking(ranking)
         if freeze:
             self._freeze()
@@ -301,11 +302,9 @@ class Session:
             known = supplement.read(
                 tx, self._resources, owners, owner, stretches, tokens, count_tokens
             )
-        many = 2 * context.MOST_RECALLED if most is None else most
-        sought = Query(query, many, ranking=chosen, leaves_out=known.holds(self._space.user))
+        sought = Query(query, most, ranking=chosen, leaves_out=known.holds(self._space.user))
         hits = self._own_space._recalled(sought, known.latest) if query.strip() else []
-        most = context.MOST_RECALLED if most is None else most
-        return supplement.assemble(known, hits, most, tokens, count_tokens)
+        return supplement.assemble(known, hits, tokens, count_tokens)
 
     # -- parts --------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reverie.engine import sessions
 from reverie.engine.sessions import Stretch
 from reverie.memory import profile, states
-from reverie.memory.context import Count, in_any, lines_of
+from reverie.memory.context import Count, besides, lines_of
 from reverie.memory.resources import Resources
 from reverie.model import Candidate, Hit, Memory, Supplement
 from reverie.protocols import Owner, Transaction
@@ -81,13 +81,13 @@ def _replaced(
     return frozenset(found - {(stretches[-1].session, stretches[-1].after + 1)})
 
 
-def assemble(known: Known, hits: Sequence[Hit], most: int, tokens: int, count: Count) -> Supplement:
+def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Supplement:
     """Both parts; a hit that stands in the profile is not said twice."""
-    others = [hit for hit in hits if not in_any(hit, known.profile)]
-    recalled, _, shown = lines_of(others, tokens // 4, count, most)
-    seen = {id(hit) for hit in shown} | {id(hit) for hit in hits if in_any(hit, known.profile)}
+    others = besides(hits, known.profile)
+    recalled, _, shown = lines_of(others, tokens // 4, count)
+    left_out = {hit.id for hit in others} - {hit.id for hit in shown}
     return Supplement(
         profile=profile.render(known.profile),
         recalled=recalled,
-        hits=tuple(hit for hit in hits if id(hit) in seen),
+        hits=tuple(hit for hit in hits if hit.id not in left_out),
     )
