@@ -225,6 +225,30 @@ def test_off_is_a_plain_pass_through(proxy: Proxy) -> None:
     assert it.told() == {} and "x-reverie-hits" not in answer.headers
 
 
+def test_off_passes_even_what_cannot_be_read(proxy: Proxy) -> None:
+    it = proxy()
+    with it.running.client(headers={"X-Reverie-Mode": "off"}) as client:
+        client.post(CHAT, content=b"\x1f\x8b any bytes")
+    assert it.upstream.last.body == b"\x1f\x8b any bytes"
+
+
+def test_a_large_body_passes_byte_for_byte(proxy: Proxy) -> None:
+    it = proxy()
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 2_000_000}}
+    said = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}
+    raw = json.dumps({"messages": [said]}).encode()
+    with it.running.client() as client:
+        assert client.post(CHAT, content=raw).status_code == 200
+    assert it.upstream.last.body == raw and len(it.told()) == 1
+
+
+def test_a_session_of_any_name_is_reported(proxy: Proxy) -> None:
+    it = proxy()
+    answer = it.chat("What is for dinner?", memory_id="café, ☕")
+    raw = dict(answer.headers.raw)[b"x-reverie-session"]
+    assert raw.decode() == "café, ☕" and list(it.told()) == ["café, ☕"]
+
+
 def test_read_recalls_and_stores_nothing(proxy: Proxy) -> None:
     it = proxy()
     known(it)

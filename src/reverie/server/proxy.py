@@ -6,6 +6,7 @@ is only sent on. Answers pass as they come, byte for byte.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import uuid
@@ -22,6 +23,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from reverie import aio
 from reverie.aio import Async
 from reverie.errors import ReverieError
+from reverie.memory.space import Space
 from reverie.model import Right
 from reverie.server import bodies, commands, problems, replies, scopes, serving, turns, upstream
 from reverie.server.bodies import Body
@@ -33,6 +35,7 @@ from reverie.server.upstream import Headers, Upstream
 from reverie.text.normalise import one_line
 
 CHAT = "/v1/chat/completions"
+LARGE_BYTES = 256 * 1024
 HITS, SESSION = b"x-reverie-hits", b"x-reverie-session"
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS = sorted(_READS | {"POST", "PUT", "PATCH", "DELETE"})
@@ -75,8 +78,12 @@ async def chat(request: Request) -> Response:
     caller = _caller(request, "write" if mode == "write" else "read")
     raw = await request.body()
     try:
-        body = bodies.read(raw)
+        # A large body would keep others waiting.
+        large = len(raw) > LARGE_BYTES
+        body = await asyncio.to_thread(bodies.read, raw) if large else bodies.read(raw)
     except bodies.Unreadable as error:
+        if mode == "off":
+            return await _relayed(request, raw)
         raise Refused(400, "Invalid JSON", str(error)) from error
     if mode == "off" or turns.is_chore(body.history):
         return await _relayed(request, body.with_memory())
@@ -92,19 +99,14 @@ async def chat(request: Request) -> Response:
     _upstream(request).require()
     if not body.messages:
         return await _relayed(request, body.with_memory())
-    turn = await aio.within(
-        space,
-        lambda handle: turns.begin(
-            handle,
-            body.history,
-            named.session,
-            wish,
-            server.settings.ranking.lower(),
-            store=mode == "write",
-        ),
-    )
-    supplement = turn.supplement
-    content = body.with_memory(supplement.profile, supplement.recalled)
+    ranking = server.settings.ranking.lower()
+
+    def begin(handle: Space) -> tuple[Turn, bytes]:
+        store = mode == "write"
+        turn = turns.begin(handle, body.history, named.session, wish, ranking, store=store)
+        return turn, body.with_memory(turn.supplement.profile, turn.supplement.recalled)
+
+    turn, content = await aio.within(space, begin)
     return await _relayed(request, content, space, turn)
 
 
