@@ -54,6 +54,16 @@ def test_each_piece_is_passed_on_when_it_comes(proxy: Proxy) -> None:
     assert replies_of(it) == [(" ".join(WORDS[:10]), False)]
 
 
+def test_whoever_is_told_that_this_was_all_may_rely_on_it(proxy: Proxy) -> None:
+    pieces, pace = stream_of(WORDS[:3]), threading.Semaphore(0)
+    it = proxy(lambda _: Pieces(pieces, pace=pace))
+    with it.running.client() as client, client.stream("POST", CHAT, json=asks(it)) as answer:
+        for piece in answer.iter_raw():
+            told = piece == event({}, "stop") or piece == pieces[-1]
+            assert replies_of(it) == ([(" ".join(WORDS[:3]), False)] if told else [])
+            pace.release()
+
+
 @pytest.mark.parametrize("batch", range(5))
 def test_an_upstream_that_dies_leaves_what_it_said(proxy: Proxy, batch: int) -> None:
     """Behind each of the first fifty pieces."""
