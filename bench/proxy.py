@@ -3,8 +3,8 @@
     python bench/proxy.py [--quick] [--json FILE] [--markdown]
 
 The upstream answers at once, in a process of its own; so does the server, whose CPU time is read
-from the kernel before and after each request. Requests of every kind alternate, each the next turn
-of a chat. It is a measurement, no test: the exit code is always 0.
+from the kernel before and after each request. Chats of every kind alternate, their turns follow
+each other without a pause. It is a measurement, no test: the exit code is always 0.
 """
 
 from __future__ import annotations
@@ -41,8 +41,6 @@ TURNS = 10
 """Turns of a chat, then a new one begins."""
 WORDS = 20
 GOAL = 0.015
-SETTLED = 0.003
-"""What a request leaves behind is done within this many seconds."""
 REPLY = " ".join(f"word{number}" for number in range(WORDS))
 
 
@@ -51,12 +49,12 @@ class Plan:
     """How much is measured."""
 
     memories: int = 10_000
-    requests: int = 200
+    chats: int = 25
     """Of each kind."""
     parts: int = 60
 
 
-QUICK = Plan(500, 20, 10)
+QUICK = Plan(500, 3, 10)
 
 
 @dataclass(frozen=True)
@@ -101,9 +99,9 @@ class Proxy(running.Bench):
         chats = {way.name: Chat(way, upstream, server) for way in WAYS}
         for chat in chats.values():
             chat.turn()  # what is loaded or connected first is loaded and connected here
-        for _ in self.steps("requests", self._plan.requests):
+        for _ in self.steps("chats", self._plan.chats):
             for name, chat in chats.items():
-                self._taken[name].append(chat.turn())
+                self._taken[name] += [chat.turn() for _ in range(TURNS)]
         self._rows()
         _parts(self, self._plan, parts)
 
@@ -180,7 +178,6 @@ class Chat:
             "X-Reverie-Mode": self._way.mode or "off",
         }
         raw = json.dumps(body)
-        time.sleep(SETTLED)
         before, start = self._server.cpu(), time.perf_counter()
         self._connection.request("POST", CHAT, raw, headers)
         answer = self._connection.getresponse()
@@ -189,7 +186,6 @@ class Chat:
         first = time.perf_counter() - start
         answer.read()
         last = time.perf_counter() - start
-        time.sleep(SETTLED)
         cpu = self._server.cpu() - before
         self._messages.append({"role": "assistant", "content": REPLY})
         return Taken(cpu, first, last)
