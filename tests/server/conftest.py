@@ -46,16 +46,16 @@ class Running:
 Serve = Callable[..., Running]
 
 
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts servers; settings, and what ``Serving`` takes, can be given."""
+@contextlib.contextmanager
+def servers(folder: Path) -> Iterator[Serve]:
+    """Starts servers, each in a thread; settings, and what ``Serving`` takes, can be given."""
     with contextlib.ExitStack() as stack:
 
         def start(store: Store | None = None, **given: Any) -> Running:
             own = {name: given.pop(name) for name in _OF_SERVING if name in given}
             if store is None:
                 given.setdefault("embedder", "hashing")
-                store = reverie.open(tmp_path / "server.db", settings=Settings(**given))
+                store = reverie.open(folder / "server.db", settings=Settings(**given))
                 stack.callback(store.close)
             bound = listening("127.0.0.1", 0)
             port = bound.getsockname()[1]
@@ -114,6 +114,19 @@ def proxy(serve: Serve) -> Iterator[Proxy]:
             given.setdefault("upstream_api_key", "operators-key")
             return Proxied(serve(**given), up)
 
+        yield start
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    with servers(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def serve_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """The same for a whole file of tests."""
+    with servers(tmp_path_factory.mktemp("servers")) as start:
         yield start
 
 

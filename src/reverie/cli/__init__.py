@@ -32,6 +32,10 @@ COMMANDS = {
         "sessions": ("sessions", "Keep conversations, and go on with them."),
         "proposals": ("proposals", "Answer what would be remembered if it may."),
     },
+    "Serving": {
+        "serve": ("serving", "Start the server: REST, proxy, MCP and the page."),
+        "token": ("serving", "Let others in, and shut them out."),
+    },
     "In and out": {
         "export": ("moving", "Write memories and sessions out as JSON."),
         "import": ("moving", "Take memories and sessions in from a file."),
@@ -60,6 +64,7 @@ Examples:
   reverie tour
   reverie remember "Alec is my boss at TechCorp" --category person --subject Alec
   reverie recall "who is my boss?"
+  reverie serve
   reverie list --space work --json
 """
 

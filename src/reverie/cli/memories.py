@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reverie.cli.exits import FOUND_WRONG
-from reverie.cli.options import WHOLE, Asked, examples, in_scope, position_or_time, text_of
+from reverie.cli.options import WHOLE, Asked, examples, in_scope, text_of
 from reverie.cli.output import (
     brief,
     count,
@@ -28,6 +28,7 @@ from reverie.cli.output import (
 )
 from reverie.errors import InvalidInput
 from reverie.memory.plain import plain
+from reverie.memory.times import position_or_time
 from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
 
 if TYPE_CHECKING:

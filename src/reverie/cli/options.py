@@ -119,12 +119,6 @@ def _with(command: Command, *options: Callable[[Any], Any]) -> Command:
     return cast(Command, decorated)
 
 
-def position_or_time(value: str) -> int | str:
-    """What --as-of takes: digits alone are a position of the log."""
-    text = value.strip()
-    return int(text) if text.isascii() and text.isdecimal() else text
-
-
 def examples(*lines: str) -> str:
     """The block at the end of a command's help."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -38,6 +38,7 @@ from reverie.cli.output import (
     size,
     table,
 )
+from reverie.cli.reporting import reporting
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Job
 
@@ -292,7 +293,7 @@ def worker_command(asked: Asked, once: bool, poll: float) -> None:
     SIGINT and SIGTERM let the job at hand finish. REVERIE_LOG_LEVEL says what is reported on
     standard error. With --once the exit code is 1 when a job failed.
     """
-    with asked.open_store() as store, _reporting(store.settings.log_level):
+    with asked.open_store() as store, reporting(store.settings.log_level):
         if once:
             _work_once(asked, store)
             return
@@ -353,21 +354,6 @@ def _stopping() -> Iterator[_Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _reporting(level: str) -> Iterator[None]:
-    """Our log on standard error while the worker runs."""
-    log, handler = logging.getLogger("reverie"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    before = log.level
-    log.addHandler(handler)
-    log.setLevel(level.upper())
-    try:
-        yield
-    finally:
-        log.removeHandler(handler)
-        log.setLevel(before)
 
 
 # -- making anew ----------------------------------------------------------------------------------

@@ -350,6 +350,11 @@ class Space:
             chosen = replace(chosen, **self._seen(tx)._asdict())
             return sum(index.count(tx, owner, chosen) for owner in self._owners(tx))
 
+    def position(self) -> int:
+        """Where the log of the space stands."""
+        with self._resources.engine.read() as tx:
+            return log.last_position(tx, list(owners)[-1]) if (owners := self._owners(tx)) else 0
+
     def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """What happened behind a position of the log, in order: what a mirror has to follow."""
         most = drafts.check_limit(limit, MOST_LISTED)

@@ -45,6 +45,12 @@ def optional_ms(value: Time | None, what: str) -> int | None:
     return None if value is None else to_ms(value, what)
 
 
+def position_or_time(value: str) -> int | str:
+    """What as_of takes as text: digits alone are a position of the log."""
+    text = value.strip()
+    return int(text) if text.isascii() and text.isdecimal() else text
+
+
 def iso(ms: int) -> str:
     """ISO 8601 with +00:00, to the second, as people read it."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")

@@ -10,13 +10,15 @@ from reverie.server.security import Guard
 from reverie.server.serving import Serving
 
 try:
-    from fastapi import FastAPI
+    from fastapi import Depends, FastAPI
     from fastapi.exceptions import RequestValidationError
+    from fastapi.security import HTTPBearer
     from starlette.exceptions import HTTPException
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-from reverie.server import health, problems, proxy
+from reverie.server import health, problems, proxy, rest, sessions, upkeep
+from reverie.server.metrics import Measured, Metrics
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -26,16 +28,24 @@ if TYPE_CHECKING:
 
 def create_app(serving: Serving) -> ASGIApp:
     """The whole server as one ASGI application."""
-    app = FastAPI(title="Reverie", version=__version__, docs_url=None, redoc_url=None)
-    app.state.serving = serving
-    app.include_router(health.router)
-    app.include_router(proxy.router)
+    app = FastAPI(
+        title="Reverie",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        dependencies=[Depends(HTTPBearer(auto_error=False))],
+    )
+    app.state.serving, app.state.metrics = serving, Metrics()
+    for part in (rest, sessions, upkeep, health, proxy):
+        app.include_router(part.router)
     app.add_exception_handler(problems.Refused, _refused)
     app.add_exception_handler(ReverieError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _accident)
     return Guard(
-        app,
+        Measured(app, app.state.metrics),
         store=serving.store,
         token=serving.token,
         hosts=serving.hosts,
@@ -43,6 +53,10 @@ def create_app(serving: Serving) -> ASGIApp:
         trust_local=serving.trust_local,
         limits=serving.limits,
     )
+
+
+def _accident(request: Request, error: Exception) -> Response:
+    return problems.of_accident(error).response()
 
 
 def _refused(request: Request, error: Exception) -> Response:

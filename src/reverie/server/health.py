@@ -1,22 +1,78 @@
-"""Whether the server works: a word for everybody, numbers for the operator."""
+"""Whether the server works, what it counts, how to get in, and what it can be asked."""
 
 from __future__ import annotations
 
+import hmac
+from importlib import resources
+
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from reverie.errors import ReverieError
-from reverie.server import serving
+from reverie.server import serving, shapes
+from reverie.server.problems import Refused
+from reverie.server.scopes import Admin
 
-router = APIRouter()
+router = APIRouter(tags=["Server"], responses={"default": {"model": shapes.Problem}})
+
+_DOCS = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Reverie: REST</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="/docs/swagger-ui.css"></head>
+<body><div id="docs"></div><script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/start.js"></script></body></html>
+"""
+_START = 'SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: true});\n'
+_TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
-@router.get("/healthz", tags=["Server"])
-async def health(request: Request) -> JSONResponse:
+@router.get("/healthz", response_model=shapes.Health)
+async def health(request: Request) -> Response:
     """Whether the store answers."""
     try:
         await serving.of(request).store.tokens()
     except ReverieError:
         return JSONResponse({"status": "unavailable"}, 503)
     return JSONResponse({"status": "ok"})
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(request: Request, visit: Admin) -> Response:
+    """Numbers for Prometheus."""
+    store = visit.serving.store
+    counted = request.app.state.metrics
+    body = counted.rendered(await store.jobs(), await store.spaces())
+    return Response(body, media_type=counted.content_type)
+
+
+@router.post("/login", response_model=shapes.Login)
+async def login(request: Request, body: shapes.Code) -> Response:
+    """Trade a code that the server printed for its operator's token. A code is good once."""
+    here = serving.of(request)
+    given = body.code.encode("utf-8", "surrogatepass")
+    for code in list(here.codes):
+        if hmac.compare_digest(code.encode(), given):
+            here.codes.discard(code)
+            return JSONResponse({"token": here.token})
+    raise Refused(403, "Forbidden", "this code was used already, or the server started anew")
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs() -> Response:
+    """The API, to look at and to try."""
+    return HTMLResponse(_DOCS)
+
+
+@router.get("/docs/{name}", include_in_schema=False)
+async def docs_part(name: str) -> Response:
+    if name == "start.js":
+        return Response(_START, media_type="text/javascript")
+    if name not in {"swagger-ui.css", "swagger-ui-bundle.js"}:
+        raise Refused(404, "NotFound", "there is no such page")
+    body = (resources.files("fastapi_offline") / "static" / name).read_bytes()
+    return Response(body, media_type=_TYPES[name[name.rindex(".") :]])

@@ -25,11 +25,11 @@ from reverie.aio import Async
 from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Right
-from reverie.server import bodies, commands, problems, replies, scopes, serving, turns, upstream
+from reverie.server import bodies, commands, problems, replies, scopes, turns, upstream
 from reverie.server.bodies import Body
 from reverie.server.problems import Refused
 from reverie.server.relay import Relay
-from reverie.server.security import CREDENTIAL, Caller
+from reverie.server.security import CREDENTIAL
 from reverie.server.turns import Turn
 from reverie.server.upstream import Headers, Upstream
 from reverie.text.normalise import one_line
@@ -75,7 +75,8 @@ def _answered(endpoint: Endpoint) -> Endpoint:
 async def chat(request: Request) -> Response:
     """One turn: stored, supplemented, sent on, its reply stored."""
     mode = turns.mode_of(request.headers)
-    caller = _caller(request, "write" if mode == "write" else "read")
+    right: Right = "write" if mode == "write" else "read"
+    _admit(request, right)
     raw = await request.body()
     try:
         # A large body would keep others waiting.
@@ -87,11 +88,10 @@ async def chat(request: Request) -> Response:
         raise Refused(400, "Invalid JSON", str(error)) from error
     if mode == "off" or turns.is_chore(body.history):
         return await _relayed(request, body.with_memory())
-    named = turns.named_by(body.fields, request.headers, scopes.named_in_headers(request.headers))
-    server = serving.of(request)
-    space = scopes.handle(
-        server.store, caller, named, trust="person", default=server.settings.space
-    )
+    given = scopes.named_in_headers(request.headers)
+    named = turns.named_by(body.fields, request.headers, given)
+    visit = scopes.visit(request, right, named)
+    space = visit.persons_space()
     command = commands.command_in(body.history[-1]) if body.messages else None
     if command is not None:
         return await _command(space, command, body, may_write=mode == "write")
@@ -99,7 +99,7 @@ async def chat(request: Request) -> Response:
     _upstream(request).require()
     if not body.messages:
         return await _relayed(request, body.with_memory())
-    ranking = server.settings.ranking.lower()
+    ranking = visit.serving.settings.ranking.lower()
 
     def begin(handle: Space) -> tuple[Turn, bytes]:
         store = mode == "write"
@@ -113,7 +113,7 @@ async def chat(request: Request) -> Response:
 @_answered
 async def passing(request: Request) -> Response:
     """Any other path: to the upstream and back, nothing read and nothing kept."""
-    _caller(request, "read" if request.method in _READS else "write")
+    _admit(request, "read" if request.method in _READS else "write")
     sent = request.headers
     has_body = "content-length" in sent or "transfer-encoding" in sent
     return await _relayed(request, request.stream() if has_body else None)
@@ -129,7 +129,8 @@ def _upstream(request: Request) -> Upstream:
     return connected
 
 
-def _caller(request: Request, right: Right) -> Caller:
+def _admit(request: Request, right: Right) -> None:
+    """Let in who has this right, with a key that the upstream may have."""
     caller = scopes.caller_of(request, right)
     if (
         _upstream(request).takes_clients_key
@@ -143,7 +144,6 @@ def _caller(request: Request, right: Right) -> Caller:
             "this proxy sends your own key on: send it as 'Authorization: Bearer …', "
             "and the token of this server in X-Reverie-Token",
         )
-    return caller
 
 
 async def _relayed(

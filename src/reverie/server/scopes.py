@@ -6,15 +6,20 @@ Nothing in the server opens a space any other way.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import parse_qs
 
+from fastapi import Depends, Header
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from reverie.aio import Async
+from reverie.memory.writes import less_trusted
 from reverie.model import Right, Trust
 from reverie.server.problems import Refused
 from reverie.server.security import Caller
+from reverie.server.serving import Serving
+from reverie.server.serving import of as serving_of
 
 SPACE, USER, SESSION = "x-reverie-space", "x-reverie-user", "x-reverie-session"
 
@@ -55,25 +60,68 @@ def caller_of(request: Request, right: Right) -> Caller:
     return caller
 
 
-def handle(
-    store: Async,
-    caller: Caller,
-    named: Named,
-    *,
-    trust: Trust,
-    default: str,
-) -> Async:
-    """The one space this caller means, if they may see it. The same answer whether it exists."""
-    alone = caller.spaces[0] if caller.spaces is not None and len(caller.spaces) == 1 else default
-    space = named.space or alone
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A caller who may do what they came for, in the scope that the request names."""
+
+    serving: Serving
+    caller: Caller
+    space_name: str
+    user: str | None
+    session: str | None
+
+    def space(self, trust: Trust | None = None) -> Async:
+        """A handle. A request can say that something is less trusted than its token, never more."""
+        most: Trust = "person" if self.caller.right == "admin" else "agent"
+        given = most if trust is None else less_trusted(most, trust)
+        return self._space(given)
+
+    def persons_space(self) -> Async:
+        """A handle for what a person says, whoever brings it."""
+        return self._space("person")
+
+    def _space(self, trust: Trust) -> Async:
+        opened: Async = self.serving.store.space(
+            self.space_name, user=self.user, actor=self.caller.name, trust=trust
+        )
+        return opened
+
+
+def visit(request: Request, right: Right, named: Named | None = None) -> Visit:
+    """Whoever sent this request and may do so much, in the one space they mean.
+
+    The same answer whether a space exists that they may not see.
+    """
+    serving, caller = serving_of(request), caller_of(request, right)
+    about = named or named_in(request)
+    only = caller.spaces is not None and len(caller.spaces) == 1
+    space = about.space or (caller.spaces[0] if caller.spaces and only else serving.settings.space)
     if not caller.sees(space):
         raise Refused(403, "Forbidden", "this token is for other spaces")
-    if caller.user is not None and named.user not in {None, caller.user}:
+    if caller.user is not None and about.user not in {None, caller.user}:
         raise Refused(403, "Forbidden", "this token is for another user")
-    opened: Async = store.space(
-        space, user=caller.user or named.user, actor=caller.name, trust=trust
-    )
-    return opened
+    user = caller.user or about.user
+    return Visit(serving, caller, space, user, about.session)
+
+
+async def reading(request: Request) -> Visit:
+    return visit(request, "read")
+
+
+async def writing(request: Request) -> Visit:
+    return visit(request, "write")
+
+
+async def administering(request: Request) -> Visit:
+    return visit(request, "admin")
+
+
+Reader = Annotated[Visit, Depends(reading)]
+Writer = Annotated[Visit, Depends(writing)]
+Admin = Annotated[Visit, Depends(administering)]
+Key = Annotated[
+    str | None, Header(alias="Idempotency-Key", description="Makes repeating this safe.")
+]
 
 
 def _single(query: str, name: str) -> str | None:

@@ -23,7 +23,7 @@ from reverie.model import RIGHTS, Right
 from reverie.server.problems import Refused, of_accident
 
 # What says nothing of anybody's memory. The page asks for a token before it shows anything.
-OPEN = ("/", "/healthz", "/login", "/page/")
+OPEN = ("/", "/healthz", "/login", "/page/", "/docs", "/docs/", "/openapi.json")
 PROXY = "/v1/"
 CREDENTIAL = "x-reverie-token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -117,26 +117,17 @@ class Guard:
             # There is no other protocol here; a websocket is turned away before it opens.
             await send({"type": "websocket.close", "code": 1008})
             return
-        answer = _Answer(send)
+        answer = _Answer(send, for_openai=_under(str(scope["path"]), PROXY))
         try:
             headers = Headers(scope=scope)
             self._check_origin(headers, str(scope["path"]))
             scope.setdefault("state", {})["caller"] = await self._caller(scope, headers)
-            await self._app(scope, self._bounded(headers, receive), answer)
+            await self._app(scope, self._bounded(headers, receive, answer), answer)
         except Refused as refused:
-            await self._tell(refused, answer, scope, receive)
-        except Exception as error:
-            if answer.begun:
-                raise
-            await self._tell(of_accident(error), answer, scope, receive)
-
-    async def _tell(
-        self, refused: Refused, answer: _Answer, scope: Scope, receive: Receive
-    ) -> None:
-        if answer.begun:
-            raise refused
-        told = refused.for_openai() if _under(str(scope["path"]), PROXY) else refused.response()
-        await told(scope, receive, answer)
+            await answer.tell(refused)
+        except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
+            if not answer.whole:
+                await answer.tell(of_accident(error))
 
     def _check_origin(self, headers: Headers, path: str) -> None:
         """A name that is not ours was made to point here; a page that is not ours is a stranger."""
@@ -193,7 +184,7 @@ class Guard:
         token = await self._store.recognise(secret)
         return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
 
-    def _bounded(self, headers: Headers, receive: Receive) -> Receive:
+    def _bounded(self, headers: Headers, receive: Receive, answer: _Answer) -> Receive:
         """The body, no longer than it may be and no later."""
         most = self._limits.body_bytes
         refused = Refused(413, "Too large", f"a body may have {most} bytes")
@@ -210,10 +201,12 @@ class Guard:
                 async with asyncio.timeout(deadline - time.monotonic()):
                     message = await receive()
             except TimeoutError:
-                raise Refused(408, "Too slow", "the body did not come in time") from None
+                answer.instead = Refused(408, "Too slow", "the body did not come in time")
+                raise answer.instead from None
             got += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if got > most:
+                answer.instead = refused
                 raise refused
             return message
 
@@ -221,19 +214,46 @@ class Guard:
 
 
 class _Answer:
-    """The way out: every answer takes the same headers along."""
+    """The way out: every answer takes the same headers along.
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.begun = False
+    ``instead`` is said in the place of whatever the application makes of a body that is refused.
+    ``for_openai``: its errors are for OpenAI's clients to read.
+    """
+
+    def __init__(self, send: Send, *, for_openai: bool) -> None:
+        self._send, self._for_openai = send, for_openai
+        self.begun = self.whole = False
+        self.instead: Refused | None = None
 
     async def __call__(self, message: Message) -> None:
+        if self.instead is not None and not self.begun:
+            await self.tell(self.instead)
+        elif not self.whole:
+            await self._pass_on(message)
+
+    async def tell(self, refused: Refused) -> None:
+        """Why not; of an answer that has begun the connection can only be cut."""
+        if self.begun:
+            raise ConnectionAbortedError("an answer that had begun cannot be finished")
+        response = refused.for_openai() if self._for_openai else refused.response()
+        await self._pass_on(
+            {
+                "type": "http.response.start",
+                "status": response.status_code,
+                "headers": response.raw_headers,
+            }
+        )
+        await self._pass_on({"type": "http.response.body", "body": response.body})
+
+    async def _pass_on(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.begun = True
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
+        elif message["type"] == "http.response.body":
+            self.whole = not message.get("more_body", False)
         await self._send(message)
 
 

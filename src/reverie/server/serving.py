@@ -40,6 +40,8 @@ class Serving:
     trust_local: bool = False
     """Whether the proxy takes any key that comes from this machine."""
     limits: Limits = field(default_factory=Limits)
+    stopping: threading.Event = field(default_factory=threading.Event, repr=False)
+    """Set when the server is about to end: what waits for changes goes home."""
     codes: set[str] = field(default_factory=set, repr=False)
     """What the page can be opened with, once each."""
 
@@ -96,7 +98,8 @@ def _read_token(path: Path) -> str:
 def listening(host: str, port: int) -> socket.socket:
     """A socket that is bound already: what is printed is true before the first request."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # Only with its protocol named does asyncio send small pieces at once on what it accepts.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
@@ -118,7 +121,12 @@ def server(serving: Serving) -> uvicorn.Server:
         raise MissingExtra("the server", "server") from error
     from reverie.server.app import create_app
 
-    return uvicorn.Server(
+    class Ending(uvicorn.Server):
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            serving.stopping.set()
+            await super().shutdown(sockets)
+
+    return Ending(
         uvicorn.Config(
             create_app(serving),
             log_config=None,

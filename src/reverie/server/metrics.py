@@ -1,0 +1,82 @@
+"""Numbers for Prometheus: what was asked, how long it took, what waits to be done."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Counted
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import generate_latest as rendered
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reverie import __version__
+from reverie.model import Job, SpaceInfo
+
+JOB_STATES = ("ready", "running", "parked")
+
+
+class Metrics:
+    """The numbers of one server. No label ever holds a name that a user chose."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        names = ("method", "route", "status")
+        self._requests = Counter(
+            "reverie_requests", "Requests answered.", names, registry=self._registry
+        )
+        self._seconds = Histogram(
+            "reverie_request_seconds",
+            "Until the answer began.",
+            ("route",),
+            registry=self._registry,
+        )
+        self._jobs = Gauge("reverie_jobs", "Jobs by state.", ("state",), registry=self._registry)
+        self._memories = Gauge(
+            "reverie_memories", "Memories by kind.", ("kind",), registry=self._registry
+        )
+        self._spaces = Gauge("reverie_spaces", "Spaces.", registry=self._registry)
+        about = Gauge("reverie_info", "This server.", ("version",), registry=self._registry)
+        about.labels(__version__).set(1)
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def rendered(self, jobs: list[Job], spaces: list[SpaceInfo]) -> bytes:
+        """Everything, with how the store stands now."""
+        states = Counted(job.state for job in jobs)
+        for state in JOB_STATES:
+            self._jobs.labels(state).set(states[state])  # type: ignore[index]
+        self._spaces.set(len(spaces))
+        self._memories.labels("fact").set(sum(space.facts for space in spaces))
+        self._memories.labels("note").set(sum(space.notes for space in spaces))
+        return rendered(self._registry)
+
+
+class Measured:
+    """Counts every request by its route."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.perf_counter()
+
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                route = getattr(scope.get("route"), "path", "other")
+                seconds = time.perf_counter() - began
+                self._metrics.count(_method(scope), route, message["status"], seconds)
+            await send(message)
+
+        await self._app(scope, receive, counted)
+
+
+def _method(scope: Scope) -> str:
+    known = {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+    return scope["method"] if scope["method"] in known else "OTHER"

@@ -1,0 +1,138 @@
+"""REST: sessions, their events, context, summary and scratchpad."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import JSONResponse, Response
+
+from reverie.memory.plain import plain
+from reverie.server import shapes
+from reverie.server.scopes import Admin, Key, Reader, Writer
+
+router = APIRouter(
+    prefix="/api/sessions", tags=["Sessions"], responses={"default": {"model": shapes.Problem}}
+)
+Limit = Annotated[int, Query(ge=1, le=shapes.MOST_LISTED)]
+
+
+@router.get("", response_model=shapes.Sessions)
+async def listed(visit: Reader, limit: Limit = 50, include_hidden: bool = False) -> Response:
+    """The sessions of a space, the one with the newest event first."""
+    found = await visit.space().sessions(limit=limit, include_hidden=include_hidden)
+    return JSONResponse({"sessions": plain(found)})
+
+
+@router.post("", status_code=201, response_model=shapes.SessionMade)
+async def made(visit: Writer, body: shapes.NewSession | None = None) -> Response:
+    """An id for a new session; it is there with its first event."""
+    session = visit.space().session(None if body is None else body.id)
+    return JSONResponse({"id": session.id, "forked_from": None}, 201)
+
+
+@router.post("/follow", response_model=shapes.SessionMade)
+async def follow(visit: Writer, body: shapes.Resent, key: Key = None) -> Response:
+    """Take in a history that a client resends whole each turn: only what is new is kept."""
+    session = await visit.space().follow(body.history, session=body.session, key=key)
+    return JSONResponse({"id": session.id, "forked_from": plain(await session.forked_from)})
+
+
+@router.get("/{id}", response_model=shapes.SessionInfo)
+async def info(visit: Reader, id: str) -> Response:
+    """How many events a session has, how it began, when it was last used."""
+    return JSONResponse(plain(await visit.space().session(id).info()))
+
+
+@router.get("/{id}/events", response_model=shapes.Events)
+async def events(visit: Reader, id: str, limit: Limit = 200) -> Response:
+    """The last events of a session, in order, verbatim."""
+    return JSONResponse({"events": plain(await visit.space().session(id).events(limit))})
+
+
+@router.post("/{id}/events", status_code=201, response_model=shapes.Events)
+async def append(visit: Writer, id: str, body: shapes.Messages, key: Key = None) -> Response:
+    """Keep messages as they are, all of them or none."""
+    kept = await visit.persons_space().session(id).append_many(body.messages, key=key)
+    return JSONResponse({"events": plain(kept)}, 201)
+
+
+@router.get("/{id}/memories", response_model=shapes.SessionMemories)
+async def memories(visit: Reader, id: str) -> Response:
+    """What belongs to this session alone."""
+    return JSONResponse({"memories": plain(await visit.space().session(id).memories())})
+
+
+@router.get("/{id}/recalls", response_model=shapes.Recalls)
+async def recalls(visit: Reader, id: str) -> Response:
+    """What was recalled for each turn."""
+    return JSONResponse({"recalls": plain(await visit.space().session(id).recalls())})
+
+
+@router.post("/{id}/context", response_model=shapes.ContextShown)
+async def context(visit: Reader, id: str, body: shapes.ContextAsked | None = None) -> Response:
+    """What a model needs for the next turn: profile, summary, recalled memories, history."""
+    asked: dict[str, Any] = {} if body is None else body.model_dump()
+    found = await visit.space().session(id).context(**asked)
+    return JSONResponse({**plain(found), "system": found.system})
+
+
+@router.get("/{id}/summary", response_model=shapes.SummaryShown)
+async def summary(visit: Reader, id: str) -> Response:
+    """The rolling summary."""
+    return JSONResponse(plain(await visit.space().session(id).summary()))
+
+
+@router.put("/{id}/summary", response_model=shapes.SummaryShown)
+async def write_summary(visit: Writer, id: str, body: shapes.SummaryWritten) -> Response:
+    """Replace the summary that was read; ``applied`` is false when another was written since."""
+    written = await visit.space().session(id).write_summary(**body.model_dump())
+    return JSONResponse(plain(written))
+
+
+@router.get("/{id}/scratchpad", response_model=shapes.Scratchpad)
+async def scratchpad(visit: Reader, id: str) -> Response:
+    """The working list."""
+    return JSONResponse(plain(await visit.space().session(id).scratchpad.read()))
+
+
+@router.put("/{id}/scratchpad", response_model=shapes.Scratchpad)
+async def write_scratchpad(visit: Writer, id: str, body: shapes.Items) -> Response:
+    """Replace the working list."""
+    return JSONResponse(plain(await visit.space().session(id).scratchpad.write(body.items)))
+
+
+@router.delete("/{id}/scratchpad", status_code=204)
+async def clear_scratchpad(visit: Writer, id: str) -> Response:
+    """Empty the working list."""
+    await visit.space().session(id).scratchpad.clear()
+    return Response(status_code=204)
+
+
+@router.post("/{id}/refresh", status_code=204)
+async def refresh(visit: Writer, id: str) -> Response:
+    """See the profile as it is now, from the next context on."""
+    await visit.space().session(id).refresh()
+    return Response(status_code=204)
+
+
+@router.post("/{id}/hide", status_code=204)
+async def hide(
+    visit: Writer, id: str, body: shapes.Reasoned | None = None, key: Key = None
+) -> Response:
+    """Take a session out of lists and every recall."""
+    await visit.space().session(id).hide(None if body is None else body.reason, key=key)
+    return Response(status_code=204)
+
+
+@router.post("/{id}/restore", status_code=204)
+async def restore(visit: Writer, id: str, key: Key = None) -> Response:
+    """Bring a hidden session back."""
+    await visit.space().session(id).restore(key=key)
+    return Response(status_code=204)
+
+
+@router.post("/{id}/erase", response_model=shapes.SessionErased)
+async def erase(visit: Admin, id: str, key: Key = None) -> Response:
+    """Destroy every event, and the memories that came from nowhere else."""
+    return JSONResponse(plain(await visit.space().session(id).erase(key=key)))

@@ -1,0 +1,249 @@
+"""What goes over the wire: our own values as schemas, and what requests may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from fastapi import Path
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from reverie import model
+
+Time = int | str
+Number = Annotated[int, Path(ge=0, le=2**62)]
+MOST_LISTED = 1_000
+
+
+@cache
+def wire(kind: type) -> type[BaseModel]:
+    """One of our values as JSON has it: the fields it has, times as ISO 8601 (``plain``)."""
+    hints = get_type_hints(kind)
+    names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
+    shapes: dict[str, Any] = {name: (_wired(hints[name], name), ...) for name in names}
+    return create_model(kind.__name__, **shapes)
+
+
+def _wired(hint: Any, name: str) -> Any:
+    origin, inner = get_origin(hint), get_args(hint)
+    if hint is int and (name == "at" or name.endswith("_at")):
+        return str
+    if origin is Literal or hint in {int, float, str, bool, Any, type(None)}:
+        return hint
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return dict[str, Any]
+    if origin is tuple:
+        return list[_wired(inner[0], name)]  # type: ignore[misc]
+    if inner:
+        return Union[tuple(_wired(each, name) for each in inner)]  # noqa: UP007 - made at run time
+    return wire(hint)
+
+
+Memory, Hit, Event = wire(model.Memory), wire(model.Hit), wire(model.Event)
+SessionInfo, SpaceInfo, Proposal = (
+    wire(model.SessionInfo),
+    wire(model.SpaceInfo),
+    wire(model.Proposal),
+)
+Erased, SessionErased = wire(model.ErasureReport), wire(model.SessionErasure)
+SummaryShown, Imported = wire(model.Summary), wire(model.ImportReport)
+
+
+class Problem(BaseModel):
+    """RFC 9457, with what helps to go on: ``existing_id``, ``current_version``, ``errors``."""
+
+    model_config = ConfigDict(extra="allow")
+    type: str
+    title: str
+    status: int
+    detail: str
+
+
+class _Answer(BaseModel):
+    """Answers are made by ``plain``; these say what is in them."""
+
+
+class VersionShown(_Answer):
+    """One version of a memory."""
+
+    version_number: int
+    content: str | None
+    created_at: str
+    source_conversation_id: str | None
+    op: model.Op
+    category: str | None
+    subject: str | None
+    tags: list[str]
+    trust: model.Trust
+    actor: str | None
+    reason: str | None
+    origin: wire(model.Origin) | None  # type: ignore[valid-type]
+    position: int
+    uuid: str
+
+
+class MemoryShown(Memory):  # type: ignore[valid-type, misc]
+    """A memory and its life."""
+
+    versions: list[VersionShown]
+
+
+class Memories(_Answer):
+    memories: list[Memory]  # type: ignore[valid-type]
+    total: int
+    next: str | None = Field(description="What to give as `after` for the next part.")
+    position: int = Field(description="Where the log stands: what to follow changes from.")
+
+
+class SessionMemories(_Answer):
+    memories: list[Memory]  # type: ignore[valid-type]
+
+
+class Hits(_Answer):
+    hits: list[Hit]  # type: ignore[valid-type]
+
+
+class Health(_Answer):
+    status: str
+
+
+class Login(_Answer):
+    token: str
+
+
+class Profile(_Answer):
+    profile: str
+
+
+class Spaces(_Answer):
+    spaces: list[SpaceInfo]  # type: ignore[valid-type]
+
+
+class WhoAmI(_Answer):
+    name: str
+    right: model.Right
+    spaces: list[str] | None
+    user: str | None
+    space: str = Field(description="The space that is meant when none is named.")
+
+
+class Sessions(_Answer):
+    sessions: list[SessionInfo]  # type: ignore[valid-type]
+
+
+class SessionMade(_Answer):
+    id: str
+    forked_from: wire(model.Origin) | None = None  # type: ignore[valid-type]
+
+
+class Events(_Answer):
+    events: list[Event]  # type: ignore[valid-type]
+
+
+class Recalls(_Answer):
+    recalls: list[wire(model.RecallNote)]  # type: ignore[valid-type]
+
+
+class ContextShown(wire(model.Context)):  # type: ignore[misc]
+    """The parts of a context, and ``system``: all but the history as one text."""
+
+    system: str
+
+
+class Scratchpad(_Answer):
+    items: list[str]
+    updated_at: str | None
+
+
+class Proposals(_Answer):
+    proposals: list[Proposal]  # type: ignore[valid-type]
+
+
+class Jobs(_Answer):
+    jobs: list[wire(model.Job)]  # type: ignore[valid-type]
+
+
+# -- what requests hold ---------------------------------------------------------------------------
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class NewMemory(_Body):
+    content: str = Field(min_length=1)
+    kind: model.Kind = "fact"
+    category: str = "general"
+    subject: str | None = None
+    tags: list[str] = []
+    source: str | None = None
+    trust: model.Trust | None = Field(None, description="Can only lower what the token stands for.")
+    happened_at: Time | None = None
+    expires_at: Time | None = None
+    pinned: bool = False
+    force: bool = Field(False, description="Keep both when the subject is remembered already.")
+
+
+class Changed(_Body):
+    content: str | None = None
+    category: str | None = None
+    subject: str | None = None
+    tags: list[str] | None = None
+    pinned: bool | None = None
+    reason: str | None = None
+
+
+class Question(_Body):
+    query: str
+    limit: int = Field(5, ge=1, le=MOST_LISTED)
+    mode: model.Mode = "hybrid"
+    kinds: list[model.HitKind] | None = None
+    category: str | None = None
+    tags: list[str] | None = None
+    since: Time | None = None
+    until: Time | None = None
+    as_of: Time | None = None
+    ranking: str | None = None
+    explain: bool = False
+
+
+class Erasing(_Body):
+    with_source: bool = False
+
+
+class Reasoned(_Body):
+    reason: str | None = None
+
+
+class NewSession(_Body):
+    id: str | None = None
+
+
+class Messages(_Body):
+    messages: list[dict[str, Any]] = Field(min_length=1)
+
+
+class Resent(_Body):
+    history: list[dict[str, Any]]
+    session: str | None = None
+
+
+class ContextAsked(_Body):
+    query: str | None = None
+    tokens: int | None = Field(None, ge=1)
+
+
+class SummaryWritten(_Body):
+    text: str
+    upper: int = Field(ge=0, le=2**62)
+    expected_epoch: int = Field(ge=0, le=2**62)
+
+
+class Items(_Body):
+    items: list[str]
+
+
+class Code(_Body):
+    code: str

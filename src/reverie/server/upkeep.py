@@ -1,0 +1,199 @@
+"""REST: proposals, jobs, in and out, and the feed of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import queue
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from reverie.aio import Async
+from reverie.memory.formats import parse
+from reverie.memory.plain import plain
+from reverie.server import shapes
+from reverie.server.problems import Refused
+from reverie.server.scopes import Admin, Key, Reader, Writer
+
+router = APIRouter(prefix="/api", responses={"default": {"model": shapes.Problem}})
+
+# How long a change may go unnoticed, and how often a quiet feed says that it is there.
+POLL_SECONDS = 0.25
+BEAT_SECONDS = 15
+MOST_CHANGES = 500
+# How much of an import may wait to be taken in.
+MOST_WAITING = 64
+NDJSON = "application/x-ndjson"
+
+
+# -- proposals and jobs ---------------------------------------------------------------------------
+
+
+@router.get("/proposals", tags=["Proposals"], response_model=shapes.Proposals)
+async def proposals(visit: Reader, include_answered: bool = False) -> Response:
+    """What a model would remember if it may, the oldest first."""
+    found = await visit.space().proposals(include_answered=include_answered)
+    return JSONResponse({"proposals": plain(found)})
+
+
+@router.post("/proposals/{id}/accept", tags=["Proposals"], response_model=shapes.Memory)
+async def accept(visit: Writer, id: str, key: Key = None) -> Response:
+    """Remember what was proposed."""
+    return JSONResponse(plain(await visit.space().accept(id, key=key)))
+
+
+@router.post("/proposals/{id}/reject", tags=["Proposals"], response_model=shapes.Proposal)
+async def reject(
+    visit: Writer, id: str, body: shapes.Reasoned | None = None, key: Key = None
+) -> Response:
+    """Do not remember what was proposed."""
+    reason = None if body is None else body.reason
+    return JSONResponse(plain(await visit.space().reject(id, reason=reason, key=key)))
+
+
+@router.get("/jobs", tags=["Jobs"], response_model=shapes.Jobs)
+async def jobs(visit: Admin) -> Response:
+    """Everything that is to be done later, in every space; parked jobs included."""
+    return JSONResponse({"jobs": plain(await visit.serving.store.jobs())})
+
+
+@router.post("/jobs/{space}/{job}/retry", tags=["Jobs"], status_code=204)
+async def retry(visit: Admin, space: str, job: shapes.Number) -> Response:
+    """Make a job due now."""
+    await visit.serving.store.retry_job(space, job)
+    return Response(status_code=204)
+
+
+@router.delete("/jobs/{space}/{job}", tags=["Jobs"], status_code=204)
+async def drop(visit: Admin, space: str, job: shapes.Number) -> Response:
+    """Take a job off the agenda, undone."""
+    await visit.serving.store.drop_job(space, job)
+    return Response(status_code=204)
+
+
+# -- in and out -----------------------------------------------------------------------------------
+
+
+@router.get(
+    "/export",
+    tags=["In and out"],
+    response_class=StreamingResponse,
+    responses={200: {"content": {NDJSON: {"schema": {"type": "string"}}}}},
+)
+async def export(visit: Reader) -> Response:
+    """Every version of every memory and every event, one JSON document a line."""
+    records = await visit.space().export()
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for record in records:
+            yield json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+    return StreamingResponse(lines(), media_type=NDJSON)
+
+
+@router.post(
+    "/import",
+    tags=["In and out"],
+    response_model=shapes.Imported,
+    openapi_extra={
+        "requestBody": {"content": {NDJSON: {"schema": {"type": "string"}}}, "required": True}
+    },
+)
+async def take_in(request: Request, visit: Writer) -> Response:
+    """What an export gave, or what any known memory exports; read as it comes, kept in batches."""
+    pipe = _Pipe()
+    stream = io.TextIOWrapper(io.BufferedReader(pipe), "utf-8", "surrogateescape")
+    taken = asyncio.ensure_future(visit.space("import").import_records(parse(stream)))
+    try:
+        async for chunk in request.stream():
+            await pipe.put(chunk, taken)
+    finally:
+        await pipe.put(None, taken)
+        report = await taken
+    return JSONResponse(plain(report))
+
+
+class _Pipe(io.RawIOBase):
+    """A file whose bytes come from an async reader while a thread reads it."""
+
+    def __init__(self) -> None:
+        self._chunks: queue.Queue[bytes | None] = queue.Queue(MOST_WAITING)
+        self._rest: bytes | None = b""
+
+    async def put(self, chunk: bytes | None, reader: asyncio.Future[Any]) -> None:
+        """Hand over a chunk, None at the end, unless nobody reads any more."""
+        while chunk != b"" and not reader.done():
+            try:
+                self._chunks.put_nowait(chunk)
+            except queue.Full:
+                await asyncio.sleep(0.01)
+            else:
+                return
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._rest and self._rest is not None:
+            self._rest = self._chunks.get()
+        if self._rest is None:
+            return 0
+        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+# -- the feed -------------------------------------------------------------------------------------
+
+
+@router.get(
+    "/changes",
+    tags=["Server"],
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+)
+async def changes(
+    visit: Reader,
+    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    wait: Annotated[bool, Query(description="Whether to stay and tell what comes.")] = True,
+) -> Response:
+    """What happens in a space, as server-sent events; without ``after``, from now on.
+
+    Each says what happened to what, never what it says. Its id is its position: come back with it.
+    """
+    if last_event_id is not None and not (
+        last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19
+    ):
+        raise Refused(422, "InvalidInput", "Last-Event-ID must be a position of the log")
+    space = visit.space()
+    begin = int(last_event_id) if last_event_id is not None else after
+    if begin is None:
+        begin = await space.position()
+    stopping = visit.serving.stopping
+    told = _told(space, begin, wait, stopping.is_set)
+    return StreamingResponse(told, media_type="text/event-stream")
+
+
+async def _told(space: Async, after: int, wait: bool, stopping: Any) -> AsyncIterator[str]:
+    quiet = 0.0
+    yield ": reverie\n\n"
+    while not stopping():
+        found = await space.changes(after=after, limit=MOST_CHANGES)
+        for change in found:
+            after, quiet = change.position, 0.0
+            yield f"id: {after}\nevent: change\ndata: {json.dumps(plain(change))}\n\n"
+        if found:
+            continue
+        if not wait:
+            return
+        await asyncio.sleep(POLL_SECONDS)
+        quiet += POLL_SECONDS
+        if quiet >= BEAT_SECONDS:
+            quiet = 0.0
+            yield ": still here\n\n"

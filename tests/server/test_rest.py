@@ -1,0 +1,300 @@
+"""REST: the verbs of the library under their own names, over the wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.server.conftest import Running
+
+ALEC = {
+    "content": "Alec is my boss at TechCorp",
+    "category": "person",
+    "subject": "Alec",
+    "tags": ["work"],
+}
+
+
+@pytest.fixture
+def client(running: Running) -> Iterator[httpx2.Client]:
+    with running.client() as made:
+        yield made
+
+
+def problem(answer: httpx2.Response, status: int) -> dict[str, Any]:
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = answer.json()
+    assert body["status"] == status and "\n" not in body["detail"]
+    return body
+
+
+def remember(client: httpx2.Client, **fields: Any) -> dict[str, Any]:
+    answer = client.post("/api/memory/", json=fields)
+    assert answer.status_code == 201, answer.text
+    made: dict[str, Any] = answer.json()
+    return made
+
+
+def test_a_memory_lives_its_life(client: httpx2.Client) -> None:
+    made = client.post("/api/memory/", json=ALEC)
+    memory = made.json()
+    assert made.status_code == 201
+    assert made.headers["location"] == f"/api/memory/{memory['id']}"
+    assert made.headers["etag"] == '"1"'
+    assert {**memory, **ALEC, "version": 1, "trust": "person"} == memory
+
+    revised = client.put(
+        f"/api/memory/{memory['id']}",
+        json={"content": "Seabrook is my boss", "subject": "Seabrook", "reason": "a new boss"},
+        headers={"If-Match": made.headers["etag"]},
+    )
+    assert (revised.status_code, revised.json()["version"]) == (200, 2)
+    assert client.delete(f"/api/memory/{memory['id']}?reason=over").status_code == 204
+    assert client.get("/api/memory/").json()["memories"] == []
+
+    whole = client.get(f"/api/memory/{memory['id']}").json()
+    assert whole["forgotten_at"] is not None
+    assert [each["version_number"] for each in whole["versions"]] == [1, 2, 3]
+    assert [each["op"] for each in whole["versions"]] == ["remember", "revise", "forget"]
+    assert [each["reason"] for each in whole["versions"]] == [None, "a new boss", "over"]
+    assert whole["versions"][0]["content"] == ALEC["content"]
+
+    assert client.post(f"/api/memory/{memory['id']}/restore").json()["version"] == 4
+    report = client.post(f"/api/memory/{memory['id']}/erase").json()
+    assert report["memory_id"] == memory["id"] and len(report["entries"]) == 4
+    problem(client.get(f"/api/memory/{memory['id']}"), 404)
+
+
+def test_a_known_subject_is_a_suggestion(client: httpx2.Client) -> None:
+    first = remember(client, **ALEC)
+    found = problem(client.post("/api/memory/", json={**ALEC, "content": "Alec likes tea"}), 409)
+    assert (found["existing_id"], found["existing_content"]) == (first["id"], first["content"])
+    assert first["id"] in found["detail"]
+    assert (
+        remember(client, **{**ALEC, "content": "Alec likes tea"}, force=True)["id"] != first["id"]
+    )
+
+
+def test_a_change_to_what_has_changed_is_refused(client: httpx2.Client) -> None:
+    memory = remember(client, **ALEC)
+    path = f"/api/memory/{memory['id']}"
+    assert client.patch(path, json={"pinned": True}).json()["version"] == 2
+    late = client.patch(path, json={"pinned": False}, headers={"If-Match": '"1"'})
+    assert problem(late, 409)["current_version"] == 2
+    problem(client.patch(path, json={"pinned": False}, headers={"If-Match": "one"}), 422)
+
+
+def test_a_key_makes_repeating_safe(client: httpx2.Client) -> None:
+    headers = {"Idempotency-Key": "one"}
+    first = client.post("/api/memory/", json=ALEC, headers=headers)
+    again = client.post("/api/memory/", json=ALEC, headers=headers)
+    assert (again.status_code, again.json()) == (201, first.json())
+    other = client.post("/api/memory/", json={"content": "another"}, headers=headers)
+    assert problem(other, 409)["title"] == "KeyConflict"
+    assert client.get("/api/memory/").json()["total"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"content": ""},
+        {"content": "x", "kind": "song"},
+        {"content": "x" * 501},
+        {"content": "x", "trust": "god"},
+        {"content": "x", "unknown": 1},
+        {"content": 7},
+        {"content": "x", "happened_at": "yesterday"},
+        [],
+        "text",
+    ],
+)
+def test_what_cannot_be_kept_is_said_in_one_line(client: httpx2.Client, body: Any) -> None:
+    problem(client.post("/api/memory/", json=body), 422)
+    assert client.get("/api/memory/").json()["total"] == 0
+
+
+def test_a_request_can_only_lower_its_trust(running: Running) -> None:
+    with running.client(running.token("write")) as client:
+        assert remember(client, content="plain")["trust"] == "agent"
+        assert remember(client, content="from a tool", trust="tool")["trust"] == "tool"
+        assert remember(client, content="no person", trust="person")["trust"] == "agent"
+
+
+def test_a_list_comes_in_parts(client: httpx2.Client) -> None:
+    made = [remember(client, content=f"thing {number}")["id"] for number in range(7)]
+    found, after = [], None
+    while True:
+        query = {"limit": "3"} | ({"after": after} if after else {})
+        part = client.get("/api/memory/", params=query).json()
+        assert part["total"] == 7
+        found += [memory["id"] for memory in part["memories"]]
+        after = part["next"]
+        if after is None:
+            break
+    assert found == made[::-1]
+
+
+def test_an_earlier_moment_can_be_listed(client: httpx2.Client) -> None:
+    remember(client, content="first")
+    position = client.get("/api/memory/").json()["position"]
+    remember(client, content="second")
+    then = client.get("/api/memory/", params={"as_of": str(position)}).json()
+    assert [memory["content"] for memory in then["memories"]] == ["first"]
+    assert then["total"] == 1
+
+
+def test_recall_takes_its_score_apart(client: httpx2.Client) -> None:
+    remember(client, **ALEC)
+    hits = client.post("/api/recall", json={"query": "who is my boss?", "explain": True}).json()
+    (hit,) = hits["hits"]
+    assert hit["text"] == ALEC["content"] and hit["parts"]
+    assert "Alec is my boss" in client.get("/api/profile").json()["profile"]
+
+
+def test_spaces_and_users_stay_apart(client: httpx2.Client) -> None:
+    for space, user in (("a", None), ("a", "ana"), ("b", None)):
+        headers = {"X-Reverie-Space": space} | ({"X-Reverie-User": user} if user else {})
+        client.post("/api/memory/", json={"content": f"{space} {user}"}, headers=headers)
+
+    def seen(**scope: str) -> set[str]:
+        found = client.get("/api/memory/", params=scope).json()["memories"]
+        return {memory["content"] for memory in found}
+
+    assert seen(space="a") == {"a None"}
+    assert seen(space="a", user="ana") == {"a None", "a ana"}
+    assert seen(space="b") == {"b None"}
+    assert seen(space="b", user="ana") == {"b None"}
+    assert [each["name"] for each in client.get("/api/spaces").json()["spaces"]] == ["a", "b"]
+
+
+def test_a_name_may_be_any_text(client: httpx2.Client) -> None:
+    made = client.post(
+        "/api/memory/", params={"space": "日本/%41 &"}, json={"content": "far away"}
+    ).json()
+    same = client.get("/api/memory/", headers={b"X-Reverie-Space": "日本/%41 &".encode()})
+    assert [memory["id"] for memory in same.json()["memories"]] == [made["id"]]
+    assert client.get("/api/memory/", params={"space": "日本/A &"}).json()["total"] == 0
+
+
+def test_sessions_keep_what_was_said(client: httpx2.Client) -> None:
+    remember(client, **ALEC)
+    id = client.post("/api/sessions").json()["id"]
+    path = f"/api/sessions/{id}"
+    said = [
+        {"role": "user", "content": "who is my boss?"},
+        {"role": "assistant", "content": "Alec"},
+    ]
+    kept = client.post(f"{path}/events", json={"messages": said})
+    assert kept.status_code == 201
+    assert [event["message"] for event in kept.json()["events"]] == said
+    assert [event["message"] for event in client.get(f"{path}/events").json()["events"]] == said
+    assert client.get(path).json()["events"] == 2
+    assert client.get("/api/sessions").json()["sessions"][0]["preview"] == "who is my boss?"
+
+    context = client.post(f"{path}/context", json={"tokens": 1000}).json()
+    assert "Alec is my boss" in context["system"] and context["history"] == said
+    (note,) = client.get(f"{path}/recalls").json()["recalls"]
+    assert note["sequence"] == 1 and len(note["hits"]) >= 1
+
+    assert client.put(f"{path}/scratchpad", json={"items": ["call Alec"]}).status_code == 200
+    assert client.get(f"{path}/scratchpad").json()["items"] == ["call Alec"]
+    assert client.delete(f"{path}/scratchpad").status_code == 204
+    summary = {"text": "Ana asked for her boss.", "upper": 2, "expected_epoch": 0}
+    assert client.put(f"{path}/summary", json=summary).json()["applied"] is True
+    assert client.get(f"{path}/summary").json()["text"] == summary["text"]
+
+    assert client.post(f"{path}/hide", json={"reason": "done"}).status_code == 204
+    assert client.get("/api/sessions").json()["sessions"] == []
+    assert client.post(f"{path}/restore").status_code == 204
+    assert client.post(f"{path}/erase").json()["events"] == 2
+
+
+def test_a_resent_history_goes_on(client: httpx2.Client) -> None:
+    history = [{"role": "user", "content": "tell me of zebras"}]
+    first = client.post("/api/sessions/follow", json={"history": history}).json()
+    history += [{"role": "assistant", "content": "striped"}, {"role": "user", "content": "and?"}]
+    second = client.post("/api/sessions/follow", json={"history": history}).json()
+    assert second["id"] == first["id"]
+    assert client.get(f"/api/sessions/{first['id']}").json()["events"] == 3
+
+
+def test_out_and_in_again(running: Running, client: httpx2.Client) -> None:
+    memory = remember(client, **ALEC)
+    client.patch(f"/api/memory/{memory['id']}", json={"pinned": True})
+    exported = client.get("/api/export")
+    assert exported.headers["content-type"] == "application/x-ndjson"
+    lines = exported.text.splitlines()
+    assert [json.loads(line)["op"] for line in lines] == ["remember", "revise"]
+
+    there = {"space": "another"}
+    report = client.post("/api/import", params=there, content=exported.content).json()
+    assert (report["added"], report["skipped"]) == (2, [])
+    again = client.post("/api/import", params=there, content=exported.content).json()
+    assert (again["added"], again["unchanged"]) == (0, 2)
+    copied = client.get(f"/api/memory/{memory['id']}", params=there).json()
+    assert [each["op"] for each in copied["versions"]] == ["remember", "revise"]
+    broken = client.post("/api/import", params={"space": "c"}, content=b'{"content": "x"}\n{"a\n')
+    assert broken.json()["added"] == 1 and len(broken.json()["skipped"]) == 1
+
+
+def test_changes_can_be_followed(client: httpx2.Client) -> None:
+    memory = remember(client, **ALEC)
+    with client.stream("GET", "/api/changes", params={"after": "0"}) as feed:
+        lines = feed.iter_lines()
+        first = next(line for line in lines if line.startswith("data: "))
+        told = json.loads(first.removeprefix("data: "))
+        assert (told["op"], told["memory"], told["position"]) == ("remember", memory["id"], 1)
+        assert "content" not in told
+        with httpx2.Client(base_url=client.base_url, headers=client.headers) as other:
+            other.delete(f"/api/memory/{memory['id']}")
+        second = next(line for line in lines if line.startswith("data: "))
+        assert json.loads(second.removeprefix("data: "))["op"] == "forget"
+    again = client.get("/api/changes", params={"wait": "false"}, headers={"Last-Event-ID": "1"})
+    assert again.text.count("event: change") == 1
+    problem(client.get("/api/changes", headers={"Last-Event-ID": "x"}), 422)
+
+
+def test_jobs_can_be_looked_at(client: httpx2.Client) -> None:
+    session = client.post("/api/sessions").json()["id"]
+    said = {"messages": [{"role": "user", "content": "remember that I like tea"}]}
+    client.post(f"/api/sessions/{session}/events", json=said)
+    jobs = client.get("/api/jobs").json()["jobs"]
+    assert "learn" in {job["kind"] for job in jobs}
+    job = jobs[0]
+    path = f"/api/jobs/{job['space']}/{job['id']}"
+    assert client.post(f"{path}/retry").status_code == 204
+    assert client.delete(path).status_code == 204
+    problem(client.delete(path), 404)
+
+
+def test_numbers_for_prometheus(client: httpx2.Client) -> None:
+    remember(client, **ALEC)
+    text = client.get("/metrics").text
+    assert 'reverie_requests_total{method="POST",route="/api/memory/",status="201"} 1.0' in text
+    assert 'reverie_memories{kind="fact"} 1.0' in text
+    assert "Alec" not in text
+
+
+def test_the_page_opens_with_a_code_once(running: Running, client: httpx2.Client) -> None:
+    code = running.serving.new_code()
+    with running.client("") as stranger:
+        assert stranger.post("/login", json={"code": code}).json() == {
+            "token": running.serving.token
+        }
+        problem(stranger.post("/login", json={"code": code}), 403)
+        problem(stranger.post("/login", json={"code": ""}), 403)
+
+
+def test_the_api_describes_itself(running: Running) -> None:
+    with running.client("") as client:
+        described = client.get("/openapi.json").json()
+        assert "/api/memory/{id}" in described["paths"]
+        assert client.get("/docs").status_code == 200
+        assert "SwaggerUIBundle" in client.get("/docs/swagger-ui-bundle.js").text
+        problem(client.get("/docs/..%2f..%2fetc"), 404)

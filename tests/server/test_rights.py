@@ -1,0 +1,141 @@
+"""The table of rights: every route, and what each caller gets. A route that is not in it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from reverie.model import RIGHTS
+from tests.server.conftest import Running, Serve
+
+# What a route asks for. None: everybody may.
+ROUTES: dict[tuple[str, str], str | None] = {
+    ("GET", "/healthz"): None,
+    ("POST", "/login"): None,
+    ("GET", "/metrics"): "admin",
+    ("GET", "/api/whoami"): "read",
+    ("GET", "/api/spaces"): "read",
+    ("GET", "/api/memory/"): "read",
+    ("POST", "/api/memory/"): "write",
+    ("GET", "/api/memory/{id}"): "read",
+    ("PUT", "/api/memory/{id}"): "write",
+    ("PATCH", "/api/memory/{id}"): "write",
+    ("DELETE", "/api/memory/{id}"): "write",
+    ("POST", "/api/memory/{id}/restore"): "write",
+    ("POST", "/api/memory/{id}/erase"): "admin",
+    ("POST", "/api/recall"): "read",
+    ("GET", "/api/profile"): "read",
+    ("GET", "/api/sessions"): "read",
+    ("POST", "/api/sessions"): "write",
+    ("POST", "/api/sessions/follow"): "write",
+    ("GET", "/api/sessions/{id}"): "read",
+    ("GET", "/api/sessions/{id}/events"): "read",
+    ("POST", "/api/sessions/{id}/events"): "write",
+    ("GET", "/api/sessions/{id}/memories"): "read",
+    ("GET", "/api/sessions/{id}/recalls"): "read",
+    ("POST", "/api/sessions/{id}/context"): "read",
+    ("GET", "/api/sessions/{id}/summary"): "read",
+    ("PUT", "/api/sessions/{id}/summary"): "write",
+    ("GET", "/api/sessions/{id}/scratchpad"): "read",
+    ("PUT", "/api/sessions/{id}/scratchpad"): "write",
+    ("DELETE", "/api/sessions/{id}/scratchpad"): "write",
+    ("POST", "/api/sessions/{id}/refresh"): "write",
+    ("POST", "/api/sessions/{id}/hide"): "write",
+    ("POST", "/api/sessions/{id}/restore"): "write",
+    ("POST", "/api/sessions/{id}/erase"): "admin",
+    ("GET", "/api/proposals"): "read",
+    ("POST", "/api/proposals/{id}/accept"): "write",
+    ("POST", "/api/proposals/{id}/reject"): "write",
+    ("GET", "/api/jobs"): "admin",
+    ("POST", "/api/jobs/{space}/{job}/retry"): "admin",
+    ("DELETE", "/api/jobs/{space}/{job}"): "admin",
+    ("GET", "/api/export"): "read",
+    ("POST", "/api/import"): "write",
+    ("GET", "/api/changes"): "read",
+}
+BODIES: dict[str, Any] = {
+    "/login": {"code": "x"},
+    "/api/memory/": {"content": "new"},
+    "/api/memory/{id}": {"content": "changed"},
+    "/api/recall": {"query": "new"},
+    "/api/sessions/follow": {"history": [{"role": "user", "content": "x"}]},
+    "/api/sessions/{id}/events": {"messages": [{"role": "user", "content": "x"}]},
+    "/api/sessions/{id}/summary": {"text": "x", "upper": 0, "expected_epoch": 0},
+    "/api/sessions/{id}/scratchpad": {"items": ["x"]},
+}
+CALLERS = ("none", "read", "write", "admin", "other space", "other user")
+
+
+@pytest.fixture(scope="module")
+def house(serve_once: Serve) -> Iterator[tuple[Running, dict[str, str]]]:
+    running = serve_once()
+    store = running.store
+    store.space("here").remember("known")
+    tokens = {
+        "none": "",
+        **{right: running.token(right, spaces=["here"]) for right in ("read", "write")},
+        "admin": running.token("admin"),
+        "other space": running.token("write", spaces=["elsewhere"]),
+        "other user": running.token("write", spaces=["here"], user="bob"),
+    }
+    yield running, tokens
+
+
+def ask(client: httpx2.Client, method: str, path: str) -> httpx2.Response:
+    filled = path.format(id="absent00", space="here", job="1")
+    body = BODIES.get(path) if method in {"POST", "PUT", "PATCH"} else None
+    scope = {"space": "here", "user": "ana", "wait": "false"}
+    return client.request(method, filled, params=scope, json=body)
+
+
+def allowed(caller: str, right: str | None) -> int | None:
+    """The status of who is turned away; None: not turned away."""
+    if right is None:
+        return None
+    if caller == "none":
+        return 401
+    held = caller if caller in RIGHTS else "write"
+    short = RIGHTS.index(held) < RIGHTS.index(right)
+    return 403 if short or caller in {"other space", "other user"} else None
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize(("method", "path"), sorted(ROUTES))
+def test_every_cell_of_the_table(
+    house: tuple[Running, dict[str, str]], caller: str, method: str, path: str
+) -> None:
+    running, tokens = house
+    with running.client(tokens[caller]) as client:
+        answer = ask(client, method, path)
+    turned_away = allowed(caller, ROUTES[method, path])
+    if turned_away is not None:
+        assert answer.status_code == turned_away, answer.text
+        assert "known" not in answer.text
+    elif path != "/login":
+        assert answer.status_code in {200, 201, 204, 404, 422}, answer.text
+    else:
+        assert answer.status_code == 403  # no such code, whoever asks
+
+
+def test_the_table_has_every_route(house: tuple[Running, dict[str, str]]) -> None:
+    running, _ = house
+    with running.client() as client:
+        described = client.get("/openapi.json").json()["paths"]
+    found = {
+        (method.upper(), path)
+        for path, methods in described.items()
+        for method in methods
+        if not path.startswith("/v1/")
+    }
+    assert found == set(ROUTES)
+
+
+def test_what_is_not_described_is_open_or_closed(house: tuple[Running, dict[str, str]]) -> None:
+    """Routes outside the description: pages for everybody, all else behind a token."""
+    running, _ = house
+    with running.client("") as client:
+        for path in ("/v1/models", "/mcp", "/api", "/api/memory", "/page", "/metrics/", "/v1/"):
+            assert client.get(path).status_code == 401, path

@@ -1,0 +1,71 @@
+"""The OpenAPI description taken at its word: what fits it, and what nearly does, is answered."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+
+from tests.server.conftest import Serve
+
+EXAMPLES = int(os.environ.get("REVERIE_SCHEMA_EXAMPLES", "4"))
+MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+# A feed that stays open is followed elsewhere.
+LEFT_OUT = {"/api/changes"}
+
+
+@schemathesis.serializer("application/x-ndjson")
+def lines(ctx: Any, value: Any) -> bytes:
+    """Whatever stands for an import, as its bytes."""
+    return (
+        value.encode("utf-8", "surrogatepass") if isinstance(value, str) else repr(value).encode()
+    )
+
+
+def test_no_request_makes_the_server_fail(serve: Serve) -> None:
+    running = serve()
+    space = running.store.space("default")
+    known = space.remember("known")
+    space.session("chat").append({"role": "user", "content": "hello"})
+    headers = {"Authorization": f"Bearer {running.serving.token}"}
+    schema = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
+    answered, chance = Counter[int](), random.Random(1)
+    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    for operation in operations:
+        if operation.path in LEFT_OUT:
+            continue
+        for mode in MODES:
+            try:
+                strategy = operation.as_strategy(generation_mode=mode)
+            except schemathesis.errors.SchemathesisError:
+                continue
+
+            @given(case=strategy)
+            @settings(
+                max_examples=EXAMPLES,
+                derandomize=True,
+                deadline=None,
+                database=None,
+                suppress_health_check=list(HealthCheck),
+            )
+            def check(case: Any) -> None:
+                if "{id}" in case.path and chance.random() < 0.5:
+                    # Much can be said only of what is there.
+                    is_session = case.path.startswith("/api/sessions")
+                    case.path_parameters["id"] = "chat" if is_session else known.id
+                response = case.call(headers=headers, timeout=30)
+                answered[response.status_code] += 1
+                case.validate_response(response, checks=[not_a_server_error])
+
+            check()
+    assert len(operations) > 40
+    assert not [status for status in answered if status >= 500], answered
+    assert answered[200] and answered[422], answered
+    print(dict(answered))
