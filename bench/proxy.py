@@ -273,7 +273,7 @@ def _serve(path: str, upstream: str) -> None:
     with _opened(Path(path), upstream=f"http://127.0.0.1:{upstream}/v1") as store:
         serving = Serving(AsyncStore(store), store.settings, TOKEN, port=port)
         print(port, flush=True)
-        asyncio.run(server(serving).serve(sockets=[bound]))
+        server(serving).run(sockets=[bound])
 
 
 def _chunks() -> list[bytes]:

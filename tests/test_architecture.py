@@ -35,7 +35,7 @@ MAY: dict[str, set[str]] = {
     "testing": {"config"},
     "aio": {"memory"},
     "server": {"reverie", "server", "aio", "config", "memory", "text", *GROUND},
-    "cli": {"reverie", "cli", *HOUSE, *GROUND, *UPPER},
+    "cli": {"reverie", "cli", "aio", *HOUSE, *GROUND, *UPPER},
 }
 
 # Calls that look across owners, or that make or resolve one: the operator's.

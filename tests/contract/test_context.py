@@ -546,6 +546,42 @@ def test_of_many_writers_one_wins(stores: Stores) -> None:
     assert {summary.text for summary in written} == {winner.text}
 
 
+# -- outside of any session -----------------------------------------------------------------------
+
+
+def test_a_space_has_a_context_of_its_own(stores: Stores) -> None:
+    space = stores.open().space("ana")
+    empty = space.context("the boat")
+    assert (empty.system, empty.tokens) == ("", 0)
+    fact = space.remember("Ana lives in Lisbon")
+    note = space.remember("The boat is blue and has two oars", kind="note")
+    space.session("s").append(user("The boat needs paint"))
+    known = space.context("what colour is the boat?")
+    assert f"[id:{fact.id}] Ana lives in Lisbon" in known.profile
+    assert f"note id:{note.id}] The boat is blue" in known.recalled
+    assert "user said] The boat needs paint" in known.recalled
+    assert (known.summary, known.notices, known.history) == ("", "", ())
+    assert known.profile == space.profile(tokens=1000)
+    assert [info.id for info in space.sessions()] == ["s"]
+
+
+def test_a_spaces_context_keeps_to_its_budget_and_its_scope(stores: Stores) -> None:
+    store = stores.open()
+    ana, bo = (store.space("team", user=name) for name in ("ana", "bo"))
+    ana.remember("The boat of Ana is blue", kind="note")
+    for number in range(200):
+        bo.remember(f"Boat number {number} of Bo is red", kind="note" if number % 2 else "fact")
+    known = bo.context("the boat", tokens=300)
+    assert 0 < known.tokens <= 300 and count_tokens(known.system) <= 300
+    assert "Ana" not in known.system
+    assert bo.context("  ").recalled == ""
+    for bad in (None, 5):
+        with pytest.raises(InvalidInput, match="query must be text"):
+            bo.context(bad)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput):
+        bo.context("boat", tokens=0)
+
+
 # -- the scratchpad -------------------------------------------------------------------------------
 
 

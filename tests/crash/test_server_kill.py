@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -19,13 +16,12 @@ import pytest
 import reverie
 from reverie import Settings
 from reverie.testing import completion
+from tests.crash.served import TOKEN, Served
 from tests.server.conftest import CHAT
 from tests.server.upstream import Pieces, Received, Reply, Whole, running, stream_of
 
 ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 20, 2)
 CLIENTS = 3
-SERVER = "tests.crash.proxy_server"
-TOKEN = "the-operators-token-of-this-test"
 PATIENCE = 60.0
 
 
@@ -37,50 +33,12 @@ def replying(received: Received) -> Reply:
     return Whole(completion(f"Reply to {said}"))
 
 
-class Served:
-    """A server that can be killed and started again, on another port each time."""
-
-    def __init__(self, path: Path, upstream: str) -> None:
-        self._path, self._upstream = path, upstream
-        self._process: subprocess.Popen[str] | None = None
-        self.up = threading.Event()
-        self.url = ""
-
-    def start(self) -> None:
-        self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tests.crash.proxy_server",
-                str(self._path),
-                self._upstream,
-                TOKEN,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        self.url = f"http://127.0.0.1:{int(self._process.stdout.readline())}"
-        assert httpx2.get(self.url + "/healthz", timeout=PATIENCE).status_code == 200
-        self.up.set()
-
-    def kill(self) -> None:
-        self.up.clear()
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            assert self._process.stdout is not None
-            self._process.stdout.close()
-            self._process = None
-
-
 class Talker(threading.Thread):
     """A client in one conversation, that repeats what it does not know to have succeeded."""
 
-    def __init__(self, served: Served, name: int, over: threading.Event) -> None:
+    def __init__(self, url: str, number: int, over: threading.Event) -> None:
         super().__init__(daemon=True)
-        self._served, self._number, self._over = served, name, over
+        self._url, self._number, self._over = url + CHAT, number, over
         self.acknowledged: list[dict[str, Any]] = []
         self.repeated = 0
 
@@ -99,14 +57,12 @@ class Talker(threading.Thread):
         body = {"model": "m", "stream": stream, "messages": messages}
         headers = {"Authorization": f"Bearer {TOKEN}"}
         while True:
-            self._served.up.wait()
-            if self._over.is_set():
-                return None
             try:
-                url = self._served.url + CHAT
-                answer = httpx2.post(url, json=body, headers=headers, timeout=PATIENCE)
+                answer = httpx2.post(self._url, json=body, headers=headers, timeout=PATIENCE)
             except httpx2.HTTPError:
                 self.repeated += 1
+                if self._over.wait(0.05):
+                    return None
                 continue
             assert answer.status_code == 200, answer.text
             if not stream:
@@ -119,7 +75,7 @@ class Talker(threading.Thread):
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     with running(replying) as upstream:
-        made = Served(tmp_path / "killed.db", upstream.url)
+        made = Served(tmp_path, REVERIE_UPSTREAM=upstream.url)
         yield made
         made.kill()
 
@@ -137,15 +93,15 @@ def stored(path: Path) -> dict[str, list[tuple[str, str]]]:
 def test_chats_survive(served: Served, tmp_path: Path) -> None:
     chance = random.Random(11)
     stop = threading.Event()
-    talkers = [Talker(served, number, stop) for number in range(CLIENTS)]
-    served.start()
+    url = served.start()
+    talkers = [Talker(url, number, stop) for number in range(CLIENTS)]
     for talker in talkers:
         talker.start()
     for _ in range(ROUNDS):
         stop.wait(chance.uniform(0.05, 0.8))
         known = [list(talker.acknowledged) for talker in talkers]
         served.kill()
-        texts = {text for events in stored(tmp_path / "killed.db").values() for _, text in events}
+        texts = {text for events in stored(tmp_path / "store.db").values() for _, text in events}
         assert {message["content"] for each in known for message in each} <= texts
         served.start()
     stop.set()
@@ -154,7 +110,7 @@ def test_chats_survive(served: Served, tmp_path: Path) -> None:
         assert not talker.is_alive()
     served.kill()
 
-    kept = stored(tmp_path / "killed.db")
+    kept = stored(tmp_path / "store.db")
     counted = Counter(text for events in kept.values() for _, text in events)
     assert set(counted.values()) == {1}, "something was doubled"
     for talker in talkers:

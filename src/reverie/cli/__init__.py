@@ -35,6 +35,7 @@ COMMANDS = {
     "Serving": {
         "serve": ("serving", "Start the server: REST, proxy, MCP and the page."),
         "token": ("serving", "Let others in, and shut them out."),
+        "mcp": ("mcp", "Give memory to an agent over MCP."),
     },
     "In and out": {
         "export": ("moving", "Write memories and sessions out as JSON."),

@@ -53,7 +53,7 @@ def serve_command(
     trust_local: bool,
     no_worker: bool,
 ) -> None:
-    """Start the server: REST, a proxy for OpenAI's clients, MCP and a page.
+    """Start the server: REST, proxy, MCP and the page.
 
     It listens on this machine alone and wants a token; the one of this machine's user is made on
     the first start. The page opens with a code that is good once.
@@ -158,7 +158,7 @@ def _announce(asked: Asked, store: Store, serving: Serving) -> None:
     ),
 )
 def token_command() -> None:
-    """Let others in through the server, and shut them out.
+    """Let others in, and shut them out.
 
     A token may read, write, or do everything (admin), in all spaces or in those that are named.
     The store keeps only what it hashes to.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from reverie.model import Memory, Op, Origin, Scope, Trust, Version
+from reverie.model import Change, Memory, Op, Origin, Scope, Trust, Version
 from reverie.protocols import Owner, Row, Transaction
 from reverie.text.normalise import SURROGATE
 
@@ -90,6 +90,20 @@ class Entry:
             actor=self.actor,
             reason=self.reason,
             origin=self.origin,
+        )
+
+    def as_change(self, user: str | None) -> Change:
+        return Change(
+            position=self.position,
+            op=self.op,
+            memory=self.memory,
+            version=self.version,
+            session=self.session,
+            sequence=self.sequence,
+            user=user,
+            actor=self.actor,
+            trust=self.trust,
+            recorded_at=self.recorded_at,
         )
 
 

@@ -393,6 +393,23 @@ class Scratchpad:
         return bool(was.items)
 
 
+def context_of(space: Space, query: str, tokens: int | None) -> Context:
+    """What a model should know for a query when there is no session to look into."""
+    from reverie.embed.tokens import count_tokens
+    from reverie.memory.recall import Query
+
+    if not isinstance(query, str):
+        raise InvalidInput("query must be text")
+    resources = space._resources
+    wanted = resources.settings.context_tokens if tokens is None else tokens
+    budget = drafts.check_limit(wanted, MOST_EVENTS, "tokens")
+    with resources.engine.read() as tx:
+        known = context.read(tx, resources, space._owners(tx), None, [], budget, count_tokens)
+    sought = Query(query, context.MOST_RECALLED, ranking=space._ranking)
+    hits = space._recalled(sought) if query.strip() else []
+    return context.assemble(known, hits, budget, count_tokens)
+
+
 def info_of(tx: Transaction, owner: Owner, known: sessions.Session) -> SessionInfo:
     """A session as a list shows it."""
     preview = UNTITLED

@@ -21,6 +21,7 @@ from reverie.model import (
     MODES,
     ORDERS,
     Change,
+    Context,
     ErasureReport,
     Event,
     Hit,
@@ -360,7 +361,7 @@ class Space:
         most = drafts.check_limit(limit, MOST_LISTED)
         with self._resources.engine.read() as tx:
             found = [
-                _change(entry, user)
+                entry.as_change(user)
                 for owner, user in self._owners(tx).items()
                 for entry in log.entries(tx, owner, after, log.last_position(tx, owner), most)
             ]
@@ -374,6 +375,12 @@ class Space:
         with self._resources.engine.read() as tx:
             eligible = profile.newest_first(tx, self._owners(tx), self._resources.clock.now())
             return profile.render(profile.choose(eligible, most, count_tokens))
+
+    def context(self, query: str, *, tokens: int | None = None) -> Context:
+        """What a model should know for a query outside of any session: profile and recalled."""
+        from reverie.memory.session import context_of
+
+        return context_of(self, query, tokens)
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -571,21 +578,6 @@ _ASKED = (
     "expires_at",
     "pinned",
 )
-
-
-def _change(entry: log.Entry, user: str | None) -> Change:
-    return Change(
-        entry.position,
-        entry.op,
-        entry.memory,
-        entry.version,
-        entry.session,
-        entry.sequence,
-        user,
-        entry.actor,
-        entry.trust,
-        entry.recorded_at,
-    )
 
 
 def _id(value: str) -> str:

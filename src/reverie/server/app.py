@@ -14,10 +14,12 @@ try:
     from fastapi.exceptions import RequestValidationError
     from fastapi.security import HTTPBearer
     from starlette.exceptions import HTTPException
+    from starlette.routing import Route
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
 from reverie.server import health, problems, proxy, rest, sessions, upkeep
+from reverie.server.mcp_http import Endpoint
 from reverie.server.metrics import Measured, Metrics
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 def create_app(serving: Serving) -> ASGIApp:
     """The whole server as one ASGI application."""
+    mcp = Endpoint()
     app = FastAPI(
         title="Reverie",
         version=__version__,
@@ -35,7 +38,9 @@ def create_app(serving: Serving) -> ASGIApp:
         redoc_url=None,
         redirect_slashes=False,
         dependencies=[Depends(HTTPBearer(auto_error=False))],
+        lifespan=mcp.lifespan,
     )
+    app.router.routes.append(Route("/mcp", mcp))
     app.state.serving, app.state.metrics = serving, Metrics()
     for part in (rest, sessions, upkeep, health, proxy):
         app.include_router(part.router)

@@ -37,7 +37,7 @@ def named_in(request: Request) -> Named:
     """The query wins over the headers: it can hold any name."""
     return Named(
         *(
-            _single(request.url.query, name) or _header(request.headers, header)
+            _named(request, name, header)
             for name, header in (("space", SPACE), ("user", USER), ("session", SESSION))
         )
     )
@@ -124,8 +124,17 @@ Key = Annotated[
 ]
 
 
+def _named(request: Request, name: str, header: str) -> str | None:
+    """Empty is not the same as not given: a user that was left blank is not everyone."""
+    asked = _single(request.url.query, name)
+    return _header(request.headers, header) if asked is None else asked
+
+
 def _single(query: str, name: str) -> str | None:
-    values = parse_qs(query, keep_blank_values=True, errors="strict").get(name, [])
+    try:
+        values = parse_qs(query, keep_blank_values=True, errors="strict").get(name, [])
+    except UnicodeDecodeError:
+        raise Refused(422, "InvalidInput", "the query is not UTF-8") from None
     if len(values) > 1:
         raise Refused(422, "InvalidInput", f"{name} is given {len(values)} times")
     return values[0] if values else None

@@ -1,0 +1,79 @@
+"""Reverie as a tool server for agents: mcp."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+
+from reverie.cli import mcp_clients
+from reverie.cli.options import Asked, examples, in_scope, store_file
+from reverie.cli.output import print_json, remark, say
+
+EVERY = "every"
+
+
+@click.command(
+    "mcp",
+    epilog=examples(
+        "reverie mcp",
+        "reverie mcp --space work --user ana",
+        "reverie mcp --print-config",
+        "reverie mcp --print-config claude-code --space work",
+    ),
+)
+@click.option("--session", metavar="ID", help="The session that recall and context look into.")
+@click.option(
+    "--print-config",
+    "client",
+    is_flag=False,
+    flag_value=EVERY,
+    type=click.Choice([EVERY, *mcp_clients.CLIENTS]),
+    metavar="[CLIENT]",
+    help=f"Print what to paste into a client, and stop: {', '.join(mcp_clients.CLIENTS)}.",
+)
+@in_scope
+def mcp_command(asked: Asked, session: str | None, client: str | None) -> None:
+    """Give memory to an agent over MCP.
+
+    Speaks the Model Context Protocol on standard input and output, in one scope, with the rights of
+    whoever runs it. Clients start it themselves: --print-config shows how. A server that runs
+    ('reverie serve') has the same tools under /mcp, behind its tokens.
+    """
+    if client is not None:
+        _print_config(asked, client)
+        return
+    from reverie.cli.reporting import reporting
+    from reverie.server import mcp_stdio
+
+    settings = asked.settings()
+    if sys.stdin.isatty():
+        remark("Waiting for MCP on standard input; --print-config shows how a client starts this.")
+    with reporting(settings.log_level):
+        mcp_stdio.run(settings, session)
+
+
+def _print_config(asked: Asked, client: str) -> None:
+    settings = asked.settings()
+    here = mcp_clients.Here.found(settings, store_file(settings))
+    chosen = list(mcp_clients.CLIENTS) if client == EVERY else [client]
+    configs = {name: mcp_clients.config(name, here) for name in chosen}
+    if asked.as_json:
+        print_json(configs)
+        return
+    for config in configs.values():
+        say(f"# {config['title']}: {config['where']}")
+        for line in config.get("commands", ()):
+            say(f"# run: {line}")
+        for name in ("stdio", "http"):
+            if name in config:
+                pasted = config[name]
+                say(f"# {mcp_clients.ABOUT[name]}")
+                say(pasted if isinstance(pasted, str) else json.dumps(pasted, indent=2))
+        say("")
+    if here.unprinted:
+        remark(
+            "The address of the store is not printed, it may hold a password: set REVERIE_URL "
+            "for the client, or url in ~/.config/reverie/reverie.toml."
+        )

@@ -1,0 +1,167 @@
+"""What each tool takes, as types: checked when it is called, and told to clients as JSON schema.
+
+The names are those of the library's verbs. Descriptions and bounds are written for models, and
+every word of them is paid for.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+from typing_extensions import TypedDict
+
+from reverie.errors import InvalidInput
+
+# What a model writes in one go, not what the store can hold.
+MOST_CONTENT = 100_000
+MOST_ARGUMENT = 2_000
+MOST_LISTED = 100
+MOST_HITS = 50
+MOST_TOKENS = 32_000
+LISTED = 20
+HITS = 5
+_CLOSED = ConfigDict(extra="forbid", strict=True)
+
+Id = Annotated[str, Field(description="8 characters, from recall or memories", max_length=200)]
+Key = Annotated[
+    str,
+    Field(
+        description="idempotency key: repeating the call with it acts once",
+        min_length=1,
+        max_length=200,
+    ),
+]
+Category = Annotated[
+    str, Field(description="one word: person, preference, project, decision…", max_length=200)
+]
+Subject = Annotated[str, Field(description="who or what it is about", max_length=200)]
+Tag = Annotated[str, Field(max_length=200)]
+Tags = Annotated[list[Tag], Field(max_length=16)]
+Kind = Annotated[
+    Literal["fact", "note"], Field(description="fact (default): one sentence; note: longer text")
+]
+Reason = Annotated[str, Field(description="why, kept in the history", max_length=MOST_ARGUMENT)]
+When = Annotated[str, Field(description="ISO 8601 time or date", max_length=64)]
+AsOf = Annotated[
+    str, Field(description="as it was at this ISO 8601 time or log position", max_length=64)
+]
+
+
+class Remember(TypedDict, total=False):
+    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+    content: Required[
+        Annotated[
+            str,
+            Field(
+                description="self-contained, with names instead of pronouns",
+                min_length=1,
+                max_length=MOST_CONTENT,
+            ),
+        ]
+    ]
+    kind: Kind
+    category: Category
+    subject: Subject
+    tags: Tags
+    source: Annotated[str, Field(description="where it comes from", max_length=1_000)]
+    happened_at: When
+    expires_at: When
+    pinned: Annotated[bool, Field(description="always in the profile")]
+    key: Key
+    force: Annotated[bool, Field(description="keep it beside another of the same subject")]
+
+
+class Recall(TypedDict, total=False):
+    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+    query: Required[
+        Annotated[str, Field(description="a question or keywords", max_length=MOST_ARGUMENT)]
+    ]
+    limit: Annotated[int, Field(description=f"default {HITS}", ge=1, le=MOST_HITS)]
+    kinds: Annotated[
+        list[Literal["fact", "note", "event"]],
+        Field(description="event: what was said in conversations", max_length=3),
+    ]
+    category: Category
+    tags: Tags
+    since: When
+    until: When
+    as_of: AsOf
+
+
+class Memories(TypedDict, total=False):
+    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+    category: Category
+    subject: Subject
+    tags: Tags
+    kind: Kind
+    include_forgotten: bool
+    as_of: AsOf
+    limit: Annotated[int, Field(description=f"default {LISTED}", ge=1, le=MOST_LISTED)]
+    after: Annotated[str, Field(description="the last id of the part before", max_length=200)]
+    order: Literal["newest", "category"]
+
+
+class Revise(TypedDict, total=False):
+    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+    id: Required[Id]
+    content: Annotated[
+        str, Field(description="the whole new text", min_length=1, max_length=MOST_CONTENT)
+    ]
+    category: Category
+    subject: Annotated[str, Field(description="empty: none", max_length=200)]
+    tags: Tags
+    pinned: bool
+    expected_version: Annotated[
+        int, Field(description="fail if it has changed since", ge=1, le=2**62)
+    ]
+    reason: Reason
+    key: Key
+
+
+class Forget(TypedDict, total=False):
+    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+    id: Required[Id]
+    reason: Reason
+    key: Key
+
+
+class History(TypedDict, total=False):
+    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+    id: Required[Id]
+
+
+class Context(TypedDict, total=False):
+    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+    query: Annotated[str, Field(description="what the task is about", max_length=MOST_ARGUMENT)]
+    tokens: Annotated[
+        int, Field(description="how long the answer may be; default 4000", ge=100, le=MOST_TOKENS)
+    ]
+
+
+class _Untitled(GenerateJsonSchema):
+    """Titles would only repeat the names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+class Arguments:
+    """The arguments of one tool."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._adapter = TypeAdapter[dict[str, Any]](kind)
+        self.schema = self._adapter.json_schema(schema_generator=_Untitled)
+        self.schema.pop("title", None)
+
+    def checked(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Fit for the verb. What is null is not given: many clients fill in what they leave out."""
+        try:
+            return self._adapter.validate_python(
+                {name: value for name, value in given.items() if value is not None}
+            )
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InvalidInput(f"{where[:100]}: {first['msg'][:200]}") from None
