@@ -119,6 +119,11 @@ def open(*given: Any, **options: Any) -> _Opening:
     return _Opening(given, options)
 
 
+async def within(handle: Async, work: Callable[[Any], Result]) -> Result:
+    """Do some work with the handle itself in a thread of its store: many calls, one step."""
+    return await in_thread(handle._threads, lambda: work(handle.handle))
+
+
 async def in_thread(threads: ThreadPoolExecutor, call: Callable[[], Result]) -> Result:
     """Run a call in a thread, with the context variables of the caller."""
     context = contextvars.copy_context()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from reverie.errors import ConfigError
 from reverie.model import RANKINGS
@@ -20,6 +21,7 @@ _CHOICES = {
     "secrets": ("redact", "block", "warn", "off"),
     "outbound": ("any", "public"),
     "log_level": ("debug", "info", "warning", "error"),
+    "upstream_key": ("operator", "client"),
 }
 
 
@@ -83,6 +85,8 @@ class Settings:
     """The OpenAI-compatible address the proxy sends chats on to. Empty: no proxy."""
     upstream_api_key: str = field(default="", repr=False)
     """The key for the upstream. Empty: none is sent."""
+    upstream_key: str = "operator"
+    """Whose key the upstream gets: the ``operator``'s, or the one that the ``client`` sends."""
     log_level: str = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 
@@ -109,6 +113,11 @@ class Settings:
                 raise ConfigError(f"{name} is llm but no model is configured: set model")
         if self.model_base_url and not self.model:
             raise ConfigError("model_base_url is set but model is not: say which model to ask for")
+        if self.upstream and not _is_address(self.upstream):
+            raise ConfigError(
+                "upstream must be an address such as https://api.openai.com/v1, "
+                "without a user, a query or a fragment"
+            )
 
     @property
     def learning(self) -> str:
@@ -126,6 +135,17 @@ class Settings:
         """What ``summary`` comes to: off, condense or llm."""
         asked = self.summary.lower()
         return ("llm" if self.model else "condense") if asked == "auto" else asked
+
+
+def _is_address(text: str) -> bool:
+    """Whether this is where an HTTP server may be, and nothing besides."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return False
+    plain = text.isascii() and text.isprintable() and not set(text) & set(" \\@?#")
+    return plain and parts.scheme in {"http", "https"} and bool(parts.hostname) and port != 0
 
 
 def default_url() -> str:

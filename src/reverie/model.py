@@ -187,6 +187,18 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
+class Supplement:
+    """What a prompt lacks whose history the client sends by itself.
+
+    ``hits`` are those that stand in either part, best first.
+    """
+
+    profile: str = ""
+    recalled: str = ""
+    hits: tuple[Hit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """Something a model would remember if it may."""
 

@@ -36,14 +36,14 @@ _TRANSLATING = tuple(
 )
 
 
-def client(settings: Settings, *, timeout: float) -> httpx2.AsyncClient:
+def client(settings: Settings, **options: Any) -> httpx2.AsyncClient:
     """A client that goes where the settings allow, and follows no redirect."""
     try:
         import httpx2
     except ImportError as error:
         raise MissingExtra("connections to other services", "server") from error
     guard = guarded_async() if settings.outbound.lower() == "public" else None
-    return httpx2.AsyncClient(timeout=timeout, follow_redirects=False, transport=guard)
+    return httpx2.AsyncClient(follow_redirects=False, transport=guard, **options)
 
 
 def guarded_async(verify: Any = True) -> httpx2.AsyncBaseTransport:

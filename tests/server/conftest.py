@@ -12,18 +12,21 @@ import httpx2
 import pytest
 
 import reverie
-from reverie import Settings, Store
+from reverie import Settings, Space, Store
 from reverie.aio import AsyncStore
 from reverie.memory import tokens
 from reverie.server.serving import Serving, in_thread, listening
 from tests.conftest import FakeClock, SeededIds
+from tests.server import upstream
 from tests.server.browsing import launched
 from tests.server.story import SPACE, Story, tell
+from tests.server.upstream import Upstream
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 PATIENCE = 30.0
+CHAT = "/v1/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,54 @@ def servers(folder: Path) -> Iterator[Serve]:
             serving = replace(serving, **own)
             stack.enter_context(in_thread(serving, bound))
             return Running(store, serving, f"http://127.0.0.1:{port}")
+
+        yield start
+
+
+@dataclass(frozen=True, slots=True)
+class Proxied:
+    """A server before an upstream."""
+
+    running: Running
+    upstream: Upstream
+
+    @property
+    def space(self) -> Space:
+        return self.running.store.space("default")
+
+    def chat(self, *messages: Message | str, token: str | None = None, **more: Any) -> Any:
+        """One request; text is what the user says. ``headers`` go with it."""
+        said = [{"role": "user", "content": m} if isinstance(m, str) else m for m in messages]
+        headers = more.pop("headers", {})
+        body = {"model": "scripted", "messages": said, **more}
+        with self.running.client(token, headers=headers) as client:
+            return client.post(CHAT, json=body)
+
+    def told(self) -> dict[str, list[tuple[str, str, bool]]]:
+        """Every session with what is kept in it: who, what, and whether it was cut off."""
+        return {
+            info.id: [
+                (event.role, event.text, event.interrupted)
+                for event in self.space.session(info.id).events()
+            ]
+            for info in self.space.sessions()
+        }
+
+
+Message = dict[str, Any]
+Proxy = Callable[..., Proxied]
+
+
+@pytest.fixture
+def proxy(serve: Serve) -> Iterator[Proxy]:
+    """Starts servers, each before an upstream that follows a script; see ``serve``."""
+    with contextlib.ExitStack() as stack:
+
+        def start(script: upstream.Script | None = None, **given: Any) -> Proxied:
+            up = stack.enter_context(upstream.running(script or upstream.says("All is well")))
+            given.setdefault("upstream", up.url)
+            given.setdefault("upstream_api_key", "operators-key")
+            return Proxied(serve(**given), up)
 
         yield start
 

@@ -418,6 +418,13 @@ def test_turns_that_differ() -> None:
     assert len({digest(message) for message in messages}) == len(messages)
 
 
+@given(st.sampled_from(["user", "assistant"]), st.text())
+def test_a_plain_message_has_the_digest_of_its_longer_rendering(role: str, text: str) -> None:
+    plain = {"role": role, "content": text}
+    parts = {"role": role, "content": [{"type": "text", "text": text}]}
+    assert digest(plain) == digest({**plain, "refusal": None}) == digest(parts)
+
+
 def test_a_digest_stays_the_same_for_ever() -> None:
     # Stores hold them: with another one, a session no longer knows what was said in it before.
     assert digest({"role": "user", "content": "hi"}) == "3584b11c8a471906e9d07c886c669041"

@@ -118,7 +118,12 @@ def chained(before: str, message: Mapping[str, Any]) -> str:
     """What stands for all that was said up to a message. System prompts do not count."""
     if role_of(message) == "system":
         return before
-    return hashlib.sha256(f"{before}{digest(message)}".encode()).hexdigest()[:32]
+    return linked(before, digest(message))
+
+
+def linked(before: str, mark: str) -> str:
+    """The same for a message of this digest that is no system prompt."""
+    return hashlib.sha256(f"{before}{mark}".encode()).hexdigest()[:32]
 
 
 # -- writing --------------------------------------------------------------------------------------

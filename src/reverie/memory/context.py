@@ -155,7 +155,12 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Co
     left -= sum(each.tokens for each in fitting) - needed
     shown = {(each.session, each.sequence) for each in fitting}
     in_profile = known.profile if parts["profile"] else []
-    recalled, used = _recalled(in_profile, hits, shown, min(left, tokens // 4), count)
+    elsewhere = [
+        hit
+        for hit in besides(hits, in_profile)
+        if hit.event is None or (hit.event.session, hit.event.sequence) not in shown
+    ]
+    recalled, used, _ = lines_of(elsewhere, min(left, tokens // 4), count)
     history = _sendable([each.message for each in fitting], latest) if fitting else []
     return Context(
         profile=parts["profile"],
@@ -271,21 +276,20 @@ def _units(history: Sequence[Sized]) -> list[list[Sized]]:
 # -- what is recalled -----------------------------------------------------------------------------
 
 
-def _recalled(
-    shown_memories: Sequence[tuple[int, Memory]],
-    hits: Sequence[Hit],
-    shown: set[tuple[str, int]],
-    budget: int,
-    count: Count,
-) -> tuple[str, int]:
-    """Lines without scores; nothing that stands elsewhere in the context, nothing twice."""
-    in_profile = {(memory.id, memory.version) for _, memory in shown_memories}
-    lines, used, said = [], count(RECALLED_HEADING) + BETWEEN, list[str]()
+def besides(hits: Sequence[Hit], shown: Sequence[tuple[int, Memory]]) -> list[Hit]:
+    """The hits that are none of these memories, at the very version."""
+    known = {(memory.id, memory.version) for _, memory in shown}
+    return [
+        hit
+        for hit in hits
+        if hit.memory is None or (hit.memory.id, hit.memory.version) not in known
+    ]
+
+
+def lines_of(hits: Sequence[Hit], budget: int, count: Count) -> tuple[str, int, list[Hit]]:
+    """Lines without scores, nothing twice; what they take of a context, and whose they are."""
+    lines, used, said = dict[str, Hit](), count(RECALLED_HEADING) + BETWEEN, list[str]()
     for hit in hits:
-        if hit.memory is not None and (hit.memory.id, hit.memory.version) in in_profile:
-            continue
-        if hit.event is not None and (hit.event.session, hit.event.sequence) in shown:
-            continue
         if any(says_the_same(hit.text, other) for other in said):
             said.append(hit.text)
             continue
@@ -293,10 +297,12 @@ def _recalled(
         size = count(line)
         if used + size > budget:
             continue
-        lines.append(line)
+        lines[line] = hit
         said.append(hit.text)
         used += size
-    return (RECALLED_HEADING + "".join(lines), used) if lines else ("", 0)
+    if not lines:
+        return "", 0, []
+    return RECALLED_HEADING + "".join(lines), used, list(lines.values())
 
 
 def _line(hit: Hit) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reverie.engine import log, sessions
-from reverie.engine.sessions import NOTHING_SAID, Spot, chained
+from reverie.engine.sessions import NOTHING_SAID, Spot, linked
 from reverie.errors import KeyConflict
 from reverie.memory import events, writes
 from reverie.memory.events import Said
@@ -21,7 +21,7 @@ from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
 from reverie.model import Origin
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import role_of, said_by_user
+from reverie.text.messages import digest, role_of, said_by_user
 from reverie.text.normalise import folded, one_line
 
 # Each reply that was cut off means looking through the rest of the history again.
@@ -55,14 +55,15 @@ def follow(
     ``named`` is the session the client speaks of; only it and its forks are looked at then.
     ``fresh`` is what a new session is called.
     """
-    said, first = _prepared(resources, author, history, named)
+    marks = [digest(message) for message in history]
+    said, first = _prepared(resources, author, history, marks, named)
     with writes.writing(resources, author.scope) as (tx, owner):
         done = writes.repeated(tx, owner, stamp, about_session=True)
         if done is not None:
             if done.op != "append" or done.session is None:
                 raise KeyConflict(stamp.key or "")
             return done.session, None
-        match = _match(tx, owner, history, named)
+        match = _match(tx, owner, history, marks, named)
         if match.known < first:
             # What was known a moment ago has been erased since.
             said, first = events.prepare(resources, history[match.known :]), match.known
@@ -74,12 +75,16 @@ def follow(
 
 
 def _prepared(
-    resources: Resources, author: Author, history: Sequence[dict[str, Any]], named: str | None
+    resources: Resources,
+    author: Author,
+    history: Sequence[dict[str, Any]],
+    marks: Sequence[str],
+    named: str | None,
 ) -> tuple[list[Said], int]:
     """What is new of a history as far as one can tell before the lock, and where it begins."""
     with resources.engine.read() as tx:
         owner = log.find(tx, author.scope)
-        known = 0 if owner is None else _match(tx, owner, history, named).known
+        known = 0 if owner is None else _match(tx, owner, history, marks, named).known
     return events.prepare(resources, history[known:]), known
 
 
@@ -111,12 +116,17 @@ def _fork_id(tx: Transaction, owner: Owner, fork: Origin) -> str | None:
 
 
 def _match(
-    tx: Transaction, owner: Owner, messages: Sequence[Mapping[str, Any]], named: str | None
+    tx: Transaction,
+    owner: Owner,
+    messages: Sequence[Mapping[str, Any]],
+    marks: Sequence[str],
+    named: str | None,
 ) -> Match:
+    """Where messages with these digests, none of them a system prompt, lead to."""
     family = None if named is None else _family(tx, owner, named)
     best, chain, begin = Match(0, None), NOTHING_SAID, 0
     for _ in range(MOST_INTERRUPTED):
-        found = _deepest(tx, owner, messages, chain, begin, family)
+        found = _deepest(tx, owner, marks, chain, begin, family)
         if found.spot is not None:
             best = found
         step = _past_interruption(tx, owner, messages, best, family)
@@ -145,19 +155,17 @@ def _only_greets(messages: Sequence[Mapping[str, Any]]) -> bool:
 def _deepest(
     tx: Transaction,
     owner: Owner,
-    messages: Sequence[Mapping[str, Any]],
+    marks: Sequence[str],
     chain: str,
     begin: int,
     family: set[str] | None,
 ) -> Match:
     """The longest beginning of the history that is known, looked for from its end."""
     chains = []
-    for message in messages[begin:]:
-        chain = chained(chain, message)
+    for mark in marks[begin:]:
+        chain = linked(chain, mark)
         chains.append(chain)
     for number in range(len(chains), 0, -1):
-        if role_of(messages[begin + number - 1]) == "system":
-            continue
         spot = sessions.by_chain(tx, owner, chains[number - 1], family)
         if spot is not None:
             return Match(begin + number, spot)

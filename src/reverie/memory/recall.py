@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
@@ -18,7 +18,7 @@ from reverie.memory import generations, hits
 from reverie.memory.hits import Weighed
 from reverie.memory.resources import Resources
 from reverie.memory.views import IndexView, Known, MomentView, View
-from reverie.model import Hit, Mode, Ranking
+from reverie.model import Candidate, Hit, Mode, Ranking
 from reverie.protocols import Embedder, Owner
 from reverie.text import questions
 from reverie.text.questions import Question
@@ -48,6 +48,8 @@ class Query:
     ranking: Ranking = Ranking()
     embedding: Sequence[float] | None = None
     explain: bool = False
+    leaves_out: Callable[[str | None, Candidate], bool] | None = None
+    """Given a user and what is theirs: whether whoever asks has it before them already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +149,7 @@ def _recall(resources: Resources, query: Query, eye: Eye, views: Sequence[View])
     while True:
         lists = [_look(each, many) for each in asked]
         cut = any(many in {len(found.by_keyword), len(found.by_vector)} for found in lists)
-        weighed = _weighed(query, question, lists)
+        weighed = _wanted(query, _weighed(query, question, lists))
         kept, enough = hits.kept(
             weighed, ranking, query.limit, resources.clock.now(), len(views), opinions
         )
@@ -235,6 +237,13 @@ def _weighed(query: Query, question: Question, lists: Sequence[Found]) -> Iterat
     if query.ranking.fusion == "evidence":
         return _by_evidence(query, question, lists)
     return iter(sorted(_by_lists(query, lists), key=lambda weighed: weighed.order))
+
+
+def _wanted(query: Query, weighed: Iterator[Weighed]) -> Iterator[Weighed]:
+    unwanted = query.leaves_out
+    if unwanted is None:
+        return weighed
+    return (each for each in weighed if not unwanted(each.view.user, each.candidate))
 
 
 def _by_evidence(query: Query, question: Question, lists: Sequence[Found]) -> Iterator[Weighed]:

@@ -24,6 +24,7 @@ from reverie.model import (
     SessionErasure,
     SessionInfo,
     Summary,
+    Supplement,
 )
 from reverie.protocols import Ids, Owner, Transaction
 from reverie.text.messages import resumed, starts_turn, without_system
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 PREVIEW_CHARS = 80
 UNTITLED = "Untitled"
 MOST_EVENTS = 1_000_000_000
+MOST_HITS = 1_000
 
 
 class RecallOptions(TypedDict, total=False):
@@ -267,6 +269,43 @@ class Session:
         sought = Query(asked, context.MOST_RECALLED, ranking=self._space._ranking)
         hits = self._own_space._recalled(sought, sequence) if asked.strip() else []
         return context.assemble(known, hits, budget, count_tokens)
+
+    def supplement(
+        self,
+        query: str,
+        *,
+        limit: int | None = None,
+        ranking: Ranking | str | None = None,
+        freeze: bool = True,
+    ) -> Supplement:
+        """What a prompt lacks that a client makes of the whole history itself.
+
+        Nothing is recalled that stands in this session, for the client sends it; of the ``limit``
+        best, what the profile shows is not said again. The profile is that of every context of
+        this session. With ``freeze=False`` nothing is written: a session
+        that has not seen the profile yet sees the current one.
+        """
+        from reverie.embed.tokens import count_tokens
+        from reverie.memory import supplement
+        from reverie.memory.recall import Query
+
+        if not isinstance(query, str):
+            raise InvalidInput("query must be text")
+        most = drafts.check_limit(context.MOST_RECALLED if limit is None else limit, MOST_HITS)
+        chosen = self._space._ranking if ranking is None else drafts.check_ranking(ranking)
+        if freeze:
+            self._freeze()
+        tokens = self._resources.settings.context_tokens
+        with self._resources.engine.read() as tx:
+            owner = self._owner(tx)
+            owners = self._space._owners(tx)
+            stretches = [] if owner is None else self._stretches(tx, owner)
+            known = supplement.read(
+                tx, self._resources, owners, owner, stretches, tokens, count_tokens
+            )
+        sought = Query(query, most, ranking=chosen, leaves_out=known.holds(self._space.user))
+        hits = self._own_space._recalled(sought, known.latest) if query.strip() else []
+        return supplement.assemble(known, hits, tokens, count_tokens)
 
     # -- parts --------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ try:
 except ImportError as error:
     raise MissingExtra("the server", "server") from error
 
-from reverie.server import health, pages, problems, rest, sessions, upkeep
+from reverie.server import health, pages, problems, proxy, rest, sessions, upkeep
 from reverie.server.mcp_http import Endpoint
 from reverie.server.metrics import Measured, Metrics
 
@@ -42,13 +42,13 @@ def create_app(serving: Serving) -> ASGIApp:
     )
     app.router.routes.append(Route("/mcp", mcp))
     app.state.serving, app.state.metrics = serving, Metrics()
-    for part in (rest, sessions, upkeep, health, pages):
+    for part in (rest, sessions, upkeep, health, proxy, pages):
         app.include_router(part.router)
     app.add_exception_handler(problems.Refused, _refused)
     app.add_exception_handler(ReverieError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, lambda request, error: problems.of_accident(error))
+    app.add_exception_handler(Exception, _accident)
     return Guard(
         Measured(app, app.state.metrics),
         store=serving.store,
@@ -58,6 +58,10 @@ def create_app(serving: Serving) -> ASGIApp:
         trust_local=serving.trust_local,
         limits=serving.limits,
     )
+
+
+def _accident(request: Request, error: Exception) -> Response:
+    return problems.of_accident(error).response()
 
 
 def _refused(request: Request, error: Exception) -> Response:

@@ -73,12 +73,28 @@ class Refused(Exception):
     def response(self) -> JSONResponse:
         return problem(self.status, self.title, self.detail, headers=self.headers, **self.more)
 
+    def for_openai(self) -> JSONResponse:
+        """The same as OpenAI's clients read it."""
+        return for_openai(self.status, self.title, self.detail, self.headers)
+
 
 def problem(
     status: int, title: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
 ) -> JSONResponse:
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
     return JSONResponse(body, status, dict(headers or {}), MEDIA_TYPE)
+
+
+def for_openai(
+    status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """An error under /v1: OpenAI's clients show ``message`` and tell errors apart by the rest."""
+    kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
+        status, "invalid_request_error" if status < 500 else "server_error"
+    )
+    code = title.lower().replace(" ", "_")
+    error = {"message": detail, "type": kind, "param": None, "code": code}
+    return JSONResponse({"error": error}, status, dict(headers or {}))
 
 
 def status_of(error: ReverieError) -> int:
@@ -97,9 +113,9 @@ def of_error(error: ReverieError) -> JSONResponse:
     return problem(status, type(error).__name__, one_line(str(error)), headers=headers, **more)
 
 
-def of_accident(error: Exception) -> JSONResponse:
+def of_accident(error: Exception) -> Refused:
     """What nobody foresaw: logged here, and nothing of it told to the client."""
     _log.error("a request failed: %s", type(error).__name__, exc_info=error)
-    return problem(
+    return Refused(
         500, "Error", "the server failed: repeat the request, a write with the same Idempotency-Key"
     )

@@ -43,6 +43,11 @@ def named_in(request: Request) -> Named:
     )
 
 
+def named_in_headers(headers: Headers) -> Named:
+    """The same where the query is somebody else's."""
+    return Named(_header(headers, SPACE), _header(headers, USER), _header(headers, SESSION))
+
+
 def caller_of(request: Request, right: Right) -> Caller:
     """Whoever sent the request, if they have this right."""
     caller: Caller | None = request.scope["state"].get("caller")

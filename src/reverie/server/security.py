@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reverie.aio import Async
@@ -25,6 +24,8 @@ from reverie.server.problems import Refused, of_accident
 
 # What says nothing of anybody's memory. The page asks for a token before it shows anything.
 OPEN = ("/", "/healthz", "/login", "/page/", "/docs", "/docs/", "/openapi.json")
+PROXY = "/v1/"
+CREDENTIAL = "x-reverie-token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 MOST_BUCKETS = 10_000
 HEADERS = {
@@ -116,14 +117,14 @@ class Guard:
             # There is no other protocol here; a websocket is turned away before it opens.
             await send({"type": "websocket.close", "code": 1008})
             return
-        answer = _Answer(send)
+        answer = _Answer(send, for_openai=_under(str(scope["path"]), PROXY))
         try:
             headers = Headers(scope=scope)
             self._check_origin(headers, str(scope["path"]))
             scope.setdefault("state", {})["caller"] = await self._caller(scope, headers)
             await self._app(scope, self._bounded(headers, receive, answer), answer)
         except Refused as refused:
-            await answer.tell(refused.response())
+            await answer.tell(refused)
         except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
             if not answer.whole:
                 await answer.tell(of_accident(error))
@@ -158,8 +159,12 @@ class Guard:
     async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
         path = str(scope["path"])
         kind, _, secret = headers.get("authorization", "").partition(" ")
+        own = headers.get(CREDENTIAL) if _under(path, PROXY) else None
+        if own is not None:
+            # The other one is the client's key for the upstream.
+            kind, secret = "bearer", own
         caller = await self._known(secret.strip()) if kind.lower() == "bearer" else None
-        if caller is None and self._trust_local and _under(path, "/v1/") and _is_local(scope):
+        if caller is None and self._trust_local and _under(path, PROXY) and _is_local(scope):
             caller = Caller("local", "local", "write")
         self._check_rate(scope, caller)
         if caller is None and not any(_under(path, each) for each in OPEN):
@@ -196,13 +201,12 @@ class Guard:
                 async with asyncio.timeout(deadline - time.monotonic()):
                     message = await receive()
             except TimeoutError:
-                late = Refused(408, "Too slow", "the body did not come in time")
-                answer.instead = late.response()
-                raise late from None
+                answer.instead = Refused(408, "Too slow", "the body did not come in time")
+                raise answer.instead from None
             got += len(message.get("body", b""))
             whole = not message.get("more_body", False)
             if got > most:
-                answer.instead = refused.response()
+                answer.instead = refused
                 raise refused
             return message
 
@@ -213,12 +217,13 @@ class _Answer:
     """The way out: every answer takes the same headers along.
 
     ``instead`` is said in the place of whatever the application makes of a body that is refused.
+    ``for_openai``: its errors are for OpenAI's clients to read.
     """
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, *, for_openai: bool) -> None:
+        self._send, self._for_openai = send, for_openai
         self.begun = self.whole = False
-        self.instead: Response | None = None
+        self.instead: Refused | None = None
 
     async def __call__(self, message: Message) -> None:
         if self.instead is not None and not self.begun:
@@ -226,10 +231,11 @@ class _Answer:
         elif not self.whole:
             await self._pass_on(message)
 
-    async def tell(self, response: Response) -> None:
-        """A whole answer; of one that has begun the connection can only be cut."""
+    async def tell(self, refused: Refused) -> None:
+        """Why not; of an answer that has begun the connection can only be cut."""
         if self.begun:
             raise ConnectionAbortedError("an answer that had begun cannot be finished")
+        response = refused.for_openai() if self._for_openai else refused.response()
         await self._pass_on(
             {
                 "type": "http.response.start",

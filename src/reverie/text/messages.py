@@ -187,7 +187,12 @@ def starts_turn(message: Mapping[str, Any]) -> bool:
 
 def digest(message: Mapping[str, Any]) -> str:
     """32 hex characters, equal for two renderings of the same turn."""
-    texts, calls, media = [], [], []
+    texts, calls, media = list[str](), list[Any](), list[Any]()
+    if _is_plain(message):
+        # What follows comes to this; a long history is made of such.
+        said = " ".join(message["content"].split())
+        whole = json.dumps([message["role"], said, calls, media])
+        return hashlib.sha256(whole.encode()).hexdigest()[:32]
     for kind, value in _shown(message):
         if kind == "call":
             calls.append([value.name, _compared(value.arguments)])

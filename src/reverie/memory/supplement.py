@@ -1,0 +1,93 @@
+"""What a prompt lacks whose history the client sends by itself: the profile, what is recalled.
+
+A client that resends its history shows all of a session to the model; what it replaced by an edit,
+or a reply it asked for anew, it does not want to see again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from reverie.engine import sessions
+from reverie.engine.sessions import Stretch
+from reverie.memory import profile, states
+from reverie.memory.context import Count, besides, lines_of
+from reverie.memory.resources import Resources
+from reverie.model import Candidate, Hit, Memory, Supplement
+from reverie.protocols import Owner, Transaction
+
+# How far back the latest thing a user said is looked for, for the note of a recall.
+LOOK_BACK = 64
+
+
+class Known(NamedTuple):
+    """What the store knows of the session: its profile, where its events stand, and the latest
+    that a user said.
+    """
+
+    profile: list[tuple[int, Memory]]
+    stretches: Sequence[Stretch]
+    replaced: frozenset[tuple[str, int]]
+    latest: int | None
+
+    def holds(self, user: str | None) -> Callable[[str | None, Candidate], bool]:
+        """Whether the client has an event of this user before it already."""
+        ends = {
+            stretch.session: float("inf") if stretch.upto is None else stretch.upto
+            for stretch in self.stretches
+        }
+
+        def held(owner: str | None, candidate: Candidate) -> bool:
+            if candidate.session is None or owner != user:
+                return False
+            spot = (candidate.session, candidate.sequence)
+            return spot in self.replaced or candidate.sequence <= ends.get(candidate.session, 0)
+
+        return held
+
+
+def read(
+    tx: Transaction,
+    resources: Resources,
+    owners: Mapping[Owner, str | None],
+    owner: Owner | None,
+    stretches: Sequence[Stretch],
+    tokens: int,
+    count: Count,
+) -> Known:
+    frozen = None if owner is None else states.inherited(tx, owner, stretches)
+    eligible = profile.newest_first(tx, owners, resources.clock.now(), frozen)
+    chosen = profile.choose(eligible, tokens // 4, count)
+    if owner is None:
+        return Known(chosen, stretches, frozenset(), None)
+    spots = sessions.spots(tx, owner, stretches, newest=LOOK_BACK)
+    said = [spot.sequence for spot in spots if spot.role == "user"]
+    replaced = _replaced(tx, owner, stretches)
+    return Known(chosen, stretches, replaced, said[-1] if said else None)
+
+
+def _replaced(
+    tx: Transaction, owner: Owner, stretches: Sequence[Stretch]
+) -> frozenset[tuple[str, int]]:
+    """What stood, here and in other forks, where this session went on in another way."""
+    found: set[tuple[str, int]] = set()
+    for stretch in stretches[:-1]:
+        assert stretch.upto is not None
+        if not stretch.upto:
+            continue  # a conversation of its own: it replaced nothing
+        others = sessions.forks(tx, owner, stretch.session)
+        found.update((name, stretch.upto + 1) for name in (stretch.session, *others))
+    return frozenset(found - {(stretches[-1].session, stretches[-1].after + 1)})
+
+
+def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Supplement:
+    """Both parts; a hit that stands in the profile is not said twice."""
+    others = besides(hits, known.profile)
+    recalled, _, shown = lines_of(others, tokens // 4, count)
+    left_out = {hit.id for hit in others} - {hit.id for hit in shown}
+    return Supplement(
+        profile=profile.render(known.profile),
+        recalled=recalled,
+        hits=tuple(hit for hit in hits if hit.id not in left_out),
+    )

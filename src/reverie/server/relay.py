@@ -1,0 +1,87 @@
+"""An upstream's answer on its way to the client: each piece at once, and noticed on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import httpx2
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from reverie.server.upstream import Headers
+
+
+class Reader(Protocol):
+    """Whoever reads along. ``keep`` is called once, when all was said or the answer broke off."""
+
+    whole: bool
+
+    def feed(self, chunk: bytes) -> None: ...
+
+    async def keep(self) -> None: ...
+
+
+class Relay(Response):
+    """Passes an answer on. When the client goes away, the upstream is told to stop.
+
+    An answer that breaks off breaks off for the client as well: it must not look whole.
+    """
+
+    def __init__(
+        self, answer: httpx2.Response, headers: Headers, reader: Reader | None = None
+    ) -> None:
+        super().__init__(status_code=answer.status_code)
+        self.raw_headers = headers
+        self._answer, self._reader = answer, reader
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.create_task(_left(receive))
+        passing = asyncio.create_task(self._pass(send))
+        try:
+            await asyncio.wait({gone, passing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            passing.cancel()
+            await asyncio.gather(gone, passing, return_exceptions=True)
+            await self._answer.aclose()
+            await self._kept()
+        if not passing.cancelled() and (error := passing.exception()) is not None:
+            raise error
+
+    async def _pass(self, send: Send) -> None:
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+        await send(start)
+        try:
+            # Whoever reads along needs the text itself, not what it was packed into.
+            pieces = self._answer.aiter_bytes() if self._reader else self._answer.aiter_raw()
+            async for piece in pieces:
+                if self._reader is not None:
+                    self._reader.feed(piece)
+                    if self._reader.whole:
+                        # Whoever is told that this was all may rely on it.
+                        await self._kept()
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except httpx2.HTTPError:
+            return
+        await self._kept()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _kept(self) -> None:
+        """Once, and to the end, even when nobody waits for it any more."""
+        if self._reader is None:
+            return
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._reader.keep())
+        await asyncio.shield(self._keeping)
+
+
+async def _left(receive: Receive) -> None:
+    """Until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,146 @@
+"""What an assistant said, taken from an upstream's answer: whole, or put together from a stream.
+
+Only the first choice counts. What a model thought to itself is left out: providers refuse it when
+it is sent back to them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_THOUGHTS = ("reasoning", "reasoning_content", "reasoning_details")
+_TEXTS = ("content", "refusal")
+_SAYS = (*_TEXTS, "tool_calls", "function_call", "audio")
+MOST_LINE_BYTES = 16_000_000
+
+
+def of_completion(body: bytes) -> dict[str, Any] | None:
+    """The message of a completion that came as a whole; None where there is none."""
+    choice = _first_choice(_object(body))
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        return None
+    said = {name: value for name, value in message.items() if name not in _THOUGHTS}
+    return _spoken({"role": "assistant", **said})
+
+
+class Stream:
+    """The message of a stream of server-sent events, as far as it has come."""
+
+    def __init__(self) -> None:
+        self._line = bytearray()
+        self._data: list[bytes] = []
+        self._texts: dict[str, list[str]] = {}
+        self._calls: dict[object, dict[str, Any]] = {}
+        self._function: dict[str, Any] = {}
+        self.whole = False
+        """Whether the assistant has said all it wanted to say."""
+
+    def feed(self, chunk: bytes) -> None:
+        lines = chunk.split(b"\n")
+        for line in lines[:-1]:
+            self._take(bytes(self._line) + line)
+            self._line.clear()
+        if len(self._line) + len(lines[-1]) <= MOST_LINE_BYTES:
+            self._line += lines[-1]
+
+    def end(self) -> None:
+        """There is no more: what came last may lack the blank line behind it."""
+        self.feed(b"\n\n")
+
+    @property
+    def message(self) -> dict[str, Any] | None:
+        """None when nothing was said."""
+        said: dict[str, Any] = {"role": "assistant", "content": None}
+        said |= {name: "".join(texts) for name, texts in self._texts.items()}
+        if self._calls:
+            said["tool_calls"] = list(self._calls.values())
+        if self._function:
+            said["function_call"] = self._function
+        return _spoken(said)
+
+    def _take(self, line: bytes) -> None:
+        line = line.removesuffix(b"\r")
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+        elif not line and self._data:
+            data = b"\n".join(self._data)
+            self._data.clear()
+            self._event(data)
+
+    def _event(self, data: bytes) -> None:
+        if data.strip() == b"[DONE]":
+            self.whole = True
+            return
+        choice = _first_choice(_object(data))
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            self._add(delta)
+        self.whole = self.whole or bool(choice.get("finish_reason"))
+
+    def _add(self, delta: Mapping[str, Any]) -> None:
+        for name in _TEXTS:
+            text = _text(delta.get(name))
+            if text:
+                self._texts.setdefault(name, []).append(text)
+        calls = delta.get("tool_calls")
+        for call in calls if isinstance(calls, list) else []:
+            if isinstance(call, dict):
+                _merge(self._calls.setdefault(self._place(call), {}), call)
+        if isinstance(delta.get("function_call"), dict):
+            _merge(self._function, delta["function_call"])
+
+    def _place(self, call: Mapping[str, Any]) -> object:
+        """Which call this is a part of; some providers leave the index out."""
+        if call.get("index") is not None:
+            return str(call["index"])
+        known = [place for place, held in self._calls.items() if held.get("id") == call.get("id")]
+        if known or (self._calls and not call.get("id")):
+            return (known or list(self._calls))[-1]
+        return len(self._calls)
+
+
+def _merge(held: dict[str, Any], part: Mapping[str, Any]) -> None:
+    """Arguments come in pieces; whatever else is said of a call is said once."""
+    for name, value in part.items():
+        if name == "index" or value is None:
+            continue
+        if isinstance(value, dict):
+            inner = held.setdefault(name, {})
+            if isinstance(inner, dict):
+                _merge(inner, value)
+        elif name in {"arguments", "input"} and isinstance(value, str):
+            held[name] = str(held.get(name, "")) + value
+        else:
+            held.setdefault(name, value)
+
+
+def _text(value: object) -> str:
+    """A piece of text, or the texts of a list of parts."""
+    if isinstance(value, list):
+        parts = [part for part in value if isinstance(part, dict) and part.get("type") == "text"]
+        return "".join(_text(part.get("text")) for part in parts)
+    return value if isinstance(value, str) else ""
+
+
+def _first_choice(answer: Mapping[str, Any]) -> dict[str, Any]:
+    choices = answer.get("choices")
+    for choice in choices if isinstance(choices, list) else []:
+        if isinstance(choice, dict) and choice.get("index", 0) in (0, None):
+            return choice
+    return {}
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """What cannot be read says nothing: it is the client's to complain about."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _spoken(message: dict[str, Any]) -> dict[str, Any] | None:
+    return message if any(message.get(name) for name in _SAYS) else None

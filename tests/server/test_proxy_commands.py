@@ -1,0 +1,146 @@
+"""Messages that begin with /memory are answered here."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.server.conftest import Proxied, Proxy, Serve
+
+
+def said(it: Proxied, text: str, **more: Any) -> str:
+    answer = it.chat(text, **more)
+    assert answer.status_code == 200
+    content: str = answer.json()["choices"][0]["message"]["content"]
+    return content
+
+
+def test_the_list_groups_by_category(proxy: Proxy) -> None:
+    it = proxy()
+    assert said(it, "/memory") == "No memories stored yet."
+    alec = it.space.remember("Alec is the user's boss", category="person", subject="Alec")
+    sarah = it.space.remember("Sarah works on\nthe Design team", category="person")
+    due = it.space.remember("User prefers Thursday due dates", category="work_habit")
+    listed = (
+        "📝 Your memories:\n"
+        "\n"
+        "**Person**\n"
+        f"• [{alec.id}] [Alec] Alec is the user's boss\n"
+        f"• [{sarah.id}] Sarah works on the Design team\n"
+        "\n"
+        "**Work Habit**\n"
+        f"• [{due.id}] User prefers Thursday due dates\n"
+        "\n"
+        "Use /memory delete <id> to remove a memory."
+    )
+    for command in ("/memory", "/memory list", "/MEMORY LIST", " /memory\nwhatever "):
+        assert said(it, command) == listed
+    assert not it.upstream.requests and it.told() == {}
+
+
+def test_delete_and_undo(proxy: Proxy) -> None:
+    it = proxy()
+    one = it.space.remember("User prefers Thursday due dates")
+    two = it.space.remember("User likes tea")
+    assert said(it, "/memory delete") == "Usage: /memory delete <id>"
+    assert said(it, "/memory undo") == "Nothing to undo."
+    assert said(it, f"/memory DELETE {one.id}") == "Deleted: 'User prefers Thursday due dates'"
+    assert said(it, f"/memory delete [{two.id}]") == "Deleted: 'User likes tea'"
+    assert said(it, "/memory") == "No memories stored yet."
+    assert said(it, "/memory undo") == "Restored: 'User likes tea'"
+    assert said(it, "/memory undo") == "Restored: 'User prefers Thursday due dates'"
+    assert said(it, "/memory undo") == "Nothing to undo."
+    assert said(it, "/memory delete nothing1").startswith("Error: ")
+    history = it.space.history(one.id)
+    assert [version.op for version in history] == ["remember", "forget", "restore"]
+    assert history[1].reason == "the user said /memory delete"
+
+
+def test_search(proxy: Proxy) -> None:
+    it = proxy()
+    assert said(it, "/memory search tea") == "No memories found for 'tea'."
+    tea = it.space.remember("User likes tea", subject="tea")
+    it.space.session("s").append({"role": "user", "content": "tea, please"})
+    found = said(it, "/memory search tea").splitlines()
+    assert found[0] == "🔎 Memories for 'tea':"
+    assert found[2:] == [f"• [{tea.id}] [tea] User likes tea", "",
+                         "Use /memory delete <id> to remove a memory."]  # fmt: skip
+    assert said(it, "/memory search") == "Usage: /memory search <words>"
+
+
+def test_a_long_list_says_what_is_left_out(proxy: Proxy) -> None:
+    it = proxy()
+    for number in range(103):
+        it.space.remember(f"Fact number {number}", subject=str(number))
+    lines = said(it, "/memory").splitlines()
+    assert sum(line.startswith("•") for line in lines) == 100
+    assert "… and 3 more: /memory search <words> finds them." in lines
+
+
+def test_a_command_is_streamed_to_those_who_stream(proxy: Proxy) -> None:
+    it = proxy()
+    answer = it.chat("/memory", stream=True)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line]
+    assert events[-1] == "[DONE]"
+    chunks = [json.loads(event)["choices"][0] for event in events[:-1]]
+    assert chunks[0]["delta"] == {"role": "assistant", "content": "No memories stored yet."}
+    assert chunks[-1]["finish_reason"] == "stop"
+
+
+def test_neither_a_command_nor_its_answer_is_kept_or_learned(proxy: Proxy) -> None:
+    it = proxy()
+    memory = it.space.remember("The code word is heliotrope", subject="code")
+    asked = {"role": "user", "content": f"/memory delete {memory.id}"}
+    told = {"role": "assistant", "content": said(it, asked["content"])}
+    it.chat(asked, told, "What is the code word?")
+    assert list(it.told().values()) == [
+        [("user", "What is the code word?", False), ("assistant", "All is well", False)]
+    ]
+    assert it.upstream.last.messages == [asked, told, {"role": "user",
+                                         "content": "What is the code word?"}]  # fmt: skip
+    it.chat("Tell me: what was the code word?")
+    assert "heliotrope" not in it.upstream.last.body.decode()
+
+
+def test_without_an_upstream_commands_still_work(serve: Serve) -> None:
+    running = serve()
+    body = {"messages": [{"role": "user", "content": "/memory"}]}
+    with running.client() as client:
+        answer = client.post("/v1/chat/completions", json=body)
+    assert answer.json()["choices"][0]["message"]["content"] == "No memories stored yet."
+
+
+@pytest.mark.parametrize("text", ["/memoryless", "tell me about /memory", "/memories", "memory"])
+def test_what_only_looks_like_a_command_goes_to_the_model(proxy: Proxy, text: str) -> None:
+    it = proxy()
+    assert said(it, text) == "All is well" and len(it.upstream.requests) == 1
+
+
+def test_who_may_only_read_deletes_nothing(proxy: Proxy) -> None:
+    it = proxy()
+    memory = it.space.remember("User likes tea")
+    token, read = it.running.token("read"), {"X-Reverie-Mode": "read"}
+    listed = said(it, "/memory", token=token, headers=read)
+    refused = said(it, f"/memory delete {memory.id}", token=token, headers=read)
+    assert "tea" in listed and refused.startswith("Error: ")
+    assert it.space.get(memory.id).forgotten_at is None
+
+
+def test_off_leaves_commands_to_the_model(proxy: Proxy) -> None:
+    it = proxy()
+    assert said(it, "/memory", headers={"X-Reverie-Mode": "off"}) == "All is well"
+
+
+def test_a_user_deletes_and_restores_only_their_own(proxy: Proxy) -> None:
+    it = proxy()
+    shared = it.space.remember("The office closes at six")
+    ana = it.running.store.space("default", user="ana").remember("Ana likes tea")
+    assert "six" in said(it, "/memory", user="ana") and "tea" in said(it, "/memory", user="ana")
+    assert said(it, f"/memory delete {shared.id}", user="ana").startswith("Error: ")
+    it.space.forget(shared.id)
+    said(it, f"/memory delete {ana.id}", user="ana")
+    assert said(it, "/memory undo", user="ana") == "Restored: 'Ana likes tea'"
+    assert said(it, "/memory undo", user="ana") == "Nothing to undo."
