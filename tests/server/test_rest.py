@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -213,6 +214,28 @@ def test_sessions_keep_what_was_said(client: httpx2.Client) -> None:
     assert client.get("/api/sessions").json()["sessions"] == []
     assert client.post(f"{path}/restore").status_code == 204
     assert client.post(f"{path}/erase").json()["events"] == 2
+
+
+@pytest.mark.parametrize("id", ["a/b", "日本 ü%2F", "..", "a?b#c", "follow"])
+def test_a_session_may_have_any_name(client: httpx2.Client, id: str) -> None:
+    path = f"/api/sessions/{quote(id, safe='')}".replace("..", "%2E%2E")
+    said = {"messages": [{"role": "user", "content": "hello there"}]}
+    assert client.post(f"{path}/events", json=said).status_code == 201
+    (found,) = client.get("/api/sessions").json()["sessions"]
+    assert found["id"] == id == client.get(path).json()["id"]
+
+
+def test_a_name_that_is_no_text_is_refused(client: httpx2.Client) -> None:
+    said = {"messages": [{"role": "user", "content": "hello there"}]}
+    problem(client.post("/api/sessions/%ff/events", json=said), 422)
+
+
+def test_who_only_looks_is_not_noted(client: httpx2.Client) -> None:
+    remember(client, **ALEC)
+    for note in (False, True):
+        asked = {"query": "who is my boss?", "note": note}
+        client.post("/api/recall", json=asked, params={"session": "chat"})
+        assert len(client.get("/api/sessions/chat/recalls").json()["recalls"]) == note
 
 
 def test_a_resent_history_goes_on(client: httpx2.Client) -> None:

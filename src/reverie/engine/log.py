@@ -74,7 +74,8 @@ class Entry:
         )
 
     def as_version(self) -> Version:
-        body = self.body or {}
+        # What an erasure keeps is no state of the memory.
+        body = {} if self.op == "erase" else self.body or {}
         return Version(
             memory_id=self.memory,
             version=self.version,

@@ -53,6 +53,7 @@ class RecallOptions(TypedDict, total=False):
     ranking: Ranking | str | None
     query_embedding: Sequence[float] | None
     explain: bool
+    note: bool
 
 
 class RememberOptions(TypedDict, total=False):

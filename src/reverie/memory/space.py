@@ -218,12 +218,14 @@ class Space:
         ranking: Ranking | str | None = None,
         query_embedding: Sequence[float] | None = None,
         explain: bool = False,
+        note: bool = True,
     ) -> list[Hit]:
         """What is most worth knowing for a query, best first.
 
         ``ranking`` is a Ranking or one of the names in ``RANKINGS``; without it, the handle's.
         ``since`` and ``until`` (exclusive) look at when something happened. ``as_of`` is a position
-        of the log (an int) or a time: what would have been found then.
+        of the log (an int) or a time: what would have been found then. ``note``: whether it counts
+        as a recall, or somebody only looks.
         """
         from reverie.memory import recall
 
@@ -255,9 +257,11 @@ class Space:
                 known = moments.known_at(tx, owners, self._seen(tx), position)
             then = replace(chosen, alive_at=moment)
             return recall.recall_as_of(self._resources, known, then, asked)
-        return self._recalled(asked)
+        return self._recalled(asked, note=note)
 
-    def _recalled(self, asked: Query, sequence: int | None = None) -> list[Hit]:
+    def _recalled(
+        self, asked: Query, sequence: int | None = None, *, note: bool = True
+    ) -> list[Hit]:
         """Recall, and note it. ``sequence`` is the event of this session it is for."""
         from reverie.memory import recall
 
@@ -266,7 +270,7 @@ class Space:
             owners = self._owners(tx)
             asked = replace(asked, chosen=replace(asked.chosen, **self._seen(tx)._asdict()))
             hits = recall.recall(self._resources, owners, asked, eye)
-        if hits:
+        if hits and note:
             found = tuple(hit.id for hit in hits)
             now = self._resources.clock.now()
             self._resources.notes.add(self._author.scope, now, asked.text, found, sequence)
@@ -287,12 +291,7 @@ class Space:
             for owner in self._owners(tx):
                 entries = log.versions(tx, owner, _id(id))
                 if entries:
-                    return [
-                        replace(entry, body=None).as_version()
-                        if entry.op == "erase"
-                        else entry.as_version()
-                        for entry in entries
-                    ]
+                    return [entry.as_version() for entry in entries]
         raise writes.missing(id)
 
     def memories(

@@ -69,7 +69,7 @@ class Measured:
 
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
-                route = getattr(scope.get("route"), "path", "other")
+                route = getattr(scope.get("route"), "path_format", "other")
                 seconds = time.perf_counter() - began
                 self._metrics.count(_method(scope), route, message["status"], seconds)
             await send(message)

@@ -67,7 +67,7 @@ async def remember(visit: Writer, body: shapes.NewMemory, key: Key = None) -> Re
     return _shown(memory, 201, {"Location": f"/api/memory/{memory.id}"})
 
 
-@router.get("/memory/{id}", tags=["Memories"], response_model=shapes.MemoryShown)
+@router.get("/memory/{id:name}", tags=["Memories"], response_model=shapes.MemoryShown)
 async def show(visit: Reader, id: str) -> Response:
     """A memory with its whole history, also when it was forgotten."""
     space = visit.space()
@@ -75,8 +75,8 @@ async def show(visit: Reader, id: str) -> Response:
     return _shown(memory, 200, versions=[_version(version) for version in versions])
 
 
-@router.put("/memory/{id}", tags=["Memories"], response_model=shapes.Memory)
-@router.patch("/memory/{id}", tags=["Memories"], response_model=shapes.Memory)
+@router.put("/memory/{id:name}", tags=["Memories"], response_model=shapes.Memory)
+@router.patch("/memory/{id:name}", tags=["Memories"], response_model=shapes.Memory)
 async def revise(
     visit: Writer, id: str, body: shapes.Changed, if_match: IfMatch = None, key: Key = None
 ) -> Response:
@@ -92,20 +92,20 @@ async def revise(
     return _shown(memory)
 
 
-@router.delete("/memory/{id}", tags=["Memories"], status_code=204)
+@router.delete("/memory/{id:name}", tags=["Memories"], status_code=204)
 async def forget(visit: Writer, id: str, reason: str | None = None, key: Key = None) -> Response:
     """Take a memory out of every recall; its history stays."""
     await visit.space().forget(id, reason=reason, key=key)
     return Response(status_code=204)
 
 
-@router.post("/memory/{id}/restore", tags=["Memories"], response_model=shapes.Memory)
+@router.post("/memory/{id:name}/restore", tags=["Memories"], response_model=shapes.Memory)
 async def restore(visit: Writer, id: str, key: Key = None) -> Response:
     """Bring a forgotten memory back."""
     return _shown(await visit.space().restore(id, key=key))
 
 
-@router.post("/memory/{id}/erase", tags=["Memories"], response_model=shapes.Erased)
+@router.post("/memory/{id:name}/erase", tags=["Memories"], response_model=shapes.Erased)
 async def erase(
     visit: Admin, id: str, body: shapes.Erasing | None = None, key: Key = None
 ) -> Response:

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from reverie.aio import Async
 from reverie.memory.writes import less_trusted
 from reverie.model import Right, Trust
+from reverie.server import names as names  # paths can hold names from here on
 from reverie.server.problems import Refused
 from reverie.server.security import Caller
 from reverie.server.serving import Serving

@@ -122,6 +122,9 @@ class Guard:
             headers = Headers(scope=scope)
             self._check_origin(headers, str(scope["path"]))
             scope.setdefault("state", {})["caller"] = await self._caller(scope, headers)
+            if _under(str(scope["path"]), "/api/"):
+                # As it was sent: a name in it may hold a slash, which is no part of the path.
+                scope["path"] = scope["raw_path"].decode("latin-1")
             await self._app(scope, self._bounded(headers, receive, answer), answer)
         except Refused as refused:
             await answer.tell(refused)

@@ -38,13 +38,13 @@ async def follow(visit: Writer, body: shapes.Resent, key: Key = None) -> Respons
     return JSONResponse({"id": session.id, "forked_from": plain(await session.forked_from)})
 
 
-@router.get("/{id}", response_model=shapes.SessionInfo)
+@router.get("/{id:name}", response_model=shapes.SessionInfo)
 async def info(visit: Reader, id: str) -> Response:
     """How many events a session has, how it began, when it was last used."""
     return JSONResponse(plain(await visit.space().session(id).info()))
 
 
-@router.get("/{id}/events", response_model=shapes.Events)
+@router.get("/{id:name}/events", response_model=shapes.Events)
 async def events(
     visit: Reader,
     id: str,
@@ -63,26 +63,26 @@ async def events(
     return JSONResponse({"events": plain(found[-limit:])})
 
 
-@router.post("/{id}/events", status_code=201, response_model=shapes.Events)
+@router.post("/{id:name}/events", status_code=201, response_model=shapes.Events)
 async def append(visit: Writer, id: str, body: shapes.Messages, key: Key = None) -> Response:
     """Keep messages as they are, all of them or none."""
     kept = await visit.persons_space().session(id).append_many(body.messages, key=key)
     return JSONResponse({"events": plain(kept)}, 201)
 
 
-@router.get("/{id}/memories", response_model=shapes.SessionMemories)
+@router.get("/{id:name}/memories", response_model=shapes.SessionMemories)
 async def memories(visit: Reader, id: str) -> Response:
     """What belongs to this session alone."""
     return JSONResponse({"memories": plain(await visit.space().session(id).memories())})
 
 
-@router.get("/{id}/recalls", response_model=shapes.Recalls)
+@router.get("/{id:name}/recalls", response_model=shapes.Recalls)
 async def recalls(visit: Reader, id: str) -> Response:
     """What was recalled for each turn."""
     return JSONResponse({"recalls": plain(await visit.space().session(id).recalls())})
 
 
-@router.post("/{id}/context", response_model=shapes.ContextShown)
+@router.post("/{id:name}/context", response_model=shapes.ContextShown)
 async def context(visit: Reader, id: str, body: shapes.ContextAsked | None = None) -> Response:
     """What a model needs for the next turn: profile, summary, recalled memories, history."""
     asked: dict[str, Any] = {} if body is None else body.model_dump()
@@ -90,46 +90,46 @@ async def context(visit: Reader, id: str, body: shapes.ContextAsked | None = Non
     return JSONResponse({**plain(found), "system": found.system})
 
 
-@router.get("/{id}/summary", response_model=shapes.SummaryShown)
+@router.get("/{id:name}/summary", response_model=shapes.SummaryShown)
 async def summary(visit: Reader, id: str) -> Response:
     """The rolling summary."""
     return JSONResponse(plain(await visit.space().session(id).summary()))
 
 
-@router.put("/{id}/summary", response_model=shapes.SummaryShown)
+@router.put("/{id:name}/summary", response_model=shapes.SummaryShown)
 async def write_summary(visit: Writer, id: str, body: shapes.SummaryWritten) -> Response:
     """Replace the summary that was read; ``applied`` is false when another was written since."""
     written = await visit.space().session(id).write_summary(**body.model_dump())
     return JSONResponse(plain(written))
 
 
-@router.get("/{id}/scratchpad", response_model=shapes.Scratchpad)
+@router.get("/{id:name}/scratchpad", response_model=shapes.Scratchpad)
 async def scratchpad(visit: Reader, id: str) -> Response:
     """The working list."""
     return JSONResponse(plain(await visit.space().session(id).scratchpad.read()))
 
 
-@router.put("/{id}/scratchpad", response_model=shapes.Scratchpad)
+@router.put("/{id:name}/scratchpad", response_model=shapes.Scratchpad)
 async def write_scratchpad(visit: Writer, id: str, body: shapes.Items) -> Response:
     """Replace the working list."""
     return JSONResponse(plain(await visit.space().session(id).scratchpad.write(body.items)))
 
 
-@router.delete("/{id}/scratchpad", status_code=204)
+@router.delete("/{id:name}/scratchpad", status_code=204)
 async def clear_scratchpad(visit: Writer, id: str) -> Response:
     """Empty the working list."""
     await visit.space().session(id).scratchpad.clear()
     return Response(status_code=204)
 
 
-@router.post("/{id}/refresh", status_code=204)
+@router.post("/{id:name}/refresh", status_code=204)
 async def refresh(visit: Writer, id: str) -> Response:
     """See the profile as it is now, from the next context on."""
     await visit.space().session(id).refresh()
     return Response(status_code=204)
 
 
-@router.post("/{id}/hide", status_code=204)
+@router.post("/{id:name}/hide", status_code=204)
 async def hide(
     visit: Writer, id: str, body: shapes.Reasoned | None = None, key: Key = None
 ) -> Response:
@@ -138,14 +138,14 @@ async def hide(
     return Response(status_code=204)
 
 
-@router.post("/{id}/restore", status_code=204)
+@router.post("/{id:name}/restore", status_code=204)
 async def restore(visit: Writer, id: str, key: Key = None) -> Response:
     """Bring a hidden session back."""
     await visit.space().session(id).restore(key=key)
     return Response(status_code=204)
 
 
-@router.post("/{id}/erase", response_model=shapes.SessionErased)
+@router.post("/{id:name}/erase", response_model=shapes.SessionErased)
 async def erase(visit: Admin, id: str, key: Key = None) -> Response:
     """Destroy every event, and the memories that came from nowhere else."""
     return JSONResponse(plain(await visit.space().session(id).erase(key=key)))

@@ -216,6 +216,7 @@ class Question(_Body):
     as_of: Time | None = None
     ranking: str | None = None
     explain: bool = False
+    note: bool = Field(True, description="Whether it counts as a recall; not when people look.")
 
 
 class Erasing(_Body):

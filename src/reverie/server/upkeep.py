@@ -41,13 +41,13 @@ async def proposals(visit: Reader, include_answered: bool = False) -> Response:
     return JSONResponse({"proposals": plain(found)})
 
 
-@router.post("/proposals/{id}/accept", tags=["Proposals"], response_model=shapes.Memory)
+@router.post("/proposals/{id:name}/accept", tags=["Proposals"], response_model=shapes.Memory)
 async def accept(visit: Writer, id: str, key: Key = None) -> Response:
     """Remember what was proposed."""
     return JSONResponse(plain(await visit.space().accept(id, key=key)))
 
 
-@router.post("/proposals/{id}/reject", tags=["Proposals"], response_model=shapes.Proposal)
+@router.post("/proposals/{id:name}/reject", tags=["Proposals"], response_model=shapes.Proposal)
 async def reject(
     visit: Writer, id: str, body: shapes.Reasoned | None = None, key: Key = None
 ) -> Response:
@@ -62,14 +62,14 @@ async def jobs(visit: Admin) -> Response:
     return JSONResponse({"jobs": plain(await visit.serving.store.jobs())})
 
 
-@router.post("/jobs/{space}/{job}/retry", tags=["Jobs"], status_code=204)
+@router.post("/jobs/{space:name}/{job}/retry", tags=["Jobs"], status_code=204)
 async def retry(visit: Admin, space: str, job: shapes.Number) -> Response:
     """Make a job due now."""
     await visit.serving.store.retry_job(space, job)
     return Response(status_code=204)
 
 
-@router.delete("/jobs/{space}/{job}", tags=["Jobs"], status_code=204)
+@router.delete("/jobs/{space:name}/{job}", tags=["Jobs"], status_code=204)
 async def drop(visit: Admin, space: str, job: shapes.Number) -> Response:
     """Take a job off the agenda, undone."""
     await visit.serving.store.drop_job(space, job)

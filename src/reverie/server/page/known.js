@@ -67,7 +67,7 @@ export class Known {
   #question() {
     const { q, category, kind, tag, as_of } = this.asked;
     const moment = /^\d+$/.test(as_of) ? Number(as_of) : as_of;
-    const body = { query: q, limit: this.#limit, explain: true };
+    const body = { query: q, limit: this.#limit, explain: true, note: false };
     if (category) body.category = category;
     if (kind) body.kinds = [kind];
     if (tag) body.tags = [tag];
