@@ -16,7 +16,17 @@ from reverie.memory.space import Space
 from reverie.memory.store import Store
 
 HANDLES = {"store": Store, "space": Space, "session": Session, "scratchpad": Scratchpad}
-AT_ONCE = {"space", "session", "scratchpad", "name", "user", "id", "url", "settings"}
+AT_ONCE = {
+    "space",
+    "session",
+    "scratchpad",
+    "name",
+    "user",
+    "id",
+    "reached",
+    "url",
+    "settings",
+}
 
 
 def opened(tmp_path: Path) -> Any:

@@ -35,7 +35,9 @@ Result = TypeVar("Result")
 Run = Callable[..., Any]
 
 # What gives back at once, without a look at the database.
-_AT_ONCE = frozenset({"space", "session", "scratchpad", "name", "user", "id", "url", "settings"})
+_AT_ONCE = frozenset(
+    {"space", "session", "scratchpad", "name", "user", "id", "reached", "url", "settings"}
+)
 
 
 class Async:

@@ -42,6 +42,15 @@ class Match(NamedTuple):
     spot: Spot | None
 
 
+class Followed(NamedTuple):
+    """The session a history belongs to now, what it is forked from if it is new, and its event
+    that the history ends with, if that is its own."""
+
+    session: str
+    fork: Origin | None = None
+    reached: int | None = None
+
+
 def follow(
     resources: Resources,
     author: Author,
@@ -49,8 +58,8 @@ def follow(
     fresh: str,
     named: str | None,
     stamp: Stamp,
-) -> tuple[str, Origin | None]:
-    """The session the history belongs to now, and what it is forked from if it is new.
+) -> Followed:
+    """Keep what is new of a history where it belongs.
 
     ``named`` is the session the client speaks of; only it and its forks are looked at then.
     ``fresh`` is what a new session is called.
@@ -62,7 +71,7 @@ def follow(
         if done is not None:
             if done.op != "append" or done.session is None:
                 raise KeyConflict(stamp.key or "")
-            return done.session, None
+            return Followed(done.session)
         match = _match(tx, owner, history, marks, named)
         if match.known < first:
             # What was known a moment ago has been erased since.
@@ -70,8 +79,10 @@ def follow(
         rest = said[match.known - first :]
         session, fork = _place(tx, owner, match, bool(rest), fresh, named)
         if rest:
-            events.append_in(tx, resources, owner, author, session, rest, stamp, fork)
-        return session, fork
+            kept = events.append_in(tx, resources, owner, author, session, rest, stamp, fork)
+            return Followed(session, fork, kept[-1].sequence)
+        own = match.spot is not None and match.spot.session == session
+        return Followed(session, fork, match.spot.sequence if own and match.spot else None)
 
 
 def _prepared(

@@ -75,10 +75,13 @@ class RememberOptions(TypedDict, total=False):
 class Session:
     """One conversation. Made by ``Space.session``; threads may share it."""
 
-    def __init__(self, space: Space, id: str, fork: Origin | None = None) -> None:
+    def __init__(
+        self, space: Space, id: str, fork: Origin | None = None, reached: int | None = None
+    ) -> None:
         self._space = space
         self._id = id
         self._fork = fork
+        self._reached = reached
 
     def __repr__(self) -> str:
         return f"Session({self._id!r} in {self._space!r})"
@@ -86,6 +89,11 @@ class Session:
     @property
     def id(self) -> str:
         return self._id
+
+    @property
+    def reached(self) -> int | None:
+        """The event that the history ended with which ``Space.follow`` led here by."""
+        return self._reached
 
     @property
     def forked_from(self) -> Origin | None:

@@ -432,10 +432,10 @@ class Space:
         if session is not None:
             plain_name(session, "the id of a session", MOST_ID_CHARS)
         stamp = self._stamp(key, "follow", session, said)
-        name, fork = following.follow(
+        followed = following.follow(
             self._resources, self._author, said, fresh_id(self._resources.ids), session, stamp
         )
-        return Session(self, name, fork)
+        return Session(self, *followed)
 
     def neighbours(self, hit: Hit | Event, *, before: int = 2, after: int = 2) -> list[Event]:
         """An event with those around it in its conversation, in order."""

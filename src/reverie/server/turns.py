@@ -6,10 +6,12 @@ of it. Only what the client and the model said is stored, never what was put int
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
+from reverie.errors import SequenceConflict
 from reverie.memory.session import Session
 from reverie.memory.space import Space
 from reverie.memory.times import iso
@@ -61,6 +63,11 @@ class Turn:
         """
         if self.session is None:
             return
+        reached = self.session.reached
+        if reached is not None:
+            with contextlib.suppress(SequenceConflict):
+                self.session.append(reply, sequence=reached + 1, interrupted=not whole)
+                return
         fork = self.session.forked_from
         known = self.session.id if fork is None else fork.session
         if whole:
