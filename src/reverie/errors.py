@@ -97,7 +97,7 @@ class SubjectExists(Conflict):
     def __init__(self, existing: Memory) -> None:
         super().__init__(
             f"{existing.category} {existing.subject!r} is already remembered as {existing.id}: "
-            f"revise {existing.id}, or pass force=True (--force) to keep both"
+            f"revise {existing.id}, or use force to keep both"
         )
         self.existing = existing
 

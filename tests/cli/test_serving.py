@@ -82,6 +82,27 @@ def test_others_are_let_in_only_with_a_token(reverie: CommandLine, host: str) ->
     assert "REVERIE_TOKEN" in said
 
 
+def test_a_token_for_somebody_else_is_not_the_operators(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = reverie.text("token", "create", "phone", "--right", "read").strip()
+    monkeypatch.setenv("REVERIE_TOKEN", secret)
+    assert "another name" in reverie.error("serve", "--port", "0", code=2)
+    monkeypatch.setenv("REVERIE_TOKEN", "short")
+    assert "20 characters" in reverie.error("serve", "--port", "0", code=2)
+
+
+@pytest.mark.parametrize("module", ["fastapi", "httpx2", "prometheus_client", "uvicorn"])
+def test_a_part_that_is_missing_is_named(reverie: CommandLine, module: str) -> None:
+    hidden = (
+        f"import sys; sys.modules[{module!r}] = None; from reverie.cli import main; "
+        "sys.argv = ['reverie', 'serve', '--port', '0']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert "pip install 'reverie[server]'" in done.stderr
+
+
 def test_trusting_others_is_refused(reverie: CommandLine) -> None:
     said = reverie.error("serve", "--host", "0.0.0.0", "--port", "0", "--trust-local", code=2)
     assert "--trust-local" in said

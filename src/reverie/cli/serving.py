@@ -78,6 +78,11 @@ def serve_command(
                 f"{settings.host} can be reached by others: set REVERIE_TOKEN, "
                 "or let them in one by one with 'reverie token create'"
             )
+        if settings.token and store.recognise(settings.token) is not None:
+            raise ConfigError(
+                "REVERIE_TOKEN is the operator's token and may do everything; this one was made "
+                "for somebody else: keep it under another name"
+            )
         chosen = bound.getsockname()[1]
         serving = Serving(
             AsyncStore(store),
@@ -115,6 +120,7 @@ def _names(host: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
 
 def _announce(asked: Asked, store: Store, serving: Serving) -> None:
     """Where everything is."""
+    from reverie.server.security import LOOPBACK
     from reverie.server.serving import token_file
 
     host = serving.settings.host
@@ -141,7 +147,11 @@ def _announce(asked: Asked, store: Store, serving: Serving) -> None:
     say(f"OpenAI proxy {places['proxy']} → {to}")
     say(f"MCP          {places['mcp']}   or on stdio: reverie mcp --print-config")
     say(f"Token        {token}")
+    if serving.trust_local:
+        say("             (programs of this machine may use the proxy with any key)")
     say(f"Store        {places['store']}")
+    if not _is_loopback(host) and serving.hosts == LOOPBACK:
+        say("Others are turned away: --allow-host says under which name they may come.")
     say("Stop with Ctrl-C.")
     sys.stdout.flush()
 
@@ -172,8 +182,10 @@ def token_command() -> None:
 @click.option(
     "--right", type=click.Choice(RIGHTS), default="write", show_default=True, help="What it may do."
 )
-@click.option("--space", "spaces", multiple=True, metavar="NAME", help="A space it is for; all.")
-@click.option("--user", "bound_to", metavar="NAME", help="The user it is for; any.")
+@click.option(
+    "--space", "spaces", multiple=True, metavar="NAME", help="A space it is for. Without: all."
+)
+@click.option("--user", "bound_to", metavar="NAME", help="The user it is for. Without: any.")
 @on_store
 def create_command(
     asked: Asked, name: str, right: Right, spaces: tuple[str, ...], bound_to: str | None
@@ -185,7 +197,9 @@ def create_command(
         print_json({"token": secret, "id": token.id})
         return
     click.echo(secret)
-    remark(f"Token {token.id} may {right}. It is shown only now.")
+    where = "in all spaces" if token.spaces is None else f"in {', '.join(map(brief, token.spaces))}"
+    who = "as any user" if token.user is None else f"as {brief(token.user)}"
+    remark(f"Token {token.id} may {right} {where}, {who}. It is shown only now.")
 
 
 @token_command.command("list", epilog=examples("reverie token list", "reverie token list --json"))

@@ -443,8 +443,8 @@ def require(tx: Transaction, owner: Owner, session: str) -> sessions.Session:
 
 def missing(session: str) -> NotFound:
     return NotFound(
-        f"there is no session {session!r} here: 'sessions list' shows the ones there are, "
-        "and --space/--user say where to look"
+        f"there is no session {session!r} here: a list shows the ones there are, "
+        "and another space or user may have it"
     )
 
 

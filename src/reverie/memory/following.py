@@ -145,7 +145,8 @@ def _match(
             break
         best, chain, begin = step, step.spot.chain if step.spot else chain, step.known
     alone = named is None and not _is_last(tx, owner, best.spot)
-    return Match(0, None) if alone and _only_greets(messages[: best.known]) else best
+    known = " ".join(map(said_by_user, messages[: best.known]))
+    return Match(0, None) if alone and only_greets(known) else best
 
 
 def _is_last(tx: Transaction, owner: Owner, spot: Spot | None) -> bool:
@@ -156,9 +157,8 @@ def _is_last(tx: Transaction, owner: Owner, spot: Spot | None) -> bool:
     return last is not None and last.chain == spot.chain
 
 
-def _only_greets(messages: Sequence[Mapping[str, Any]]) -> bool:
+def only_greets(said: str) -> bool:
     """Many conversations begin with the same greeting: alone it does not make two of them one."""
-    said = " ".join(said_by_user(message) for message in messages)
     words = _WORD.findall(folded(said))
     return bool(words) and GREETINGS.issuperset(words)
 

@@ -23,13 +23,14 @@ CHUNK = 25
 MOST_MISSES = 5
 FAR = 1 << 62
 
-HEADING = (
+ABOUT = (
     "## Your Memory\n"
     "\n"
     "The following is information you've learned about the user from previous conversations.\n"
-    "Use this context naturally. "
-    "To update a memory, use the update_memory tool with the memory ID.\n"
+    "Use this context naturally."
 )
+UPDATING = " To update a memory, use the update_memory tool with the memory ID."
+HEADING = f"{ABOUT}{UPDATING}\n"
 
 
 def newest_first(
@@ -115,13 +116,14 @@ def choose(
     return chosen
 
 
-def render(chosen: Iterable[tuple[int, Memory]]) -> str:
-    """The block of what was chosen; nothing for nothing."""
+def render(chosen: Iterable[tuple[int, Memory]], *, with_tool: bool = True) -> str:
+    """The block of what was chosen; nothing for nothing. Not every model has a tool for updates."""
     blocks = [
         _title(category) + "".join(_line(memory) for _, memory in group)
         for category, group in groupby(chosen, key=lambda pair: pair[1].category)
     ]
-    return HEADING + "".join(blocks) if blocks else ""
+    heading = HEADING if with_tool else f"{ABOUT}\n"
+    return heading + "".join(blocks) if blocks else ""
 
 
 def _title(category: str) -> str:

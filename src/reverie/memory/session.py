@@ -296,6 +296,7 @@ class Session:
         """
         from reverie.embed.tokens import count_tokens
         from reverie.memory import supplement
+        from reverie.memory.following import only_greets
         from reverie.memory.recall import Query
 
         if not isinstance(query, str):
@@ -313,7 +314,8 @@ class Session:
                 tx, self._resources, owners, owner, stretches, tokens, count_tokens
             )
         sought = Query(query, most, ranking=chosen, leaves_out=known.holds(self._space.user))
-        hits = self._own_space._recalled(sought, known.latest) if query.strip() else []
+        asks = query.strip() and not only_greets(query)
+        hits = self._own_space._recalled(sought, known.latest) if asks else []
         return supplement.assemble(known, hits, tokens, count_tokens)
 
     # -- parts --------------------------------------------------------------------------------

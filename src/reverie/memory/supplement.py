@@ -87,7 +87,7 @@ def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Su
     recalled, _, shown = lines_of(others, tokens // 4, count)
     left_out = {hit.id for hit in others} - {hit.id for hit in shown}
     return Supplement(
-        profile=profile.render(known.profile),
+        profile=profile.render(known.profile, with_tool=False),
         recalled=recalled,
         hits=tuple(hit for hit in hits if hit.id not in left_out),
     )

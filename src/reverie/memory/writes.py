@@ -366,8 +366,8 @@ def own_place(tx: Transaction, owner: Owner, author: Author, memory_id: str) -> 
 
 def missing(memory_id: str) -> NotFound:
     return NotFound(
-        f"there is no memory {memory_id!r} here: 'list' shows the ones there are, "
-        "and --space/--user say where to look"
+        f"there is no memory {memory_id!r} here: a list shows the ones there are, "
+        "and another space or user may have it"
     )
 
 

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fastapi import Depends, FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
 from reverie import __version__
-from reverie.errors import MissingExtra, ReverieError
-from reverie.server.security import Guard
-from reverie.server.serving import Serving
-
-try:
-    from fastapi import Depends, FastAPI
-    from fastapi.exceptions import RequestValidationError
-    from fastapi.security import HTTPBearer
-    from starlette.exceptions import HTTPException
-    from starlette.routing import Route
-except ImportError as error:
-    raise MissingExtra("the server", "server") from error
-
+from reverie.errors import ReverieError
 from reverie.server import health, pages, problems, proxy, rest, sessions, upkeep
 from reverie.server.mcp_http import Endpoint
 from reverie.server.metrics import Measured, Metrics
+from reverie.server.security import Guard
+from reverie.server.serving import Serving
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.types import ASGIApp
+
+
+NOWHERE = "there is nothing here: REST is under /api/, the OpenAI proxy under /v1/, MCP at /mcp"
 
 
 def create_app(serving: Serving) -> ASGIApp:
@@ -40,7 +39,7 @@ def create_app(serving: Serving) -> ASGIApp:
         dependencies=[Depends(HTTPBearer(auto_error=False))],
         lifespan=mcp.lifespan,
     )
-    app.router.routes.append(Route("/mcp", mcp))
+    app.router.routes += [Route("/mcp", mcp), Route("/mcp/", mcp)]
     app.state.serving, app.state.metrics = serving, Metrics()
     for part in (rest, sessions, upkeep, health, proxy, pages):
         app.include_router(part.router)
@@ -85,6 +84,5 @@ def _invalid(request: Request, error: Exception) -> Response:
 
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return problems.problem(
-        error.status_code, "Error", str(error.detail), headers=error.headers or {}
-    )
+    detail = NOWHERE if error.status_code == 404 else str(error.detail)
+    return problems.problem(error.status_code, "Error", detail, headers=error.headers or {})

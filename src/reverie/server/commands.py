@@ -13,14 +13,16 @@ from typing import Any
 
 from reverie.errors import ReverieError
 from reverie.memory.space import Space
-from reverie.model import Memory
+from reverie.model import Memory, Mode
 from reverie.text.messages import role_of, said_by_user
 from reverie.text.normalise import one_line
 
 COMMAND = "/memory"
 MOST_LISTED = 100
 MOST_FOUND = 10
+MOST_NEAR = 3
 NOTHING = "No memories stored yet."
+USAGE = "Usage: /memory list, /memory search <words>, /memory delete <id>, /memory undo"
 FOOTER = "Use /memory delete <id> to remove a memory."
 
 
@@ -58,6 +60,8 @@ def answer(space: Space, command: str, *, may_write: bool) -> str:
                 return _delete(space, rest)
             case "undo":
                 return _undo(space)
+            case "help":
+                return USAGE
             case _:
                 return _list(space)
     except ReverieError as error:
@@ -77,15 +81,21 @@ def _list(space: Space) -> str:
     return "\n".join([*lines, "", FOOTER])
 
 
+def _found(space: Space, query: str, mode: Mode, limit: int) -> list[Memory]:
+    hits = space.recall(query, limit=limit, kinds=("fact", "note"), mode=mode)
+    return [hit.memory for hit in hits if hit.memory is not None]
+
+
 def _search(space: Space, query: str) -> str:
     if not query:
         return "Usage: /memory search <words>"
-    hits = space.recall(query, limit=MOST_FOUND, kinds=("fact", "note"))
-    found = [hit.memory for hit in hits if hit.memory is not None]
+    found = _found(space, query, "keyword", MOST_FOUND)
+    head = f"🔎 Memories for '{one_line(query)}':"
     if not found:
-        return f"No memories found for '{one_line(query)}'."
-    lines = [f"🔎 Memories for '{one_line(query)}':", "", *map(_line, found)]
-    return "\n".join([*lines, "", FOOTER])
+        found = _found(space, query, "hybrid", MOST_NEAR)
+        head = f"No memories found for '{one_line(query)}'."
+        head += " The nearest:" if found else ""
+    return "\n".join([head, "", *map(_line, found), "", FOOTER]) if found else head
 
 
 def _delete(space: Space, id: str) -> str:

@@ -85,7 +85,8 @@ async def revise(scoped: Scoped, given: dict[str, Any]) -> Answer:
 async def forget(scoped: Scoped, given: dict[str, Any]) -> Answer:
     memory = await scoped.space.forget(given.pop("id"), **given)
     return Answer(
-        f"Forgot [{memory.id}]. Its history stays; 'reverie restore {memory.id}' brings it back.",
+        f"Forgot [{memory.id}]. Its history stays: the user can restore it on the page or with "
+        "'reverie restore'.",
         {"id": memory.id, "version": memory.version},
     )
 

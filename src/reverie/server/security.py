@@ -171,10 +171,11 @@ class Guard:
             caller = Caller("local", "local", "write")
         self._check_rate(scope, caller)
         if caller is None and not any(_under(path, each) for each in OPEN):
+            unknown = "this token is not known here: it may have been revoked"
             raise Refused(
                 401,
                 "Unauthorized",
-                "send a token as 'Authorization: Bearer rv_…': 'reverie token create' makes one",
+                unknown if secret else "send a token as 'Authorization: Bearer rv_…'",
                 headers={"WWW-Authenticate": "Bearer"},
             )
         return caller

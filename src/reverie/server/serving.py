@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 GRACE_SECONDS = 10
+SHORTEST_TOKEN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def of(request: Request) -> Serving:
 def operators_token(settings: Settings) -> str:
     """The token of the settings, else the one of this machine's user, made the first time."""
     if settings.token:
+        if len(settings.token) < SHORTEST_TOKEN:
+            raise ConfigError(f"the token of the settings needs {SHORTEST_TOKEN} characters")
         return settings.token
     path = token_file()
     with contextlib.suppress(FileNotFoundError):
@@ -90,7 +93,7 @@ def _read_token(path: Path) -> str:
     if path.stat().st_mode & 0o077:
         raise ConfigError(f"{path} can be read by others: run 'chmod 600 {path}'")
     token = path.read_text(encoding="ascii", errors="replace").strip()
-    if len(token) < 20:
+    if len(token) < SHORTEST_TOKEN:
         raise ConfigError(f"{path} holds no token: remove it, and the next start makes one")
     return token
 
@@ -105,8 +108,9 @@ def listening(host: str, port: int) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
+        another = "--host" if isinstance(error, socket.gaierror) else "--host or --port"
         raise ConfigError(
-            f"{host} port {port} cannot be used ({error.strerror}): choose another with --port"
+            f"{host} port {port} cannot be used ({error.strerror}): choose another with {another}"
         ) from error
     bound.listen(1024)
     bound.setblocking(False)
@@ -117,9 +121,10 @@ def server(serving: Serving) -> uvicorn.Server:
     """A server that is ready to run."""
     try:
         import uvicorn
-    except ImportError as error:
+
+        from reverie.server.app import create_app
+    except ModuleNotFoundError as error:
         raise MissingExtra("the server", "server") from error
-    from reverie.server.app import create_app
 
     class Ending(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
