@@ -192,6 +192,17 @@ def test_who_sends_too_much_waits(serve: Serve) -> None:
         assert [answer.status_code for answer in answers] == [401, 401, 429]
 
 
+def test_the_page_and_health_are_there_for_everybody(serve: Serve) -> None:
+    running = serve(limits=Limits(strangers_per_second=0.001, strangers_burst=3))
+    with running.client("wrong") as guesser:
+        assert [guesser.get("/api/memory/").status_code for _ in range(4)][-1] == 429
+    with running.client("") as stranger:
+        for _ in range(20):
+            assert stranger.get("/healthz").status_code == 200
+            assert stranger.get("/").status_code == 200
+        assert stranger.post("/login", json={"code": "guess"}).status_code == 429
+
+
 def test_waiting_helps() -> None:
     buckets = Buckets(2.0, 1)
     assert buckets.take("a", 0.0) == 0

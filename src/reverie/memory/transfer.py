@@ -100,7 +100,8 @@ def import_records(
                         skipped.append(item)
                     elif isinstance(item, _Ours):
                         try:
-                            new = _add_entry(tx, resources, owner, item.entry, names)
+                            told = _as_told(author, item.entry)
+                            new = _add_entry(tx, resources, owner, told, names)
                         except InvalidInput as error:
                             skipped.append(f"record {item.number}: {error}")
                             continue
@@ -210,6 +211,17 @@ def _add_plain(
     return len(news)
 
 
+def _as_told(author: Author, entry: Entry) -> Entry:
+    """An entry as this author can vouch for it: nobody brings in more trust than they have."""
+    if author.trust == "person":
+        return entry
+    body = entry.body
+    if body is not None and "trust" in body:
+        body = {**body, "trust": writes.less_trusted(author.trust, body["trust"])}
+    trust = writes.less_trusted(author.trust, entry.trust)
+    return replace(entry, actor=author.actor, trust=trust, body=body)
+
+
 def _add_entry(
     tx: Transaction, resources: Resources, owner: Owner, entry: Entry, names: dict[str, str]
 ) -> bool:
@@ -228,7 +240,8 @@ def _add_entry(
         raise InvalidInput(f"memory {memory} was erased here and stays so")
     if entry.version != len(here) + 1:
         raise InvalidInput(f"version {entry.version} of {memory} does not follow what is here")
-    if entry.body is None and any(known.body is not None for known in here):
+    ends = entry.body is None or entry.op == "erase"
+    if ends and any(known.body is not None for known in here):
         raise InvalidInput(f"{memory} was erased where it comes from: erase it here too")
     place = index.find(tx, owner, memory)
     body = entry.body if entry.op != "erase" else {}

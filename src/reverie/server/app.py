@@ -8,6 +8,8 @@ from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.routing import Route
 
 from reverie import __version__
@@ -20,7 +22,6 @@ from reverie.server.serving import Serving
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
     from starlette.types import ASGIApp
 
 
@@ -47,6 +48,7 @@ def create_app(serving: Serving) -> ASGIApp:
     app.add_exception_handler(ReverieError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _accident)
     return Guard(
         Measured(app, app.state.metrics),
@@ -80,6 +82,11 @@ def _invalid(request: Request, error: Exception) -> Response:
     ]
     detail = f"{found[0]['where']}: {found[0]['what']}" if found else "the request cannot be read"
     return problems.problem(422, "InvalidInput", detail, errors=found)
+
+
+def _gone(request: Request, error: Exception) -> Response:
+    """Nobody is there to hear it."""
+    return Response(status_code=499)
 
 
 def _http(request: Request, error: Exception) -> Response:

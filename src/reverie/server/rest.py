@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
-from starlette.responses import JSONResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 
 from reverie.aio import Async
 from reverie.memory.plain import plain
 from reverie.memory.times import position_or_time
 from reverie.model import Kind, Memory, Order, SpaceInfo, Version
-from reverie.server import shapes
+from reverie.server import serving, shapes
+from reverie.server.answers import Json
 from reverie.server.problems import Refused
-from reverie.server.scopes import Admin, Key, Reader, Visit, Writer
+from reverie.server.scopes import Admin, Key, Reader, Visit, Writer, caller_of
 
 router = APIRouter(prefix="/api", responses={"default": {"model": shapes.Problem}})
 IfMatch = Annotated[str | None, Header(alias="If-Match", description='The version, as in `"3"`.')]
@@ -47,7 +49,7 @@ async def memories(
     found = await space.memories(**chosen, limit=limit + 1, after=after, order=order)
     more = found[limit - 1].id if len(found) > limit else None
     total = await space.count(**chosen)
-    return JSONResponse(
+    return Json(
         {
             "memories": plain(found[:limit]),
             "total": total,
@@ -111,7 +113,7 @@ async def erase(
 ) -> Response:
     """Destroy every version of a memory. There is no way back."""
     with_source = body is not None and body.with_source
-    return JSONResponse(plain(await visit.space().erase(id, with_source=with_source, key=key)))
+    return Json(plain(await visit.space().erase(id, with_source=with_source, key=key)))
 
 
 @router.get("/categories", tags=["Memories"], response_model=shapes.Categories)
@@ -119,14 +121,14 @@ async def categories(visit: Reader) -> Response:
     """Every category by name, and how many memories it has."""
     found = await visit.space().categories()
     named = [{"name": name, "memories": number} for name, number in found.items()]
-    return JSONResponse({"categories": named})
+    return Json({"categories": named})
 
 
 @router.post("/recall", tags=["Recall"], response_model=shapes.Hits)
 async def recall(visit: Reader, body: shapes.Question) -> Response:
     """What is most worth knowing for a query, best first."""
     asked = body.model_dump(exclude={"query"})
-    return JSONResponse({"hits": plain(await _in_session(visit).recall(body.query, **asked))})
+    return Json({"hits": plain(await _in_session(visit).recall(body.query, **asked))})
 
 
 @router.get("/profile", tags=["Recall"], response_model=shapes.Profile)
@@ -134,30 +136,31 @@ async def profile(
     visit: Reader, tokens: Annotated[int, Query(ge=1, le=1_000_000)] = 2000
 ) -> Response:
     """The block for a prompt of what is known, the same bytes for the same memories."""
-    return JSONResponse({"profile": await visit.space().profile(tokens=tokens)})
+    return Json({"profile": await visit.space().profile(tokens=tokens)})
 
 
 @router.get("/spaces", tags=["Server"], response_model=shapes.Spaces)
-async def spaces(visit: Reader) -> Response:
+async def spaces(request: Request) -> Response:
     """The spaces that this token is for."""
-    store, caller = visit.serving.store, visit.caller
+    store, caller = serving.of(request).store, caller_of(request, "read")
     found = [info for info in await store.spaces() if caller.sees(info.name)]
     if caller.user is not None:
         found = [await _as_seen(store.space(info.name, user=caller.user)) for info in found]
-    return JSONResponse({"spaces": plain(found)})
+    return Json({"spaces": plain(found)})
 
 
 @router.get("/whoami", tags=["Server"], response_model=shapes.WhoAmI)
-async def whoami(visit: Reader) -> Response:
+async def whoami(request: Request) -> Response:
     """What this token may do."""
-    caller = visit.caller
-    return JSONResponse(
+    caller = caller_of(request, "read")
+    usual = serving.of(request).settings.space
+    return Json(
         {
             "name": caller.name,
             "right": caller.right,
             "spaces": caller.spaces,
             "user": caller.user,
-            "space": visit.space_name,
+            "space": usual if caller.sees(usual) else (caller.spaces or (usual,))[0],
         }
     )
 
@@ -177,7 +180,7 @@ def _in_session(visit: Visit, space: Async | None = None) -> Any:
 def _shown(
     memory: Memory, status: int = 200, headers: dict[str, str] | None = None, **more: Any
 ) -> Response:
-    return JSONResponse(
+    return Json(
         {**plain(memory), **more}, status, {"ETag": f'"{memory.version}"', **(headers or {})}
     )
 

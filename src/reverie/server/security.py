@@ -27,6 +27,7 @@ OPEN = ("/", "/healthz", "/login", "/page/", "/docs", "/docs/", "/openapi.json")
 PROXY = "/v1/"
 CREDENTIAL = "x-reverie-token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LOGIN, IMPORT = "/login", "/api/import"
 MOST_BUCKETS = 10_000
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -61,7 +62,9 @@ class Caller:
 class Limits:
     """What one client may ask of the server."""
 
-    body_bytes: int = 32 * 1024 * 1024
+    body_bytes: int = 8 * 1024 * 1024
+    chat_bytes: int = 32 * 1024 * 1024
+    import_bytes: int = 4 * 1024 * 1024 * 1024
     body_seconds: float = 60.0
     requests_per_second: float = 300.0
     burst: int = 3_000
@@ -125,7 +128,9 @@ class Guard:
             if _under(str(scope["path"]), "/api/"):
                 # As it was sent: a name in it may hold a slash, which is no part of the path.
                 scope["path"] = scope["raw_path"].decode("latin-1")
-            await self._app(scope, self._bounded(headers, receive, answer), answer)
+            await self._app(
+                scope, self._bounded(str(scope["path"]), headers, receive, answer), answer
+            )
         except Refused as refused:
             await answer.tell(refused)
         except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
@@ -169,8 +174,11 @@ class Guard:
         caller = await self._known(secret.strip()) if kind.lower() == "bearer" else None
         if caller is None and self._trust_local and _under(path, PROXY) and _is_local(scope):
             caller = Caller("local", "local", "write")
-        self._check_rate(scope, caller)
-        if caller is None and not any(_under(path, each) for each in OPEN):
+        closed = not any(_under(path, each) for each in OPEN)
+        # The page is many files, and everybody may have them; guessing is what costs.
+        if caller is not None or closed or path == LOGIN:
+            self._check_rate(scope, caller)
+        if caller is None and closed:
             unknown = "this token is not known here: it may have been revoked"
             raise Refused(
                 401,
@@ -188,21 +196,27 @@ class Guard:
         token = await self._store.recognise(secret)
         return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
 
-    def _bounded(self, headers: Headers, receive: Receive, answer: _Answer) -> Receive:
-        """The body, no longer than it may be and no later."""
-        most = self._limits.body_bytes
+    def _bounded(self, path: str, headers: Headers, receive: Receive, answer: _Answer) -> Receive:
+        """The body, no longer than it may be and no later.
+
+        An import may be long: only the silence within it is measured.
+        """
+        limits, streamed = self._limits, path == IMPORT
+        most = limits.chat_bytes if _under(path, PROXY) else limits.body_bytes
+        most = limits.import_bytes if streamed else most
         refused = Refused(413, "Too large", f"a body may have {most} bytes")
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length) > most:
             raise refused
-        got, deadline, whole = 0, time.monotonic() + self._limits.body_seconds, False
+        got, deadline, whole = 0, time.monotonic() + limits.body_seconds, False
 
         async def bounded() -> Message:
             nonlocal got, whole
             if whole:
                 return await receive()
             try:
-                async with asyncio.timeout(deadline - time.monotonic()):
+                left = limits.body_seconds if streamed else deadline - time.monotonic()
+                async with asyncio.timeout(left):
                     message = await receive()
             except TimeoutError:
                 answer.instead = Refused(408, "Too slow", "the body did not come in time")

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 10
 SHORTEST_TOKEN = 20
+MOST_IMPORTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,10 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
     stopping: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set when the server is about to end: what waits for changes goes home."""
+    importing: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MOST_IMPORTS), repr=False
+    )
+    """So many imports at a time, so that others get a word in."""
     codes: set[str] = field(default_factory=set, repr=False)
     """What the page can be opened with, once each."""
 

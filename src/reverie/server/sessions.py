@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from reverie.memory.plain import plain
 from reverie.server import shapes
+from reverie.server.answers import Json
 from reverie.server.scopes import Admin, Key, Reader, Writer
 
 router = APIRouter(
@@ -21,27 +22,27 @@ Limit = Annotated[int, Query(ge=1, le=shapes.MOST_LISTED)]
 async def listed(visit: Reader, limit: Limit = 50, include_hidden: bool = False) -> Response:
     """The sessions of a space, the one with the newest event first."""
     found = await visit.space().sessions(limit=limit, include_hidden=include_hidden)
-    return JSONResponse({"sessions": plain(found)})
+    return Json({"sessions": plain(found)})
 
 
 @router.post("", status_code=201, response_model=shapes.SessionMade)
 async def made(visit: Writer, body: shapes.NewSession | None = None) -> Response:
     """An id for a new session; it is there with its first event."""
     session = visit.space().session(None if body is None else body.id)
-    return JSONResponse({"id": session.id, "forked_from": None}, 201)
+    return Json({"id": session.id, "forked_from": None}, 201)
 
 
 @router.post("/follow", response_model=shapes.SessionMade)
 async def follow(visit: Writer, body: shapes.Resent, key: Key = None) -> Response:
     """Take in a history that a client resends whole each turn: only what is new is kept."""
-    session = await visit.space().follow(body.history, session=body.session, key=key)
-    return JSONResponse({"id": session.id, "forked_from": plain(await session.forked_from)})
+    session = await visit.persons_space().follow(body.history, session=body.session, key=key)
+    return Json({"id": session.id, "forked_from": plain(await session.forked_from)})
 
 
 @router.get("/{id:name}", response_model=shapes.SessionInfo)
 async def info(visit: Reader, id: str) -> Response:
     """How many events a session has, how it began, when it was last used."""
-    return JSONResponse(plain(await visit.space().session(id).info()))
+    return Json(plain(await visit.space().session(id).info()))
 
 
 @router.get("/{id:name}/events", response_model=shapes.Events)
@@ -56,30 +57,30 @@ async def events(
     """The last events of a session, or the last until one of them; in order, verbatim."""
     session = visit.space().session(id)
     if until is None:
-        return JSONResponse({"events": plain(await session.events(limit))})
+        return Json({"events": plain(await session.events(limit))})
     newest = await session.events(1)
     behind = max(newest[0].sequence - until, 0) if newest else 0
     found = [event for event in await session.events(behind + limit) if event.sequence <= until]
-    return JSONResponse({"events": plain(found[-limit:])})
+    return Json({"events": plain(found[-limit:])})
 
 
 @router.post("/{id:name}/events", status_code=201, response_model=shapes.Events)
 async def append(visit: Writer, id: str, body: shapes.Messages, key: Key = None) -> Response:
     """Keep messages as they are, all of them or none."""
     kept = await visit.persons_space().session(id).append_many(body.messages, key=key)
-    return JSONResponse({"events": plain(kept)}, 201)
+    return Json({"events": plain(kept)}, 201)
 
 
 @router.get("/{id:name}/memories", response_model=shapes.SessionMemories)
 async def memories(visit: Reader, id: str) -> Response:
     """What belongs to this session alone."""
-    return JSONResponse({"memories": plain(await visit.space().session(id).memories())})
+    return Json({"memories": plain(await visit.space().session(id).memories())})
 
 
 @router.get("/{id:name}/recalls", response_model=shapes.Recalls)
 async def recalls(visit: Reader, id: str) -> Response:
     """What was recalled for each turn."""
-    return JSONResponse({"recalls": plain(await visit.space().session(id).recalls())})
+    return Json({"recalls": plain(await visit.space().session(id).recalls())})
 
 
 @router.post("/{id:name}/context", response_model=shapes.ContextShown)
@@ -87,32 +88,32 @@ async def context(visit: Reader, id: str, body: shapes.ContextAsked | None = Non
     """What a model needs for the next turn: profile, summary, recalled memories, history."""
     asked: dict[str, Any] = {} if body is None else body.model_dump()
     found = await visit.space().session(id).context(**asked)
-    return JSONResponse({**plain(found), "system": found.system})
+    return Json({**plain(found), "system": found.system})
 
 
 @router.get("/{id:name}/summary", response_model=shapes.SummaryShown)
 async def summary(visit: Reader, id: str) -> Response:
     """The rolling summary."""
-    return JSONResponse(plain(await visit.space().session(id).summary()))
+    return Json(plain(await visit.space().session(id).summary()))
 
 
 @router.put("/{id:name}/summary", response_model=shapes.SummaryShown)
 async def write_summary(visit: Writer, id: str, body: shapes.SummaryWritten) -> Response:
     """Replace the summary that was read; ``applied`` is false when another was written since."""
     written = await visit.space().session(id).write_summary(**body.model_dump())
-    return JSONResponse(plain(written))
+    return Json(plain(written))
 
 
 @router.get("/{id:name}/scratchpad", response_model=shapes.Scratchpad)
 async def scratchpad(visit: Reader, id: str) -> Response:
     """The working list."""
-    return JSONResponse(plain(await visit.space().session(id).scratchpad.read()))
+    return Json(plain(await visit.space().session(id).scratchpad.read()))
 
 
 @router.put("/{id:name}/scratchpad", response_model=shapes.Scratchpad)
 async def write_scratchpad(visit: Writer, id: str, body: shapes.Items) -> Response:
     """Replace the working list."""
-    return JSONResponse(plain(await visit.space().session(id).scratchpad.write(body.items)))
+    return Json(plain(await visit.space().session(id).scratchpad.write(body.items)))
 
 
 @router.delete("/{id:name}/scratchpad", status_code=204)
@@ -148,4 +149,4 @@ async def restore(visit: Writer, id: str, key: Key = None) -> Response:
 @router.post("/{id:name}/erase", response_model=shapes.SessionErased)
 async def erase(visit: Admin, id: str, key: Key = None) -> Response:
     """Destroy every event, and the memories that came from nowhere else."""
-    return JSONResponse(plain(await visit.space().session(id).erase(key=key)))
+    return Json(plain(await visit.space().session(id).erase(key=key)))

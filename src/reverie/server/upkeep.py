@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import queue
+import tempfile
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from reverie.aio import Async
 from reverie.memory.formats import parse
 from reverie.memory.plain import plain
 from reverie.server import shapes
+from reverie.server.answers import Json, encoded
 from reverie.server.problems import Refused
 from reverie.server.scopes import Admin, Key, Reader, Writer
 
@@ -26,8 +27,6 @@ router = APIRouter(prefix="/api", responses={"default": {"model": shapes.Problem
 POLL_SECONDS = 0.25
 BEAT_SECONDS = 15
 MOST_CHANGES = 500
-# How much of an import may wait to be taken in.
-MOST_WAITING = 64
 NDJSON = "application/x-ndjson"
 
 
@@ -38,13 +37,13 @@ NDJSON = "application/x-ndjson"
 async def proposals(visit: Reader, include_answered: bool = False) -> Response:
     """What a model would remember if it may, the oldest first."""
     found = await visit.space().proposals(include_answered=include_answered)
-    return JSONResponse({"proposals": plain(found)})
+    return Json({"proposals": plain(found)})
 
 
 @router.post("/proposals/{id:name}/accept", tags=["Proposals"], response_model=shapes.Memory)
 async def accept(visit: Writer, id: str, key: Key = None) -> Response:
     """Remember what was proposed."""
-    return JSONResponse(plain(await visit.space().accept(id, key=key)))
+    return Json(plain(await visit.space().accept(id, key=key)))
 
 
 @router.post("/proposals/{id:name}/reject", tags=["Proposals"], response_model=shapes.Proposal)
@@ -53,13 +52,13 @@ async def reject(
 ) -> Response:
     """Do not remember what was proposed."""
     reason = None if body is None else body.reason
-    return JSONResponse(plain(await visit.space().reject(id, reason=reason, key=key)))
+    return Json(plain(await visit.space().reject(id, reason=reason, key=key)))
 
 
 @router.get("/jobs", tags=["Jobs"], response_model=shapes.Jobs)
 async def jobs(visit: Admin) -> Response:
     """Everything that is to be done later, in every space; parked jobs included."""
-    return JSONResponse({"jobs": plain(await visit.serving.store.jobs())})
+    return Json({"jobs": plain(await visit.serving.store.jobs())})
 
 
 @router.post("/jobs/{space:name}/{job}/retry", tags=["Jobs"], status_code=204)
@@ -91,7 +90,7 @@ async def export(visit: Reader) -> Response:
 
     async def lines() -> AsyncIterator[bytes]:
         async for record in records:
-            yield json.dumps(record, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+            yield encoded(record) + b"\n"
 
     return StreamingResponse(lines(), media_type=NDJSON)
 
@@ -105,47 +104,16 @@ async def export(visit: Reader) -> Response:
     },
 )
 async def take_in(request: Request, visit: Writer) -> Response:
-    """What an export gave, or what any known memory exports; read as it comes, kept in batches."""
-    pipe = _Pipe()
-    stream = io.TextIOWrapper(io.BufferedReader(pipe), "utf-8", "surrogateescape")
-    taken = asyncio.ensure_future(visit.space("import").import_records(parse(stream)))
-    try:
+    """What an export gave, or what any known memory exports; kept in batches once it has come."""
+    # The store's threads never wait for a client: what is still on its way waits on the disk.
+    with tempfile.TemporaryFile() as file:
         async for chunk in request.stream():
-            await pipe.put(chunk, taken)
-    finally:
-        await pipe.put(None, taken)
-        report = await taken
-    return JSONResponse(plain(report))
-
-
-class _Pipe(io.RawIOBase):
-    """A file whose bytes come from an async reader while a thread reads it."""
-
-    def __init__(self) -> None:
-        self._chunks: queue.Queue[bytes | None] = queue.Queue(MOST_WAITING)
-        self._rest: bytes | None = b""
-
-    async def put(self, chunk: bytes | None, reader: asyncio.Future[Any]) -> None:
-        """Hand over a chunk, None at the end, unless nobody reads any more."""
-        while chunk != b"" and not reader.done():
-            try:
-                self._chunks.put_nowait(chunk)
-            except queue.Full:
-                await asyncio.sleep(0.01)
-            else:
-                return
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        if not self._rest and self._rest is not None:
-            self._rest = self._chunks.get()
-        if self._rest is None:
-            return 0
-        part, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
-        buffer[: len(part)] = part
-        return len(part)
+            file.write(chunk)
+        file.seek(0)
+        async with visit.serving.importing:
+            stream = io.TextIOWrapper(file, "utf-8", "surrogateescape")
+            report = await visit.space().import_records(parse(stream))
+    return Json(plain(report))
 
 
 # -- the feed -------------------------------------------------------------------------------------
