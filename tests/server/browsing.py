@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -93,6 +94,9 @@ class Window:
         assert self.wrong == []
 
 
+Open = Callable[..., Window]
+
+
 @contextmanager
 def window(browser: Browser, url: str, **options: Any) -> Iterator[Window]:
     """A window of a browser that knows nothing yet; looked through when it is closed."""
@@ -120,3 +124,23 @@ def _hear(opened: Window, kind: str, text: str) -> None:
     # A refused request is told on the console too; what it means is on the page.
     if kind == "error" and not text.startswith("Failed to load resource"):
         opened.wrong.append(text)
+
+
+def shows(found: Locator, text: str | re.Pattern[str] | None = None) -> None:
+    from playwright.sync_api import expect
+
+    checked = expect(found)
+    if text is None:
+        checked.to_be_visible(timeout=PATIENCE_MS)
+    else:
+        checked.to_contain_text(text, timeout=PATIENCE_MS)
+
+
+def has(found: Locator, count: int) -> None:
+    from playwright.sync_api import expect
+
+    expect(found).to_have_count(count, timeout=PATIENCE_MS)
+
+
+def is_gone(found: Locator) -> None:
+    has(found, 0)

@@ -18,7 +18,7 @@ from reverie.memory import tokens
 from reverie.server.serving import Serving, in_thread, listening
 from tests.conftest import FakeClock, SeededIds
 from tests.server import upstream
-from tests.server.browsing import launched
+from tests.server.browsing import Open, Window, launched, shows, window
 from tests.server.story import SPACE, Story, tell
 from tests.server.upstream import Upstream
 
@@ -164,6 +164,21 @@ def told(kept: tuple[Store, Story], serve: Serve) -> tuple[Running, Story]:
     """A server with a story in its store."""
     store, story = kept
     return serve(store), story
+
+
+@pytest.fixture
+def opened(browser: Browser, told: tuple[Running, Story]) -> Iterator[Open]:
+    """Opens windows on the story, with the operator's token or another."""
+    running, _ = told
+    with contextlib.ExitStack() as stack:
+
+        def start(where: str = "", token: str | None = None, **options: Any) -> Window:
+            made = stack.enter_context(window(browser, running.url, **options))
+            made.open(where, running.serving.token if token is None else token or None)
+            shows(made.page.locator("main > *").first)
+            return made
+
+        yield start
 
 
 _OF_SERVING = ("token", "hosts", "trust_local", "limits")

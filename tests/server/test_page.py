@@ -5,56 +5,21 @@ from __future__ import annotations
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from reverie import Store
 from reverie.aio import AsyncStore
 from reverie.server.serving import Serving, in_thread, listening
-from tests.server.browsing import PATIENCE_MS, Window, window
+from tests.server.browsing import PATIENCE_MS, Open, Window, is_gone, shows, window
 from tests.server.conftest import Running
 from tests.server.story import CHAT, SPACE, Story
 from tests.talking import propose, user
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator
-
-Open = Callable[..., Window]
-
-
-@pytest.fixture
-def opened(browser: Browser, told: tuple[Running, Story]) -> Iterator[Open]:
-    """Opens windows on the story, with the operator's token or another."""
-    running, _ = told
-    with ExitStack() as stack:
-
-        def start(where: str = "", token: str | None = None, **options: Any) -> Window:
-            made = stack.enter_context(window(browser, running.url, **options))
-            made.open(where, running.serving.token if token is None else token or None)
-            shows(made.page.locator("main > *").first)
-            return made
-
-        yield start
-
-
-def shows(found: Locator, text: str | re.Pattern[str] | None = None) -> None:
-    from playwright.sync_api import expect
-
-    checked = expect(found)
-    if text is None:
-        checked.to_be_visible(timeout=PATIENCE_MS)
-    else:
-        checked.to_contain_text(text, timeout=PATIENCE_MS)
-
-
-def is_gone(found: Locator) -> None:
-    from playwright.sync_api import expect
-
-    expect(found).to_have_count(0, timeout=PATIENCE_MS)
+    from playwright.sync_api import Browser
 
 
 def has_title(seen: Window, title: str) -> None:
@@ -107,7 +72,11 @@ def test_a_token_that_is_revoked_leads_back_to_the_door(
     shows(seen.rows().first)
     running.store.revoke_token(running.store.tokens()[0].id)
     seen.press("g", "s")
-    shows(seen.page.locator(".wrong").first, "does not know this token")
+    shows(seen.page.locator(".signin .wrong"), "does not know this token any more")
+    is_gone(seen.page.locator(".toast"))
+    seen.page.reload()
+    shows(seen.page.locator(".signin .wrong"), "does not know this token any more")
+    shows(seen.page.locator("#token-help"), "prints as Token")
 
 
 # -- memories -------------------------------------------------------------------------------------
@@ -148,9 +117,22 @@ def test_search_as_you_type_takes_scores_apart(opened: Open) -> None:
     shows(parts, "words in common")
     drawn = bar.locator(".stage").evaluate_all("all => all.map((each) => each.offsetWidth)")
     assert sum(drawn) > 50 and drawn[0] > 0
+    score = float(bar.locator(".score-number").inner_text())
+    assert sum(drawn[:-1]) / sum(drawn) == pytest.approx(score, abs=0.05)
     turn = seen.page.locator(".row-link.turn").first
     turn.click()
     shows(seen.page.locator(".turn.meant"))
+
+
+def test_what_fits_badly_does_not_look_like_a_match(opened: Open) -> None:
+    seen = opened("#/memories?q=quantum+chromodynamics+lattice")
+    shows(seen.page.locator(".rows .note"), "Nothing fits well")
+    drawn = seen.page.locator(".score-stack").first.locator(".stage")
+    widths = drawn.evaluate_all("all => all.map((each) => each.offsetWidth)")
+    assert sum(widths[:-1]) < sum(widths) / 4
+    seen.page.get_by_label("Search memories and turns").fill("who is my boss")
+    shows(seen.page.locator(".row").first, "Priya")
+    is_gone(seen.page.locator(".rows .note"))
 
 
 def test_the_list_at_an_earlier_moment(opened: Open, told: tuple[Running, Story]) -> None:
@@ -255,15 +237,61 @@ def test_pin_and_remember(opened: Open, told: tuple[Running, Story]) -> None:
     seen.page.get_by_label("Subject").fill("dentist")
     seen.page.locator(".editor").get_by_role("button", name="Remember").click()
     shows(seen.page.locator(".conflict"), "remembered already")
+    choices = seen.page.locator(".editor .primary:visible")
+    assert choices.all_inner_texts() == ["Revise that one"]
     seen.page.get_by_role("button", name="Remember this too").click()
     shows(seen.page.locator(".content"), "Dr Moreau")
+    shows(seen.page.locator(".toast").first, "Remembered: The dentist is called")
     assert space.count(category="appointment") == 2
+
+
+def test_what_is_known_already_is_revised(opened: Open, told: tuple[Running, Story]) -> None:
+    running, story = told
+    space = running.store.space(SPACE)
+    seen = opened()
+    shows(seen.rows().first)
+    seen.press("n")
+    seen.page.get_by_label("What is known").fill("Theo moved to Nantes")
+    seen.page.locator(".editor").get_by_label("Category").fill("person")
+    seen.page.get_by_label("Subject").fill("theo")
+    seen.press("Control+Enter")
+    seen.page.get_by_role("button", name="Revise that one").click()
+    shows(seen.page.locator(".memory h2"), "Theo")
+    shows(seen.page.get_by_role("button", name="Save", exact=True))
+    assert seen.page.get_by_label("What is known").input_value() == "Theo moved to Nantes"
+    seen.page.get_by_role("button", name="Save", exact=True).click()
+    shows(seen.page.locator(".content"), "Theo moved to Nantes")
+    shows(seen.page.locator(".life").first, "revised by operator")
+    assert space.count(category="person") == 2
 
 
 # -- the rest of the house ------------------------------------------------------------------------
 
 
-def test_what_was_recalled_stands_beside_its_turn(opened: Open) -> None:
+def recalled(running: Running, sequence: int) -> list[str]:
+    """Where the hits of a turn lead, the best first, without the turn itself."""
+    notes = running.store.space(SPACE).session(CHAT).recalls()
+    hits = dict.fromkeys(hit for note in notes if note.sequence == sequence for hit in note.hits)
+    hits.pop(f"{CHAT}:{sequence}", None)
+    parts = [hit.partition(":") for hit in hits]
+    assert {bool(at) for _, at, _ in parts} == {True, False}
+    return [f"#/sessions/{id}/{n}" if at else f"#/memories/{id}" for id, at, n in parts]
+
+
+def test_a_fork_counts_what_it_shows(opened: Open, told: tuple[Running, Story]) -> None:
+    running, _ = told
+    space = running.store.space(SPACE)
+    before = [event.message for event in space.session(CHAT).events()[:4]]
+    fork = space.follow([*before, user("Let us begin again from here")], session=CHAT)
+    seen = opened(f"#/sessions/{fork.id}")
+    shows(seen.page.locator(".session header + .quiet"), "5 events")
+    assert seen.page.locator(".turn").count() == 5
+    shows(seen.page.locator(f"[data-row='{fork.id}']"), "5 events")
+
+
+def test_what_was_recalled_stands_beside_its_turn(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
     seen = opened()
     seen.press("g", "s")
     shows(seen.page.locator(".row").first, "No mushrooms")
@@ -274,6 +302,8 @@ def test_what_was_recalled_stands_beside_its_turn(opened: Open) -> None:
     assert turns.count() == 6
     beside = turns.nth(2).locator(".recalled")
     beside.locator("summary").click()
+    hits = beside.locator("a").evaluate_all("all => all.map((each) => each.hash.split('?')[0])")
+    assert hits == recalled(told[0], 3)
     shows(beside, "Priya is my boss at TechCorp")
     beside.get_by_role("link", name=re.compile("^Priya is my boss")).click()
     shows(seen.page.locator(".content"), "Priya is my boss")
@@ -316,6 +346,7 @@ def test_proposals_are_answered(opened: Open, told: tuple[Running, Story]) -> No
     is_gone(seen.page.locator(".card", has_text="mushrooms"))
     seen.page.get_by_role("button", name="Accept").click()
     shows(seen.page.locator(".empty"), "Nothing waits for an answer")
+    shows(seen.page.locator(".empty"), "write_policy = ask")
     assert space.count(category="habit") == 1
     seen.page.get_by_role("button", name="Answered too").click()
     shows(seen.page.locator(".card").last, "rejected")
@@ -327,10 +358,11 @@ def test_parked_jobs_are_retried_and_dropped(opened: Open, told: tuple[Running, 
     seen.press("g", "j")
     parked = seen.page.locator(".job.parked")
     shows(parked, "the model at 127.0.0.1 does not answer")
+    shows(parked, re.compile("learn.*from a turn"))
     parked.get_by_role("button", name="Retry").click()
     is_gone(parked)
     assert not [job for job in running.store.jobs() if job.state == "parked"]
-    ours = seen.page.locator(".job", has_text="in workshop")
+    ours = seen.page.locator(".job", has_text="space workshop")
     ours.get_by_role("button", name="Drop").click()
     ours.get_by_role("button", name="Drop it for good?").click()
     is_gone(ours)
@@ -470,7 +502,18 @@ def differences(seen: Window, before: str, after: str) -> list[list[str]]:
     return found
 
 
-def test_what_has_no_answer_is_said_in_one_line(opened: Open) -> None:
-    seen = opened("#/memories/nosuchid")
-    shows(seen.page.locator(".toast.wrong"), "nosuchid")
+@pytest.mark.parametrize("section", ["memories", "sessions"])
+def test_what_is_not_there_is_said_in_its_place(
+    opened: Open, told: tuple[Running, Story], section: str
+) -> None:
+    _, story = told
+    seen = opened(f"#/{section}/nosuchid")
+    missing = seen.page.locator(".pane .empty")
+    shows(missing, "nosuchid")
     shows(seen.rows().first)
+    seen.open(f"#/{section}/{story.boss if section == 'memories' else CHAT}")
+    shows(seen.page.locator(".pane article"), "Priya")
+    seen.open(f"#/{section}/another")
+    shows(missing, "another")
+    is_gone(seen.page.locator(".pane article"))
+    is_gone(seen.page.locator(".toast"))

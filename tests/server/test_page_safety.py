@@ -270,6 +270,8 @@ def test_files_have_types_and_are_kept_until_they_change(running: Running) -> No
         for name in ("none.js", "../pages.py", "%2e%2e/pages.py", "/etc/passwd", "main.js/"):
             assert client.get(f"/page/{version}/{name}").status_code in {401, 404}, name
         assert client.get("/page/of-another-version/main.js").status_code == 404
+        icon = client.get("/favicon.ico")
+        assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
 
 
 def test_a_page_that_is_opened_again_asks_for_little(browser: Browser, running: Running) -> None:

@@ -15,6 +15,7 @@ from reverie.server.problems import problem
 
 FOLDER = Path(__file__).with_name("page")
 INDEX = "index.html"
+ICON = "icon.svg"
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -51,6 +52,12 @@ async def part(request: Request, name: str) -> Response:
     return _answer(request, name)
 
 
+@router.api_route("/favicon.ico", methods=["GET", "HEAD"])
+async def icon(request: Request) -> Response:
+    """Browsers ask for it wherever they are, also where no page names an icon."""
+    return _answer(request, ICON)
+
+
 def _answer(request: Request, name: str) -> Response:
     # Looked up by its name and never opened by it: there is no path to walk out of the folder.
     file = files().get(name)
@@ -71,8 +78,10 @@ def files() -> dict[str, File]:
     }
     version = _digest(b"".join(found.values()))
     page = found.pop(INDEX).replace(b'"/page/', f'"/page/{version}/'.encode())
+    own = {INDEX: page, ICON: found[ICON]}
     parts = {f"{version}/{name}": _file(name, body, FOR_GOOD) for name, body in found.items()}
-    return {INDEX: _file(INDEX, page, ASK_AGAIN), **parts}
+    asked_again = {name: _file(name, body, ASK_AGAIN) for name, body in own.items()}
+    return asked_again | parts
 
 
 def _file(name: str, body: bytes, caching: str) -> File:

@@ -23,7 +23,7 @@ from reverie.model import RIGHTS, Right
 from reverie.server.problems import Refused, of_accident
 
 # What says nothing of anybody's memory. The page asks for a token before it shows anything.
-OPEN = ("/", "/healthz", "/login", "/page/", "/docs", "/docs/", "/openapi.json")
+OPEN = ("/", "/healthz", "/login", "/page/", "/favicon.ico", "/docs", "/docs/", "/openapi.json")
 PROXY = "/v1/"
 CREDENTIAL = "x-reverie-token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")

@@ -79,6 +79,11 @@ export function empty(title, ...hints) {
   );
 }
 
+/** What an address leads to is not there. */
+export function missing(title, close) {
+  return el("div", {}, empty(title, button("Back to the list", close, { class: "plain" })));
+}
+
 /** A choice of values: [value, label] pairs. */
 export function select(label, pairs, value, change) {
   const options = pairs.map(([each, name]) =>

@@ -4,31 +4,49 @@ import { ask, path } from "./api.js";
 import { button, deed, el, fill } from "./dom.js";
 import { drawn } from "./diff.js";
 
-/** A form. `memory` null: a new one. `saved` gets what is kept now and what was before. */
-export function editor(memory, saved, cancel) {
-  const fields = fieldsOf(memory);
+/** A form. `memory` null: a new one. `saved` gets what is kept now and what was before. A `draft` is
+ * what it shall say; `reviseInstead` gets the id of a memory that is known already, and a draft. */
+export function editor(memory, saved, cancel, { draft = null, reviseInstead = null } = {}) {
+  const fields = fieldsOf(memory, draft);
   const about = el("div", { class: "conflict", role: "alert" });
   let known = memory;
-  let force = false;
 
-  const save = async () => {
+  const save = async (force = false) => {
+    settle();
     try {
       const kept = known
         ? await revise(known, written(fields))
         : await create(written(fields), force);
       await saved(kept, known);
     } catch (error) {
-      if (error.title === "VersionConflict") await meet(error);
+      if (error.title === "VersionConflict") await meet();
       else if (error.title === "SubjectExists") offer(error.body);
       else fill(about, el("p", { class: "wrong" }, error.message));
     }
   };
 
+  /** Puts a choice in the place of the button that led to it. */
+  function choose(first, second, ...why) {
+    fill(about, why, el("div", { class: "actions" }, first, second));
+    submit.hidden = true;
+    first.focus();
+  }
+
+  function settle() {
+    fill(about);
+    submit.hidden = false;
+  }
+
   /** Another version came meanwhile: theirs and ours, and a choice. */
   async function meet() {
     const theirs = await ask("GET", path`/api/memory/${memory.id}`);
-    fill(
-      about,
+    const over = () => {
+      known = theirs;
+      return save();
+    };
+    choose(
+      deed("Save yours over theirs", over, { class: "primary" }),
+      button("Keep theirs", cancel),
       el(
         "p",
         { class: "wrong" },
@@ -45,31 +63,16 @@ export function editor(memory, saved, cancel) {
           drawn(theirs.content, fields.content.value),
         ),
       ),
-      el(
-        "div",
-        { class: "actions" },
-        deed(
-          "Save yours over theirs",
-          () => {
-            known = theirs;
-            return save();
-          },
-          { class: "primary" },
-        ),
-        button("Keep theirs", cancel),
-      ),
     );
   }
 
   function offer(existing) {
-    fill(
-      about,
+    const revised = () => reviseInstead(existing.existing_id, written(fields));
+    choose(
+      button("Revise that one", revised, { class: "primary" }),
+      deed("Remember this too", () => save(true)),
       el("p", { class: "wrong" }, "The same subject is remembered already:"),
       el("p", { class: "diff" }, existing.existing_content),
-      deed("Remember this too", () => {
-        force = true;
-        return save();
-      }),
     );
   }
 
@@ -103,18 +106,21 @@ export function editor(memory, saved, cancel) {
       cancel();
     } else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
+  // Of another subject there may be nothing yet.
+  for (const field of [fields.category, fields.subject]) field.addEventListener("input", settle);
   queueMicrotask(() => fields.content.focus());
   return form;
 }
 
-function fieldsOf(memory) {
+function fieldsOf(memory, draft) {
+  const tags = [...new Set([...(memory?.tags ?? []), ...(draft?.tags ?? [])])];
   const text = (value, given = {}) =>
     el("input", { type: "text", value: value ?? "", autocomplete: "off", ...given });
   return {
-    content: el("textarea", { value: memory?.content ?? "", required: true, rows: "4" }),
+    content: el("textarea", { value: draft?.content ?? memory?.content ?? "", required: true, rows: "4" }),
     category: text(memory?.category ?? "general", { required: true }),
     subject: text(memory?.subject, { placeholder: "what it is about" }),
-    tags: text(memory?.tags.join(", "), { placeholder: "work, travel" }),
+    tags: text(tags.join(", "), { placeholder: "work, travel" }),
     reason: memory ? text("", { placeholder: "kept with the version" }) : null,
   };
 }

@@ -2,9 +2,17 @@
 
 import { ask, path } from "./api.js";
 import { count, deed, el, empty, fill, time } from "./dom.js";
-import { done, guarded } from "./toast.js";
+import { guarded, say } from "./toast.js";
 
 const LOOK = 5000;
+const KINDS = {
+  embed: "works out the vectors of what was written",
+  learn: "takes what is worth keeping from a turn",
+  summarise: "brings the summary of a session up to date",
+  expire: "forgets a memory whose time is over",
+  prune: "drops old notes of what was recalled",
+  scrub: "empties the files of what was erased",
+};
 
 export function jobs(main) {
   let timer = 0;
@@ -55,7 +63,7 @@ export function jobs(main) {
     const act = (method, where, told) =>
       guarded(async () => {
         await ask(method, where, { scoped: false });
-        done(told);
+        say(told);
         await load();
       });
     const drop = deed(
@@ -75,11 +83,12 @@ export function jobs(main) {
         "p",
         { class: "card-text", tabindex: "0", "data-row": `${job.space}/${job.id}` },
         el("strong", {}, job.kind),
-        ` in ${job.space}`,
+        KINDS[job.kind] ? ` ${KINDS[job.kind]}` : null,
       ),
       el(
         "p",
         { class: "row-about" },
+        el("span", {}, "space ", el("span", { class: "subject" }, job.space)),
         el("span", {}, job.state),
         el("span", {}, count(job.attempts, "attempt")),
         el("span", {}, "due ", time(job.due_at)),

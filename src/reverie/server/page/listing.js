@@ -5,7 +5,9 @@ import { button, count, el, empty } from "./dom.js";
 import { orderOf } from "./filters.js";
 import * as route from "./route.js";
 import { rowOf } from "./rows.js";
-import { scaleOf } from "./score.js";
+
+// Below this the best hit is only the least bad one.
+const FITS = 0.25;
 
 /** `turn` asks for something else. */
 export function listed(known, turn) {
@@ -31,14 +33,16 @@ function hits({ hits, asked }) {
   if (!hits.length) {
     return empty("Nothing found.", "Fewer or other words may help; filters narrow a search too.");
   }
-  const full = scaleOf(hits);
   const missing = hits[0].parts.degraded;
   return [
     missing ? el("p", { class: "quiet note" }, `Not everything took part: ${missing}`) : null,
+    hits[0].score < FITS
+      ? el("p", { class: "quiet note" }, "Nothing fits well; this is what comes nearest.")
+      : null,
     el(
       "ul",
       {},
-      hits.map((hit) => rowOf(hit.memory, asked, { hit, full })),
+      hits.map((hit) => rowOf(hit.memory, asked, hit)),
     ),
   ];
 }

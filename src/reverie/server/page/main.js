@@ -5,8 +5,9 @@ import { fill } from "./dom.js";
 import { listenForKeys } from "./keys.js";
 import { Shell } from "./shell.js";
 import { signInForm } from "./signin.js";
-import { failed } from "./toast.js";
+import { clear, failed } from "./toast.js";
 
+const UNKNOWN = "The server does not know this token any more.";
 const page = document.getElementById("page");
 let shown = null;
 
@@ -23,7 +24,9 @@ async function begin() {
     askForToken(
       code
         ? "This link has been used already, or the server was started anew. Open the one it prints now, or paste a token."
-        : error.message,
+        : error.status === 401
+          ? UNKNOWN
+          : error.message,
     );
   }
 }
@@ -31,6 +34,7 @@ async function begin() {
 function askForToken(why = "") {
   shown?.close();
   shown = null;
+  clear();
   document.title = "Reverie";
   fill(
     page,
@@ -56,7 +60,7 @@ function leave() {
 window.addEventListener("signed-out", () => {
   if (!me.token) return;
   signOut();
-  askForToken("The server does not know this token any more.");
+  askForToken(UNKNOWN);
 });
 window.addEventListener("hashchange", () => {
   if (location.hash.startsWith("#code=")) begin();

@@ -60,8 +60,11 @@ export class Memories {
     this.main.classList.toggle("opened", Boolean(id));
     if (JSON.stringify(wanted) !== JSON.stringify(this.#known.asked)) {
       if (document.activeElement !== this.#search) this.#search.value = wanted.q;
-      await asideOf(this.aside, wanted);
-      await this.#read(wanted);
+      // A list that fails keeps nobody from the memory beside it.
+      await guarded(async () => {
+        await asideOf(this.aside, wanted);
+        await this.#read(wanted);
+      });
     }
     this.#markOpen();
     await openMemory(this.#pane, id, () => this.#go(null));
@@ -153,14 +156,14 @@ export class Memories {
 
   #write() {
     this.main.classList.add("opened");
-    remember(this.#pane, (memory) => this.#go(memory ? memory.id : this.#open));
+    remember(this.#pane, (id) => this.#go(id ?? this.#open));
   }
 
   #edit(memory) {
     if (memory.id === this.#open) {
       this.#pane.edit?.();
     } else {
-      this.#pane.editNext = memory.id;
+      this.#pane.next = { id: memory.id };
       this.#go(memory.id);
     }
   }

@@ -1,12 +1,12 @@
 // One memory: what it says now, what can be done with it, and its life.
 
 import { ask, may, mayChange, path, scope } from "./api.js";
-import { button, deed, el, empty, exactly, fill, time } from "./dom.js";
+import { button, deed, el, empty, exactly, fill, missing, time } from "./dom.js";
 import { editor } from "./editor.js";
 import * as route from "./route.js";
 import { trustOf } from "./rows.js";
 import { timeline } from "./timeline.js";
-import { done, guarded } from "./toast.js";
+import { done, guarded, say } from "./toast.js";
 
 /** Shows a memory in its pane; without an id, what the pane is for. */
 export async function openMemory(pane, id, close) {
@@ -19,15 +19,25 @@ export async function openMemory(pane, id, close) {
     return;
   }
   const read = () => ask("GET", path`/api/memory/${id}`);
-  const memory = await read();
+  let memory;
+  try {
+    memory = await read();
+  } catch (error) {
+    if (route.read().id !== id) return;
+    fill(pane);
+    if (error.status !== 404) throw error;
+    fill(pane, missing(`No memory here has the id ${id}.`, close));
+    return;
+  }
   if (route.read().id !== id) return;
   draw(pane, memory, close);
   pane.refresh = async () => {
     // What somebody is writing is not taken from under their hands; saving will tell.
     if (!pane.cancel && route.read().id === id) draw(pane, await read(), close, true);
   };
-  if (pane.editNext === id) pane.edit?.();
-  pane.editNext = null;
+  const { next } = pane;
+  pane.next = null;
+  if (next?.id === id) pane.edit?.(next.draft);
 }
 
 function draw(pane, memory, close, quiet = false) {
@@ -41,7 +51,7 @@ function draw(pane, memory, close, quiet = false) {
   };
   pane.edit =
     can && !memory.forgotten_at
-      ? () => {
+      ? (draft = null) => {
           pane.cancel = () => {
             stop();
             pane.focus();
@@ -53,9 +63,11 @@ function draw(pane, memory, close, quiet = false) {
               async (saved, before) => {
                 stop();
                 await pane.refresh();
-                done("Saved.", () => undoRevision(saved, before));
+                if (saved.version === before.version) say("Nothing was changed.");
+                else done("Saved", saved, () => undoRevision(saved, before));
               },
               pane.cancel,
+              { draft },
             ),
           );
         }
@@ -154,12 +166,13 @@ function facts(memory) {
 
 export async function forget(memory) {
   await ask("DELETE", path`/api/memory/${memory.id}`);
-  done(`Forgotten: ${brief(memory.content)}`, () => restore(memory, false));
+  const left = { ...memory, version: memory.version + 1 };
+  done("Forgotten", left, () => ask("POST", path`/api/memory/${memory.id}/restore`));
 }
 
-async function restore(memory, told = true) {
-  await ask("POST", path`/api/memory/${memory.id}/restore`);
-  if (told) done("Restored.", () => ask("DELETE", path`/api/memory/${memory.id}`));
+async function restore(memory) {
+  const restored = await ask("POST", path`/api/memory/${memory.id}/restore`);
+  done("Restored", restored, () => ask("DELETE", path`/api/memory/${memory.id}`));
 }
 
 async function pin(memory) {
@@ -169,7 +182,7 @@ async function pin(memory) {
       headers: { "If-Match": `"${version}"` },
     });
   const saved = await revise(!memory.pinned, memory.version);
-  done(saved.pinned ? "Pinned." : "Unpinned.", () => revise(memory.pinned, saved.version));
+  done(saved.pinned ? "Pinned" : "Unpinned", saved, () => revise(memory.pinned, saved.version));
 }
 
 function undoRevision(saved, before) {
@@ -211,16 +224,17 @@ export function remember(pane, close) {
         null,
         (memory) => {
           pane.cancel = null;
-          done("Remembered.", () => ask("DELETE", path`/api/memory/${memory.id}`));
-          close(memory);
+          done("Remembered", memory, () => ask("DELETE", path`/api/memory/${memory.id}`));
+          close(memory.id);
         },
         () => pane.cancel(),
+        {
+          reviseInstead: (id, draft) => {
+            Object.assign(pane, { cancel: null, next: { id, draft } });
+            close(id);
+          },
+        },
       ),
     ),
   );
-}
-
-function brief(text) {
-  const line = text.replace(/\s+/g, " ");
-  return line.length > 60 ? `${line.slice(0, 60)}…` : line;
 }

@@ -3,7 +3,7 @@
 import { ask, may, path } from "./api.js";
 import { button, deed, el, empty, fill, time } from "./dom.js";
 import * as route from "./route.js";
-import { done, guarded } from "./toast.js";
+import { brief, done, guarded, say } from "./toast.js";
 
 const PAUSE = 250;
 
@@ -45,7 +45,13 @@ export function proposals(main) {
         ? known.map(card)
         : empty(
             "Nothing waits for an answer.",
-            "A role that asks before it remembers puts its proposals here.",
+            el(
+              "span",
+              {},
+              "With the setting ",
+              el("code", {}, "write_policy = ask"),
+              " what is learned from conversations waits here.",
+            ),
           ),
     );
   }
@@ -56,8 +62,8 @@ export function proposals(main) {
       guarded(async () => {
         const memory = await ask("POST", path`/api/proposals/${proposal.id}/${verb}`, { body: {} });
         if (verb === "accept")
-          done("Remembered.", () => ask("DELETE", path`/api/memory/${memory.id}`));
-        else done("Rejected.");
+          done("Remembered", memory, () => ask("DELETE", path`/api/memory/${memory.id}`));
+        else say(`Rejected: ${brief(proposal.content)}`);
         await load();
       });
     return el(

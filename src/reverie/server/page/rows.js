@@ -7,9 +7,9 @@ import { scoreOf } from "./score.js";
 // A row shows how a text begins; the browser has no need of the rest.
 const MOST_CHARS = 400;
 
-export function rowOf(memory, asked, { hit = null, full = 1 } = {}) {
+export function rowOf(memory, asked, hit = null) {
   const row = memory ? ofMemory(memory, asked, hit !== null) : ofTurn(hit);
-  return el("li", { class: "row" }, row, hit ? scoreOf(hit, full) : null);
+  return el("li", { class: "row" }, row, hit ? scoreOf(hit) : null);
 }
 
 function ofMemory(memory, asked, mixed) {

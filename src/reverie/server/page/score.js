@@ -19,18 +19,10 @@ const AFTERWARDS = [
   ["recency", "how recent it is"],
 ];
 
-/** The length of the longest bar: all hits of one recall are drawn to one scale. */
-export function scaleOf(hits) {
-  return Math.max(
-    1e-9,
-    ...hits.map((hit) => STAGES.reduce((sum, [, part]) => sum + Math.max(0, number(hit, part)), 0)),
-  );
-}
-
 let made = 0;
 
 /** The bar with its number; its parts show on hover, on focus, and stay when it is pressed. */
-export function scoreOf(hit, full) {
+export function scoreOf(hit) {
   const id = `score-${(made += 1)}`;
   const said = STAGES.filter(([, part]) => Math.abs(number(hit, part)) >= 0.0005);
   const spoken = said.map(([name, part]) => `${name} ${figure(number(hit, part))}`).join(", ");
@@ -44,7 +36,7 @@ export function scoreOf(hit, full) {
       "aria-label": `Score ${figure(hit.score)}${spoken ? `: ${spoken}` : ""}`,
     },
     el("span", { class: "score-number" }, figure(hit.score)),
-    bar(said, hit, full),
+    bar(said, hit),
   );
   pressed.addEventListener("click", () => {
     pressed.setAttribute("aria-expanded", String(pressed.getAttribute("aria-expanded") !== "true"));
@@ -57,18 +49,19 @@ export function scoreOf(hit, full) {
   );
 }
 
-function bar(said, hit, full) {
+/** As long as the score is high: a whole bar is a score of 1. */
+function bar(said, hit) {
   const drawn = el("span", { class: "score-stack", "aria-hidden": "true" });
-  let left = full;
+  let left = 1;
   for (const [name, part] of said) {
     const value = Math.max(0, number(hit, part));
     const segment = el("span", { class: `stage ${name}` });
-    segment.style.flexGrow = value / full;
+    segment.style.flexGrow = value;
     left -= value;
     drawn.append(segment);
   }
   const rest = el("span", { class: "stage rest" });
-  rest.style.flexGrow = Math.max(0, left) / full;
+  rest.style.flexGrow = Math.max(0, left);
   drawn.append(rest);
   return drawn;
 }

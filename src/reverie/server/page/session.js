@@ -1,7 +1,7 @@
 // One conversation: what was said, and beside each turn of the user what was recalled for it.
 
 import { ask, path } from "./api.js";
-import { button, count, deed, el, empty, exactly, fill } from "./dom.js";
+import { button, count, deed, el, empty, exactly, fill, missing } from "./dom.js";
 import * as route from "./route.js";
 import { guarded } from "./toast.js";
 
@@ -33,11 +33,20 @@ export async function openSession(pane, id, at, close) {
     );
   const end = (events) => events.at(-1)?.sequence ?? 0;
 
-  let [events, [info, summary, pad, { recalls }], newest] = await Promise.all([
-    part(at ? at + AFTER : null),
-    around(),
-    at ? part(null).then(end) : null,
-  ]);
+  let events, info, summary, pad, recalls, newest;
+  try {
+    [events, [info, summary, pad, { recalls }], newest] = await Promise.all([
+      part(at ? at + AFTER : null),
+      around(),
+      at ? part(null).then(end) : null,
+    ]);
+  } catch (error) {
+    if (route.read().id !== id) return;
+    fill(pane);
+    if (error.status !== 404) throw error;
+    fill(pane, missing(`No session here has the id ${id}.`, close));
+    return;
+  }
   newest ??= end(events);
 
   const earlier = async () => {
@@ -109,7 +118,7 @@ function about(info) {
   return el(
     "p",
     { class: "quiet" },
-    `${count(info.events, "event")} since ${exactly(info.opened_at)}`,
+    `${count(eventsOf(info), "event")} since ${exactly(info.opened_at)}`,
     fork
       ? [
           ", forked from ",
@@ -123,19 +132,24 @@ function about(info) {
   );
 }
 
+/** How many events a session has, with those that it goes on from. */
+export function eventsOf(info) {
+  return info.events + (info.forked_from?.sequence ?? 0);
+}
+
 function kept(title, what) {
   return what
     ? el("details", { class: "kept", open: true }, el("summary", {}, title), el("div", {}, what))
     : null;
 }
 
-/** The ids of all that was recalled for an event, memories first; that it finds itself says nothing. */
+/** The ids of all that was recalled for an event, the best first; that it finds itself says nothing. */
 function hitsOf(recalls, event) {
   const hits = new Set(
     recalls.filter((recall) => recall.sequence === event.sequence).flatMap((recall) => recall.hits),
   );
   hits.delete(`${event.session}:${event.sequence}`);
-  return [...hits].sort((one, other) => one.includes(":") - other.includes(":"));
+  return [...hits];
 }
 
 function turn(event, hits, meant, said) {

@@ -3,7 +3,7 @@
 import { ask } from "./api.js";
 import { count, deed, el, empty, fill, time } from "./dom.js";
 import * as route from "./route.js";
-import { openSession } from "./session.js";
+import { eventsOf, openSession } from "./session.js";
 import { guarded } from "./toast.js";
 
 const PAGE = 50;
@@ -103,7 +103,7 @@ function rowOf(session) {
         "span",
         { class: "row-about" },
         el("span", { class: "subject" }, session.id),
-        el("span", {}, count(session.events, "event")),
+        el("span", {}, count(eventsOf(session), "event")),
         session.forked_from ? el("span", {}, "a fork") : null,
         time(session.updated_at),
       ),

@@ -9,7 +9,7 @@ import { Memories } from "./memories.js";
 import { proposals } from "./proposals.js";
 import * as route from "./route.js";
 import { sessions } from "./sessions.js";
-import { guarded, nothingToUndo } from "./toast.js";
+import { changed, clear, guarded } from "./toast.js";
 
 const VIEWS = {
   memories: (main, aside) => new Memories(main, aside),
@@ -98,12 +98,15 @@ export class Shell {
     if (scope.space === space && scope.user === user && this.#view) return;
     Object.assign(scope, { space, user });
     localStorage.setItem(LAST_SPACE, space);
-    nothingToUndo();
+    clear();
     this.#leaveView();
     this.#unfollow();
     if (!this.#spaces.some((each) => each.name === space)) await guarded(() => this.#readSpaces());
     const position = this.#spaces.find((each) => each.name === space)?.position;
-    const heard = (change) => this.#view?.changed?.(change);
+    const heard = (change) => {
+      if (change.memory) changed(change.memory, change.version);
+      this.#view?.changed?.(change);
+    };
     this.#unfollow = follow(position, heard, (state) => {
       this.#live.textContent = state;
       this.#live.classList.toggle("waiting", state !== LIVE);

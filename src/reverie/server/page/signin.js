@@ -23,7 +23,8 @@ export function signInForm(why, enter) {
     el(
       "p",
       { id: "token-help", class: "quiet" },
-      "The server prints a link that opens this page when it starts. ",
+      el("code", {}, "reverie serve"),
+      " prints a new link to this page each time it starts. The operator's token is in the file that it prints as Token; ",
       el("code", {}, "reverie token create"),
       " makes tokens for others.",
     ),
