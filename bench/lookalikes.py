@@ -72,6 +72,26 @@ prose: the key to the {word} is under the {word}
 placeholder: export {NAME}_TOKEN=${{NAME}_TOKEN}
 placeholder: password: <your {word} password>
 placeholder: password = getpass(prompt='{word}')
+prose: change the password to Windows11 machine
+prose: my password to iCloud2 account
+prose: the password to room101 locker
+prose: password is SHA256 hashed
+prose: password is Base64-encoded
+prose: password is md5-hashed
+prose: passphrase was 7words long
+prose: Passwords: 14-day rotation
+prose: Passwort: siehe-1Password-Eintrag
+prose: Password: See-wiki/page42
+prose: pwd: /Users/ana/Documents/Work2024/q3
+prose: Basic Mathematics2ndEdition is my book
+prose: token: apple-banana-cherry-2024-05
+prose: Key: Ab3/C4-E4-G4/Bb3-D4-F4
+name: payments-api-7d9f8b6c5d-x2kqz
+name: prod-eu-west-1-payments-api-7d9f8b6c5d-x2kqz
+name: {"page_token": "CAUQAA12345678901"}
+name: {"next_page_token": "eyJvZmZzZXQiOjEwMH0abc1"}
+name: https://api.acme.test/list?page_token=CAUQAA12345678901&size=5
+name: {"password_hint": "First pet 1"}
 """
 _PART = re.compile(r"\{(base|uuid|word|name|NAME|camel|path|[hdlum])(\d*)\}")
 

@@ -181,6 +181,31 @@ def test_blocked_secrets_are_an_error_that_does_not_tell_them(
     assert MIDDLE.lower() not in held(store)
 
 
+def test_a_reply_with_a_blocked_secret_does_not_end_the_conversation(stores: Stores) -> None:
+    store = stores.open(secrets="block")
+    space = store.space("ana")
+    history = [user("How does a token look?"), reply(f"Like {SECRET}")]
+    session = space.follow(history)
+    history.append(user("Thank you"))
+    assert space.follow(history).id == session.id
+    session.append(reply(f"Again: {SECRET}"))
+    with pytest.raises(InvalidInput, match="github token"):
+        space.follow([*history, reply(f"Again: {SECRET}"), user(SAID)])
+    texts = [event.text for event in space.session(session.id).events()]
+    assert texts == [history[0]["content"], f"Like {MARK}", "Thank you", f"Again: {MARK}"]
+    assert MIDDLE.lower() not in held(store)
+
+
+def test_what_was_kept_before_secrets_were_blocked_can_be_resent(stores: Stores) -> None:
+    store = stores.open("same")
+    session = store.space("ana").follow([user(SAID), reply("Noted")])
+    store.close()
+    space = stores.open("same", secrets="block").space("ana")
+    again = space.follow([user(SAID), reply("Noted"), user("And now?")])
+    assert again.id == session.id
+    assert [event.text for event in again.events()] == [KEPT, "Noted", "And now?"]
+
+
 def test_a_record_with_a_blocked_secret_is_left_out(stores: Stores) -> None:
     space = stores.open(secrets="block").space("ana")
     report = space.import_records([{"content": SAID}, {"content": "harmless"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from bench.secrets import falsely, leaked, missed
@@ -86,10 +87,89 @@ def test_what_stands_around_a_secret_stays(text: str, left: str) -> None:
         "primary key: 3f2504e0-4f89-41d3-9a0c-0305e82c3301",
         "secret: ${SECRET}",
         "see the passwords of the Authentication-Provider",
+        "change the password to Windows11 machine",
+        "my password to iCloud2 account",
+        "the password to room101 locker",
+        "password is SHA256 hashed",
+        "password is Base64-encoded",
+        "password is md5-hashed",
+        "passphrase was 7words long",
+        "Passwords: 14-day rotation",
+        "Passwort: siehe-1Password-Eintrag",
+        "Password: See-wiki/page42",
+        "pwd: /Users/ana/Documents/Work2024/q3",
+        "Basic Mathematics2ndEdition is my book",
+        "token: apple-banana-cherry-2024-05",
+        "Key: Ab3/C4-E4-G4/Bb3-D4-F4",
+        "payments-api-7d9f8b6c5d-x2kqz",
+        "prod-eu-west-1-payments-api-7d9f8b6c5d-x2kqz",
+        '{"page_token": "CAUQAA12345678901"}',
+        '{"next_page_token": "eyJvZmZzZXQiOjEwMH0abc1"}',
+        "https://api.acme.test/list?page_token=CAUQAA12345678901&size=5",
+        '{"password_hint": "First pet 1"}',
     ],
 )
 def test_talk_of_secrets_is_none(text: str) -> None:
     assert find(text) == []
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"page_token": "CAUQAA12345678901"},
+        {"next_page_token": "eyJvZmZzZXQiOjEwMH0abc1"},
+        {"nextPageToken": "CAUQAA12345678901"},
+        {"password_hint": "First pet 1"},
+    ],
+)
+def test_what_a_name_says_about_a_secret_is_none(named: dict[str, str]) -> None:
+    assert redacted_all(named) == (named, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ('{"password": "Blue-Tiger-42"}', "Blue-Tiger-42"),
+        ("password=Blue-Tiger-42", "Blue-Tiger-42"),
+        ("default password: admin123", "admin123"),
+        ("my password is hunter#22 now", "hunter#22"),
+        (f"Authorization: token {'0a1b2c3d' * 5}", "0a1b2c3d" * 5),
+        ("Authorization: Basic dXNlcjpodW50ZXIyMjE=", "dXNlcjpodW50ZXIyMjE="),
+        (f"token: {'0a1b2c3d' * 4}", "0a1b2c3d" * 4),
+        (f"secret: {'aB3dE6gH' * 100} end", "aB3dE6gH" * 100),
+    ],
+)
+def test_secrets_that_stand_where_words_might(text: str, secret: str) -> None:
+    start = text.index(secret)
+    assert [each[1:] for each in find(text)] == [(start, start + len(secret))]
+
+
+@pytest.mark.parametrize(
+    ("before", "again"),
+    [
+        ("", "api-key-"),
+        ("", "password:"),
+        ("", "password "),
+        ("see https://x.test/cb?", "key=aaaaaaaaa&"),
+        ("", "-----BEGIN PRIVATE KEY-----"),
+        ("", "PuTTY-User-Key-File-"),
+        ("", "-eyJé"),
+        ("", "a" * 1_400 + "."),
+        ("", "[redacted: key] md5:0123456789abcdef0123 DB_PASSWORD=hunter22 "),
+    ],
+)
+def test_a_long_text_costs_what_as_many_short_ones_cost(before: str, again: str) -> None:
+    count = max(1, 1_000 // len(again))
+
+    def spent(texts: list[str]) -> float:
+        begun = time.process_time()
+        for text in texts:
+            find(text)
+        return time.process_time() - begun
+
+    short, long = [before + again * count] * 64, [before + again * count * 64]
+    spent(short[:1])
+    assert any(spent(long) < 4 * spent(short) for _ in range(3))
 
 
 def test_keys_that_the_rules_were_not_written_from() -> None:

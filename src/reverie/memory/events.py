@@ -19,7 +19,7 @@ from reverie.memory.times import Time, optional_ms
 from reverie.memory.writes import Author, Stamp, writing
 from reverie.model import Event, Op, Origin, SessionErasure
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import said_by_user
+from reverie.text.messages import role_of, said_by_user
 from reverie.text.plain import as_mapping
 
 LAST_SEQUENCE = 1 << 53
@@ -59,7 +59,7 @@ def prepare(
     if sequence is not None and not possible(sequence):
         raise InvalidInput(f"sequence must be a whole number from 1, not {sequence!r}")
     moment = optional_ms(at, "at")
-    plain = [resources.redaction.each(as_mapping(message), "a message") for message in messages]
+    plain = [_without_secrets(resources, as_mapping(message)) for message in messages]
     contents = [sessions.readable(message) for message in plain]
     for message in plain:
         if len(log.encode(message)) > MOST_MESSAGE_CHARS:
@@ -73,6 +73,14 @@ def prepare(
         Said(message, text, sequence, moment, interrupted)
         for message, text in zip(plain, texts, strict=True)
     ]
+
+
+def _without_secrets(resources: Resources, message: dict[str, Any]) -> dict[str, Any]:
+    """A message as it may be kept. What a model replied its caller cannot leave out."""
+    replied = role_of(message) == "assistant"
+    clean = resources.redaction.quiet_each if replied else resources.redaction.each
+    cleaned: dict[str, Any] = clean(message, "a message")
+    return cleaned
 
 
 def possible(sequence: object) -> bool:

@@ -35,6 +35,13 @@ _GREETINGS = """
 GREETINGS = frozenset(_GREETINGS.split())
 
 
+class Resent(NamedTuple):
+    """A history as it came, and with what is secret redacted: only the latter can be known."""
+
+    plain: Sequence[dict[str, Any]]
+    said: Sequence[dict[str, Any]]
+
+
 class Match(NamedTuple):
     """How many of the resent messages are known, and where the last of them stands."""
 
@@ -54,7 +61,7 @@ class Followed(NamedTuple):
 def follow(
     resources: Resources,
     author: Author,
-    history: Sequence[dict[str, Any]],
+    history: Resent,
     fresh: str,
     named: str | None,
     stamp: Stamp,
@@ -62,9 +69,9 @@ def follow(
     """Keep what is new of a history where it belongs.
 
     ``named`` is the session the client speaks of; only it and its forks are looked at then.
-    ``fresh`` is what a new session is called.
+    ``fresh`` is what a new session is called. Secrets are blocked only in what is new.
     """
-    marks = [digest(message) for message in history]
+    marks = [digest(message) for message in history.said]
     said, first = _prepared(resources, author, history, marks, named)
     with writes.writing(resources, author.scope) as (tx, owner):
         done = writes.repeated(tx, owner, stamp, about_session=True)
@@ -72,10 +79,10 @@ def follow(
             if done.op != "append" or done.session is None:
                 raise KeyConflict(stamp.key or "")
             return Followed(done.session)
-        match = _match(tx, owner, history, marks, named)
+        match = _match(tx, owner, history.said, marks, named)
         if match.known < first:
             # What was known a moment ago has been erased since.
-            said, first = events.prepare(resources, history[match.known :]), match.known
+            said, first = events.prepare(resources, history.plain[match.known :]), match.known
         rest = said[match.known - first :]
         session, fork = _place(tx, owner, match, bool(rest), fresh, named)
         if rest:
@@ -88,15 +95,15 @@ def follow(
 def _prepared(
     resources: Resources,
     author: Author,
-    history: Sequence[dict[str, Any]],
+    history: Resent,
     marks: Sequence[str],
     named: str | None,
 ) -> tuple[list[Said], int]:
     """What is new of a history as far as one can tell before the lock, and where it begins."""
     with resources.engine.read() as tx:
         owner = log.find(tx, author.scope)
-        known = 0 if owner is None else _match(tx, owner, history, marks, named).known
-    return events.prepare(resources, history[known:]), known
+        known = 0 if owner is None else _match(tx, owner, history.said, marks, named).known
+    return events.prepare(resources, history.plain[known:]), known
 
 
 def _place(

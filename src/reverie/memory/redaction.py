@@ -41,9 +41,13 @@ class Redaction:
 
     def quiet(self, text: Optional, what: str) -> Optional:
         """The same for what a model answered or somebody asks: never raises."""
-        policy = "redact" if self.policy == "block" else self.policy
-        cleaned: Optional = self._kept(text, what, policy)
+        cleaned: Optional = self.quiet_each(text, what)
         return cleaned
+
+    def quiet_each(self, texts: Any, what: str) -> Any:
+        """The same for every text within plain values: never raises."""
+        policy = "redact" if self.policy == "block" else self.policy
+        return self._kept(texts, what, policy)
 
     def _kept(self, value: Any, what: str, policy: str) -> Any:
         if policy == "off":

@@ -424,16 +424,15 @@ class Space:
 
         if isinstance(history, Mapping | str) or not isinstance(history, Iterable):
             raise InvalidInput("history must be a list of messages")
-        plain = [as_mapping(message) for message in history]
+        plain = [each for each in map(as_mapping, history) if role_of(each) != "system"]
         # What was redacted is known again only by what it was redacted to.
-        said = self._resources.redaction.each(
-            [message for message in plain if role_of(message) != "system"], "a message"
-        )
+        said = self._resources.redaction.quiet_each(plain, "a message")
         if session is not None:
             plain_name(session, "the id of a session", MOST_ID_CHARS)
         stamp = self._stamp(key, "follow", session, said)
+        resent = following.Resent(plain, said)
         followed = following.follow(
-            self._resources, self._author, said, fresh_id(self._resources.ids), session, stamp
+            self._resources, self._author, resent, fresh_id(self._resources.ids), session, stamp
         )
         return Session(self, *followed)
 

@@ -151,7 +151,7 @@ SHAPES: tuple[tuple[str, str, str], ...] = (
     ("shopify token", "shpat_ shpca_ shppa_ shpss_ shptka_ shpua_", rf"{HEX}{{32}}"),
     ("slack token", "xoxb- xoxa- xoxp- xoxr- xoxs- xoxo- xoxe- xoxc- xoxd- xwfp-", r"[\w%-]{10,}"),
     ("slack token", "xoxe.xoxb- xoxe.xoxp- xapp-", rf"\d-{WIDE}{{20,}}"),
-    ("sourcegraph token", "sgp_ slk_", r"(?:\w+_)?[0-9a-fA-F]{40,}"),
+    ("sourcegraph token", "sgp_ slk_", r"(?:\w{1,40}_)?[0-9a-fA-F]{40,}"),
     ("square token", "sq0atp- sq0csp- sq0idp-", rf"{WIDE}{{22,}}"),
     ("square token", "EAAA", rf"{WIDE}{{58,64}}{END}"),
     ("stripe key", "sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_", rf"{WORD}{{10,}}"),

@@ -29,6 +29,8 @@ def is_secret_named(name: str, value: str) -> bool:
     """Whether a value is a secret because of the name it has, as in ``{"password": "…"}``."""
     if len(value) > 4_000 or not _NAME.search(name):
         return False
+    if _ABOUT.search(name) or _NOT_A_KEY.search(name):
+        return False
     return bool(_PASSWORD.search(name)) and _is_password(value) or _is_value(value, strong=True)
 
 
@@ -63,7 +65,9 @@ _CANDIDATES = {
     ]
     for prefix in _BY_PREFIX
 }
-_BLOB = re.compile(r"[A-Za-z0-9+/=_-]{1500,}|data:[\w.+/-]+;base64,[A-Za-z0-9+/=_-]+")
+_BLOB = re.compile(
+    r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{1500,}|data:[\w.+/-]+;base64,[A-Za-z0-9+/=_-]+"
+)
 
 
 def _in_run(text: str, start: int, end: int) -> Iterator[Found]:
@@ -89,7 +93,9 @@ def _keys(text: str, start: int, end: int) -> Iterator[Found]:
 _DIGIT = re.compile(r"\d")
 
 
-_compiled = cache(re.compile)
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
 
 
 def _shaped_in(text: str, start: int, end: int) -> Iterator[Found]:
@@ -108,7 +114,7 @@ def _shaped_in(text: str, start: int, end: int) -> Iterator[Found]:
 
 # A kind, what must occur for it, and how it looks as a whole.
 _NAMED_SHAPES = tuple(
-    (kind, needle, re.compile(pattern))
+    (kind, needle, re.compile(pattern, re.ASCII))
     for kind, needle, pattern in (
         ("JSON web token", "ey", r"(?<![A-Za-z0-9])ey[JI][\w-]{8,}\.[\w-]{16,}\.[\w-]{6,}=*"),
         ("mailchimp key", "-us", r"\b[0-9a-f]{32}-us\d{1,2}\b"),
@@ -151,9 +157,9 @@ _NAMED_SHAPES = tuple(
 
 _PEM = re.compile(
     r"-----BEGIN ([A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?)-----"
-    r"(?:[\s\S]{0,20000}?-----END \1-----|(?:\s|\\n)*[A-Za-z0-9+/=\s\\]{16,})"
+    r"(?:(?:[^-]|-(?!----)){0,20000}-----END \1-----|(?:\s|\\n)*[A-Za-z0-9+/=\s\\]{16,})"
 )
-_PUTTY = re.compile(r"PuTTY-User-Key-File-[\s\S]{0,4000}?Private-MAC: *[0-9a-f]+")
+_PUTTY = re.compile(r"PuTTY-User-Key-File-(?:[^P]|P(?!uTTY-User)){0,4000}?Private-MAC: *[0-9a-f]+")
 
 
 def _private_keys(text: str) -> Iterator[Found]:
@@ -170,13 +176,13 @@ _IN_URL = re.compile(
     r"(?:[^\s:/@\"'<>]{0,100}:([^\s/\"'<>@]{3,200})|((?=[\w-]*\d)[\w-]{20,100}):?)@[\w\[.%-]"
 )
 _IN_QUERY = re.compile(
-    r"[?&;](?:[\w-]*(?:key|token|secret|password|passwd|pwd|signature|credential|auth|code)|sig)"
+    r"[?&;]([\w-]*(?:key|token|secret|password|passwd|pwd|signature|credential|auth|code)|sig)"
     r"=([\w.~%+/=-]{8,})"
 )
 _HEADERS = ("bearer", "basic", "token", "digest", "apikey", "ssws", "oauth")
 # Looked for in small letters.
 _HEADER = re.compile(
-    r"(?:bearer|basic|token|digest|apikey|ssws|oauth)[ :=]{1,2}[\"'`]?([\w.~+/=:|-]{16,})"
+    r"(bearer|basic|token|digest|apikey|ssws|oauth)[ :=]{1,2}[\"'`]?([\w.~+/=:|-]{16,})"
 )
 _CURL_USER = re.compile(r"\s(?:-u|--user)[ =]\"?'?([^\s:\"']{1,60}:[^\s\"']{4,})")
 _PHRASE = re.compile(
@@ -192,12 +198,19 @@ def _addressed(text: str, lowered: str) -> Iterator[Found]:
                 group = hit.lastindex or 1
                 if not _is_placeholder(hit[group].rpartition(":")[2]):
                     yield Found("password", *hit.span(group))
-    hits = [*_IN_QUERY.finditer(lowered)] if "=" in text and "://" in text else []
+    if "=" in text and "://" in text:
+        for hit in _IN_QUERY.finditer(lowered):
+            value = text[hit.start(2) : hit.end(2)]
+            if _is_value(value, strong=True) and not _NOT_A_KEY.search(hit[1]):
+                yield Found("token", *hit.span(2))
     if any(map(lowered.__contains__, _HEADERS)):
-        hits += _HEADER.finditer(lowered)
-    for hit in hits:
-        if _is_value(text[hit.start(1) : hit.end(1)], strong=True):
-            yield Found("token", *hit.span(1))
+        for hit in _HEADER.finditer(lowered):
+            value = text[hit.start(2) : hit.end(2)]
+            named = lowered[max(0, hit.start() - 15) : hit.end(1)]
+            # "Basic" and "token" are words as well.
+            strong = hit[1] not in ("basic", "token") or _is_hex(value)
+            if _is_value(value, strong=strong) and not _NOT_A_KEY.search(named):
+                yield Found("token", *hit.span(2))
     if "mnemonic" in lowered or "phrase" in lowered:
         for hit in _PHRASE.finditer(lowered):
             yield Found("seed phrase", *hit.span(1))
@@ -264,13 +277,16 @@ _ABOUT = re.compile(
     r"(?:(?<=[_. -])|(?<=[a-z])(?=[A-Z]))(?i:path|file|url|uri|endpoint|name|id|type|count|length|"
     r"size|expiry|expires|at|limit|usage|lifetime|ttl|hash|digest|fingerprint|version|alias|arn|ref|"
     r"header|field|column|prefix|format|manager|provider|algorithm|issuer|audience|scope|budget|"
-    r"window)s?$"
+    r"window|hint)s?$"
 )
 _NOT_A_KEY = re.compile(
     r"(?:public|primary|foreign|sort|cache|unique|object|partition|idempotency|bucket|row|natural|"
-    r"redis|storage|hash|composite|lookup|group|shortcut|keyboard|hot|mon|tur|don)[_. -]?keys?\b",
+    r"redis|storage|hash|composite|lookup|group|shortcut|keyboard|hot|mon|tur|don)[_. -]?keys?\b|"
+    r"(?:page|next|continuation)[_. -]?tokens?\b",
     re.IGNORECASE,
 )
+# What is called so may be anything, unless nothing but chance could have made it.
+_BARE = re.compile(r"(?:\W|the |my |a )*(?:key|token)s?|(?:.*[\W-])?apis?", re.IGNORECASE)
 _PASSWORD = re.compile(r"passw|passphrase|pwd|\bpass\b|_pass$|passcode", re.IGNORECASE)
 _SERVICE = re.compile(rf"(?:{_tree(sorted(SERVICES.split()))})[\w.-]{{0,20}}$", re.IGNORECASE)
 _CALLED = """
@@ -282,11 +298,16 @@ _CALL = re.compile(_tree(sorted([*_CALLED.split(), *SERVICES.split()])))
 _VALUE = re.compile(
     r"[\w .-]{0,25}?(?:\\?[\"'`)\]*]){0,3}\s{0,2}"
     # What connects a name with its value.
-    r"(=>|:=|\?=|\|\||==?|:{1,2}|>|,|\||value=|-|\bis:?\b|\bwas:?\b|\bto\b|\s)"
+    r"(=>|:=|\?=|\|\||==?|:{1,2}|>|,|\||value=|-|\bis:?\b|\bwas:?\b|\s)"
     r"\s{0,20}(?:\\?[\"'`(\[<]){0,2}"
-    r"([^\s\"'`<>()\[\]{},;\\]{4,4000})"
+    r"([^\s\"'`<>()\[\]{},;\\]{4,200})"
 )
-_BEFORE = re.compile(r"[\w.-]{0,40}(?:[a-z] )?$", re.IGNORECASE)
+# A value is judged by its first 200 characters, and goes as far as this.
+_REST = re.compile(r"[^\s\"'`<>()\[\]{},;\\]{0,3800}")
+# The name before a word, read backwards.
+_BEFORE = re.compile(r"(?: (?=[A-Za-z]))?[\w.-]{0,40}")
+# How far behind the word that calls it a value may begin.
+_REACH = 60
 _ASSIGNS = frozenset({"=", ":", ":=", "=>", "==", "::", "?=", "||", ">", "value="})
 # A name that has nothing to do with secrets, and what code gives it.
 _OPAQUE = re.compile(
@@ -319,24 +340,32 @@ def _said(text: str, lowered: str) -> Iterator[Found]:
         hit = _VALUE.match(lowered, at)
         if hit is None:
             continue
-        start = hit.start(2)
-        value = text[start : hit.end(2)].rstrip(".:!?")
+        start, end = hit.span(2)
+        value = text[start:end].rstrip(".:!?")
         if len(value) < SHORTEST and called[0][0] != "p":
             continue
-        before = _BEFORE.search(text, max(0, called.start() - 40), called.start())
-        name = (before[0] if before else "") + text[called.start() : hit.start(1)]
-        kind, good = _judged(name.rstrip(" .-\"'`)]*\\\n"), hit[1], value)
+        if _PLAIN.fullmatch(value) and end - start > _REACH:
+            # What is called something within plain words is plain as well.
+            at = max(at, end - _REACH)
+        before = _BEFORE.match(text[max(0, called.start() - 40) : called.start()][::-1])
+        name = (before[0][::-1] if before else "") + text[called.start() : hit.start(1)]
+        quoted = text[start - 1] in "\"'`"
+        kind, good = _judged(name.rstrip(" .-\"'`)]*\\\n"), hit[1], value, quoted)
         if good:
-            yield Found(kind, start, start + len(value))
             at = start + len(value)
+            if at == end and (rest := _REST.match(text, end)):
+                at = end + len(rest[0].rstrip(".:!?"))
+            yield Found(kind, start, at)
 
 
-def _judged(name: str, link: str, value: str) -> tuple[str, bool]:
+def _judged(name: str, link: str, value: str, quoted: bool) -> tuple[str, bool]:
     if _ABOUT.search(name) or _NOT_A_KEY.search(name):
         return "", False
     if _PASSWORD.search(name):
-        return "password", _is_said_password(name, link, value)
+        return "password", _is_said_password(name, link, value, quoted)
     strong = bool(_NAME.search(name)) or (link in _ASSIGNS and bool(_SERVICE.search(name)))
+    if _BARE.fullmatch(name) and not _is_hex(value):
+        strong = False
     return "secret", _is_value(value, strong=strong)
 
 
@@ -356,18 +385,22 @@ def _is_placeholder(value: str) -> bool:
     return bool(_PLACEHOLDER.match(value)) or len(set(value)) < 3
 
 
-def _is_said_password(name: str, link: str, value: str) -> bool:
+def _is_said_password(name: str, link: str, value: str, quoted: bool) -> bool:
     """After a plain word such as "is" only what no sentence would hold."""
     if link == "=" and name.isupper() and len(value) >= 6 and "PASS" not in value.upper():
         return not _is_placeholder(value)
+    if not _is_password(value):
+        return False
     if link in _ASSIGNS:
-        return _is_password(value)
+        # Words joined by lines are what people write behind a colon, and code between quotes.
+        return link != ":" or quoted or not _JOINED.fullmatch(value)
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    return mixed and len(value) >= 6 and _is_password(value)
+    telling = _SYMBOL.search(value) or all(any(map(test, value)) for test in _CLASSES[:3])
+    return mixed and len(value) >= 6 and bool(telling) and not _ORDINARY.fullmatch(value)
 
 
 def _is_password(value: str) -> bool:
-    if len(value) < 4 or _is_placeholder(value):
+    if len(value) < 4 or value[0] == "/" or _is_placeholder(value):
         return False
     kinds = sum(any(map(test, value)) for test in _CLASSES)
     return kinds >= 2 and not _PLAIN.fullmatch(value)
@@ -379,6 +412,15 @@ _CLASSES: tuple[Callable[[str], bool], ...] = (
     str.isdigit,
     lambda letter: not letter.isalnum(),
 )
+_SYMBOL = re.compile(r"[^\w\s./:'’-]")
+# Words with a number before or behind them, alone or joined: Windows11, 14-day, wiki/page42.
+_WORD = r"(?:\d{0,4}(?:(?:[a-z]?[A-Z])?[a-z]{2,}|[A-Z]{2,})\d{0,4}|\d{1,8})"
+_ORDINARY = re.compile(rf"{_WORD}(?:[._/:-]{_WORD})*")
+_JOINED = re.compile(rf"{_WORD}(?:[._/:-]{_WORD})+")
+# The end of what Kubernetes calls its pods.
+_POD = re.compile(r"[0-9a-z]{6,10}-[0-9a-z]{5}")
+# Notes, seats, cells: a key has longer parts.
+_PARTS = re.compile(r"[A-Za-z0-9]{4}")
 # Words, names of variables, paths and numbers: what prose and code put behind "password:".
 _PLAIN = re.compile(r"[A-Za-z]+(?:[._/:-]+[A-Za-z]+)*[._/:-]*|[\d.,:/-]+")
 
@@ -387,7 +429,9 @@ def _is_value(value: str, *, strong: bool) -> bool:
     """Whether something called a key could be one. ``strong``: it can hardly be anything else."""
     if len(value) < SHORTEST or not _KEY_CHARS.fullmatch(value) or _is_placeholder(value):
         return False
-    if _HEXES.fullmatch(value) or _UUID.fullmatch(value):
+    if _JOINED.fullmatch(value) or _POD.fullmatch(value) or not _PARTS.search(value):
+        return False
+    if _is_hex(value):
         return strong and not value.isdecimal() and len(set(value)) >= 6
     if is_random(value):
         return True
@@ -396,6 +440,10 @@ def _is_value(value: str, *, strong: bool) -> bool:
     digits = sum(map(str.isdigit, value))
     mixed = any(not word.isdecimal() and not word.isalpha() for word in _LONG_WORD.findall(value))
     return mixed or (digits >= 4 and len(value) >= 20 and digits < len(value) * 0.8)
+
+
+def _is_hex(value: str) -> bool:
+    return bool(_HEXES.fullmatch(value) or _UUID.fullmatch(value))
 
 
 def is_random(value: str) -> bool:

@@ -7,7 +7,8 @@ words occur at all. Hashes, UUIDs and ids are left alone unless something calls 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 # The shortest thing that is taken for a key by its looks alone.
@@ -159,8 +160,8 @@ def _apart(text: str, found: Iterable[Found]) -> list[Found]:
     digests = [digest.span() for digest in _DIGEST.finditer(text)]
     kept: list[Found] = []
     for each in sorted(found, key=lambda one: (one.start, -one.end)):
-        alone = [*marks, *digests] if each.kind in _GUESSED else marks
-        if any(start < each.end and each.start < end for start, end in alone):
+        guessed = each.kind in _GUESSED
+        if _touches(marks, each) or guessed and _touches(digests, each):
             continue
         if kept and each.start < kept[-1].end:
             if each.end > kept[-1].end:
@@ -168,3 +169,9 @@ def _apart(text: str, found: Iterable[Found]) -> list[Found]:
             continue
         kept.append(each)
     return kept
+
+
+def _touches(spans: Sequence[tuple[int, int]], each: Found) -> bool:
+    """Whether one of these, which stand in order and apart, overlaps it."""
+    before = bisect_left(spans, (each.end, 0)) - 1
+    return before >= 0 and spans[before][1] > each.start
