@@ -146,11 +146,12 @@ def test_a_token_sees_and_may_call_what_it_has_the_right_to(running: Running) ->
         return {"seen": seen, "offered": offered, "answers": answers}
 
     reads = {tool for tool, needed in mcp.RIGHTS.items() if needed == "read"}
-    prompts = {name for name, needed in mcp_prompts.RIGHTS.items() if needed == "read"}
+    prompts = {prompt.name: prompt.right for prompt in mcp_prompts.PROMPTS}
+    asking = {name for name, needed in prompts.items() if needed == "read"}
     for right in ("read", "write", "admin"):
         found = over_http(running, try_all, token=running.token(right))
         assert found["seen"] == (reads if right == "read" else set(mcp.RIGHTS))
-        assert found["offered"] == (prompts if right == "read" else set(mcp_prompts.RIGHTS))
+        assert found["offered"] == (asking if right == "read" else set(prompts))
         for tool, answer in found["answers"].items():
             refused = text_of(answer) == "this token may read; this needs write"
             assert refused == (tool not in found["seen"]), tool

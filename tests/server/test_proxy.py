@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from reverie import Settings
-from reverie.errors import ConfigError
+from reverie.errors import ConfigError, StoreBusy
 from reverie.testing import completion
 from tests.server.conftest import CHAT, Proxied, Proxy, Serve
 from tests.server.upstream import Pieces, Received, Reply, Whole, says, stream_of
@@ -183,10 +184,77 @@ def test_a_token_of_ours_never_goes_to_the_upstream(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
     refused = it.chat("How do you do it")
     assert refused.status_code == 401 and "X-Reverie-Token" in refused.json()["error"]["message"]
-    assert not it.upstream.requests
     own = {"X-Reverie-Token": it.running.serving.token}
-    it.chat("How do you do it", headers=own)
+    assert it.chat("How do you do it", headers=own).status_code == 401
+    assert not it.upstream.requests and it.told() == {}
+    assert it.chat("How do you do it", token="", headers=own).status_code == 200
     assert it.upstream.last.header("authorization") is None
+
+
+SPELLED = [
+    "Bearer {}",
+    "Token {}",
+    "{}",
+    "Bearer {},",
+    "Bearer sk-mine, Bearer {}",
+    'Digest key="{}"',
+    "bearer\t{}",
+]
+
+
+@pytest.mark.parametrize("spelled", SPELLED)
+@pytest.mark.parametrize("trust_local", [False, True])
+def test_however_a_token_of_ours_is_spelled_it_stays_here(
+    proxy: Proxy, spelled: str, trust_local: bool
+) -> None:
+    own = "an-operators-own-choice-of-a-token-0123456789"
+    it = proxy(upstream_key="client", trust_local=trust_local, token=own)
+    theirs, others = it.running.token("write"), it.running.token("read")
+    for sent, key in ((theirs, own), (own, own), (theirs, theirs), (own, theirs), (own, others),
+                      (theirs, "rv_anything"), ("", own), ("", theirs)):  # fmt: skip
+        headers = {"Authorization": spelled.format(key)}
+        headers |= {"X-Reverie-Token": sent} if sent else {}
+        assert it.chat("How do you do it", token="", headers=headers).status_code == 401
+        with it.running.client("", headers=headers) as client:
+            assert client.get("/v1/models").status_code == 401
+    assert not it.upstream.requests and it.told() == {}
+
+
+def test_a_token_of_ours_within_basic_stays_here(proxy: Proxy) -> None:
+    it = proxy(upstream_key="client")
+    own = {"X-Reverie-Token": it.running.serving.token}
+
+    def status(password: str) -> int:
+        packed = base64.b64encode(f"ana:{password}".encode()).decode()
+        headers = own | {"Authorization": f"Basic {packed}"}
+        code: int = it.chat("How do you do it", token="", headers=headers).status_code
+        return code
+
+    assert [status(it.running.serving.token), status(it.running.token())] == [401, 401]
+    assert not it.upstream.requests
+    assert status("hers") == 200 and len(it.upstream.requests) == 1
+
+
+@pytest.mark.parametrize("key", ["sk-mine", "sk-rv_x", "x" * 200, "serv_1"])
+def test_a_key_that_is_none_of_ours_goes_on(proxy: Proxy, key: str) -> None:
+    it = proxy(upstream_key="client")
+    own = {"X-Reverie-Token": it.running.token()}
+    assert it.chat("How do you do it", token=key, headers=own).status_code == 200
+    assert it.upstream.last.header("authorization") == f"Bearer {key}"
+
+
+@pytest.mark.parametrize("upstream_key", ["operator", "client"])
+def test_a_token_of_ours_in_any_other_header_stays_here(proxy: Proxy, upstream_key: str) -> None:
+    it = proxy(upstream_key=upstream_key)
+    headers = {
+        "X-Reverie-Token": it.running.serving.token,
+        "X-Auth-Token": it.running.serving.token,
+        "X-Goog-Api-Key": it.running.token(),
+        "X-Custom": "stays",
+    }
+    assert it.chat("How do you do it", token="", headers=headers).status_code == 200
+    assert "rv_" not in str(it.upstream.last.headers)
+    assert it.upstream.last.header("x-custom") == "stays"
 
 
 def test_a_token_in_the_other_header_is_for_the_proxy_alone(proxy: Proxy) -> None:
@@ -261,10 +329,11 @@ def test_read_recalls_and_stores_nothing(proxy: Proxy) -> None:
     ("right", "mode", "status"),
     [
         ("read", "write", 403),
-        ("read", "read", 200),
-        ("read", "off", 200),
+        ("read", "read", 403),
+        ("read", "off", 403),
         ("write", "write", 200),
         ("write", "read", 200),
+        ("write", "off", 200),
         ("admin", "write", 200),
         ("write", "sometimes", 400),
     ],
@@ -277,6 +346,32 @@ def test_rights(proxy: Proxy, right: str, mode: str, status: int) -> None:
     if status != 200:
         assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
         assert not it.upstream.requests and it.told() == {}
+
+
+@pytest.mark.parametrize(("mode", "status"), [("write", 403), ("read", 200), ("off", 200)])
+def test_who_pays_with_their_own_key_needs_to_read_only(
+    proxy: Proxy, mode: str, status: int
+) -> None:
+    it = proxy(upstream_key="client")
+    headers = {"X-Reverie-Token": it.running.token("read"), "X-Reverie-Mode": mode}
+    answer = it.chat("How do you do it", token="sk-mine", headers=headers)
+    assert answer.status_code == status
+    sent = [request.header("authorization") for request in it.upstream.requests]
+    assert sent == (["Bearer sk-mine"] if status == 200 else []) and it.told() == {}
+
+
+@pytest.mark.parametrize("mode", ["read", "off"])
+def test_a_token_that_reads_spends_nothing_of_the_operators(proxy: Proxy, mode: str) -> None:
+    it = proxy()
+    chore = "### Task:\nGive it a title.\n<chat_history>\nhello\n</chat_history>"
+    asked = [{"role": "user", "content": chore}]
+    bodies: list[dict[str, Any]] = [{"messages": asked}, {"messages": []}, {"model": "m"}]
+    headers = {"X-Reverie-Mode": mode}
+    with it.running.client(it.running.token("read"), headers=headers) as client:
+        for body in bodies:
+            assert client.post(CHAT, json=body).status_code == 403
+        assert client.post(CHAT, content=b"any bytes").status_code == (400, 403)[mode == "off"]
+    assert not it.upstream.requests
 
 
 def test_a_token_of_another_space_or_user_is_refused(proxy: Proxy) -> None:
@@ -394,6 +489,23 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(serve: Serve) -> None:
                 assert answer.status_code == 502
                 assert answer.json()["error"]["code"] == "upstream_unreachable"
     assert [info.events for info in running.store.space("default").sessions()] == [1]
+
+
+def test_a_store_that_is_busy_says_when_to_come_back(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object, **__: object) -> None:
+        raise StoreBusy("somebody else writes")
+
+    it = proxy()
+    monkeypatch.setattr("reverie.server.turns.begin", busy)
+    monkeypatch.setattr("reverie.memory.space.Space.recall", busy)
+    with it.running.client() as client:
+        for answer in (
+            it.chat("How do you do it"),
+            client.post("/api/recall", json={"query": "x"}),
+        ):
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
 
 @pytest.mark.parametrize("cut", [0, 20])

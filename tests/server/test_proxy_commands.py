@@ -35,7 +35,7 @@ def test_the_list_groups_by_category(proxy: Proxy) -> None:
         "\n"
         "Use /memory delete <id> to remove a memory."
     )
-    for command in ("/memory", "/memory list", "/MEMORY LIST", " /memory\nwhatever "):
+    for command in ("/memory", "/memory list", "/MEMORY LIST", " /memory\nlist "):
         assert said(it, command) == listed
     assert not it.upstream.requests and it.told() == {}
 
@@ -113,10 +113,30 @@ def test_without_an_upstream_commands_still_work(serve: Serve) -> None:
     assert answer.json()["choices"][0]["message"]["content"] == "No memories stored yet."
 
 
-@pytest.mark.parametrize("text", ["/memoryless", "tell me about /memory", "/memories", "memory"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/memoryless",
+        "tell me about /memory",
+        "/memories",
+        "memory",
+        "/memory leaks in my C++ service",
+        "/memory\nwhatever",
+        "/memory listing",
+        "/memory undo-log",
+        "/memory, please",
+    ],
+)
 def test_what_only_looks_like_a_command_goes_to_the_model(proxy: Proxy, text: str) -> None:
     it = proxy()
     assert said(it, text) == "All is well" and len(it.upstream.requests) == 1
+    assert [events[0][1] for events in it.told().values()] == [text]
+
+
+def test_help_is_a_command(proxy: Proxy) -> None:
+    it = proxy()
+    assert said(it, "/memory help").startswith("Usage: /memory list")
+    assert not it.upstream.requests
 
 
 def test_who_may_only_read_deletes_nothing(proxy: Proxy) -> None:

@@ -59,9 +59,36 @@ def test_whoever_is_told_that_this_was_all_may_rely_on_it(proxy: Proxy) -> None:
     it = proxy(lambda _: Pieces(pieces, pace=pace))
     with it.running.client() as client, client.stream("POST", CHAT, json=asks(it)) as answer:
         for piece in answer.iter_raw():
-            told = piece == event({}, "stop") or piece == pieces[-1]
+            told = piece == pieces[-1]
             assert replies_of(it) == ([(" ".join(WORDS[:3]), False)] if told else [])
             pace.release()
+
+
+@pytest.mark.parametrize("end", [[b"data: [DONE]\n\n"], [b"data: [DO", b"NE]", b"\n", b"\n"], []])
+def test_a_reply_that_ends_with_every_piece_is_kept_to_its_end(
+    proxy: Proxy, end: list[bytes]
+) -> None:
+    """Some gateways give a reason to finish with each piece of a reply."""
+    pieces = [event({"content": text}, "stop") for text in ("The ", "answer is ", "42.")]
+    pace = threading.Semaphore(0)
+    it = proxy(lambda _: Pieces([*pieces, *end], pace=pace))
+    got = b""
+    with it.running.client() as client, client.stream("POST", CHAT, json=asks(it)) as answer:
+        for piece in answer.iter_raw():
+            got += piece
+            kept = [("The answer is 42.", False)] if b"[DONE]" in got else []
+            assert replies_of(it) == kept
+            pace.release()
+    assert got == b"".join([*pieces, *end])
+    assert replies_of(it) == [("The answer is 42.", False)]
+
+
+def test_a_reply_that_ends_with_every_piece_can_be_cut_off(proxy: Proxy) -> None:
+    pieces = [event({"content": text}, "stop") for text in ("The ", "answer is ")]
+    it = proxy(lambda _: Pieces(pieces, cut=True))
+    with it.running.client() as client, pytest.raises(httpx2.HTTPError):
+        client.post(CHAT, json=asks(it))
+    assert replies_of(it) == [("The answer is ", True)]
 
 
 @pytest.mark.parametrize("batch", range(5))

@@ -21,11 +21,15 @@ def read(raw: bytes, size: int | None = None) -> Stream:
     return stream
 
 
+def finished(stream: Stream) -> bool:
+    return stream.whole(broke_off=False)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, None])
 def test_however_it_is_cut_into_pieces(size: int | None) -> None:
     raw = b"".join(stream_of(["Grüße", "aus", "Köln", "😀"]))
     stream = read(raw, size)
-    assert stream.whole
+    assert stream.done and stream.whole(broke_off=True)
     assert stream.message == {"role": "assistant", "content": "Grüße aus Köln 😀"}
 
 
@@ -81,7 +85,7 @@ def test_a_refusal_is_said() -> None:
 def test_the_first_choice_counts() -> None:
     raw = event({"content": "no"}, index=1) + event({"content": "yes"}) + event({}, "stop", 1)
     stream = read(raw)
-    assert stream.message == {"role": "assistant", "content": "yes"} and not stream.whole
+    assert stream.message == {"role": "assistant", "content": "yes"} and not finished(stream)
     choices = [{"index": n, "message": {"content": str(n)}} for n in (1, 0)]
     message = replies.of_completion(json.dumps({"choices": choices}).encode())
     assert message == {"role": "assistant", "content": "0"}
@@ -113,7 +117,7 @@ def test_a_content_of_parts_and_an_old_function_call() -> None:
 )
 def test_where_nothing_is_said_there_is_no_message(raw: bytes) -> None:
     stream = read(raw)
-    assert stream.message is None and not stream.whole
+    assert stream.message is None and not finished(stream)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_line_ends_and_events_of_several_lines() -> None:
     raw = b'data: {"choices": [{"index": 0,\r\ndata: "delta": {"content": "a"}}]}\r\n\r\n'
     raw += b'id: 1\ndata:{"choices":[{"delta":{"content":"b"}}]}\n\ndata: [DONE]'
     stream = read(raw)
-    assert stream.whole and stream.message == {"role": "assistant", "content": "ab"}
+    assert stream.done and stream.message == {"role": "assistant", "content": "ab"}
 
 
 def test_noise_raises_nothing() -> None:

@@ -58,6 +58,16 @@ def test_without_a_known_token_there_is_nothing(running: Running, token: str) ->
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.parametrize("name", ["Authorization", "X-Reverie-Token"])
+@pytest.mark.parametrize("path", ["/v1/models", "/api/memory/", "/mcp", "/healthz"])
+def test_whoever_gives_two_names_is_not_let_in(running: Running, name: str, path: str) -> None:
+    own = f"Bearer {running.serving.token}" if name == "Authorization" else running.serving.token
+    for first, second in ((own, own), (own, "x"), ("x", own)):
+        headers = [(name, first), (name.lower(), second)]
+        with running.client("") as client:
+            refused(client.get(path, headers=headers), 400)
+
+
 def test_a_revoked_token_is_nobodys_at_once(running: Running) -> None:
     token, secret = running.store.create_token("phone")
     with running.client(secret) as client:

@@ -72,7 +72,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, ReverieError)
-    return problems.of_error(error)
+    return problems.of_error(error).response()
 
 
 def _invalid(request: Request, error: Exception) -> Response:

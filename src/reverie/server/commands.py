@@ -1,4 +1,4 @@
-"""Messages that begin with ``/memory``: a person looks after the memory, and no model is asked.
+"""Messages like ``/memory list``: a person looks after the memory, and no model is asked.
 
 Neither such a message nor its answer is kept: a list of memories would be remembered again, and
 what was deleted would live on in the words that say so.
@@ -18,6 +18,7 @@ from reverie.text.messages import role_of, said_by_user
 from reverie.text.normalise import one_line
 
 COMMAND = "/memory"
+VERBS = frozenset({"list", "search", "delete", "undo", "help"})
 MOST_LISTED = 100
 MOST_FOUND = 10
 MOST_NEAR = 3
@@ -27,11 +28,16 @@ FOOTER = "Use /memory delete <id> to remove a memory."
 
 
 def command_in(message: Mapping[str, Any]) -> str | None:
-    """What stands behind ``/memory`` in a message; None when it is no command."""
+    """What stands behind ``/memory`` in a message; None when it is no command.
+
+    People also begin a sentence so: without one of our verbs it is for the model.
+    """
     if role_of(message) != "user":
         return None
-    word, *rest = said_by_user(message).split(maxsplit=1) or [""]
-    return " ".join(rest).strip() if word.lower() == COMMAND else None
+    word, *said = said_by_user(message).split(maxsplit=2) or [""]
+    if word.lower() != COMMAND or (said and said[0].lower() not in VERBS):
+        return None
+    return " ".join(said).strip()
 
 
 def without(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

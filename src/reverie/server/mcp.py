@@ -48,7 +48,7 @@ MOST_ERROR = 400
 TITLE_CHARS = 60
 
 RIGHTS: Mapping[str, Right] = {tool.name: tool.right for tool in TOOLS}
-"""What each tool needs. Resources need ``read``; prompts what ``mcp_prompts.RIGHTS`` says."""
+"""What each tool needs. Resources need ``read``; a prompt says what it needs."""
 
 Enter = Callable[[Any, Right], tuple[Caller, Scoped]]
 """Whoever sent a request, if they have the right, and what it reaches. Raises Refused."""

@@ -78,5 +78,3 @@ PROMPTS = (
         recalls=False,
     ),
 )
-
-RIGHTS: Mapping[str, Right] = {prompt.name: prompt.right for prompt in PROMPTS}

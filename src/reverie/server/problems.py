@@ -97,20 +97,17 @@ def for_openai(
     return JSONResponse({"error": error}, status, dict(headers or {}))
 
 
-def status_of(error: ReverieError) -> int:
-    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-
-
-def of_error(error: ReverieError) -> JSONResponse:
-    """The answer to a request that ended in one of our own errors."""
-    status, more = status_of(error), dict[str, Any]()
+def of_error(error: ReverieError) -> Refused:
+    """What a request comes to that ended in one of our own errors."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    more: dict[str, Any] = {}
     if isinstance(error, SubjectExists):
         existing = error.existing
         more = {"existing_id": existing.id, "existing_content": existing.content}
     elif isinstance(error, VersionConflict):
         more = {"current_version": error.current}
     headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
-    return problem(status, type(error).__name__, one_line(str(error)), headers=headers, **more)
+    return Refused(status, type(error).__name__, one_line(str(error)), headers=headers, **more)
 
 
 def of_accident(error: Exception) -> Refused:

@@ -29,7 +29,6 @@ from reverie.server import bodies, commands, problems, replies, scopes, turns, u
 from reverie.server.bodies import Body
 from reverie.server.problems import Refused
 from reverie.server.relay import Relay
-from reverie.server.security import CREDENTIAL
 from reverie.server.turns import Turn
 from reverie.server.upstream import Headers, Upstream
 from reverie.text.normalise import one_line
@@ -46,7 +45,8 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 @asynccontextmanager
 async def _connected(app: FastAPI) -> AsyncIterator[None]:
-    async with Upstream(app.state.serving.settings) as connected:
+    serving = app.state.serving
+    async with Upstream(serving.settings, serving.token) as connected:
         app.state.upstream = connected
         yield
 
@@ -64,9 +64,7 @@ def _answered(endpoint: Endpoint) -> Endpoint:
         except Refused as refused:
             return refused.for_openai()
         except ReverieError as error:
-            status = problems.status_of(error)
-            wait = {"Retry-After": str(problems.RETRY_SECONDS)} if status == 503 else {}
-            return problems.for_openai(status, type(error).__name__, one_line(str(error)), wait)
+            return problems.of_error(error).for_openai()
 
     return answer
 
@@ -76,7 +74,9 @@ async def chat(request: Request) -> Response:
     """One turn: stored, supplemented, sent on, its reply stored."""
     mode = turns.mode_of(request.headers)
     right: Right = "write" if mode == "write" else "read"
-    _admit(request, right)
+    # Whoever asks the upstream with the operator's key spends what is not theirs.
+    asking: Right = "read" if _upstream(request).takes_clients_key else "write"
+    _admit(request, asking if mode == "off" else right)
     raw = await request.body()
     try:
         # A large body would keep others waiting.
@@ -86,13 +86,17 @@ async def chat(request: Request) -> Response:
         if mode == "off":
             return await _relayed(request, raw)
         raise Refused(400, "Invalid JSON", str(error)) from error
-    if mode == "off" or turns.is_chore(body.history):
+    if mode == "off":
+        return await _relayed(request, body.with_memory())
+    command = commands.command_in(body.history[-1]) if body.messages else None
+    if command is None:
+        _admit(request, asking)
+    if turns.is_chore(body.history):
         return await _relayed(request, body.with_memory())
     given = scopes.named_in_headers(request.headers)
     named = turns.named_by(body.fields, request.headers, given)
     visit = scopes.visit(request, right, named)
     space = visit.persons_space()
-    command = commands.command_in(body.history[-1]) if body.messages else None
     if command is not None:
         return await _command(space, command, body, may_write=mode == "write")
     wish = turns.wish_of(body.fields)
@@ -131,19 +135,8 @@ def _upstream(request: Request) -> Upstream:
 
 def _admit(request: Request, right: Right) -> None:
     """Let in who has this right, with a key that the upstream may have."""
-    caller = scopes.caller_of(request, right)
-    if (
-        _upstream(request).takes_clients_key
-        and caller.id != "local"
-        and CREDENTIAL not in request.headers
-    ):
-        # The only key that came is a token of ours: it must not go to the upstream.
-        raise Refused(
-            401,
-            "Unauthorized",
-            "this proxy sends your own key on: send it as 'Authorization: Bearer …', "
-            "and the token of this server in X-Reverie-Token",
-        )
+    scopes.caller_of(request, right)
+    _upstream(request).authorization(request.headers.raw)
 
 
 async def _relayed(
@@ -203,10 +196,11 @@ class _Kept(replies.Stream):
         super().__init__()
         self._space, self._turn = space, turn
 
-    async def keep(self) -> None:
+    async def keep(self, *, broke_off: bool) -> None:
         self.end()
         if self.message is not None:
-            await _keep(self._space, self._turn, self.message, whole=self.whole)
+            whole = self.whole(broke_off=broke_off)
+            await _keep(self._space, self._turn, self.message, whole=whole)
 
 
 async def _keep(space: Async, turn: Turn, message: dict[str, object], *, whole: bool) -> None:

@@ -13,13 +13,16 @@ from reverie.server.upstream import Headers
 
 
 class Reader(Protocol):
-    """Whoever reads along. ``keep`` is called once, when all was said or the answer broke off."""
+    """Whoever reads along. ``keep`` is called once, when all was said or the answer broke off.
 
-    whole: bool
+    ``done``: the answer has said that nothing follows.
+    """
+
+    done: bool
 
     def feed(self, chunk: bytes) -> None: ...
 
-    async def keep(self) -> None: ...
+    async def keep(self, *, broke_off: bool) -> None: ...
 
 
 class Relay(Response):
@@ -46,7 +49,7 @@ class Relay(Response):
             passing.cancel()
             await asyncio.gather(gone, passing, return_exceptions=True)
             await self._answer.aclose()
-            await self._kept()
+            await self._kept(broke_off=True)
         if not passing.cancelled() and (error := passing.exception()) is not None:
             raise error
 
@@ -63,21 +66,21 @@ class Relay(Response):
             async for piece in pieces:
                 if self._reader is not None:
                     self._reader.feed(piece)
-                    if self._reader.whole:
+                    if self._reader.done:
                         # Whoever is told that this was all may rely on it.
-                        await self._kept()
+                        await self._kept(broke_off=False)
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except httpx2.HTTPError:
             return
-        await self._kept()
+        await self._kept(broke_off=False)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _kept(self) -> None:
+    async def _kept(self, *, broke_off: bool) -> None:
         """Once, and to the end, even when nobody waits for it any more."""
         if self._reader is None:
             return
         if self._keeping is None:
-            self._keeping = asyncio.create_task(self._reader.keep())
+            self._keeping = asyncio.create_task(self._reader.keep(broke_off=broke_off))
         await asyncio.shield(self._keeping)
 
 

@@ -14,6 +14,7 @@ _THOUGHTS = ("reasoning", "reasoning_content", "reasoning_details")
 _TEXTS = ("content", "refusal")
 _SAYS = (*_TEXTS, "tool_calls", "function_call", "audio")
 MOST_LINE_BYTES = 16_000_000
+_SHORT = 32
 
 
 def of_completion(body: bytes) -> dict[str, Any] | None:
@@ -35,8 +36,9 @@ class Stream:
         self._texts: dict[str, list[str]] = {}
         self._calls: dict[object, dict[str, Any]] = {}
         self._function: dict[str, Any] = {}
-        self.whole = False
-        """Whether the assistant has said all it wanted to say."""
+        self._finished = self._spoke_on = False
+        self.done = False
+        """Whether the stream has said that nothing follows."""
 
     def feed(self, chunk: bytes) -> None:
         lines = chunk.split(b"\n")
@@ -45,10 +47,20 @@ class Stream:
             self._line.clear()
         if len(self._line) + len(lines[-1]) <= MOST_LINE_BYTES:
             self._line += lines[-1]
+        # A client may look no further than this, whether or not the line is at its end.
+        self.done = self.done or (len(self._line) < _SHORT and _says_done(bytes(self._line)))
 
     def end(self) -> None:
         """There is no more: what came last may lack the blank line behind it."""
         self.feed(b"\n\n")
+
+    def whole(self, *, broke_off: bool) -> bool:
+        """Whether the assistant has said all it wanted to say.
+
+        Some upstreams give a reason to finish with every piece: then it says nothing about a
+        stream that broke off.
+        """
+        return self.done or (self._finished and not (broke_off and self._spoke_on))
 
     @property
     def message(self) -> dict[str, Any] | None:
@@ -63,7 +75,9 @@ class Stream:
 
     def _take(self, line: bytes) -> None:
         line = line.removesuffix(b"\r")
-        if line.startswith(b"data:"):
+        if _says_done(line):
+            self.done = True
+        elif line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
         elif not line and self._data:
             data = b"\n".join(self._data)
@@ -71,14 +85,12 @@ class Stream:
             self._event(data)
 
     def _event(self, data: bytes) -> None:
-        if data.strip() == b"[DONE]":
-            self.whole = True
-            return
         choice = _first_choice(_object(data))
         delta = choice.get("delta")
         if isinstance(delta, dict):
+            self._spoke_on = self._spoke_on or (self._finished and _spoken(delta) is not None)
             self._add(delta)
-        self.whole = self.whole or bool(choice.get("finish_reason"))
+        self._finished = self._finished or bool(choice.get("finish_reason"))
 
     def _add(self, delta: Mapping[str, Any]) -> None:
         for name in _TEXTS:
@@ -100,6 +112,10 @@ class Stream:
         if known or (self._calls and not call.get("id")):
             return (known or list(self._calls))[-1]
         return len(self._calls)
+
+
+def _says_done(line: bytes) -> bool:
+    return line.startswith(b"data:") and line[5:].strip() == b"[DONE]"
 
 
 def _merge(held: dict[str, Any], part: Mapping[str, Any]) -> None:

@@ -166,6 +166,9 @@ class Guard:
 
     async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
         path = str(scope["path"])
+        if any(len(headers.getlist(name)) > 1 for name in ("authorization", CREDENTIAL)):
+            # Others may take the one that is not looked at here.
+            raise Refused(400, "Ambiguous", "send Authorization and X-Reverie-Token once at most")
         kind, _, secret = headers.get("authorization", "").partition(" ")
         own = headers.get(CREDENTIAL) if _under(path, PROXY) else None
         if own is not None:

@@ -2,11 +2,14 @@
 
 Everything a client sends goes on but what is meant for this server, and what holds for one
 connection only. The upstream's key is the operator's alone, or the client's own by setting; it is
-never sent to another host, for redirects are passed on and not followed.
+never sent to another host, for redirects are passed on and not followed. A token of this server
+never goes there.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import re
 from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
@@ -43,6 +46,8 @@ _STAYS_THERE = frozenset(b"content-length set-cookie set-cookie2 date alt-svc".s
 _STAYS_THERE_TOO = (b"access-control-", b"x-reverie-", b"strict-transport-security")
 _OURS = b"x-reverie-"
 _SEGMENT = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+")
+# Wider than a token is: nobody else's key begins like this.
+_TOKEN = re.compile(rb"(?<![A-Za-z0-9_-])rv_|rv_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _DOTS = frozenset({b"", b".", b".."})
 
 
@@ -61,9 +66,9 @@ def client(settings: Settings) -> httpx2.AsyncClient:
 class Upstream:
     """Where chats go. Used as a context: it holds connections."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, token: str) -> None:
         self._base = None if not settings.upstream else _base(settings.upstream)
-        self._key = settings.upstream_api_key
+        self._key, self._token = settings.upstream_api_key, token.encode()
         self.takes_clients_key = settings.upstream_key.lower() == "client"
         self._client = client(settings)
 
@@ -102,21 +107,41 @@ class Upstream:
     def headers(self, given: Iterable[tuple[bytes, bytes]], *, readable: bool) -> Headers:
         """What goes on to the upstream; ``readable``: its answer must not be compressed."""
         kept = _end_to_end(given, _STAYS_HERE)
-        kept = [pair for pair in kept if not pair[0].startswith(_OURS)]
+        kept = [
+            (name, value)
+            for name, value in kept
+            if not name.startswith(_OURS) and not self._holds_token(value)
+        ]
         if readable:
             kept = [pair for pair in kept if pair[0] != b"accept-encoding"]
             kept.append((b"accept-encoding", b"identity"))
-        authorization = self._authorization(given)
+        authorization = self.authorization(given)
         return [*kept, (b"authorization", authorization)] if authorization else kept
 
-    def _authorization(self, given: Iterable[tuple[bytes, bytes]]) -> bytes:
+    def authorization(self, given: Iterable[tuple[bytes, bytes]]) -> bytes:
+        """The key that goes on; a client's own must not be a token of this server."""
         if not self.takes_clients_key:
             return b"Bearer " + self._key.encode() if self._key else b""
         sent = {name.lower(): value for name, value in given}
         key = sent.get(b"authorization", b"")
-        if key.partition(b" ")[2].strip() == sent.get(b"x-reverie-token", b"").strip():
-            return b""
+        own = sent.get(b"x-reverie-token", b"").strip()
+        if self._holds_token(key) or (own and own in key):
+            raise Refused(
+                401,
+                "Unauthorized",
+                "this proxy sends your own key on: send it as 'Authorization: Bearer …', "
+                "and the token of this server in X-Reverie-Token",
+            )
         return key
+
+    def _holds_token(self, value: bytes) -> bool:
+        """Whether a header holds a token of this server, also packed as Basic packs it."""
+        kind, _, packed = value.partition(b" ")
+        seen = [value]
+        if kind.lower() == b"basic":
+            with contextlib.suppress(ValueError):
+                seen.append(base64.b64decode(packed))
+        return any(self._token in each or _TOKEN.search(each) for each in seen)
 
     async def send(
         self,
