@@ -6,7 +6,7 @@ import random
 import time
 
 import pytest
-from bench.secrets import falsely, leaked, missed
+from bench.redaction import falsely, leaked, missed
 from hypothesis import given
 from hypothesis import strategies as st
 
