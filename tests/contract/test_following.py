@@ -548,25 +548,3 @@ def test_chains_outlive_rebuilding_and_reopening(stores: Stores) -> None:
         assert space.follow([*talk("one", "two", "3", "IV"), reply("cut off")]).id == deep.id
         assert kept(store) == 4 + 2 + 2 and store.verify().ok
     assert json.loads(json.dumps(list(space.export())))
-
-
-@pytest.mark.parametrize("window", [3, 5, 8])
-def test_a_client_that_drops_its_oldest_messages_goes_on(space: Space, window: int) -> None:
-    """It names the session; of what it sends only the last is new."""
-    said: list[dict[str, str]] = []
-    for number in range(12):
-        said.append({"role": "user", "content": f"Question {number} of the day"})
-        assert space.follow(said[-window:], session="chat").id == "chat"
-        assert space.follow(said[-window:], session="chat").id == "chat"
-        said.append({"role": "assistant", "content": f"The answer to {number}"})
-    space.follow(said[-window:], session="chat")
-    assert [event.message for event in space.session("chat").events()] == said
-    assert len(space.sessions()) == 1
-
-
-def test_a_message_that_is_said_twice_is_kept_twice(space: Space) -> None:
-    chat = space.session("chat")
-    chat.append_many([{"role": "user", "content": "and then?"}])
-    other = space.follow([{"role": "user", "content": "something else"}], session="chat")
-    assert other.id != "chat"
-    assert len(chat.events()) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reverie.engine import log, sessions
@@ -26,8 +26,6 @@ from reverie.text.normalise import folded, one_line
 
 # Each reply that was cut off means looking through the rest of the history again.
 MOST_INTERRUPTED = 20
-# How many of its last messages a client that drops its oldest may send.
-WINDOW = 200
 _WORD = re.compile(r"\w+")
 _GREETINGS = """
     abend afternoon again are bonjour buenas buenos buongiorno ciao day dia dias doing evening
@@ -153,33 +151,9 @@ def _match(
         if step is None:
             break
         best, chain, begin = step, step.spot.chain if step.spot else chain, step.known
-    if family is not None and best.spot is None:
-        best = _overlap(tx, owner, marks, family)
     alone = named is None and not _is_last(tx, owner, best.spot)
     known = " ".join(map(said_by_user, messages[: best.known]))
     return Match(0, None) if alone and only_greets(known) else best
-
-
-def _overlap(tx: Transaction, owner: Owner, marks: Sequence[str], family: Collection[str]) -> Match:
-    """A history whose beginning the client has dropped: what a session of the family ends with.
-
-    One message alone may well be said twice: something must go before it or follow it.
-    """
-    best = Match(0, None)
-    for name in sorted(family):
-        spots = sessions.spots(tx, owner, sessions.lineage(tx, owner, name), newest=WINDOW)
-        entries = log.at_positions(tx, owner, [spot.position for spot in spots])
-        said = [
-            (spot, digest(body["message"]))
-            for spot in spots
-            if (body := entries[spot.position].body) and role_of(body["message"]) != "system"
-        ]
-        tail = [mark for _, mark in said]
-        for known in range(min(len(tail), len(marks)), best.known, -1):
-            if len(marks) > 1 and tail[-known:] == list(marks[:known]):
-                best = Match(known, said[-1][0])
-                break
-    return best
 
 
 def _is_last(tx: Transaction, owner: Owner, spot: Spot | None) -> bool:
