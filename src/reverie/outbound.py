@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -99,16 +100,50 @@ def pinned(host: str, found: Iterable[Any]) -> str | None:
     return str(addresses[0]) if addresses and all(map(is_public, addresses)) else None
 
 
-def _not_public(host: str) -> str:
-    return f"outbound is public, and {host} is no public address"
-
-
 # -- transports -----------------------------------------------------------------------------------
 
 
-def _redirected(library: Any, request: Any, address: str) -> Any:
-    """The same request to a number, under the name that it was meant for."""
+class _Pools(dict[str, Any]):
+    """One pool for each name: connections are shared by number, certificates are not."""
+
+    def __init__(self, made: Callable[[], Any]) -> None:
+        super().__init__()
+        self._made = made
+
+    def __missing__(self, host: str) -> Any:
+        self[host] = self._made()
+        return self[host]
+
+
+@cache
+def _refusal(library: Any) -> Any:
+    """An error that callers of this library take for a connection that failed."""
+    said = {"__doc__": "Not connected to: the operator allows public addresses only."}
+    return type("OutboundRefused", (library.ConnectError,), said)
+
+
+def _require_plain(library: Any, request: Any) -> None:
     url = request.url
+    why = why_refused(url.scheme, url.host, url.userinfo)
+    if why is not None:
+        raise _refusal(library)(why, request=request)
+
+
+@contextmanager
+def _looked_up(library: Any, request: Any) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise library.ConnectError("the name is not known", request=request) from error
+
+
+def _led(library: Any, request: Any, found: Iterable[Any]) -> Any:
+    """The same request to the address that was checked, under the name that it was meant for."""
+    url = request.url
+    address = pinned(url.host, found)
+    if address is None:
+        why = f"outbound is public, and {url.host} is no public address"
+        raise _refusal(library)(why, request=request)
     return library.Request(
         request.method,
         url.copy_with(host=address),
@@ -122,35 +157,18 @@ def _redirected(library: Any, request: Any, address: str) -> Any:
 def _async_guard() -> type[Any]:
     httpx2: Any = import_module("httpx2")
 
-    class OutboundRefused(httpx2.ConnectError):  # type: ignore[misc]
-        """Not connected to: the operator allows public addresses only."""
-
     class AsyncGuard(httpx2.AsyncBaseTransport):  # type: ignore[misc]
-        """One pool for each name: connections are shared by number, certificates are not."""
-
         def __init__(self, verify: Any) -> None:
-            self._verify = verify
-            self._pools: dict[str, Any] = {}
+            made = httpx2.AsyncHTTPTransport
+            self._pools = _Pools(lambda: made(verify=verify, trust_env=False))
 
         async def handle_async_request(self, request: Any) -> Any:
-            url = request.url
-            why = why_refused(url.scheme, url.host, url.userinfo)
-            address = None
-            if why is None:
-                try:
-                    found = await asyncio.get_running_loop().getaddrinfo(
-                        url.host, url.port, type=socket.SOCK_STREAM
-                    )
-                except (OSError, UnicodeError) as error:
-                    raise httpx2.ConnectError("the name is not known", request=request) from error
-                address = pinned(url.host, found)
-            if address is None:
-                raise OutboundRefused(why or _not_public(url.host), request=request)
-            pool = self._pools.get(url.host)
-            if pool is None:
-                pool = httpx2.AsyncHTTPTransport(verify=self._verify, trust_env=False)
-                self._pools[url.host] = pool
-            return await pool.handle_async_request(_redirected(httpx2, request, address))
+            _require_plain(httpx2, request)
+            host, port = request.url.host, request.url.port
+            with _looked_up(httpx2, request):
+                look_up = asyncio.get_running_loop().getaddrinfo
+                found = await look_up(host, port, type=socket.SOCK_STREAM)
+            return await self._pools[host].handle_async_request(_led(httpx2, request, found))
 
         async def aclose(self) -> None:
             for pool in self._pools.values():
@@ -163,31 +181,17 @@ def _async_guard() -> type[Any]:
 def _guard() -> type[Any]:
     httpx: Any = import_module("httpx")
 
-    class OutboundRefused(httpx.ConnectError):  # type: ignore[misc]
-        """Not connected to: the operator allows public addresses only."""
-
     class Guard(httpx.BaseTransport):  # type: ignore[misc]
         def __init__(self, verify: Any) -> None:
-            self._verify = verify
-            self._pools: dict[str, Any] = {}
+            made = httpx.HTTPTransport
+            self._pools = _Pools(lambda: made(verify=verify, trust_env=False))
 
         def handle_request(self, request: Any) -> Any:
-            url = request.url
-            why = why_refused(url.scheme, url.host, url.userinfo)
-            address = None
-            if why is None:
-                try:
-                    found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
-                except (OSError, UnicodeError) as error:
-                    raise httpx.ConnectError("the name is not known", request=request) from error
-                address = pinned(url.host, found)
-            if address is None:
-                raise OutboundRefused(why or _not_public(url.host), request=request)
-            pool = self._pools.get(url.host)
-            if pool is None:
-                pool = httpx.HTTPTransport(verify=self._verify, trust_env=False)
-                self._pools[url.host] = pool
-            return pool.handle_request(_redirected(httpx, request, address))
+            _require_plain(httpx, request)
+            host, port = request.url.host, request.url.port
+            with _looked_up(httpx, request):
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            return self._pools[host].handle_request(_led(httpx, request, found))
 
         def close(self) -> None:
             for pool in self._pools.values():

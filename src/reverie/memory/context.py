@@ -99,6 +99,21 @@ def newest_first(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) ->
         given, many = len(spots), many * 4
 
 
+def profile_in(
+    tx: Transaction,
+    resources: Resources,
+    owners: Mapping[Owner, str | None],
+    owner: Owner | None,
+    stretches: Sequence[Stretch],
+    tokens: int,
+    count: Count,
+) -> list[tuple[int, Memory]]:
+    """The profile as a session sees it, within its part of a context."""
+    frozen = None if owner is None else states.inherited(tx, owner, stretches)
+    eligible = profile.newest_first(tx, owners, resources.clock.now(), frozen)
+    return profile.choose(eligible, tokens // 4, count)
+
+
 def read(
     tx: Transaction,
     resources: Resources,
@@ -109,9 +124,7 @@ def read(
     count: Count,
 ) -> Known:
     """All that a context is made of, but for what is recalled."""
-    frozen = None if owner is None else states.inherited(tx, owner, stretches)
-    eligible = profile.newest_first(tx, owners, resources.clock.now(), frozen)
-    chosen = profile.choose(eligible, tokens // 4, count)
+    chosen = profile_in(tx, resources, owners, owner, stretches, tokens, count)
     if owner is None:
         return Known(chosen, Summary(), [], None, "")
     summary = states.summary_of(tx, owner, stretches)

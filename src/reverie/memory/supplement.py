@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from reverie.engine import sessions
 from reverie.engine.sessions import Stretch
-from reverie.memory import profile, states
-from reverie.memory.context import Count, besides, lines_of
+from reverie.memory import profile
+from reverie.memory.context import Count, besides, lines_of, profile_in
 from reverie.memory.resources import Resources
 from reverie.model import Candidate, Hit, Memory, Supplement
 from reverie.protocols import Owner, Transaction
@@ -56,9 +56,7 @@ def read(
     tokens: int,
     count: Count,
 ) -> Known:
-    frozen = None if owner is None else states.inherited(tx, owner, stretches)
-    eligible = profile.newest_first(tx, owners, resources.clock.now(), frozen)
-    chosen = profile.choose(eligible, tokens // 4, count)
+    chosen = profile_in(tx, resources, owners, owner, stretches, tokens, count)
     if owner is None:
         return Known(chosen, stretches, frozenset(), None)
     spots = sessions.spots(tx, owner, stretches, newest=LOOK_BACK)
