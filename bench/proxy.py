@@ -266,14 +266,14 @@ def _opened(path: Path, **settings: Any) -> reverie.Store:
 
 def _serve(path: str, upstream: str) -> None:
     from reverie.aio import AsyncStore
-    from reverie.server.serving import Serving, listening, server
+    from reverie.server.serving import Serving, listening, run, server
 
     bound = listening("127.0.0.1", 0)
     port = bound.getsockname()[1]
     with _opened(Path(path), upstream=f"http://127.0.0.1:{upstream}/v1") as store:
         serving = Serving(AsyncStore(store), store.settings, TOKEN, port=port)
         print(port, flush=True)
-        server(serving).run(sockets=[bound])
+        run(server(serving), bound)
 
 
 def _chunks() -> list[bytes]:

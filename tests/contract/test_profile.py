@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from collections.abc import Callable
 
 import pytest
 
-from reverie import InvalidInput, Memory, Session, Space, Store
+from reverie import InvalidInput, Memory, ReverieError, Session, Space, Store
 from reverie.embed.tokens import count_tokens
 from tests.conftest import DAY, HOUR, FakeClock, SeededIds, Stores
 
@@ -328,3 +329,43 @@ def test_only_what_is_gone_leaves_a_profile_that_stands_still(stores: Stores, se
         assert shown == [
             line for line in frozen if line.startswith("- ") and line[6:14] not in gone
         ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_kept_for_the_next_turn_is_what_would_be_chosen(
+    stores: Stores, clock: FakeClock, seed: int
+) -> None:
+    """Whoever changes a memory, and when one expires: as somebody sees it who looks for the first
+    time.
+    """
+    chance = random.Random(seed)
+    reader, other = stores.open(), stores.open()
+    known: list[tuple[Space, Memory]] = []
+
+    def act() -> None:
+        space = chance.choice([reader, other]).space("ana", user=chance.choice([None, "bo"]))
+        verb = chance.choice(
+            ["remember", "remember", "revise", "forget", "erase", "restore", "wait"]
+        )
+        if verb == "wait":
+            clock.step(chance.choice([1, HOUR, DAY]))
+        elif verb == "remember" or not known:
+            ends = clock.now() + DAY if chance.random() < 0.3 else None
+            long = "word " * chance.choice([1, 10, 60])
+            known.append((space, space.remember(long, expires_at=ends, pinned=ends is None)))
+        else:
+            owner, memory = known.pop(chance.randrange(len(known)))
+            with contextlib.suppress(ReverieError):
+                if verb == "revise":
+                    owner.revise(memory.id, f"revised {chance.random()}")
+                else:
+                    getattr(owner, verb)(memory.id)
+            if verb != "erase":
+                known.append((owner, memory))
+
+    for _ in range(40):
+        act()
+        with stores.open() as fresh:
+            for user, tokens in ((None, 150), ("bo", 150), ("bo", 2000)):
+                now = reader.space("ana", user=user).profile(tokens=tokens)
+                assert now == fresh.space("ana", user=user).profile(tokens=tokens)

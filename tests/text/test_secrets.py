@@ -213,7 +213,7 @@ def test_what_holds_none_is_the_same_object() -> None:
 
 
 def test_own_keys_are_found_though_they_look_like_words() -> None:
-    assert redacted("use plain words", ["plain words"])[0] == "use [redacted: key of this program]"
+    assert redacted("use plain words", ("plain words",))[0] == "use [redacted: key of this program]"
     assert without({"a": ["plain words"]}, ["plain words"]) == {
         "a": ["[redacted: key of this program]"]
     }

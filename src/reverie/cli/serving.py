@@ -62,7 +62,7 @@ def serve_command(
     from reverie.aio import AsyncStore
     from reverie.cli.reporting import reporting
     from reverie.memory import open as open_store
-    from reverie.server.serving import Serving, listening, operators_token, server
+    from reverie.server.serving import Serving, listening, operators_token, run, server
 
     settings = config.load(url=asked.url, host=host, port=port, upstream=upstream)
     outside = not _is_loopback(settings.host)
@@ -96,7 +96,7 @@ def serve_command(
         _announce(asked, store, serving)
         if not no_worker:
             store.start_worker()
-        made.run(sockets=[bound])
+        run(made, bound)
     if not asked.as_json:
         say("Stopped.")
 

@@ -508,6 +508,20 @@ def changed_since(tx: Transaction, owner: Owner, position: int, now: int) -> lis
     )
 
 
+def state_mark(tx: Transaction, owner: Owner) -> tuple[int, ...]:
+    """What is another number when a memory of this owner was added, changed or erased.
+
+    Whatever is added or changed stands behind all others; whatever is gone leaves fewer.
+    """
+    known = statistics(tx, owner)
+    row = tx.one(
+        "SELECT (SELECT MAX(born) FROM memories WHERE space = ? AND owner = ?), "
+        "(SELECT MAX(position) FROM memories WHERE space = ? AND owner = ? AND position > born)",
+        (*owner, *owner),
+    )
+    return (known.facts, known.notes, *(number or 0 for number in row or ()))
+
+
 def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
     """What a cap evicts first: never what is pinned."""
     return [

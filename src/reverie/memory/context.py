@@ -33,7 +33,7 @@ from reverie.text.messages import (
     without_system,
 )
 from reverie.text.normalise import one_line
-from reverie.text.sameness import says_the_same
+from reverie.text.sameness import HALF, Texts
 
 SUMMARY_HEADING = "Rolling session summary:\n"
 RECALLED_HEADING = (
@@ -110,8 +110,8 @@ def profile_in(
 ) -> list[tuple[int, Memory]]:
     """The profile as a session sees it, within its part of a context."""
     frozen = None if owner is None else states.inherited(tx, owner, stretches)
-    eligible = profile.newest_first(tx, owners, resources.clock.now(), frozen)
-    return profile.choose(eligible, tokens // 4, count)
+    now = resources.clock.now()
+    return resources.profiles.choose(tx, owners, now, frozen, tokens // 4, count)
 
 
 def read(
@@ -301,17 +301,18 @@ def besides(hits: Sequence[Hit], shown: Sequence[tuple[int, Memory]]) -> list[Hi
 
 def lines_of(hits: Sequence[Hit], budget: int, count: Count) -> tuple[str, int, list[Hit]]:
     """Lines without scores, nothing twice; what they take of a context, and whose they are."""
-    lines, used, said = dict[str, Hit](), count(RECALLED_HEADING) + BETWEEN, list[str]()
+    lines, used = dict[str, Hit](), count(RECALLED_HEADING) + BETWEEN
+    said = Texts(HALF)
     for hit in hits:
-        if any(says_the_same(hit.text, other) for other in said):
-            said.append(hit.text)
+        if said.like(hit.text) is not None:
+            said.add(hit.text)
             continue
         line = _line(hit)
         size = count(line)
         if used + size > budget:
             continue
         lines[line] = hit
-        said.append(hit.text)
+        said.add(hit.text)
         used += size
     if not lines:
         return "", 0, []

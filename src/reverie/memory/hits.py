@@ -172,23 +172,15 @@ class Kept:
 
     def __init__(self) -> None:
         self._reads: list[Read] = []
-        self._places: dict[tuple[Who, str], list[int]] = {}
+        self._texts = sameness.Texts(SAME)
 
     def same(self, read: Read) -> Read | None:
         """The first that says the same; without one, this is kept."""
-        terms, who = sameness.shared_by_all(read.text, SAME), _who(read.thing)
-        near = {
-            place
-            for other in ((ANYBODY,) if who == NOBODY else (who, NOBODY))
-            for term in terms
-            for place in self._places.get((other, term), ())
-        }
-        for place in sorted(near):
-            if sameness.says_the_same(read.text, self._reads[place].text, SAME):
-                return self._reads[place]
-        for name in (who, ANYBODY):
-            for term in terms:
-                self._places.setdefault((name, term), []).append(len(self._reads))
+        who = _who(read.thing)
+        place = self._texts.like(read.text, (ANYBODY,) if who == NOBODY else (who, NOBODY))
+        if place is not None:
+            return self._reads[place]
+        self._texts.add(read.text, (who, ANYBODY))
         self._reads.append(read)
         return None
 

@@ -6,9 +6,12 @@ can look like structure.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import groupby
+from typing import NamedTuple
 
 from reverie.engine import index, log
 from reverie.model import Memory
@@ -21,6 +24,7 @@ UNTRUSTED = frozenset({"tool", "document"})
 
 CHUNK = 25
 MOST_MISSES = 5
+MOST_KEPT = 256
 FAR = 1 << 62
 
 ABOUT = (
@@ -31,6 +35,58 @@ ABOUT = (
 )
 UPDATING = " To update a memory, use the update_memory tool with the memory ID."
 HEADING = f"{ABOUT}{UPDATING}\n"
+
+
+class Kept(NamedTuple):
+    """What was chosen of these memories, and the times between which it would be again."""
+
+    marks: list[tuple[int, ...]]
+    since: int
+    until: float
+    chosen: list[tuple[int, Memory]]
+
+
+class Profiles:
+    """Choosing anew what was chosen for the turn before takes as long as a recall: the latest are
+    kept for as long as no memory changes.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[object, Kept] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def choose(
+        self,
+        tx: Transaction,
+        owners: Mapping[Owner, str | None],
+        now: int,
+        position: int | None,
+        tokens: int,
+        count_tokens: Callable[[str], int],
+    ) -> list[tuple[int, Memory]]:
+        """What fits of the profile as it was at a position, or is now."""
+        what = (*owners.items(), position, tokens)
+        marks = [index.state_mark(tx, owner) for owner in owners]
+        with self._lock:
+            kept = self._kept.get(what)
+        if kept is not None and kept.marks == marks and kept.since <= now < kept.until:
+            return kept.chosen
+        ends = [float("inf")]
+
+        def seen() -> Iterator[tuple[int, Memory]]:
+            for born, memory in newest_first(tx, owners, now, position):
+                if memory.expires_at is not None:
+                    ends.append(memory.expires_at)
+                yield born, memory
+
+        chosen = choose(seen(), tokens, count_tokens)
+        if not tx.writing:  # what a writer sees may yet be undone
+            with self._lock:
+                self._kept[what] = Kept(marks, now, min(ends), chosen)
+                self._kept.move_to_end(what)
+                while len(self._kept) > MOST_KEPT:
+                    self._kept.popitem(last=False)
+        return chosen
 
 
 def newest_first(

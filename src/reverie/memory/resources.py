@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from reverie.config import Settings
 from reverie.memory.notes import RecallNotes
+from reverie.memory.profile import Profiles
 from reverie.memory.redaction import Redaction
 from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
 
@@ -21,5 +22,6 @@ class Resources:
     reranker: Callable[[], Reranker | None]
     notes: RecallNotes
     redaction: Redaction = field(default_factory=Redaction)
+    profiles: Profiles = field(default_factory=Profiles)
     agreed: set[str] = field(default_factory=set)
     """Embedders whose vectors the store was seen to hold."""

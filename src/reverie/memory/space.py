@@ -374,8 +374,11 @@ class Space:
 
         most = drafts.check_limit(tokens, MOST_LISTED, "tokens")
         with self._resources.engine.read() as tx:
-            eligible = profile.newest_first(tx, self._owners(tx), self._resources.clock.now())
-            return profile.render(profile.choose(eligible, most, count_tokens))
+            now = self._resources.clock.now()
+            chosen = self._resources.profiles.choose(
+                tx, self._owners(tx), now, None, most, count_tokens
+            )
+            return profile.render(chosen)
 
     def context(self, query: str, *, tokens: int | None = None) -> Context:
         """What a model should know for a query outside of any session: profile and recalled."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable, Iterable
 from functools import lru_cache
 from math import ceil
 
@@ -27,7 +28,11 @@ _NOT = re.compile(
 )
 
 
-def says_the_same(one: str, other: str, share: float = 0.5) -> bool:
+# So much two texts share that are told to a model as one.
+HALF = 0.5
+
+
+def says_the_same(one: str, other: str, share: float = HALF) -> bool:
     """Whether both share so many of their words in one order, and name the same people and numbers.
 
     What one of them denies or only asks, the other does not say.
@@ -59,12 +64,39 @@ def says_the_same(one: str, other: str, share: float = 0.5) -> bool:
     )
 
 
-def shared_by_all(text: str, share: float) -> list[str]:
+class Texts:
+    """Texts of some groups, found by their terms: which of them says the same as another does."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._texts: list[str] = []
+        self._places: dict[tuple[Hashable, str], list[int]] = {}
+
+    def like(self, text: str, groups: Iterable[Hashable] = ("",)) -> int | None:
+        """The place of the first text of these groups that says the same."""
+        near = {
+            place
+            for group in groups
+            for term in shared_by_all(text, self._share)
+            for place in self._places.get((group, term), ())
+        }
+        found = (at for at in sorted(near) if says_the_same(text, self._texts[at], self._share))
+        return next(found, None)
+
+    def add(self, text: str, groups: Iterable[Hashable] = ("",)) -> None:
+        for group in groups:
+            for term in shared_by_all(text, self._share):
+                self._places.setdefault((group, term), []).append(len(self._texts))
+        self._texts.append(text)
+
+
+@lru_cache(maxsize=1_000)
+def shared_by_all(text: str, share: float) -> tuple[str, ...]:
     """Some terms of a text: whatever shares so many with it has one of them among its own."""
     # The first in one order for all texts, as many as it has beyond those that must be shared. The
     # longest first: few others have them.
     terms = sorted(_terms(text), key=lambda term: (-len(term), term))
-    return terms[: len(terms) - ceil(len(terms) * share - 1e-9) + 1]
+    return tuple(terms[: len(terms) - ceil(len(terms) * share - 1e-9) + 1])
 
 
 def _asks(text: str) -> bool:

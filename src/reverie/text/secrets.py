@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 # The shortest thing that is taken for a key by its looks alone.
@@ -42,9 +43,14 @@ def find(text: str, own: Iterable[str] = ()) -> list[Found]:
     return _apart(text, found) if found else []
 
 
-def redacted(text: str, own: Iterable[str] = ()) -> tuple[str, tuple[str, ...]]:
+# A chat comes again with every turn of it.
+_found_before = lru_cache(maxsize=2_000)(find)
+_LONGEST_KEPT = 4_000
+
+
+def redacted(text: str, own: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
     """The text with a mark in the place of each secret, and the kinds of what was there."""
-    found = find(text, own)
+    found = _found_before(text, own) if len(text) <= _LONGEST_KEPT else find(text, own)
     if not found:
         return text, ()
     parts, last = [], 0
@@ -54,7 +60,7 @@ def redacted(text: str, own: Iterable[str] = ()) -> tuple[str, tuple[str, ...]]:
     return "".join(parts) + text[last:], tuple(dict.fromkeys(each.kind for each in found))
 
 
-def redacted_all(value: Any, own: Iterable[str] = ()) -> tuple[Any, tuple[str, ...]]:
+def redacted_all(value: Any, own: tuple[str, ...] = ()) -> tuple[Any, tuple[str, ...]]:
     """The same for every text within plain values; a name above a value says what it is."""
     kinds: dict[str, None] = {}
 
