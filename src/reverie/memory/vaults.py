@@ -7,12 +7,14 @@ from reverie.memory.resources import Resources
 from reverie.protocols import Owner, Transaction
 
 KEY = "vault"
+# A commit waits so long for what may follow.
+SOON_MS = 2_500
 # Who mirrors an owner and who commits it follow each other.
 LANE = "vault"
 
 
 def path_in(tx: Transaction) -> str | None:
-    """The folder of the vault, if the store has one. Writers have read it with the rules of the index."""
+    """The folder of the vault, if the store has one. A writer has read it with other settings."""
     if KEY not in tx.kept:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (KEY,))
         tx.kept[KEY] = None if row is None else row[0]
@@ -37,14 +39,19 @@ def attach(resources: Resources, path: str | None) -> None:
         tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (KEY, path))
         tx.kept[KEY] = path
         for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner"):
-            await_mirror(tx, resources, Owner(*row))
+            _await(tx, resources, Owner(*row))
 
 
 def await_mirror(tx: Transaction, resources: Resources, owner: Owner) -> None:
     """See that the vault will show what this transaction changes."""
     if path_in(tx) is not None:
-        now = resources.clock.now()
-        jobs.add_once(tx, owner, "mirror", due_at=now, now=now, lane=LANE)
+        resources.changed.add(owner)
+        _await(tx, resources, owner)
+
+
+def _await(tx: Transaction, resources: Resources, owner: Owner) -> None:
+    now = resources.clock.now()
+    jobs.add_once(tx, owner, "mirror", due_at=now, now=now, lane=LANE)
 
 
 def await_commit(tx: Transaction, resources: Resources, owner: Owner, wait_ms: int) -> None:
@@ -56,6 +63,23 @@ def await_commit(tx: Transaction, resources: Resources, owner: Owner, wait_ms: i
 def await_summary(tx: Transaction, resources: Resources, owner: Owner, session: str) -> None:
     """The same for a summary, of which the log knows nothing."""
     if path_in(tx) is not None:
+        resources.changed.add(owner)
         now = resources.clock.now()
         payload = {"summary": session}
         jobs.add(tx, owner, "mirror", payload, due_at=now, now=now, lane=LANE)
+
+
+def show(resources: Resources) -> str | None:
+    """Let the vault show what this process changed, and git hold it; why that failed.
+
+    What another worker is at is left to it.
+    """
+    from reverie.agenda import worker
+
+    owners = [resources.changed.pop() for _ in range(len(resources.changed))]
+    for kind in ("mirror", "commit"):
+        for owner in owners:
+            failure = worker.run_these(resources, owner, (kind,), ahead_ms=SOON_MS)
+            if failure is not None:
+                return failure
+    return None
