@@ -7,14 +7,14 @@ from reverie.memory.resources import Resources
 from reverie.protocols import Owner, Transaction
 
 KEY = "vault"
-# A commit waits so long for what may follow.
-SOON_MS = 2_500
 # Who mirrors an owner and who commits it follow each other.
 LANE = "vault"
+# A commit waits no longer than this for what may follow.
+SOON_MS = 2_500
 
 
 def path_in(tx: Transaction) -> str | None:
-    """The folder of the vault, if the store has one. A writer has read it with other settings."""
+    """The folder of the vault, if there is one. Writers read it with the rules of the index."""
     if KEY not in tx.kept:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (KEY,))
         tx.kept[KEY] = None if row is None else row[0]

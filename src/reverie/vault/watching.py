@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from reverie.errors import ForkedHandle, MissingExtra, StoreClosed
+from reverie.errors import ForkedHandle, MissingExtra, ReverieError, StoreClosed
 from reverie.memory.store import Store
-from reverie.vault import disk, operations
+from reverie.vault import disk, layout, operations
 from reverie.vault.syncing import Report
 from reverie.vault.vault import Vault
 
@@ -88,7 +88,8 @@ class Watch:
                 self._failed(error, stop)
 
     def _failed(self, error: Exception, stop: threading.Event) -> None:
-        line = str(error) or type(error).__name__
+        foreseen = isinstance(error, ReverieError | OSError)
+        line = str(error) if foreseen else f"{type(error).__name__}: {error}"
         if line not in self._said:
             _log.warning("the vault is not watched at the moment: %s", line)
         self._said.add(line)
@@ -101,26 +102,31 @@ class Watch:
         """Until the folder is another one, or folders need to be watched that are not."""
         with operations.opened(self._store) as vault:
             root = vault.root
-            before = _identity(root)
-            folders, linked = _real_folders(root)
-            missing: set[str] = set()
-            looked: float | None = None
-            for paths in self._changes(root, folders if linked else [root], not linked, stop):
-                if _identity(root) != before:
-                    return
-                if looked is None or time.monotonic() - looked > EVERYTHING_SECONDS:
-                    # Watched from before this look: nothing falls between the two.
-                    self._sync(None)
-                    looked = time.monotonic()
-                    continue
-                # An editor that saves by renaming leaves a gap: what is gone may be back at once.
-                gone = {path for path in paths if disk.stamp(root / path) is None}
-                due = (paths - gone) | missing
-                missing = gone
-                if strange := foreign(vault, due):
-                    self._sync(strange)
-                if _unwatched(root, paths, set(folders) if linked else None):
-                    return
+        before = _identity(root)
+        folders, linked = _real_folders(root)
+        missing: set[str] = set()
+        looked: float | None = None
+        for paths in self._changes(root, folders if linked else [root], not linked, stop):
+            if _identity(root) != before:
+                return
+            if looked is None or time.monotonic() - looked > EVERYTHING_SECONDS:
+                # Watched from before this look: nothing falls between the two.
+                self._sync(None)
+                looked = time.monotonic()
+                continue
+            # An editor that saves by renaming leaves a gap: what is gone may be back at once.
+            gone = {path for path in paths if disk.stamp(root / path) is None}
+            due = (paths - gone) | missing
+            missing = gone
+            if due and (strange := self._foreign(due)):
+                self._sync(strange)
+            if _unwatched(root, paths, set(folders) if linked else None):
+                return
+
+    def _foreign(self, paths: Iterable[str]) -> list[str]:
+        """Opened for each look: what is held open could be another's, or another disk's, by now."""
+        with operations.opened(self._store) as vault:
+            return foreign(vault, paths)
 
     def _changes(
         self, root: Path, folders: list[Path], recursive: bool, stop: threading.Event
@@ -195,10 +201,11 @@ def _as_left(vault: Vault, path: str) -> bool:
     return known is not None and known.stamp == stamp
 
 
-def _identity(root: Path) -> tuple[int, int]:
-    """By what a folder is known again: a disk may come and go under the same name."""
-    found = root.stat()
-    return found.st_dev, found.st_ino
+def _identity(root: Path) -> tuple[int, ...]:
+    """By what a vault is known again: a disk, or a folder made anew, may come in its place. A new
+    folder can have the number of the old one, so what is always in it has its say too."""
+    folder, own = root.stat(), (root / layout.OWN / "vault.json").stat()
+    return folder.st_dev, folder.st_ino, own.st_ino, own.st_mtime_ns
 
 
 def _real_folders(root: Path) -> tuple[list[Path], bool]:
