@@ -6,6 +6,7 @@ import logging
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -243,6 +244,30 @@ def test_real_folders_are_told_from_linked_ones(tmp_path: Path) -> None:
     assert watching._unwatched(tmp_path, ["new"], set(folders))
 
 
+def test_what_happens_in_our_own_folder_keeps_nothing_waiting(kept: Kept) -> None:
+    """Whoever looks at a vault touches the files of its cache, perhaps all the time."""
+    folder = kept.root / "ana" / "facts"
+    folder.mkdir(parents=True)
+    busy = threading.Event()
+
+    def touch() -> None:
+        while not busy.wait(0.02):
+            (kept.root / ".reverie" / "busy").write_bytes(b"")
+
+    thread = threading.Thread(target=touch)
+    thread.start()
+    try:
+        with Watch(kept.store):
+            for number in range(3):
+                (folder / f"{number}.md").write_text(f"Fact {number}\n", encoding="utf-8")
+                eventually(lambda number=number: kept.ana.count() == number + 1)
+            next(folder.iterdir()).unlink()
+            eventually(lambda: kept.ana.count() == 2)
+    finally:
+        busy.set()
+        thread.join()
+
+
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
@@ -260,7 +285,8 @@ def test_a_vault_that_is_busy_is_tried_again(
     kept: Kept, told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watching, "FIRST_PAUSE", 0.01)
-    real, failures = operations.sync, iter([VaultError("it is busy"), KeyError("a defect")])
+    failing = [VaultError("it is busy"), VaultError("it is busy"), KeyError("a defect")]
+    real, failures = operations.sync, iter(failing)
 
     def sync(*given: object, **more: object) -> Report:
         error = next(failures, None)

@@ -13,6 +13,7 @@ from reverie.memory import vaults
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Scope
+from reverie.text.normalise import one_line
 from reverie.vault import layout, operations
 from reverie.vault.git import Commit
 
@@ -47,7 +48,7 @@ def diff(space: Space, id: str | None = None, *, since: str | None = None) -> st
 
 def checkpoint(space: Space, note: str = "") -> str | None:
     """Commit all that the vault holds, in this handle's name; None: nothing has changed."""
-    return operations.checkpoint(Store(space._resources), note, author=_author(space))
+    return operations.checkpoint(Store(space._resources), one_line(note), author=_author(space))
 
 
 def file_of(space: Space, id: str) -> tuple[str, str] | None:

@@ -90,9 +90,10 @@ class Watch:
     def _failed(self, error: Exception, stop: threading.Event) -> None:
         foreseen = isinstance(error, ReverieError | OSError)
         line = str(error) if foreseen else f"{type(error).__name__}: {error}"
-        if line not in self._said:
+        # What passes at once is not worth a line, such as a vault that is just being made.
+        if self._pause > FIRST_PAUSE and line not in self._said:
             _log.warning("the vault is not watched at the moment: %s", line)
-        self._said.add(line)
+            self._said.add(line)
         stop.wait(self._pause)
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
@@ -138,7 +139,8 @@ class Watch:
         try:
             for changes in watch(
                 *folders,
-                watch_filter=lambda change, path: is_theirs(root, Path(path)),
+                # Filtered below: what is left out here is not even a reason to look around.
+                watch_filter=None,
                 debounce=LONGEST_MS,
                 step=STEP_MS,
                 rust_timeout=LOOK_MS,
@@ -149,7 +151,8 @@ class Watch:
                 recursive=recursive,
                 ignore_permission_denied=True,
             ):
-                yield {Path(path).relative_to(root).as_posix() for _, path in changes}
+                paths = {Path(path) for _, path in changes}
+                yield {path.relative_to(root).as_posix() for path in paths if is_theirs(root, path)}
         except WatchfilesRustInternalError as error:
             if self._polling:
                 raise
