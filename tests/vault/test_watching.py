@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,10 @@ def watched(kept: Kept, told: Told) -> Iterator[Kept]:
     with Watch(kept.store, told.append):
         eventually(lambda: told.lines("remembered"))
         yield kept
+
+
+def has(kept: Kept, many: int) -> bool:
+    return kept.ana.count() == many
 
 
 def remembered(kept: Kept, content: str) -> tuple[str, Path]:
@@ -260,7 +265,7 @@ def test_what_happens_in_our_own_folder_keeps_nothing_waiting(kept: Kept) -> Non
         with Watch(kept.store):
             for number in range(3):
                 (folder / f"{number}.md").write_text(f"Fact {number}\n", encoding="utf-8")
-                eventually(lambda number=number: kept.ana.count() == number + 1)
+                eventually(partial(has, kept, number + 1))
             next(folder.iterdir()).unlink()
             eventually(lambda: kept.ana.count() == 2)
     finally:
