@@ -8,6 +8,8 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -215,6 +217,20 @@ def environment(reverie: CommandLine) -> dict[str, str]:
     return {**os.environ, "REVERIE_URL": str(reverie.store), "REVERIE_EMBEDDER": "hashing"}
 
 
+@contextmanager
+def started(
+    reverie: CommandLine, arguments: list[str], *, out: int | None = None, err: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A program of its own, which is gone when the block ends, however it ends."""
+    with subprocess.Popen(
+        arguments, env=environment(reverie), text=True, stdout=out, stderr=err
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize("flags", [(), ("--json",)])
 def test_watch_tells_what_people_do_until_it_is_stopped(
     reverie: CommandLine, root: Path, flags: tuple[str, ...]
@@ -222,12 +238,8 @@ def test_watch_tells_what_people_do_until_it_is_stopped(
     reverie.run("vault", "init", "vault")
     folder = root / "default" / "facts"
     folder.mkdir(parents=True)
-    with subprocess.Popen(
-        [sys.executable, "-m", "reverie", "vault", "watch", *flags],
-        env=environment(reverie),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    arguments = [sys.executable, "-m", "reverie", "vault", "watch", *flags]
+    with started(reverie, arguments, out=subprocess.PIPE) as process:
         assert process.stdout is not None
         if not flags:
             assert process.stdout.readline() == f"Watching {root}. Stop with Ctrl-C.\n"
@@ -266,12 +278,7 @@ def test_a_worker_mirrors_and_watches(reverie: CommandLine, root: Path) -> None:
     reverie.run("vault", "init", "vault")
     folder = root / "default" / "facts"
     folder.mkdir(parents=True)
-    with subprocess.Popen(
-        [sys.executable, "-m", "reverie", "worker"],
-        env=environment(reverie),
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with started(reverie, [sys.executable, "-m", "reverie", "worker"]) as process:
         (folder / "tea.md").write_text("I like tea\n", encoding="utf-8")
         eventually(lambda: reverie.json("list")["memories"])
         process.send_signal(signal.SIGTERM)
@@ -290,9 +297,7 @@ def test_without_the_extra_a_worker_works_and_says_so(reverie: CommandLine, root
     )
     assert done.returncode == 2 and "pip install 'reverie[vault]'" in done.stderr
     code = hidden.format(arguments=["worker"])
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=environment(reverie)
-    ) as process:
+    with started(reverie, [sys.executable, "-c", code], err=subprocess.PIPE) as process:
         assert process.stderr is not None
         assert "pip install 'reverie[vault]'" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)

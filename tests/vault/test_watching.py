@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.errors import VaultError
+from reverie import Space
+from reverie.errors import StoreBusy, VaultError
 from reverie.vault import operations, watching
 from reverie.vault.syncing import Report
 from reverie.vault.watching import Watch
@@ -284,6 +285,28 @@ def test_what_cannot_be_read_is_told_once_and_the_watch_goes_on(watched: Kept, t
     (folder / "whole.md").write_text("Whole\n", encoding="utf-8")
     eventually(lambda: watched.ana.count() == 1)
     assert [line.partition(":")[0] for line in told.lines("problems")] == ["ana/facts/broken.md"]
+
+
+def test_what_could_not_be_taken_in_is_tried_again(
+    watched: Kept, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "PROBLEM_SECONDS", 0.2)
+    real, failures = (
+        Space.remember,
+        iter([StoreBusy("another writer"), StoreBusy("another writer")]),
+    )
+
+    def remember(*given: object, **more: object) -> object:
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        return real(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Space, "remember", remember)
+    folder = watched.root / "ana" / "facts"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "one.md").write_text("One\n", encoding="utf-8")
+    eventually(lambda: watched.ana.count() == 1)
 
 
 def test_a_vault_that_is_busy_is_tried_again(

@@ -27,6 +27,8 @@ LONGEST_MS = 1_000
 LOOK_MS = 500
 POLL_MS = 1_000
 EVERYTHING_SECONDS = 600.0
+# What could not be taken in may have been the store's fault, not the file's.
+PROBLEM_SECONDS = 60.0
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 _log = logging.getLogger("reverie.vault")
@@ -106,21 +108,21 @@ class Watch:
         before = _identity(root)
         folders, linked = _real_folders(root)
         missing: set[str] = set()
-        looked: float | None = None
+        due_at = 0.0
         for paths in self._changes(root, folders if linked else [root], not linked, stop):
             if _identity(root) != before:
                 return
-            if looked is None or time.monotonic() - looked > EVERYTHING_SECONDS:
+            if time.monotonic() >= due_at:
                 # Watched from before this look: nothing falls between the two.
-                self._sync(None)
-                looked = time.monotonic()
+                wrong = self._sync(None)
+                due_at = time.monotonic() + (PROBLEM_SECONDS if wrong else EVERYTHING_SECONDS)
                 continue
             # An editor that saves by renaming leaves a gap: what is gone may be back at once.
             gone = {path for path in paths if disk.stamp(root / path) is None}
             due = (paths - gone) | missing
             missing = gone
-            if due and (strange := self._foreign(due)):
-                self._sync(strange)
+            if due and (strange := self._foreign(due)) and self._sync(strange):
+                due_at = min(due_at, time.monotonic() + PROBLEM_SECONDS)
             if _unwatched(root, paths, set(folders) if linked else None):
                 return
 
@@ -159,15 +161,17 @@ class Watch:
             _log.warning("the system cannot tell of changes (%s): the vault is polled", error)
             self._polling = True
 
-    def _sync(self, paths: Iterable[str] | None) -> None:
+    def _sync(self, paths: Iterable[str] | None) -> bool:
+        """Take in what people did; whether there were problems."""
         report = operations.sync(self._store, paths=paths)
-        self._pause = FIRST_PAUSE
+        self._pause, wrong = FIRST_PAUSE, bool(report.problems)
         lines = {*report.problems, *report.conflicts}
         # What is still wrong when everything is looked at again was told the first time.
         report.problems = [line for line in report.problems if line not in self._said]
         self._said = lines if paths is None else self._said | lines
         if report:
             self._told(report)
+        return wrong
 
 
 def require_watchfiles() -> None:
