@@ -21,7 +21,7 @@ from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
 from reverie.model import Origin
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import digest, role_of, said_by_user
+from reverie.text.messages import digest, role_of, said_by_user, without_thought
 from reverie.text.normalise import folded, one_line
 
 # Each reply that was cut off means looking through the rest of the history again.
@@ -202,18 +202,21 @@ def _past_interruption(
         return None
     resent = messages[match.known]
     replied = role_of(resent) == "assistant"
-    shown = one_line(sessions.readable(resent)) if replied else ""
+    shown = _spoken(resent) if replied else ""
     for spot in sessions.replies_to(tx, owner, match.spot, family):
         entry = log.at_position(tx, owner, spot.position)
         if entry is None or entry.body is None or not entry.body.get("interrupted"):
             continue
         # What the client has seen of it must be kept: a longer reply is another one.
-        kept = one_line(sessions.readable(entry.body["message"]))
         if not replied:
             return Match(match.known, spot)
-        if replied and kept.startswith(shown):
+        if _spoken(entry.body["message"]).startswith(shown):
             return Match(match.known + 1, spot)
     return None
+
+
+def _spoken(reply: Mapping[str, Any]) -> str:
+    return one_line(without_thought(sessions.readable(reply)))
 
 
 def _family(tx: Transaction, owner: Owner, session: str) -> set[str]:
