@@ -40,9 +40,6 @@ class _Line(NamedTuple):
     spots: Sequence[Spot]
     before: Sequence[str]
 
-    def says(self, at: int, mark: str) -> bool:
-        return linked(self.before[at], mark) == self.spots[at].chain
-
 
 def find(
     tx: Transaction,
@@ -55,8 +52,8 @@ def find(
     """Where these sessions say what the messages begin with, more than ``beyond`` of them.
 
     Best is where a session ends: the same words may stand in it twice, and most clients go on.
-    Then where most is known, then what was said last. A window begins with a cut-off reply only
-    where no event says what it begins with.
+    Then where most is known, then what was said last. That a window begins with a part of a reply
+    that was cut off is assumed only where nothing else is found.
     """
     if len(_speakers(messages)) < 2:
         return None
@@ -111,7 +108,11 @@ def _line(tx: Transaction, owner: Owner, session: str, most: int) -> _Line:
 
 @dataclass
 class _Search:
-    """``ends`` has the chain that each session ends with. What was read is kept: forks share it."""
+    """``ends`` has the chain that each session ends with.
+
+    What was read and what an event says is kept: forks share it, and the same words may be met at
+    the beginning of many windows.
+    """
 
     tx: Transaction
     owner: Owner
@@ -119,6 +120,7 @@ class _Search:
     marks: Sequence[str]
     ends: Mapping[str, str]
     read: dict[int, Mapping[str, Any] | None] = field(default_factory=dict)
+    said: dict[int, str] = field(default_factory=dict)
 
     def windows(self, line: _Line, *, cut_off: bool) -> Iterator[Window]:
         """From each event that says what the messages begin with, as far as they go together."""
@@ -131,7 +133,7 @@ class _Search:
 
     def _begins(self, line: _Line, at: int, cut_off: bool) -> bool:
         if not cut_off:
-            return line.says(at, self.marks[0])
+            return self._says(line, at, self.marks[0])
         if role_of(self.messages[0]) != "assistant":
             return False
         kept = self._cut_off(line, at)
@@ -141,7 +143,7 @@ class _Search:
         """How many messages are known when the first one is, and where in the line they end."""
         known = 1
         while known < len(self.marks) and at < len(line.spots):
-            if not line.says(at, self.marks[known]):
+            if not self._says(line, at, self.marks[known]):
                 kept = self._cut_off(line, at)
                 if kept is None:
                     break
@@ -153,6 +155,12 @@ class _Search:
                     break
             known, at = known + 1, at + 1
         return known, at
+
+    def _says(self, line: _Line, at: int, mark: str) -> bool:
+        spot = line.spots[at]
+        if spot.position not in self.said and linked(line.before[at], mark) == spot.chain:
+            self.said[spot.position] = mark
+        return self.said.get(spot.position) == mark
 
     def _cut_off(self, line: _Line, at: int) -> Mapping[str, Any] | None:
         """The reply that stands here, if it was cut off."""
