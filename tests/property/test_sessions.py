@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from reverie import Hit, NotFound, Origin, Ranking, SequenceConflict, Session, Space
+from reverie.memory.windows import MOST_SESSIONS
 from reverie.rank import REACH
 from tests.conftest import HOUR, Stores
 from tests.property import examples
@@ -175,12 +176,12 @@ class Owner:
         return most
 
     def windows(self, history: list[Said], among: Iterable[str]) -> list[Window]:
-        """Every place where a session says what the history begins with, for as long as it does.
+        """Every place where one of the newest sessions says what the history begins with.
 
         It must have been said by two: one message alone, or twice the same, is said by accident.
         """
         found = []
-        for name in among:
+        for name in sorted(among, key=lambda name: -self.talks[name].order)[:MOST_SESSIONS]:
             line = [(of, line) for of, line in self.events(name) if line.said[0] != "system"]
             for begin in range(len(line)):
                 known = 0

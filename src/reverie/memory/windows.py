@@ -57,21 +57,22 @@ def find(
     """
     if len(_speakers(messages)) < 2:
         return None
-    known = [each for name in family if (each := sessions.find(tx, owner, name)) is not None]
+    found = [sessions.find(tx, owner, name) for name in family]
+    known = [session for session in found if session is not None and session.events]
     known.sort(key=lambda session: -session.position)
     most = len(messages) + LOOK_BACK
     lines = [_line(tx, owner, newest.session, most) for newest in known[:MOST_SESSIONS]]
     ends = {session.session: session.chain for session in known}
     search = _Search(tx, owner, messages, marks, ends)
     for cut_off in (False, True):
-        found = [
+        seen = [
             window
             for line in lines
             for window in search.windows(line, cut_off=cut_off)
             if window.known > beyond and _is_certain(messages[: window.known], window)
         ]
-        if found:
-            return max(found, key=_worth)
+        if seen:
+            return max(seen, key=_worth)
     return None
 
 
