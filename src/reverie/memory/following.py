@@ -45,6 +45,13 @@ class Match(NamedTuple):
     first: Spot | None = None
 
 
+class Seen(NamedTuple):
+    """A match before the lock, and the position up to which it is true."""
+
+    match: Match
+    position: int
+
+
 class Followed(NamedTuple):
     """The session a history belongs to now, what it is forked from if it is new, its event that
     the history ends with, if that is its own, and the event that the history begins with, if the
@@ -70,14 +77,16 @@ def follow(
     ``fresh`` is what a new session is called. Secrets are blocked only in what is new.
     """
     marks = [digest(message) for message in history.said]
-    said, first = _prepared(resources, author, history, marks, named)
+    said, seen = _prepared(resources, author, history, marks, named)
     with writes.writing(resources, author.scope) as (tx, owner):
         done = writes.repeated(tx, owner, stamp, about_session=True)
         if done is not None:
             if done.op != "append" or done.session is None:
                 raise KeyConflict(stamp.key or "")
             return Followed(done.session)
-        match = _match(tx, owner, history.said, marks, named)
+        match, first = seen.match, seen.match.known
+        if log.last_position(tx, owner) != seen.position:
+            match = _match(tx, owner, history.said, marks, named)
         if match.known < first:
             # What was known a moment ago has been erased since.
             said, first = events.prepare(resources, history.plain[match.known :]), match.known
@@ -98,12 +107,15 @@ def _prepared(
     history: Resent,
     marks: Sequence[str],
     named: str | None,
-) -> tuple[list[Said], int]:
-    """What is new of a history as far as one can tell before the lock, and where it begins."""
+) -> tuple[list[Said], Seen]:
+    """What is new of a history as far as one can tell before the lock."""
     with resources.engine.read() as tx:
         owner = log.find(tx, author.scope)
-        known = 0 if owner is None else _match(tx, owner, history.said, marks, named).known
-    return events.prepare(resources, history.plain[known:]), known
+        seen = Seen(Match(0, None), 0)
+        if owner is not None:
+            match = _match(tx, owner, history.said, marks, named)
+            seen = Seen(match, log.last_position(tx, owner))
+    return events.prepare(resources, history.plain[seen.match.known :]), seen
 
 
 def _place(
