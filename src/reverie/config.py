@@ -87,6 +87,8 @@ class Settings:
     """The key for the upstream. Empty: none is sent."""
     upstream_key: str = "operator"
     """Whose key the upstream gets: the ``operator``'s, or the one that the ``client`` sends."""
+    vault: str = ""
+    """The folder in which every memory is a Markdown file. Empty: none, or the one of the store."""
     log_level: str = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 

@@ -112,14 +112,22 @@ def add(
     return int(row[0])
 
 
-def add_once(tx: Transaction, owner: Owner, kind: str, *, due_at: int, now: int) -> None:
+def add_once(
+    tx: Transaction,
+    owner: Owner,
+    kind: str,
+    *,
+    due_at: int,
+    now: int,
+    lane: str | None = None,
+) -> None:
     """Queue a job unless the owner has one of this kind that nobody has begun."""
     waiting = tx.one(
         "SELECT 1 FROM jobs WHERE space = ? AND owner = ? AND kind = ? AND state = 'ready' LIMIT 1",
         (*owner, kind),
     )
     if waiting is None:
-        add(tx, owner, kind, {}, due_at=due_at, now=now)
+        add(tx, owner, kind, {}, due_at=due_at, now=now, lane=lane)
 
 
 def has(tx: Transaction, owner: Owner, kind: str) -> bool:

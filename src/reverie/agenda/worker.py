@@ -23,6 +23,8 @@ HANDLERS: dict[str, str] = {
     "expire": "reverie.memory.upkeep:forget_expired",
     "prune": "reverie.memory.upkeep:prune_recalls",
     "scrub": "reverie.memory.upkeep:finish_erasure",
+    "mirror": "reverie.vault.jobs:mirror",
+    "commit": "reverie.vault.jobs:commit",
 }
 
 

@@ -210,9 +210,12 @@ def _stretches(content: str) -> list[tuple[int, str, Terms]]:
 def require_rules(tx: Transaction) -> None:
     """Postings are deleted by analysing again: the rules must be those that wrote them."""
     rows: dict[str, str] = dict(
-        tx.all("SELECT key, value FROM meta WHERE key IN ('index', 'generation', ?)", (UNFINISHED,))
+        tx.all(
+            "SELECT key, value FROM meta WHERE key IN ('index', 'generation', 'vault', ?)",
+            (UNFINISHED,),
+        )
     )
-    tx.kept["generation"] = rows.get("generation")
+    tx.kept["generation"], tx.kept["vault"] = rows.get("generation"), rows.get("vault")
     if UNFINISHED in rows:
         raise StoreError("a migration into this store was not finished: run it again, to the end")
     if rows.get("index", MADE_BY) != MADE_BY:

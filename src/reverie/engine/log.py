@@ -489,6 +489,15 @@ def entries(tx: Transaction, owner: Owner, after: int, end: int, limit: int) -> 
     ]
 
 
+def count_behind(tx: Transaction, owner: Owner, position: int) -> int:
+    """How many entries stand behind a position."""
+    row = tx.one(
+        "SELECT COUNT(*) FROM log WHERE space = ? AND owner = ? AND position > ?",
+        (*owner, position),
+    )
+    return 0 if row is None else int(row[0])
+
+
 def all_entries(
     tx: Transaction, owner: Owner, upto: int | None = None, after: int = 0
 ) -> Iterator[Entry]:

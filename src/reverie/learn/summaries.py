@@ -10,7 +10,7 @@ from reverie.engine import log, sessions
 from reverie.learn import asking, condense
 from reverie.learn.condense import Condensed, Said
 from reverie.learn.llm import open_model
-from reverie.memory import events, states
+from reverie.memory import events, states, vaults
 from reverie.memory.context import cost
 from reverie.memory.resources import Resources
 from reverie.model import Summary
@@ -36,6 +36,7 @@ def summarise(resources: Resources, claim: Claim) -> None:
         tx.enter(owner)
         if made is not None and sessions.find(tx, owner, session) is not None:
             states.write_summary(tx, owner, session, made.text, made.upper, current.epoch)
+            vaults.await_summary(tx, resources, owner, session)
         claim.finish(tx)
         if made is not None:
             events.await_summary(tx, resources, owner, session)

@@ -157,11 +157,8 @@ def _erase_again(tx: Transaction, resources: Resources, tombstone: Tombstone) ->
         for entry in entries:
             position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
             body = None if entry.body is None else {**entry.body, "entries": []}
-            log.append(
-                tx,
-                owner,
-                replace(entry, position=position, recorded_at=recorded_at, key=None, body=body),
-            )
+            left = replace(entry, position=position, recorded_at=recorded_at, key=None, body=body)
+            writes.append(tx, resources, owner, left)
 
 
 def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) -> None:
@@ -190,7 +187,7 @@ def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) 
         # The backup never knew it: what is left must still keep an import from bringing it back.
         position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
         left = replace(_left_of(entry, ended), position=position, recorded_at=recorded_at, key=None)
-        log.append(tx, owner, left)
+        writes.append(tx, resources, owner, left)
         replay.show(tx, resources, owner, left)
     if any(sessions.ends(entry) and entry.uuid not in here for entry in entries):
         states.wipe(tx, owner, session)

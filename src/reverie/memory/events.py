@@ -167,7 +167,7 @@ def _append_one(
         body["interrupted"] = True
     entry = writes.written(resources, author, stamp._replace(origin=fork), "append", when, body)
     entry = replace(entry, session=session, sequence=sequence)
-    log.append(tx, owner, entry)
+    writes.append(tx, resources, owner, entry)
     first = sessions.add_event(tx, owner, entry, said.text.passages)
     if said.text.passages:
         writes.put_vectors(tx, resources, owner, first, said.text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from reverie.engine import log, sessions
 from reverie.errors import InvalidInput
-from reverie.memory import context, drafts, events, notes, states, transfer, writes
+from reverie.memory import context, drafts, events, notes, states, transfer, vaults, writes
 from reverie.memory.drafts import request_hash
 from reverie.memory.resources import Resources
 from reverie.memory.times import Time
@@ -180,6 +180,7 @@ class Session:
             known = sessions.find(tx, owner, self._id)
             if upper > (0 if known is None else known.last_sequence):
                 raise InvalidInput(f"session {self._id!r} has no event {upper} yet")
+            vaults.await_summary(tx, self._resources, owner, self._id)
             return states.write_summary(tx, owner, self._id, checked, upper, expected_epoch)
 
     def refresh(self) -> None:

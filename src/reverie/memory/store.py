@@ -18,7 +18,7 @@ from reverie.config import Settings
 from reverie.embed import open_embedder, open_reranker
 from reverie.engine import open_engine
 from reverie.errors import InvalidInput, NotFound, ReverieError
-from reverie.memory import drafts, upkeep
+from reverie.memory import drafts, upkeep, vaults
 from reverie.memory.notes import RecallNotes
 from reverie.memory.redaction import redaction_of
 from reverie.memory.resources import Resources
@@ -79,6 +79,8 @@ def open(
             upkeep.require_whole(tx, resources.engine.url)
         upkeep.refresh_index(resources)
         upkeep.await_vectors(resources)
+        if found.vault and not resources.engine.read_only:
+            vaults.attach(resources, str(Path(found.vault).expanduser().absolute()))
     except BaseException:
         store.close()
         raise

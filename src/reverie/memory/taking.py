@@ -7,7 +7,7 @@ from dataclasses import replace
 from reverie.engine import log, sessions
 from reverie.engine.log import Entry
 from reverie.errors import InvalidInput
-from reverie.memory import proposals, replay
+from reverie.memory import proposals, replay, writes
 from reverie.memory.resources import Resources
 from reverie.model import Origin
 from reverie.protocols import Owner, Transaction
@@ -44,7 +44,7 @@ def append(tx: Transaction, resources: Resources, owner: Owner, entry: Entry) ->
     now = min(entry.recorded_at, resources.clock.now())
     position, recorded_at = log.advance(tx, owner.space, now)
     entry = replace(entry, position=position, recorded_at=recorded_at)
-    log.append(tx, owner, entry)
+    writes.append(tx, resources, owner, entry)
     return entry
 
 

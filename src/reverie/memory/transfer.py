@@ -58,24 +58,29 @@ def export(
         for entry in entries:
             if session is not None and entry.session != session:
                 continue
-            about: dict[str, Any] = {"memory": entry.memory, "version": entry.version}
-            if entry.session is not None:
-                about = {"session": entry.session, "sequence": entry.sequence}
-            yield {
-                "reverie": FORMAT,
-                "op": entry.op,
-                **about,
-                "uuid": entry.uuid,
-                "recorded_at": entry.recorded_at,
-                "actor": entry.actor,
-                "trust": entry.trust,
-                "reason": entry.reason,
-                "origin": entry.origin,
-                "key": entry.key,
-                "request": entry.request,
-                "body": None if entry.op == "erase" else entry.body,
-            }
+            yield record_of(entry)
         after = entries[-1].position
+
+
+def record_of(entry: Entry) -> dict[str, Any]:
+    """An entry as it is exported. What an erasure names are positions, which mean nothing elsewhere."""
+    about: dict[str, Any] = {"memory": entry.memory, "version": entry.version}
+    if entry.session is not None:
+        about = {"session": entry.session, "sequence": entry.sequence}
+    return {
+        "reverie": FORMAT,
+        "op": entry.op,
+        **about,
+        "uuid": entry.uuid,
+        "recorded_at": entry.recorded_at,
+        "actor": entry.actor,
+        "trust": entry.trust,
+        "reason": entry.reason,
+        "origin": entry.origin,
+        "key": entry.key,
+        "request": entry.request,
+        "body": None if entry.op == "erase" else entry.body,
+    }
 
 
 def import_records(

@@ -23,7 +23,7 @@ from reverie.errors import (
     SubjectExists,
     VersionConflict,
 )
-from reverie.memory import generations, proposals
+from reverie.memory import generations, proposals, vaults
 from reverie.memory.drafts import Draft, Text, body_of, key_hash
 from reverie.memory.resources import Resources
 from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Scope, Trust
@@ -73,6 +73,12 @@ def writing(resources: Resources, scope: Scope) -> Iterator[tuple[Transaction, O
         index.require_rules(tx)
         yield tx, owner
         resources.notes.write(tx, scope.space)
+
+
+def append(tx: Transaction, resources: Resources, owner: Owner, *entries: Entry) -> None:
+    """Write entries to the log, and see that the vault will show them."""
+    log.append(tx, owner, *entries)
+    vaults.await_mirror(tx, resources, owner)
 
 
 def repeated(
@@ -142,7 +148,7 @@ def add_memories(
         _entry(resources, author, new.stamp, "remember", state, when, new.draft.document)
         for new, state, when in added
     ]
-    log.append(tx, owner, *entries)
+    append(tx, resources, owner, *entries)
     indexed = [
         index.Current(position, position, state, new.draft.text.passages)
         for new, state, (position, _) in added
@@ -226,7 +232,7 @@ def change_in(
     new = replace(altered or old, version=old.version + 1)
     hash_ = document or (entry.body or {}).get("document")
     when = (position, recorded_at)
-    log.append(tx, owner, _entry(resources, author, stamp, op, new, when, hash_))
+    append(tx, resources, owner, _entry(resources, author, stamp, op, new, when, hash_))
     was, is_now = old.forgotten_at is None, new.forgotten_at is None
     if was == is_now and text is None:
         index.relabel(tx, owner, place, position, old, new)
@@ -303,7 +309,7 @@ def erase_in(
         memory=old.id,
         version=held[-1].version + 1,
     )
-    log.append(tx, owner, entry)
+    append(tx, resources, owner, entry)
     return entry
 
 
@@ -475,7 +481,7 @@ def append_to_session(
     when = log.advance(tx, owner.space, resources.clock.now())
     entry = written(resources, author, stamp, op, when, {} if body is None else body)
     entry = replace(entry, session=session, sequence=sequence)
-    log.append(tx, owner, entry)
+    append(tx, resources, owner, entry)
     return entry
 
 

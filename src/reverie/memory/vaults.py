@@ -1,0 +1,61 @@
+"""The vault that a store is mirrored to: where it is, and that it hears of every change."""
+
+from __future__ import annotations
+
+from reverie.agenda import jobs
+from reverie.memory.resources import Resources
+from reverie.protocols import Owner, Transaction
+
+KEY = "vault"
+# Who mirrors an owner and who commits it follow each other.
+LANE = "vault"
+
+
+def path_in(tx: Transaction) -> str | None:
+    """The folder of the vault, if the store has one. Writers have read it with the rules of the index."""
+    if KEY not in tx.kept:
+        row = tx.one("SELECT value FROM meta WHERE key = ?", (KEY,))
+        tx.kept[KEY] = None if row is None else row[0]
+    path: str | None = tx.kept[KEY]
+    return path
+
+
+def path_of(resources: Resources) -> str | None:
+    with resources.engine.read() as tx:
+        return path_in(tx)
+
+
+def attach(resources: Resources, path: str | None) -> None:
+    """Mirror the store to this folder from now on, or to none; what is there already goes first."""
+    with resources.engine.write() as tx:
+        tx.oversee()
+        if path_in(tx) == path:
+            return
+        tx.run("DELETE FROM meta WHERE key = ?", (KEY,))
+        if path is None:
+            return
+        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (KEY, path))
+        tx.kept[KEY] = path
+        for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner"):
+            await_mirror(tx, resources, Owner(*row))
+
+
+def await_mirror(tx: Transaction, resources: Resources, owner: Owner) -> None:
+    """See that the vault will show what this transaction changes."""
+    if path_in(tx) is not None:
+        now = resources.clock.now()
+        jobs.add_once(tx, owner, "mirror", due_at=now, now=now, lane=LANE)
+
+
+def await_commit(tx: Transaction, resources: Resources, owner: Owner, wait_ms: int) -> None:
+    """See that git will hold what the vault shows. What follows soon goes along."""
+    now = resources.clock.now()
+    jobs.add_once(tx, owner, "commit", due_at=now + wait_ms, now=now, lane=None)
+
+
+def await_summary(tx: Transaction, resources: Resources, owner: Owner, session: str) -> None:
+    """The same for a summary, of which the log knows nothing."""
+    if path_in(tx) is not None:
+        now = resources.clock.now()
+        payload = {"summary": session}
+        jobs.add(tx, owner, "mirror", payload, due_at=now, now=now, lane=LANE)

@@ -1,0 +1,62 @@
+"""What git is told: one commit for what a space learned, in words that say it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from reverie.text.normalise import one_line
+from reverie.vault.files import Pending
+from reverie.vault.git import Repository
+from reverie.vault.vault import Vault
+
+MOST_LINES = 200
+_OP = re.compile(r"\((remember|revise|forget|restore|erase|promote) \w+\)$")
+_DONE = {
+    "remember": "remembered",
+    "revise": "revised",
+    "forget": "forgotten",
+    "restore": "restored",
+    "erase": "erased",
+    "promote": "promoted",
+}
+
+
+def commit_pending(vault: Vault) -> list[str]:
+    """Commit what was written since, each space by itself; the commits made.
+
+    The caller holds the lock. Without git, nothing waits for it.
+    """
+    pending = vault.files.pending()
+    if not pending:
+        return []
+    repository = Repository.at(vault.root)
+    made = []
+    if repository is not None:
+        repository.init()
+        for space in dict.fromkeys(each.space for each in pending):
+            own = [each for each in pending if each.space == space]
+            paths = list(dict.fromkeys(each.path for each in own))
+            commit = repository.commit(paths, message(space, own), author=space)
+            if commit is not None:
+                made.append(commit)
+    vault.files.committed(pending)
+    return made
+
+
+def message(space: str, changes: Sequence[Pending]) -> str:
+    """One line for one change, else how many of what, and a line for each."""
+    lines = list(dict.fromkeys(each.line for each in changes if each.line))
+    name = one_line(space)
+    if len(lines) == 1:
+        return f"{name}: {lines[0]}"
+    if not lines:
+        return f"{name}: files"
+    counts = Counter(found[1] for line in lines if (found := _OP.search(line)))
+    told = [f"{counts[op]} {done}" for op, done in _DONE.items() if counts[op]]
+    other = len(lines) - sum(counts.values())
+    told += [f"{other} in conversations"] if other else []
+    more = len(lines) - MOST_LINES
+    listed = [*lines[:MOST_LINES], *([f"and {more} more"] if more > 0 else [])]
+    return f"{name}: {', '.join(told)}\n\n" + "\n".join(f"- {line}" for line in listed)

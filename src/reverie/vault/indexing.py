@@ -1,0 +1,37 @@
+"""``MEMORY.md``: what an owner knows at a glance, as long as a profile and no longer."""
+
+from __future__ import annotations
+
+import posixpath
+
+from reverie.embed.tokens import count_tokens
+from reverie.engine import index
+from reverie.memory.resources import Resources
+from reverie.model import Scope
+from reverie.protocols import Owner
+from reverie.vault import disk, layout, rendering
+from reverie.vault.disk import Stamp
+from reverie.vault.files import File
+from reverie.vault.vault import Vault
+
+TOKENS = 4_000
+
+
+def write_index(vault: Vault, resources: Resources, owner: Owner, scope: Scope) -> None:
+    with resources.engine.read() as tx:
+        tx.enter(owner)
+        known = index.statistics(tx, owner)
+        now = resources.clock.now()
+        chosen = resources.profiles.choose(tx, {owner: scope.user}, now, None, TOKENS, count_tokens)
+    folder = layout.owner_folder(scope)
+    listed = [
+        (memory, posixpath.relpath(file.path, folder))
+        for _, memory in chosen
+        for file in vault.files.of(scope, "memory", memory.id)[:1]
+    ]
+    raw = rendering.index_file(scope, known.facts, known.notes, listed)
+    path = f"{folder}/{layout.INDEX}"
+    before = vault.files.at(path)
+    unchanged = before is not None and before.digest == disk.digest(raw)
+    if not (unchanged and before is not None and vault.as_we_left_it(before)):
+        vault.write(File(path, "index", scope, "", 0, "", Stamp(0, 0, 0)), raw)

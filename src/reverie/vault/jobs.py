@@ -1,0 +1,78 @@
+"""What the agenda does for the vault: mirror an owner's changes, and commit what was written."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from reverie.agenda.jobs import Claim
+from reverie.engine import log
+from reverie.memory import vaults
+from reverie.memory.resources import Resources
+from reverie.memory.store import Store
+from reverie.vault.committing import commit_pending
+from reverie.vault.syncing import Sync
+from reverie.vault.vault import Vault
+
+# What is learned in one go is one commit.
+COMMIT_AFTER_MS = 2_000
+# A vault of another machine: whoever has it mirrors it.
+ELSEWHERE_MS = 5_000
+_log = logging.getLogger("reverie.vault")
+
+
+def mirror(resources: Resources, claim: Claim) -> None:
+    """What a ``mirror`` job does."""
+    vault = _vault(resources, claim)
+    if vault is None:
+        return
+    with vault:
+        with vault.locked():
+            sync = Sync(vault, Store(resources))
+            sync.mirror.owner(claim.owner)
+            if (session := claim.payload.get("summary")) is not None:
+                with resources.engine.read() as tx:
+                    tx.enter(claim.owner)
+                    scope = log.scope_of(tx, claim.owner)
+                sync.mirror.conversations.write_summary(claim.owner, scope, session)
+            waiting = bool(vault.files.pending())
+        for line in (*sync.report.conflicts, *sync.report.problems):
+            _log.warning("%s", line)
+    with resources.engine.write() as tx:
+        tx.enter(claim.owner)
+        claim.finish(tx)
+        if waiting:
+            vaults.await_commit(tx, resources, claim.owner, COMMIT_AFTER_MS)
+
+
+def commit(resources: Resources, claim: Claim) -> None:
+    """What a ``commit`` job does."""
+    vault = _vault(resources, claim)
+    if vault is None:
+        return
+    with vault, vault.locked():
+        commit_pending(vault)
+    _finish(resources, claim)
+
+
+def _vault(resources: Resources, claim: Claim) -> Vault | None:
+    """The vault, made the first time; None when there is nothing for this process to do."""
+    path = vaults.path_of(resources)
+    if path is None:
+        _finish(resources, claim)
+        return None
+    root = Path(path)
+    if Vault.is_at(root):
+        return Vault.open(root)
+    if root.parent.is_dir():
+        return Vault.init(root)
+    with resources.engine.write() as tx:
+        tx.enter(claim.owner)
+        claim.again(tx, resources.clock.now() + ELSEWHERE_MS)
+    return None
+
+
+def _finish(resources: Resources, claim: Claim) -> None:
+    with resources.engine.write() as tx:
+        tx.enter(claim.owner)
+        claim.finish(tx)

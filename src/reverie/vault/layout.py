@@ -1,0 +1,118 @@
+"""Where things stand in the vault, and what a path means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from reverie.model import Memory, Scope
+from reverie.vault import names
+
+OWN = ".reverie"
+INDEX = "MEMORY.md"
+USERS, DELETED, SESSIONS = "users", "deleted", "sessions"
+TURNS, SUMMARIES, SUMMARY = "turns", "summaries", "summary.md"
+FOLDERS = {"fact": "facts", "note": "notes"}
+_CONFLICT = ".conflict-v"
+# So long a part of a conversation is one file.
+PART_BYTES = 256 * 1024
+
+
+class Place(NamedTuple):
+    """What a path means: whose file it is, and where it lies in their folder.
+
+    ``what``: memory, turns, summary, index or conflict.
+    """
+
+    scope: Scope
+    what: str
+    deleted: bool = False
+    session: str | None = None
+    kind: str | None = None
+
+
+def owner_folder(scope: Scope) -> str:
+    space = names.folder(scope.space)
+    return space if scope.user is None else f"{space}/{USERS}/{names.folder(scope.user)}"
+
+
+def session_folder(scope: Scope, session: str) -> str:
+    return f"{owner_folder(scope)}/{SESSIONS}/{names.folder(session)}"
+
+
+def memory_folder(scope: Scope, memory: Memory) -> str:
+    """Where the file of a memory begins its life."""
+    session = memory.session
+    above = owner_folder(scope) if session is None else session_folder(scope, session)
+    return f"{above}/{FOLDERS[memory.kind]}"
+
+
+def turns_path(scope: Scope, session: str, part: int) -> str:
+    name = f"{TURNS}.md" if part == 1 else f"{TURNS}-{part}.md"
+    return f"{session_folder(scope, session)}/{name}"
+
+
+def summary_path(scope: Scope, session: str) -> str:
+    return f"{session_folder(scope, session)}/{SUMMARIES}/{SUMMARY}"
+
+
+def in_deleted(scope: Scope, path: str) -> str:
+    """The same file among what was forgotten."""
+    above = owner_folder(scope)
+    rest = path.removeprefix(f"{above}/")
+    return path if rest.startswith(f"{DELETED}/") else f"{above}/{DELETED}/{rest}"
+
+
+def out_of_deleted(scope: Scope, path: str) -> str:
+    above = owner_folder(scope)
+    return f"{above}/{path.removeprefix(f'{above}/').removeprefix(f'{DELETED}/')}"
+
+
+def conflict_path(path: str, version: int) -> str:
+    return f"{path.removesuffix('.md')}{_CONFLICT}{version}.md"
+
+
+def is_conflict(name: str) -> bool:
+    stem, found, version = name.removesuffix(".md").rpartition(_CONFLICT)
+    return bool(stem and found) and version.isdecimal()
+
+
+def place_of(path: str, cut: Mapping[str, str]) -> Place | None:
+    """What a path below the root means; None: it belongs to no space, or is no Markdown.
+
+    ``cut`` are the names of folders that are too long to stand there whole.
+    """
+    parts = path.split("/")
+    if len(parts) < 2 or not parts[-1].lower().endswith(".md"):
+        return None
+    user: str | None = None
+    space, rest = _name(parts[0], cut), parts[1:]
+    if rest[0] == USERS and len(rest) > 2:
+        user, rest = _name(rest[1], cut), rest[2:]
+    if not space or user == "":
+        return None
+    scope = Scope(space, user)
+    deleted = rest[0] == DELETED and len(rest) > 1
+    rest = rest[1:] if deleted else rest
+    session = None
+    if rest[0] == SESSIONS and len(rest) > 2:
+        session, rest = _name(rest[1], cut), rest[2:]
+        if not session:
+            return None
+    kind = next((kind for kind, folder in FOLDERS.items() if rest[0] == folder), None)
+    return Place(scope, _what(rest, session), deleted, session, kind)
+
+
+def _what(rest: list[str], session: str | None) -> str:
+    name = rest[-1]
+    if is_conflict(name):
+        return "conflict"
+    if session is None:
+        return "index" if rest == [INDEX] else "memory"
+    if rest[0] == TURNS or (len(rest) == 1 and name.startswith(TURNS)):
+        return "turns"
+    return "summary" if rest[0] == SUMMARIES else "memory"
+
+
+def _name(folder: str, cut: Mapping[str, str]) -> str:
+    return cut.get(folder, "") if names.is_cut(folder) else names.name_of(folder)

@@ -1,0 +1,171 @@
+"""What the command line, the server and agents do with the vault of a store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reverie.errors import NotFound, VaultError
+from reverie.memory import upkeep, vaults
+from reverie.memory.space import Space
+from reverie.memory.store import Store
+from reverie.model import Scope
+from reverie.vault import layout
+from reverie.vault.committing import commit_pending
+from reverie.vault.git import Commit, Repository
+from reverie.vault.syncing import Report, Sync
+from reverie.vault.vault import Vault
+
+MANUAL = "manual"
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A vault at a glance."""
+
+    path: Path
+    spaces: tuple[str, ...] | None
+    files: int
+    uncommitted: int
+    behind: int
+    """Entries of the log that the files do not show yet."""
+    conflicts: tuple[str, ...]
+    git: bool
+
+
+def init(
+    store: Store,
+    path: str | Path,
+    *,
+    spaces: Sequence[str] | None = None,
+    turns: str = "together",
+    progress: Progress | None = None,
+) -> Report:
+    """Make a folder the vault of a store, and write all there is into it, in one commit."""
+    root = Path(path).expanduser().absolute()
+    Vault.init(root, spaces, turns).close()
+    vaults.attach(store._resources, str(root))
+    return sync(store, progress)
+
+
+def opened(store: Store) -> Vault:
+    """The vault of a store."""
+    path = vaults.path_of(store._resources)
+    if path is None:
+        raise VaultError("the store has no vault: make one with 'reverie vault init PATH'")
+    return Vault.open(Path(path))
+
+
+def sync(
+    store: Store, progress: Progress | None = None, paths: Iterable[str] | None = None
+) -> Report:
+    """People's changes into the store, the store's into the files, all of it into git.
+
+    ``paths``: only these were changed by people.
+    """
+    with opened(store) as vault, vault.locked():
+        work = Sync(vault, store)
+        if paths is None:
+            work.everything()
+        else:
+            work.these(paths)
+        done, many = 0, _behind(store, vault) if progress is not None else 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            if progress is not None:
+                progress(done, max(many, done))
+
+        work.mirror.everyone(advance)
+        commit_pending(vault)
+        return work.report
+
+
+def status(store: Store) -> Status:
+    with opened(store) as vault:
+        files = vault.files.below("")
+        return Status(
+            vault.root,
+            vault.wishes.spaces,
+            len(files),
+            len({each.path for each in vault.files.pending()}),
+            _behind(store, vault),
+            tuple(file.path for file in files if file.what == "conflict"),
+            Repository.at(vault.root) is not None,
+        )
+
+
+def _behind(store: Store, vault: Vault) -> int:
+    from reverie.engine import log
+
+    count = 0
+    with store._resources.engine.read() as tx:
+        tx.oversee()
+        for owner in upkeep.all_owners(tx):
+            scope = log.scope_of(tx, owner)
+            if vault.wishes.shows(scope.space):
+                count += log.count_behind(tx, owner, vault.files.cursor(scope))
+    return count
+
+
+def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str | None:
+    """Commit all that the vault holds, under a note; None: nothing has changed."""
+    with opened(store) as vault, vault.locked():
+        Sync(vault, store).mirror.everyone()
+        pending = vault.files.pending()
+        made = _repository(vault).checkpoint(note.strip() or MANUAL, author)
+        vault.files.committed(pending)
+        return made
+
+
+def history(space: Space, id: str | None = None, limit: int = 10) -> list[Commit]:
+    """The commits of the vault, or of one memory's file, the newest first."""
+    with opened(_store(space)) as vault:
+        path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
+        return _repository(vault).log(path, limit)
+
+
+def diff(space: Space, id: str | None = None, *, since: str | None = None) -> str:
+    """What has changed since a commit, or with the last one."""
+    with opened(_store(space)) as vault:
+        path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
+        return _repository(vault).diff(path, since=since)
+
+
+def file_of(space: Space, id: str) -> Path | None:
+    """The file of a memory; None without a vault, or where the vault does not show it."""
+    path = vaults.path_of(space._resources)
+    if path is None or not Vault.is_at(Path(path)):
+        return None
+    with Vault.open(Path(path)) as vault:
+        for user in dict.fromkeys((space.user, None)):
+            for file in vault.files.of(Scope(space.name, user), "memory", id):
+                return vault.root / file.path
+    return None
+
+
+def _path(vault: Vault, space: Space, id: str) -> str:
+    for user in dict.fromkeys((space.user, None)):
+        for file in vault.files.of(Scope(space.name, user), "memory", id):
+            return file.path
+    raise NotFound(f"the vault has no file of memory {id}: run 'reverie vault sync'")
+
+
+def _repository(vault: Vault) -> Repository:
+    found = Repository.at(vault.root)
+    if found is None:
+        raise VaultError("git is not installed, or too old: the vault has no history")
+    found.init()
+    return found
+
+
+def _store(space: Space) -> Store:
+    return Store(space._resources)
+
+
+def _scope(space: Space) -> Scope:
+    return Scope(space.name, space.user)
