@@ -74,6 +74,7 @@ class Files:
         connection.set_busy_timeout(10_000)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", "NORMAL")
+        connection.pragma("secure_delete", 1)
         if connection.pragma("user_version") != FORMAT:
             for table in ("files", "cursors", "pending", "facts"):
                 connection.execute(f"DROP TABLE IF EXISTS {table}")
@@ -89,6 +90,10 @@ class Files:
         """What is put within goes in together."""
         with self._connection:
             yield
+
+    def scrub(self) -> None:
+        """Leave nothing behind of what was deleted here."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- files --------------------------------------------------------------------------------
 

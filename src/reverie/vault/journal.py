@@ -28,6 +28,11 @@ def line_of(scope: Scope, entry: Entry) -> Line:
     return {"space": scope.space, "user": scope.user, "position": entry.position, **record}
 
 
+def blanked(line: Line) -> Line:
+    """An entry as it is when what it said was erased."""
+    return {**line, "body": None, "reason": None, "request": None}
+
+
 class Journal:
     def __init__(self, folder: Path) -> None:
         self._folder = folder

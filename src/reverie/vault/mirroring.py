@@ -161,7 +161,7 @@ class Mirror:
             path = turn(scope, file.path)
             before = _raw(vault, file.path)
         raw = rendering.memory_file(memory, before)
-        line = f"{rendering.line_of(memory)} ({op} {memory.id})"
+        line = f"{rendering.line_of(memory.content)} ({op} {memory.id})"
         new = File(path, "memory", scope, memory.id, memory.version, "", _NEW)
         vault.write(new, raw, line, sync=sync)
         if file is not None and file.path != path:
@@ -205,7 +205,7 @@ class Mirror:
             own = line["space"] == scope.space and line["user"] == scope.user
             if not own or line["position"] not in blanked:
                 return None
-            return {**line, "body": None, "reason": None, "request": None}
+            return journal.blanked(line)
 
         for path in self._vault.journal.change(alter):
             self._vault.files.note(scope.space, path.relative_to(self._vault.root).as_posix())

@@ -11,8 +11,9 @@ from reverie.memory import upkeep, vaults
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Scope
-from reverie.vault import layout
+from reverie.vault import erasing, layout
 from reverie.vault.committing import commit_pending
+from reverie.vault.erasing import Scrubbed
 from reverie.vault.git import Commit, Repository
 from reverie.vault.syncing import Report, Sync
 from reverie.vault.vault import Vault
@@ -169,3 +170,11 @@ def _store(space: Space) -> Store:
 
 def _scope(space: Space) -> Scope:
     return Scope(space.name, space.user)
+
+
+def scrub(store: Store) -> Scrubbed:
+    """Take what was erased out of the files and out of git's history, and look whether it is gone."""
+    with opened(store) as vault, vault.locked():
+        Sync(vault, store).mirror.everyone()
+        commit_pending(vault)
+        return erasing.scrub(vault)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import NamedTuple
@@ -107,6 +107,22 @@ def turn_block(event: Event) -> bytes:
 
 def turns_in(raw: bytes) -> Iterator[Turn]:
     """The events of a file of turns. Where a length is wrong, a text ends before the next mark."""
+    for turn, _, _ in _blocks(raw):
+        yield turn
+
+
+def without_turns(raw: bytes, sequences: Container[int]) -> tuple[bytes, list[str]]:
+    """A file of turns without these events, and what they said."""
+    kept, said, at = b"", list[str](), 0
+    for turn, start, end in _blocks(raw):
+        if turn.sequence in sequences:
+            kept, at = kept + raw[at:start], end
+            said.append(turn.text)
+    return kept + raw[at:], said
+
+
+def _blocks(raw: bytes) -> Iterator[tuple[Turn, int, int]]:
+    """Each event with where its block begins and ends."""
     at = 0
     while found := _EVENT.search(raw, at):
         sequence, role, time, length, cut = found.groups()
@@ -116,7 +132,11 @@ def turns_in(raw: bytes) -> Iterator[Turn]:
             block = raw[found.end() : following.start() if following else len(raw)]
             end = found.end() + len(re.sub(rb"\s*(## \S+)?\s*\Z", b"", block))
         text = raw[found.end() : end].decode("utf-8", "replace")
-        yield Turn(int(sequence), role.decode(), time.decode(), text, cut is not None)
+        turn = Turn(int(sequence), role.decode(), time.decode(), text, cut is not None)
+        title = b"## " + role + b"\n\n"
+        start = found.start() - len(title) if raw[: found.start()].endswith(title) else found.start()
+        after = end + len(raw[end : end + 2]) if raw[end : end + 2] == b"\n\n" else end
+        yield turn, start, after
         at = end
 
 
@@ -160,7 +180,7 @@ def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memo
     lines += ["", "This file is written anew with every change; edit the memories themselves."]
     for category, group in groupby(listed, key=lambda pair: pair[0].category):
         lines += ["", f"## {category.replace('_', ' ').title()}", ""]
-        lines += [f"- [{_label(memory)}]({_link(path)})" for memory, path in group]
+        lines += [f"- [{label(memory.content)}]({_link(path)})" for memory, path in group]
     if len(listed) < facts + notes:
         lines += ["", f"These are {len(listed)} of {facts + notes}."]
     fields: Fields = {"space": scope.space}
@@ -169,14 +189,15 @@ def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memo
     return frontmatter.dump(fields, "\n".join(lines))
 
 
-def line_of(memory: Memory) -> str:
+def line_of(content: str) -> str:
     """What a memory says, as long as the subject of a commit."""
-    text = one_line(memory.content)
+    text = one_line(content)
     return text if len(text) <= LINE_CHARS else f"{text[: LINE_CHARS - 1].rstrip()}…"
 
 
-def _label(memory: Memory) -> str:
-    return re.sub(r"([\\\[\]<>`*_])", r"\\\1", line_of(memory))
+def label(content: str) -> str:
+    """The same as the text of a link."""
+    return re.sub(r"([\\\[\]<>`*_])", r"\\\1", line_of(content))
 
 
 def _link(path: str) -> str:
