@@ -31,6 +31,7 @@ from reverie.errors import (
     StoreReadOnly,
     StoreUnavailable,
     SubjectExists,
+    VaultError,
     VersionConflict,
 )
 from reverie.memory import Session, Space, Store, open
@@ -123,6 +124,7 @@ __all__ = [
     "Supplement",
     "SystemClock",
     "Token",
+    "VaultError",
     "VerifyReport",
     "Version",
     "VersionConflict",

@@ -1,0 +1,1 @@
+"""The store as Markdown files in a git repository."""

@@ -1,0 +1,347 @@
+"""The git program, run so that nothing in a repository makes it run anything else.
+
+Every call names its repository, so that none is searched for; sees no environment and no settings
+but ours; has a time limit; and fails with a VaultError only. Settings inside a repository that name
+programs are overridden here, or the commands that would obey them are not used anywhere: nothing
+of ours lets git read or write files of the work tree, so no filter is ever asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import IO
+
+from reverie.errors import VaultError
+
+OLDEST = (2, 30)
+SECONDS = 120.0
+LONGEST = 3600.0
+LOCK_WAIT = 5.0
+STALE_LOCK = 60.0
+NOBODY = "Reverie"
+ADDRESS = "reverie@reverie.invalid"
+
+_KEPT = ("PATH", "TMPDIR", "TMP", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_ENVIRONMENT = {
+    "HOME": os.devnull,
+    "XDG_CONFIG_HOME": os.devnull,
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "false",
+    "GIT_SSH_COMMAND": "false",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_GRAFT_FILE": os.devnull,
+    "GIT_LITERAL_PATHSPECS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_COMMITTER_NAME": NOBODY,
+    "GIT_COMMITTER_EMAIL": ADDRESS,
+    "GIT_AUTHOR_NAME": NOBODY,
+    "GIT_AUTHOR_EMAIL": ADDRESS,
+}
+_SETTINGS = (
+    f"core.hooksPath={os.devnull}",
+    f"core.attributesFile={os.devnull}",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.splitIndex=false",
+    "core.quotePath=false",
+    "core.commitGraph=false",
+    "core.pager=cat",
+    "core.editor=false",
+    "core.askPass=",
+    "core.sshCommand=false",
+    "core.alternateRefsCommand=false",
+    "credential.helper=",
+    "commit.gpgSign=false",
+    "tag.gpgSign=false",
+    "log.showSignature=false",
+    "gpg.program=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.allow=never",
+    "submodule.recurse=false",
+    "diff.external=",
+    "pack.packSizeLimit=0",
+    "fastimport.unpackLimit=100",
+)
+_LOCKED = re.compile(r"Unable to create '(.+\.lock)': File exists")
+
+
+@cache
+def git_version(program: str) -> tuple[int, int] | None:
+    """None for what is not git, or does not say which."""
+    try:
+        done = subprocess.run(  # noqa: S603
+            [program, "--version"], capture_output=True, timeout=30, env=_environment(), check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.match(rb"git version (\d+)\.(\d+)", done.stdout)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def find_git(root: Path) -> str | None:
+    """The program of this machine: never one that lies in the vault itself."""
+    program = shutil.which("git")
+    if program is None:
+        return None
+    path = Path(program).absolute()
+    if path.is_relative_to(root.absolute()):
+        return None
+    version = git_version(str(path))
+    return str(path) if version is not None and version >= OLDEST else None
+
+
+def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    return {**kept, **_ENVIRONMENT, **(more or {})}
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """Git for one repository: the vault's folder, and the git folder that belongs to it."""
+
+    program: str
+    root: Path
+    folder: Path
+
+    def run(
+        self,
+        *arguments: str,
+        given: bytes = b"",
+        more: Mapping[str, str] | None = None,
+        fine: tuple[int, ...] = (0,),
+        seconds: float = SECONDS,
+    ) -> bytes:
+        """What git says. A lock that somebody holds is waited for, a forgotten one removed."""
+        waited_until = time.monotonic() + LOCK_WAIT
+        while True:
+            code, said, complaint = self._once(arguments, given, more, seconds)
+            if code in fine:
+                return said
+            held = _LOCKED.search(complaint)
+            if held is None or not self._may_retry(Path(held[1]), waited_until):
+                raise failure(complaint, arguments, self.root)
+
+    def asks(self, *arguments: str) -> str | None:
+        """One line of an answer, or None where git has none."""
+        code, said, complaint = self._once(arguments, b"", None, SECONDS)
+        if code not in {0, 1}:
+            raise failure(complaint, arguments, self.root)
+        line = said.decode("utf-8", "replace").strip()
+        return line if code == 0 and line else None
+
+    @contextmanager
+    def talk(
+        self,
+        *arguments: str,
+        given: IO[bytes] | None = None,
+        seconds: float = LONGEST,
+    ) -> Iterator[Talk]:
+        """A git that is written to and read from; it must end well when the talk does.
+
+        What is ``given`` as a file cannot block, however much git says before it has read it.
+        """
+        with tempfile.TemporaryFile() as complaints:
+            process = self._start(arguments, None, complaints, given)
+            watch = threading.Timer(seconds, _end, (process,))
+            watch.daemon = True
+            watch.start()
+            try:
+                yield Talk(process)
+                Talk(process).close()
+                process.wait(seconds)
+            except (BrokenPipeError, EOFError, subprocess.TimeoutExpired) as error:
+                _end(process)
+                raise failure(_read_all(complaints), arguments, self.root) from error
+            finally:
+                watch.cancel()
+                _end(process)
+            if process.returncode != 0:
+                raise failure(_read_all(complaints), arguments, self.root)
+
+    def _once(
+        self,
+        arguments: tuple[str, ...],
+        given: bytes,
+        more: Mapping[str, str] | None,
+        seconds: float,
+    ) -> tuple[int, bytes, str]:
+        process = self._start(arguments, more, subprocess.PIPE)
+        try:
+            said, complaint = process.communicate(given, timeout=seconds)
+        except subprocess.TimeoutExpired as error:
+            raise VaultError(
+                f"git {arguments[0]} took longer than {seconds:.0f} s in {self.root}: try again"
+            ) from error
+        except OSError as error:
+            raise VaultError(f"git {arguments[0]} cannot be talked to ({error})") from error
+        finally:
+            _end(process)
+        return process.returncode, said, complaint.decode("utf-8", "replace")
+
+    def _start(
+        self,
+        arguments: tuple[str, ...],
+        more: Mapping[str, str] | None,
+        complaints: int | IO[bytes],
+        given: IO[bytes] | None = None,
+    ) -> subprocess.Popen[bytes]:
+        here = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.root)}
+        command = [self.program, "--no-pager", *self._settings(), *arguments]
+        try:
+            return subprocess.Popen(  # noqa: S603
+                command,
+                stdin=subprocess.PIPE if given is None else given,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                cwd=self.root,
+                env=_environment(here | dict(more or {})),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise VaultError(
+                f"git cannot be started in {self.root} ({error}): check the folder"
+            ) from error
+
+    def _settings(self) -> Iterator[str]:
+        newer = (git_version(self.program) or OLDEST) >= (2, 36)
+        synced = "core.fsync=committed" if newer else "core.fsyncObjectFiles=true"
+        for setting in (*_SETTINGS, synced):
+            yield "-c"
+            yield setting
+
+    def _may_retry(self, lock: Path, until: float) -> bool:
+        """Only a lock inside the repository is ever removed, and only when it is old."""
+        inside = any(lock.is_relative_to(place) for place in (self.folder, self.common()))
+        if not inside:
+            return False
+        try:
+            age = abs(time.time() - lock.lstat().st_mtime)
+        except OSError:
+            return True
+        if age > STALE_LOCK:
+            with contextlib.suppress(OSError):
+                lock.unlink()
+            return True
+        if time.monotonic() > until:
+            raise VaultError(f"another git is at work and holds {lock}: repeat when it is done")
+        time.sleep(0.05)
+        return True
+
+    def common(self) -> Path:
+        """Where refs and objects are: elsewhere when the vault is a linked work tree."""
+        try:
+            text = (self.folder / "commondir").read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeError):
+            return self.folder
+        return Path(os.path.normpath(self.folder / text))
+
+
+class Talk:
+    """Both ends of a running git."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        self._in: IO[bytes] = process.stdin or io.BytesIO()
+        self._out = process.stdout
+
+    def say(self, *parts: bytes) -> None:
+        for part in parts:
+            self._in.write(part)
+
+    def ask(self, line: bytes) -> bytes:
+        """The next line of the answer, without its end."""
+        self._in.write(line)
+        self._in.flush()
+        return self.line()
+
+    def line(self) -> bytes:
+        found = self._out.readline()
+        if not found.endswith(b"\n"):
+            raise EOFError("git ended in the middle")
+        return found[:-1]
+
+    def maybe_line(self) -> bytes:
+        """Empty at the end of what it says."""
+        found = self._out.readline()
+        return found[:-1]
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """So many bytes, never all of them at once."""
+        while size:
+            piece = self.exactly(min(size, 1 << 20))
+            size -= len(piece)
+            yield piece
+
+    def until_nul(self) -> Iterator[bytes]:
+        """Everything it still says, cut at NUL bytes."""
+        rest = b""
+        while piece := self._out.read1(1 << 20):  # type: ignore[attr-defined]
+            *whole, rest = (rest + piece).split(b"\0")
+            yield from whole
+        if rest:
+            yield rest
+
+    def exactly(self, size: int) -> bytes:
+        found = self._out.read(size)
+        if len(found) != size:
+            raise EOFError("git ended in the middle")
+        return found
+
+    def no_more(self) -> None:
+        """The last word was said; answers may still follow."""
+        if not self._in.closed:
+            self._in.close()
+
+    def close(self) -> None:
+        self.no_more()
+        while self._out.read(1 << 20):
+            pass
+
+
+def failure(complaint: str, arguments: tuple[str, ...], root: Path) -> VaultError:
+    lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+    serious = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    said = (serious or lines or ["it ended without a word"])[0]
+    command = next(word for word in arguments if word != "-c" and "=" not in word)
+    return VaultError(f"git {command} failed in {root} ({said}): look at 'git status' there")
+
+
+def _read_all(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(1 << 16).decode("utf-8", "replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Nothing that was started outlives its call, helpers of git included."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None and not pipe.closed:
+            with contextlib.suppress(OSError):
+                pipe.close()

@@ -1,0 +1,124 @@
+"""The files of a vault as git would keep them, read by us: no filter, no link is followed."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reverie.errors import VaultError
+
+FILE, PROGRAM, LINK = b"100644", b"100755", b"120000"
+
+_CONTROL = {*range(32), 127}
+# Characters that some file systems leave out of a name: with them ".git" can be spelled otherwise.
+_UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+
+
+def checked(path: str) -> str:
+    """A path below the vault that git can keep, or a VaultError."""
+    parts = path.split("/")
+    if "\0" in path or any(part in {"", ".", ".."} or _is_git(part) for part in parts):
+        raise VaultError(f"{path!r} is no path of a file in the vault: give one below its folder")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError as error:
+        raise VaultError(f"{path!r} cannot be the name of a file: rename it") from error
+    return path
+
+
+def _is_git(part: str) -> bool:
+    """Also as Windows and macOS would read it."""
+    plain = _UNSEEN.sub("", part).split(":")[0].rstrip(" .").lower()
+    return plain in {".git", "git~1"}
+
+
+def quoted(path: bytes) -> bytes:
+    """As git reads names that hold any byte at all."""
+    inner = b"".join(
+        b"\\%03o" % byte if byte in _CONTROL or byte in b'"\\' else bytes((byte,)) for byte in path
+    )
+    return b'"' + inner + b'"'
+
+
+@dataclass(slots=True)
+class WorkTree:
+    """Reads files below ``root``. ``modes`` says whether the disk knows what is a program."""
+
+    root: Path
+    modes: bool = True
+    _real: dict[str, bool] = field(default_factory=dict)
+
+    def read(self, path: str) -> tuple[bytes, bytes] | None:
+        """Mode and content of a file or a link; None for what git cannot keep, or is gone."""
+        folder, _, _ = path.rpartition("/")
+        if not self._is_real(folder):
+            return None
+        where = self.root / path
+        try:
+            about = where.lstat()
+            if stat.S_ISLNK(about.st_mode):
+                return LINK, os.fsencode(os.readlink(where))  # noqa: PTH115
+            if not stat.S_ISREG(about.st_mode):
+                return None
+            return self._content(where)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, ValueError) as error:
+            raise VaultError(f"{where} cannot be read ({error}): mend or remove it") from error
+
+    def _content(self, where: Path) -> tuple[bytes, bytes] | None:
+        # Neither a link nor a pipe put there meanwhile can lead elsewhere or block.
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        with os.fdopen(os.open(where, flags | getattr(os, "O_BINARY", 0)), "rb") as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                return None
+            program = self.modes and bool(about.st_mode & stat.S_IXUSR)
+            return PROGRAM if program else FILE, file.read()
+
+    def has(self, path: str) -> bool:
+        """A file or a link: something that ``read`` would give."""
+        try:
+            mode = (self.root / path).lstat().st_mode
+        except (OSError, ValueError):
+            return False
+        return (stat.S_ISREG(mode) or stat.S_ISLNK(mode)) and self._is_real(path.rpartition("/")[0])
+
+    def is_folder(self, path: str) -> bool:
+        return self._is_real(path)
+
+    def _is_real(self, folder: str) -> bool:
+        """A folder that is reached through folders only."""
+        if not folder:
+            return True
+        known = self._real.get(folder)
+        if known is None:
+            above = folder.rpartition("/")[0]
+            try:
+                found = stat.S_ISDIR((self.root / folder).lstat().st_mode)
+            except (OSError, ValueError):
+                found = False
+            known = self._real[folder] = found and self._is_real(above)
+        return known
+
+
+def add_missing_lines(path: Path, lines: Iterable[str]) -> bool:
+    """Ours behind a person's own; a link is left alone. Says whether the file changed."""
+    try:
+        if path.is_symlink():
+            return False
+        old = path.read_bytes() if path.exists() else b""
+        known = {line.strip() for line in old.splitlines()}
+        missing = [line.encode() for line in lines if line.encode() not in known]
+        if not missing:
+            return False
+        gap = b"\n" if old and not old.endswith(b"\n") else b""
+        with path.open("ab") as file:
+            file.write(gap + b"".join(line + b"\n" for line in missing))
+    except OSError as error:
+        raise VaultError(f"{path} cannot be written ({error}): check the vault's folder") from error
+    return True
