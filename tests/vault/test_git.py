@@ -364,7 +364,9 @@ def test_an_edit_does_not_read_the_other_files(
 
 
 def test_messages(root: Path, repo: Repository) -> None:
-    message = "ana: Sarah moved\x1b[31m\x00 (revise a1)\r\n\r\n# kept\n- \u2028line\ud800 two\x7f\n\n"
+    message = (
+        "ana: Sarah moved\x1b[31m\x00 (revise a1)\r\n\r\n# kept\n- \u2028line\ud800 two\x7f\n\n"
+    )
     commit(repo, write(root, "a"), message=message)
     found = repo.log(limit=1)[0]
     assert found.subject == "ana: Sarah moved[31m (revise a1)"
@@ -495,7 +497,18 @@ def test_diff_of_what_is_on_disk(root: Path, repo: Repository) -> None:
 
 @pytest.mark.parametrize(
     "since",
-    ["", "-p", "--output=/tmp/x", "nothing", "HEAD:a", "HEAD..main", "HEAD\n", "a" * 40, "\0", "^HEAD"],
+    [
+        "",
+        "-p",
+        "--output=/tmp/x",
+        "nothing",
+        "HEAD:a",
+        "HEAD..main",
+        "HEAD\n",
+        "a" * 40,
+        "\0",
+        "^HEAD",
+    ],
 )
 def test_diff_since_what_is_no_commit(since: str, repo: Repository) -> None:
     with pytest.raises(VaultError, match="names no commit"):
@@ -615,7 +628,7 @@ def test_a_branch_that_moves_meanwhile_is_followed(
     root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(root, "ours")
-    moved = []
+    moved: list[int] = []
     real = program.Git.run
 
     def slow(self: program.Git, *arguments: str, **more: object) -> bytes:
@@ -672,7 +685,7 @@ def test_a_fresh_lock_is_waited_for(
 ) -> None:
     lock = root / ".git" / "index.lock"
     lock.touch()
-    monkeypatch.setattr(program.time, "sleep", lambda _: lock.unlink(missing_ok=True))
+    monkeypatch.setattr(time, "sleep", lambda _: lock.unlink(missing_ok=True))
     commit(repo, write(root, "a"))
 
 
@@ -694,7 +707,9 @@ def test_a_git_that_hangs_is_ended(
 def is_gone(pid: int) -> bool:
     for _ in range(200):
         try:
-            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+            state = (
+                Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0]
+            )
         except OSError:
             return True
         if state == "Z":
@@ -714,9 +729,7 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.parametrize("whom", ["us", "git"])
-def test_killed_at_any_point_the_next_commit_works(
-    whom: str, root: Path, repo: Repository
-) -> None:
+def test_killed_at_any_point_the_next_commit_works(whom: str, root: Path, repo: Repository) -> None:
     chance = random.Random(f"kill {whom}")
     made_before = 0
     for number in range(12):

@@ -132,7 +132,7 @@ class Place:
         self.hooks(folder / "hooks")
         self.names["included"] = str(folder / "included")
         (folder / "included").write_text(
-            f"[core]\nfsmonitor = {self.program}\n[filter \"evil\"]\nclean = {self.program}\n",
+            f'[core]\nfsmonitor = {self.program}\n[filter "evil"]\nclean = {self.program}\n',
             encoding="utf-8",
         )
         self.names["attributes"] = str(folder / "attributes")

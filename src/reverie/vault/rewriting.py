@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from reverie.errors import VaultError
 from reverie.vault.git import Repository, hash_name_of
-from reverie.vault.objects import Entry, Headed, PackWriter, entries, person, tree_of
+from reverie.vault.objects import Entry, Headed, PackWriter, entries, person, places, tree_of
 from reverie.vault.program import LONGEST, Git, Talk
 from reverie.vault.searching import holds
 
@@ -30,6 +30,8 @@ __all__ = ["ChangeBlob", "ChangeMessage", "Rewritten", "holds", "rewrite"]
 ChangeBlob: TypeAlias = Callable[[str, bytes], bytes | None]
 ChangeMessage: TypeAlias = Callable[[str], str]
 
+# So many names are looked for in a tree one by one; for more it is read from end to end.
+FEW = 40
 _STASHES = "refs/reverie/stash/"
 _SIGNED = (b"gpgsig", b"gpgsig-sha256")
 _SIGNATURE = b"\n-----BEGIN "
@@ -84,18 +86,25 @@ def rewrite(
     repo.require_quiet()
     git = repo.git
     _require_whole(git)
+    try:
+        return _rewrite(git, change_blob, change_message)
+    except OSError as error:
+        raise VaultError(f"history cannot be rewritten ({error}): repeat it later") from error
+
+
+def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -> Rewritten:
     _restore_stashes(git)
-    places = [git.common(), *sorted(git.common().glob("worktrees/*/"))]
-    refs = [ref for place in places for ref in _refs(git, place)]
+    folders = [git.common(), *sorted(git.common().glob("worktrees/*/"))]
+    refs = [ref for place in folders for ref in _refs(git, place)]
     refs = list(
         {(ref.place if _is_local(ref.name) else None, ref.name): ref for ref in refs}.values()
     )
     stashes = _stashes(git)
-    staged = [entry for place in places for entry in _staged(git, place)]
+    staged = [entry for place in folders for entry in _staged(git, place)]
     with tempfile.TemporaryFile(dir=git.common() / "objects", prefix="tmp_reverie_") as file:
         pack = PackWriter(file, hash_name_of(git))
         with git.talk("cat-file", "--batch") as talk:
-            history = _History(git, Objects(talk), pack, change_blob, change_message)
+            history = _History(git, talk, pack, change_blob, change_message)
             history.look(refs, stashes, staged)
             new_refs = [(ref, history.renamed(ref), history.new(ref.id, ref.kind)) for ref in refs]
             new_stashes = [history.new(one, b"commit") for one in stashes]
@@ -104,25 +113,11 @@ def rewrite(
             pack.finish()
             with git.talk("index-pack", "--stdin", given=file):
                 pass
-    for place in places:
+    for place in folders:
         _restage(git, place, [line for where, line in new_staged if where == place])
-    switched = _switch(git, places, new_refs, new_stashes)
-    _clean(git, places)
+    switched = _switch(git, folders, new_refs, new_stashes)
+    _clean(git, folders)
     return Rewritten(history.commits, history.files, history.messages, switched)
-
-
-class Objects:
-    """Reads objects one at a time."""
-
-    def __init__(self, talk: Talk) -> None:
-        self._talk = talk
-
-    def read(self, name: bytes) -> tuple[bytes, bytes]:
-        head = self._talk.ask(name.hex().encode() + b"\n").split(b" ")
-        if len(head) != 3:
-            raise VaultError(f"object {name.hex()} is missing: run 'git fsck' in the vault")
-        content = self._talk.exactly(int(head[2]) + 1)
-        return head[1], content[:-1]
 
 
 class _History:
@@ -131,19 +126,20 @@ class _History:
     def __init__(
         self,
         git: Git,
-        objects: Objects,
+        talk: Talk,
         pack: PackWriter,
         change_blob: ChangeBlob,
         change_message: ChangeMessage,
     ) -> None:
         self._git = git
-        self._objects = objects
+        self._talk = talk
         self._pack = pack
         self._change_blob = change_blob
         self._change_message = change_message
         self._seen: set[bytes] = set()
         self._changed: dict[tuple[bytes, bytes], bytes | None] = {}
-        self._folders: set[bytes] = set()
+        # In each folder the names below which something changed in some version.
+        self._names: dict[bytes, set[bytes]] = {}
         self._trees: dict[tuple[bytes, bytes], bytes] = {}
         self._commits: dict[bytes, bytes] = {}
         self._notes: set[bytes] = set()
@@ -165,8 +161,8 @@ class _History:
             self._content(entry.path, entry.id)
         for path, _ in self._changed:
             while path:
-                path = path.rpartition(b"/")[0]
-                self._folders.add(path)
+                path, _, name = path.rpartition(b"/")
+                self._names.setdefault(path, set()).add(name)
         for one in (*order, *last):
             self._commit(one)
 
@@ -229,7 +225,7 @@ class _History:
     def _look_at(self, name: bytes, kind: bytes) -> None:
         """Tags and refs may keep a tree or a content that no commit has."""
         while kind == b"tag":
-            tag = Headed.parse(self._objects.read(name)[1])
+            tag = Headed.parse(self._object(name)[1])
             name, kind = _bytes(tag.one(b"object").decode()), tag.one(b"type")
         if kind == b"blob":
             self._content(b"", name)
@@ -242,7 +238,7 @@ class _History:
         if name + path in self._seen:
             return
         self._seen.add(name + path)
-        kind, old = self._objects.read(name)
+        kind, old = self._object(name)
         if kind != b"blob":
             return
         new = self._change_blob(os.fsdecode(path), old)
@@ -252,28 +248,38 @@ class _History:
 
     def _tree(self, folder: bytes, name: bytes) -> bytes:
         """Only folders in which something changed in some version are read."""
-        if folder not in self._folders:
+        if folder not in self._names:
             return name
         known = self._trees.get((folder, name))
         if known is not None:
             return known
-        found = []
-        same = True
-        start = folder + b"/" if folder else b""
-        for entry in _entries(self._objects.read(name)[1], len(name)):
-            path = start + entry.name
-            if entry.is_tree:
-                new: bytes | None = self._tree(path, entry.id)
-                # Git knows no empty folders.
-                new = None if new != entry.id and new == self._empty() else new
-            else:
-                new = self._changed.get((path, entry.id), entry.id)
-            same = same and new == entry.id
-            if new is not None:
-                found.append(entry._replace(id=new).raw())
-        written = name if same else self._pack.add(b"tree", b"".join(found), like=folder)
+        raw = self._object(name)[1]
+        touched = self._names.get(folder, set())
+        if len(touched) > FEW:
+            found = list(_placed(raw, len(name)))
+        else:
+            found = sorted(one for each in touched for one in places(raw, each, len(name)))
+        pieces = []
+        done = 0
+        for at, entry in found:
+            new = self._entry(folder, entry)
+            if new != entry.id:
+                pieces.append(raw[done:at])
+                done = at + len(entry.raw())
+                pieces.append(b"" if new is None else entry._replace(id=new).raw())
+        written = name
+        if pieces:
+            written = self._pack.add(b"tree", b"".join([*pieces, raw[done:]]), like=folder)
         self._trees[folder, name] = written
         return written
+
+    def _entry(self, folder: bytes, entry: Entry) -> bytes | None:
+        path = folder + b"/" + entry.name if folder else entry.name
+        if not entry.is_tree:
+            return self._changed.get((path, entry.id), entry.id)
+        new = self._tree(path, entry.id)
+        # Git knows no empty folders.
+        return None if new != entry.id and new == self._empty() else new
 
     def _empty(self) -> bytes:
         return self._pack.id_of(b"tree", b"")
@@ -317,7 +323,7 @@ class _History:
             self._commits[name] = name
 
     def _tag(self, name: bytes) -> bytes | None:
-        old = Headed.parse(self._objects.read(name)[1])
+        old = Headed.parse(self._object(name)[1])
         target = self.new(_bytes(old.one(b"object").decode()), old.one(b"type"))
         if target is None:
             return None
@@ -347,8 +353,11 @@ class _History:
         text = value.decode("utf-8", "surrogateescape")
         return self._change_message(text) != text
 
+    def _object(self, name: bytes) -> tuple[bytes, bytes]:
+        return self._talk.object(name.hex().encode())
+
     def _read(self, name: bytes) -> Headed:
-        return Headed.parse(self._objects.read(name)[1])
+        return Headed.parse(self._object(name)[1])
 
 
 def _require_whole(git: Git) -> None:
@@ -437,13 +446,13 @@ def _restage(git: Git, place: Path, lines: list[bytes]) -> None:
 
 def _switch(
     git: Git,
-    places: list[Path],
+    folders: list[Path],
     refs: list[tuple[Ref, str, bytes | None]],
     stashes: list[bytes | None],
 ) -> int:
     """All refs of a work tree in one transaction, which fails if one of them moved meanwhile."""
     count = 0
-    for place in places:
+    for place in folders:
         lines = []
         for ref, name, new in refs:
             if ref.place != place or (new == ref.id and name == ref.name):
@@ -455,7 +464,7 @@ def _switch(
             lines.append(f"delete {ref.name}\0{ref.id.hex()}\0")
             if new is not None:
                 lines.append(f"update {name}\0{new.hex()}\0\0")
-        if place == places[0]:
+        if place == folders[0]:
             for number, one in enumerate(stashes):
                 lines.append(f"update {_STASHES}{number:06}\0{(one or b'').hex()}\0\0")
         given = b"".join(b"option no-deref\0" + os.fsencode(line) for line in lines)
@@ -465,11 +474,11 @@ def _switch(
     return count
 
 
-def _clean(git: Git, places: list[Path]) -> None:
+def _clean(git: Git, folders: list[Path]) -> None:
     """Everything that no ref and no index holds goes."""
     git.run("reflog", "expire", "--expire=now", "--expire-unreachable=now", "--all")
     _restore_stashes(git)
-    for place in places:
+    for place in folders:
         for pattern in _LEFT_OVER:
             for path in place.glob(pattern):
                 _remove(path)
@@ -496,9 +505,12 @@ def _below(git: Git, tree: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         yield mode, path, bytes.fromhex(name.decode())
 
 
-def _entries(raw: bytes, id_size: int) -> Iterator[Entry]:
+def _placed(raw: bytes, id_size: int) -> Iterator[tuple[int, Entry]]:
+    at = 0
     try:
-        yield from entries(raw, id_size)
+        for entry in entries(raw, id_size):
+            yield at, entry
+            at += len(entry.raw())
     except ValueError as error:
         raise VaultError("a tree is damaged: run 'git fsck' in the vault") from error
 
