@@ -25,6 +25,7 @@
     │   ├── StoreClosed                  the handle was closed
     │   ├── ForkedHandle                 the handle came from a parent process
     │   └── NewerSchema                  written by a newer Reverie
+    ├── VaultError                       the vault's files or its git repository cannot be used
     └── EmbeddingError
         ├── EmbedderMissing              a vector search without an embedder
         ├── EmbeddingModelChangedError   the store's vectors come from another model
@@ -189,6 +190,10 @@ class ForkedHandle(StoreError):
 
 class NewerSchema(StoreError):
     """The store was written by a newer Reverie."""
+
+
+class VaultError(ReverieError):
+    """The vault's files or its git repository cannot be used as they are."""
 
 
 class EmbeddingError(ReverieError):
