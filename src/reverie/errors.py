@@ -14,7 +14,7 @@
     ├── ModelFailed                      a chat model gave no usable answer
     ├── RerankFailed                     a reranker cannot be loaded, or gave no usable scores
     ├── SharedReadOnly                   a user's handle cannot change shared memories
-    ├── VaultError                       the vault's files cannot be used
+    ├── VaultError                       the vault's files or its git repository cannot be used
     ├── StoreError
     │   ├── StoreFull                    no space left
     │   ├── StoreReadOnly                the file cannot be written
@@ -25,7 +25,6 @@
     │   ├── StoreClosed                  the handle was closed
     │   ├── ForkedHandle                 the handle came from a parent process
     │   └── NewerSchema                  written by a newer Reverie
-    ├── VaultError                       the vault's files or its git repository cannot be used
     └── EmbeddingError
         ├── EmbedderMissing              a vector search without an embedder
         ├── EmbeddingModelChangedError   the store's vectors come from another model
@@ -190,10 +189,6 @@ class ForkedHandle(StoreError):
 
 class NewerSchema(StoreError):
     """The store was written by a newer Reverie."""
-
-
-class VaultError(ReverieError):
-    """The vault's files or its git repository cannot be used as they are."""
 
 
 class EmbeddingError(ReverieError):

@@ -63,7 +63,7 @@ def export(
 
 
 def record_of(entry: Entry) -> dict[str, Any]:
-    """An entry as it is exported. What an erasure names are positions, which mean nothing elsewhere."""
+    """An entry as it is exported. An erasure names positions, which mean nothing elsewhere."""
     about: dict[str, Any] = {"memory": entry.memory, "version": entry.version}
     if entry.session is not None:
         about = {"session": entry.session, "sequence": entry.sequence}

@@ -12,7 +12,7 @@ LANE = "vault"
 
 
 def path_in(tx: Transaction) -> str | None:
-    """The folder of the vault, if the store has one. Writers have read it with the rules of the index."""
+    """The folder of the vault, if there is one. Writers read it with the rules of the index."""
     if KEY not in tx.kept:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (KEY,))
         tx.kept[KEY] = None if row is None else row[0]

@@ -16,7 +16,7 @@ from reverie.engine.files import pieces
 from reverie.model import Scope
 from reverie.text import frontmatter
 from reverie.text.messages import text_of
-from reverie.vault import disk, journal, layout, names, rendering
+from reverie.vault import journal, layout, names, rendering
 from reverie.vault.git import Repository
 from reverie.vault.rewriting import rewrite
 from reverie.vault.searching import holds
@@ -65,7 +65,7 @@ def gone_of(lines: Iterable[journal.Line]) -> Gone:
                 gone.sessions.add((scope, session))
         elif line["body"] is None:
             gone.entries.add(line["uuid"])
-            if line["op"] == "append" and session is not None:
+            if line["op"] == "append" and session is not None and sequence is not None:
                 gone.events.add((scope, session, sequence))
     return gone
 
@@ -82,9 +82,7 @@ def scrub(vault: Vault) -> Scrubbed:
     eraser = Eraser(vault.place_of, gone)
     # First a look at all of it: an index or a summary may quote what a later commit erases.
     rewrite(repository, change_blob=eraser.looked_at, change_message=str)
-    done = rewrite(
-        repository, change_blob=eraser.changed, change_message=eraser.changed_message
-    )
+    done = rewrite(repository, change_blob=eraser.changed, change_message=eraser.changed_message)
     vault.files.scrub()
     needles = sorted({part.encode() for text in eraser.texts for part in pieces(text)})
     found = {place for needle in needles for place in holds(repository, needle)}
@@ -127,9 +125,11 @@ class Eraser:
     def changed_message(self, message: str) -> str:
         ids = {id for _, id in self._gone.memories}
         return _CHANGE.sub(
-            lambda found: f"{found['before']}{ERASED} ({found['op']} {found['id']})"
-            if found["id"] in ids
-            else found[0],
+            lambda found: (
+                f"{found['before']}{ERASED} ({found['op']} {found['id']})"
+                if found["id"] in ids
+                else found[0]
+            ),
             message,
         )
 

@@ -77,7 +77,7 @@ class Mirror:
         return many
 
     def _begin(self, lineage: str) -> None:
-        """Where to go on is what the vault's own log says, unless the store has another life now."""
+        """Where to go on is what the vault's own log says, unless the store has another life."""
         files, journal_ = self._vault.files, self._vault.journal
         if files.fact("lineage") not in {None, lineage}:
             journal_.clear()

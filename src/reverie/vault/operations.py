@@ -173,7 +173,7 @@ def _scope(space: Space) -> Scope:
 
 
 def scrub(store: Store) -> Scrubbed:
-    """Take what was erased out of the files and out of git's history, and look whether it is gone."""
+    """Take what was erased out of the files and of git's history, and look whether it is gone."""
     with opened(store) as vault, vault.locked():
         Sync(vault, store).mirror.everyone()
         commit_pending(vault)

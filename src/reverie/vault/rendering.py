@@ -134,7 +134,8 @@ def _blocks(raw: bytes) -> Iterator[tuple[Turn, int, int]]:
         text = raw[found.end() : end].decode("utf-8", "replace")
         turn = Turn(int(sequence), role.decode(), time.decode(), text, cut is not None)
         title = b"## " + role + b"\n\n"
-        start = found.start() - len(title) if raw[: found.start()].endswith(title) else found.start()
+        start = found.start()
+        start -= len(title) if raw.endswith(title, 0, start) else 0
         after = end + len(raw[end : end + 2]) if raw[end : end + 2] == b"\n\n" else end
         yield turn, start, after
         at = end
