@@ -14,6 +14,7 @@ from reverie.model import Scope
 from reverie.vault import erasing, layout
 from reverie.vault.committing import commit_pending
 from reverie.vault.erasing import Scrubbed
+from reverie.vault.files import Damaged
 from reverie.vault.git import Commit, Repository
 from reverie.vault.syncing import Report, Sync
 from reverie.vault.vault import Vault
@@ -49,6 +50,7 @@ def init(
     root = Path(path).expanduser().absolute()
     Vault.init(root, spaces, turns).close()
     vaults.attach(store._resources, str(root))
+    vaults.note_made(store._resources, str(root))
     return sync(store, progress)
 
 
@@ -67,6 +69,15 @@ def sync(
 
     ``paths``: only these were changed by people.
     """
+    chosen = None if paths is None else list(paths)
+    try:
+        return _synced(store, progress, chosen)
+    except Damaged:
+        # Now there is a new cache, which is filled by looking at all there is.
+        return _synced(store, progress, None)
+
+
+def _synced(store: Store, progress: Progress | None, paths: Sequence[str] | None) -> Report:
     with opened(store) as vault, vault.locked():
         work = Sync(vault, store)
         if paths is None:
@@ -82,6 +93,8 @@ def sync(
                 progress(done, max(many, done))
 
         work.mirror.everyone(advance)
+        if paths is None:
+            work.mirror.complete()
         commit_pending(vault)
         return work.report
 

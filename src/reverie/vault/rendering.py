@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import groupby
 from typing import NamedTuple
 
@@ -64,6 +65,40 @@ def conflict_file(memory: Memory) -> bytes:
     fields = fields_of(memory)
     own = fields.pop("id")
     return frontmatter.dump({"conflict_of": own, **fields}, memory.content)
+
+
+# -- records --------------------------------------------------------------------------------------
+
+# Turns, summaries and indexes are ours alone. A seal over the whole file tells what we wrote from
+# what somebody changed, whatever else is known of it.
+_CLOSING = b"---\n"
+_SEAL = re.compile(rb"seal: s([0-9a-f]{16})\n\Z")
+
+
+def sealed(raw: bytes) -> bytes:
+    """A record as it is written."""
+    front, rest = _parted(raw)
+    return front + b"seal: s" + _mark(raw) + b"\n" + rest
+
+
+def unsealed(raw: bytes) -> bytes | None:
+    """What was sealed; None when it was changed since, or never was."""
+    front, rest = _parted(raw)
+    found = _SEAL.search(front)
+    if found is None:
+        return None
+    plain = front[: found.start()] + rest
+    return plain if _mark(plain) == found[1] else None
+
+
+def _parted(raw: bytes) -> tuple[bytes, bytes]:
+    """Before and from the line that ends the front matter."""
+    end = raw.find(b"\n" + _CLOSING, 0, frontmatter.MOST_BYTES) + 1
+    return (raw[:end], raw[end:]) if raw.startswith(_CLOSING) and end else (b"", raw)
+
+
+def _mark(raw: bytes) -> bytes:
+    return sha256(raw).hexdigest()[:16].encode()
 
 
 # -- conversations --------------------------------------------------------------------------------
