@@ -106,7 +106,7 @@ def import_records(
                     elif isinstance(item, _Ours):
                         try:
                             told = _as_told(author, item.entry)
-                            new = _add_entry(tx, resources, owner, told, names)
+                            new = add_entry(tx, resources, owner, told, names)
                         except InvalidInput as error:
                             skipped.append(f"record {item.number}: {error}")
                             continue
@@ -145,7 +145,7 @@ def _prepare(
     try:
         if not isinstance(record, Mapping):
             raise InvalidInput("a record must be an object with a content")
-        record = _redacted(resources, record)
+        record = redacted(resources, record)
         if "reverie" in record:
             from reverie.memory import records
 
@@ -156,7 +156,7 @@ def _prepare(
         return f"record {number}: {why}"
 
 
-def _redacted(resources: Resources, record: Record) -> Record:
+def redacted(resources: Resources, record: Record) -> Record:
     """The record without secrets in what it says; keys and hashes of ours only look like some."""
     said = {name: record[name] for name in (*_SAID, "body", "reason") if name in record}
     kept = resources.redaction.each(said, "the record")
@@ -201,7 +201,7 @@ def _add_plain(
     """How many of these were not here yet, nor among those before them."""
     named: dict[str, tuple[_Plain, drafts.Text]] = {}
     for item, text in items:
-        named.setdefault(_derived_id(f"{item.uuid}:{owner.number}"), (item, text))
+        named.setdefault(derived_id(f"{item.uuid}:{owner.number}"), (item, text))
     taken = log.ids_taken(tx, owner, list(named))
     news = [
         New(
@@ -227,10 +227,19 @@ def _as_told(author: Author, entry: Entry) -> Entry:
     return replace(entry, actor=author.actor, trust=trust, body=body)
 
 
-def _add_entry(
-    tx: Transaction, resources: Resources, owner: Owner, entry: Entry, names: dict[str, str]
+def add_entry(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    entry: Entry,
+    names: dict[str, str],
+    *,
+    whole: bool = True,
 ) -> bool:
-    """One entry of an export: the next version of its memory here, or nothing."""
+    """One entry of an export: the next version of its memory here, or nothing.
+
+    Not ``whole``: versions before it may be lost.
+    """
     if entry.session is not None:
         return taking.add_session_entry(tx, resources, owner, entry, names)
     entry = taking.without_other_sessions(entry, names)
@@ -243,7 +252,8 @@ def _add_entry(
         return False
     if here and here[-1].op == "erase":
         raise InvalidInput(f"memory {memory} was erased here and stays so")
-    if entry.version != len(here) + 1:
+    follows = entry.version > (here[-1].version if here else 0)
+    if not follows or (whole and entry.version != len(here) + 1):
         raise InvalidInput(f"version {entry.version} of {memory} does not follow what is here")
     ends = entry.body is None or entry.op == "erase"
     if ends and any(known.body is not None for known in here):
@@ -288,7 +298,7 @@ def _name_here(tx: Transaction, owner: Owner, entry: Entry) -> str:
     here = log.versions(tx, owner, entry.memory)
     if here and here[0].uuid == entry.uuid:
         return entry.memory
-    return _derived_id(f"{entry.uuid}:{owner.number}")
+    return derived_id(f"{entry.uuid}:{owner.number}")
 
 
 def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:
@@ -297,7 +307,7 @@ def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
 
-def _derived_id(text: str) -> str:
+def derived_id(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     letters = base64.b64encode(digest, altchars=b"zZ").decode()
     return letters[:ID_LENGTH]

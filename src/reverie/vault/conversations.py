@@ -65,6 +65,8 @@ class Conversations:
         if appended:
             events = [sessions.event_of(entry, scope.user) for entry in appended]
             self._add(owner, scope, session, events, appended[0].origin)
+            # One that was written before the store had a vault.
+            self.write_summary(owner, scope, session)
         self._place(owner, scope, session)
 
     def write_anew(self, owner: Owner, scope: Scope, session: str) -> None:
