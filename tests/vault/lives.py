@@ -9,11 +9,13 @@ from reverie import Origin, Session, Space, Store
 from tests.conftest import HOUR, SECOND, FakeClock
 from tests.talking import propose, user
 
-WORDS = (
-    "harbour winter piano garden bridge coffee lantern mountain river library bicycle window "
-    "market forest kitchen station letter island pepper violin copper meadow rocket saffron "
-    "tunnel velvet walnut zebra anchor basket candle desert engine feather glacier hammer"
-).split()
+WORDS = [
+    "harbour", "winter", "piano", "garden", "bridge", "coffee", "lantern", "mountain",
+    "river", "library", "bicycle", "window", "market", "forest", "kitchen", "station",
+    "letter", "island", "pepper", "violin", "copper", "meadow", "rocket", "saffron",
+    "tunnel", "velvet", "walnut", "zebra", "anchor", "basket", "candle", "desert", "engine",
+    "feather", "glacier", "hammer",
+]  # fmt: skip
 UNICODE = ["Zoë trinkt Tee in Köln", "東京で会いました", "мой кот спит", "🧑‍🚀 flies ✨", "ça va"]
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
@@ -111,8 +113,8 @@ def talk(space: Space, clock: FakeClock, chance: random.Random) -> None:
     space.session("erased").erase()
     assert learnt.id not in {memory.id for memory in space.memories()}
     long = space.session("long")
-    long.append_many([user(sentence(chance, 400)) for _ in range(120)])
-    long.write_summary("Many words.", upper=100, expected_epoch=0)
+    long.append_many([user(sentence(chance, 40)) for _ in range(40)])
+    long.write_summary("Many words.", upper=30, expected_epoch=0)
 
 
 def exported(store: Store) -> list[dict[str, Any]]:

@@ -90,7 +90,7 @@ class _Teller:
             # The same log, the same conversation: whatever of it is here came from there.
             names.setdefault(f"session {entry.session}", "same")
             self._spoke.add(owner)
-        return transfer.add_entry(self._tx, self._resources, owner, entry, names, whole=False)
+        return transfer.add_entry(self._tx, self._resources, owner, entry, names)
 
     def _enter(self, scope: Scope) -> Owner:
         owner = self._owners.get(scope)

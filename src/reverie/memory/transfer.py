@@ -228,18 +228,9 @@ def _as_told(author: Author, entry: Entry) -> Entry:
 
 
 def add_entry(
-    tx: Transaction,
-    resources: Resources,
-    owner: Owner,
-    entry: Entry,
-    names: dict[str, str],
-    *,
-    whole: bool = True,
+    tx: Transaction, resources: Resources, owner: Owner, entry: Entry, names: dict[str, str]
 ) -> bool:
-    """One entry of an export: the next version of its memory here, or nothing.
-
-    Not ``whole``: versions before it may be lost.
-    """
+    """One entry of an export: the next version of its memory here, or nothing."""
     if entry.session is not None:
         return taking.add_session_entry(tx, resources, owner, entry, names)
     entry = taking.without_other_sessions(entry, names)
@@ -252,8 +243,7 @@ def add_entry(
         return False
     if here and here[-1].op == "erase":
         raise InvalidInput(f"memory {memory} was erased here and stays so")
-    follows = entry.version > (here[-1].version if here else 0)
-    if not follows or (whole and entry.version != len(here) + 1):
+    if entry.version != len(here) + 1:
         raise InvalidInput(f"version {entry.version} of {memory} does not follow what is here")
     ends = entry.body is None or entry.op == "erase"
     if ends and any(known.body is not None for known in here):

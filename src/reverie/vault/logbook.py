@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ from reverie.vault.telling import Conversation, Happened
 
 Report = Callable[[str], None]
 MOST = 1 << 53
+# So many versions of a memory in a row are filled in.
+MOST_LOST = 1_000
 
 
 class _Spot(NamedTuple):
@@ -112,26 +114,40 @@ class Logbook:
     # -- what is missing ----------------------------------------------------------------------
 
     def filled(self, conversations: Iterable[Conversation], now: int) -> list[Filled]:
-        """What the files of these sessions tell of events that the log has lost."""
-        lives, ends = self._lives(), self._free()
-        found: list[Filled] = []
+        """What the files of these sessions tell of events that the log has lost.
+
+        And in the place of each lost version of a memory the one beside it.
+        """
+        wanted: dict[str, list[_Wanted]] = {space: [] for space in self._spaces}
+        lives = self._lives()
         for one in conversations:
-            free = ends.setdefault(one.scope.space, _Free(()))
             life = lives.get((one.scope, one.session), _Life())
+            own = wanted.setdefault(one.scope.space, [])
             for sequence in sorted(set(one.turns) - set(life.events)):
-                position = free.between(*life.around(sequence))
-                if position is None:
-                    self._report(f"{one.path}: event {sequence} has no place in the log")
-                    continue
-                life.events[sequence] = position
                 event = telling.event_of(one, one.turns[sequence], now)
-                found.append(Filled(position, event))
+                own.append(_Wanted(*life.around(sequence), event))
             for after, before, at in life.returns:
                 # It went on, so it was brought back: what says so is lost.
-                position = free.between(after, before)
-                if position is not None:
-                    found.append(Filled(position, telling.turned(one, "restore", at)))
-        return found
+                own.append(_Wanted(after, before, telling.turned(one, "restore", at)))
+        return [
+            each
+            for space, own in wanted.items()
+            for each in self._placed(space, [*own, *self._versions(space)])
+        ]
+
+    def _versions(self, space: str) -> Iterator[_Wanted]:
+        """The versions of memories that are lost between others, or before them."""
+        latest: dict[str, tuple[int, int]] = {}
+        for line, where in self.lines(space):
+            if not line.get("memory"):
+                continue
+            version, position = latest.get(line["memory"], (0, 0))
+            latest[line["memory"]] = (line["version"], line["position"])
+            for lost in range(version + 1, min(line["version"], version + MOST_LOST)):
+                beside = _read(self._spaces[space][position]) if version else line
+                record = telling.lost_version(beside, lost, line["recorded_at"])
+                told = Happened(Scope(space, line["user"]), line["recorded_at"], record, where)
+                yield _Wanted(position, line["position"], told)
 
     def _lives(self) -> dict[tuple[Scope, str], _Life]:
         lives: dict[tuple[Scope, str], _Life] = {}
@@ -141,8 +157,29 @@ class Logbook:
                 lives.setdefault((scope, line["session"]), _Life()).live(line)
         return lives
 
-    def _free(self) -> dict[str, _Free]:
-        return {space: _Free(sorted(spots)) for space, spots in self._spaces.items()}
+    def _placed(self, space: str, wanted: Sequence[_Wanted]) -> Iterator[Filled]:
+        """A lost position for each, the one that must come first before others."""
+        coming = deque(sorted(enumerate(wanted), key=lambda each: each[1].after))
+        waiting: list[tuple[int, int]] = []
+        taken, position = sorted(self._spaces.get(space, ())), 0
+        while coming or waiting:
+            position = _free_behind(taken, position if waiting else coming[0][1].after, position)
+            while coming and coming[0][1].after < position:
+                number, each = coming.popleft()
+                heappush(waiting, (each.before, number))
+            while waiting and waiting[0][0] <= position:
+                told = wanted[heappop(waiting)[1]].told
+                self._report(f"{told.path}: what the log has lost has no place in it any more")
+            if waiting:
+                yield Filled(position, wanted[heappop(waiting)[1]].told)
+
+
+class _Wanted(NamedTuple):
+    """Something lost, and the positions between which it stood."""
+
+    after: int
+    before: int
+    told: Happened
 
 
 class _Life:
@@ -164,35 +201,20 @@ class _Life:
         elif op in {"restore", "append"} or line["sequence"] is None:
             self._hidden = None
 
-    def around(self, sequence: int) -> tuple[int, int | None]:
-        """The positions between which an event was said; None: it may be the last of all."""
+    def around(self, sequence: int) -> tuple[int, int]:
+        """The positions between which an event was said."""
         before = [self.events[each] for each in self.events if each < sequence]
         behind = [self.events[each] for each in self.events if each > sequence]
-        return max(before, default=0), min(behind, default=None)
+        return max(before, default=0), min(behind, default=MOST)
 
 
-class _Free:
-    """The positions of a space that no entry has, as stretches between those that one has."""
-
-    def __init__(self, taken: Sequence[int]) -> None:
-        pairs = pairwise((0, *taken))
-        self._stretches = [[one + 1, two - 1] for one, two in pairs if two - one > 1]
-        self._last = taken[-1] if taken else 0
-
-    def between(self, after: int, before: int | None) -> int | None:
-        """The first one behind a position, which is taken from then on."""
-        at = bisect_left(self._stretches, after + 1, key=lambda stretch: stretch[1])
-        if at < len(self._stretches):
-            first, last = self._stretches[at]
-            position = max(first, after + 1)
-            if before is None or position < before:
-                left = [[first, position - 1], [position + 1, last]]
-                self._stretches[at : at + 1] = [each for each in left if each[0] <= each[1]]
-                return position
-        if before is not None:
-            return None
-        self._last += 1
-        return self._last
+def _free_behind(taken: Sequence[int], *positions: int) -> int:
+    """The first position behind these that no entry has."""
+    free = max(positions) + 1
+    at = bisect_left(taken, free)
+    while at < len(taken) and taken[at] == free:
+        free, at = free + 1, at + 1
+    return free
 
 
 def _problem(line: Line) -> str | None:

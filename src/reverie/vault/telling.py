@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from reverie.vault.vault import Vault
 
 ACTOR = "vault"
 LOST = "the log of the vault was lost: its file told it"
+LOST_VERSION = "what this version said was lost"
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 _TURN_ID = re.compile(r"(?P<session>.*):(?P<sequence>[1-9][0-9]{0,14})", re.DOTALL)
 
@@ -114,17 +115,33 @@ def memory_of(seen: Seen, document: Document, now: int, report: Report) -> list[
     }
     created = now if times["created_at"] is None else times["created_at"]
     forgotten = times["forgotten_at"]
-    told = document.text("version") or ""
-    version = int(told) if told.isascii() and told.isdecimal() and 0 < int(told) < 2**31 else 1
-    version = max(version, 1 if forgotten is None else 2)
     body = _body(seen, document) | times | {"created_at": created, "updated_at": created}
-    living = _record(seen, id, "remember", version - (forgotten is not None), created, body)
+    living = _record(seen, id, "remember", 1, created, body)
     living["body"] = body | {"forgotten_at": None}
     happened = [Happened(seen.place.scope, created, living, seen.path)]
     if forgotten is not None:
-        gone = _record(seen, id, "forget", version, forgotten, body)
+        gone = _record(seen, id, "forget", 2, forgotten, body)
         happened.append(Happened(seen.place.scope, max(created, forgotten), gone, seen.path))
     return happened
+
+
+def lost_version(beside: Mapping[str, Any], version: int, at: int) -> Record:
+    """What stands for a version that is lost: what the one beside it says."""
+    body = beside["body"]
+    if body is not None and version < beside["version"]:
+        body = {**body, "forgotten_at": None}
+    return {
+        **beside,
+        "op": "remember" if version == 1 else "revise",
+        "version": version,
+        "uuid": derived_uuid(f"{beside['uuid']}\0{version}"),
+        "recorded_at": at,
+        "reason": LOST_VERSION,
+        "origin": None,
+        "key": None,
+        "request": None,
+        "body": body,
+    }
 
 
 def _body(seen: Seen, document: Document) -> Record:
