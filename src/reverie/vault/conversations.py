@@ -64,6 +64,8 @@ class Conversations:
             return
         # Also where it was only hidden: somebody may have done that by deleting its files.
         self._add(owner, scope, session)
+        # One that was written before the store had a vault.
+        self.write_summary(owner, scope, session)
         self._place(owner, scope, session)
 
     def complete(self, owner: Owner, scope: Scope, known: sessions.Session) -> None:
