@@ -125,6 +125,12 @@ class Files:
                 raise error.__context__ from None
             raise VaultError(f"{self._path} cannot be used: {error}") from error
 
+    def look_again(self) -> None:
+        """Let all files be looked at once more, and the vault's own log be read from its start."""
+        with self.together():
+            self._run("DELETE FROM cursors")
+            self._run("DELETE FROM facts WHERE name NOT LIKE 'cut:%'")
+
     def scrub(self) -> None:
         """Leave nothing behind of what was deleted here."""
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -19,7 +19,7 @@ from reverie.text.normalise import one_line
 from reverie.vault import journal, layout, telling
 from reverie.vault.committing import commit_pending
 from reverie.vault.logbook import Filled, Logbook
-from reverie.vault.recognising import Recogniser
+from reverie.vault.records import ACTOR, MOVED
 from reverie.vault.syncing import Report, Sync
 from reverie.vault.telling import Happened, Seen
 from reverie.vault.vault import Vault
@@ -176,16 +176,37 @@ class _Work:
     def settle(self, path: Path) -> Report:
         """The files are ours again, the store has its vault, and people's edits count."""
         vault = self._vault
-        _adopt_lineage(self._resources, vault)
-        recogniser = Recogniser(vault, self._store)
-        recogniser.recognise(self._files())
+        vault.files.look_again()
         vaults.attach(self._resources, str(path))
+        self._tell_hidden()
         sync = Sync(vault, self._store)
         sync.everything()
         sync.mirror.everyone()
-        self.problems += recogniser.complete(sync.mirror)
+        shown = {(file.scope, file.name) for file in vault.files.below("")}
+        sync.mirror.complete()
+        for file in vault.files.below(""):
+            if file.what in {"memory", "turns"} and (file.scope, file.name) not in shown:
+                what = "memory" if file.what == "memory" else "session"
+                folder = layout.owner_folder(file.scope)
+                self.problems.append(f"{folder}: {what} {file.name} had no file")
         commit_pending(vault)
         return sync.report
+
+    def _tell_hidden(self) -> None:
+        """Where a conversation stands says whether it is hidden, and nobody else says more."""
+        deleted: dict[tuple[Scope, str], set[bool]] = {}
+        for seen in self._files():
+            place = seen.place
+            if place.what == "turns" and place.session is not None:
+                deleted.setdefault((place.scope, place.session), set()).add(place.deleted)
+        for (scope, session), places in deleted.items():
+            with self._resources.engine.read() as tx:
+                owner = log.find(tx, scope)
+                known = None if owner is None else sessions.find(tx, owner, session)
+            if known is None or places != {known.hidden_at is None}:
+                continue
+            handle = self._store.space(scope.space, user=scope.user, actor=ACTOR).session(session)
+            handle.restore() if known.hidden_at is not None else handle.hide(reason=MOVED)
 
 
 def _opened(path: Path) -> Vault:
@@ -219,17 +240,6 @@ def _end(resources: Resources) -> None:
     with resources.engine.write() as tx:
         tx.oversee()
         tx.run("DELETE FROM meta WHERE key = ?", (_MARK,))
-
-
-def _adopt_lineage(resources: Resources, vault: Vault) -> None:
-    """The log of the vault is that of this store now, whatever store it was of before."""
-    with resources.engine.read() as tx:
-        lineage = str(log.lineage(tx))
-    vault.files.forget_cursors()
-    for scope, position in vault.journal.cursors().items():
-        vault.files.set_cursor(scope, position)
-    vault.files.set_fact("journal", str(vault.journal.size()))
-    vault.files.set_fact("lineage", lineage)
 
 
 # -- a vault from the store -----------------------------------------------------------------------
@@ -288,11 +298,6 @@ def _write_anew(vault: Vault, resources: Resources, sync: Sync, progress: Progre
 
 def _require_own(resources: Resources, vault: Vault) -> None:
     """Nothing stands in the vault's log that the store does not know."""
-    with resources.engine.read() as tx:
-        lineage = str(log.lineage(tx))
-    if vault.files.fact("lineage") not in {None, lineage}:
-        # A backup came back: the mirror lets the store decide.
-        return
     lines = vault.journal.lines()
     while part := list(islice(lines, BATCH)):
         for scope in dict.fromkeys(Scope(line["space"], line["user"]) for line in part):
