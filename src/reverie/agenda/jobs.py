@@ -8,7 +8,7 @@ tells a worker where to look.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,10 +170,13 @@ def due_owners(tx: Transaction, now: int, limit: int) -> list[Owner]:
     ]
 
 
-def claim(tx: Transaction, owner: Owner, now: int, token: str) -> Claim | None:
+def claim(
+    tx: Transaction, owner: Owner, now: int, token: str, kinds: Sequence[str] = ()
+) -> Claim | None:
     """The longest-due job of an owner whose lane is free and which nobody is claiming.
 
-    ``due`` is taken before any job, by everybody who takes both and may have to wait.
+    ``kinds``: only one of these. ``due`` is taken before any job, by everybody who takes both and
+    may have to wait.
     """
     _take_due(tx, owner)
     claimable = (
@@ -182,11 +185,15 @@ def claim(tx: Transaction, owner: Owner, now: int, token: str) -> Claim | None:
         "WHERE e.space = ? AND e.owner = ? AND e.lane = j.lane AND e.job < j.job "
         "AND e.state <> 'parked'))"
     )
+    only = f" AND j.kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     row = tx.one(
-        f"SELECT j.job, j.kind, j.payload, j.attempts {claimable} "
+        f"SELECT j.job, j.kind, j.payload, j.attempts {claimable}{only} "
         f"ORDER BY j.due_at, j.job LIMIT 1{tx.skip_locked}",
-        (*owner, now, *owner),
+        (*owner, now, *owner, *kinds),
     )
+    if row is None and kinds:
+        _set_due(tx, owner)
+        return None
     if row is None:
         free = tx.one(f"SELECT 1 {claimable} LIMIT 1", (*owner, now, *owner))
         _set_due(tx, owner, after=now if free is None else None)
@@ -198,7 +205,7 @@ def claim(tx: Transaction, owner: Owner, now: int, token: str) -> Claim | None:
             "UPDATE jobs SET state = 'parked', token = NULL, error = ? WHERE space = ? AND job = ?",
             (f"{attempts} workers began it and none came back", owner.space, job),
         )
-        return claim(tx, owner, now, token)
+        return claim(tx, owner, now, token, kinds)
     tx.run(
         "UPDATE jobs SET state = 'running', due_at = ?, token = ?, attempts = attempts + 1 "
         "WHERE space = ? AND job = ?",

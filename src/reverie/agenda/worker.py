@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from reverie.agenda import jobs
@@ -46,6 +46,31 @@ def run_one(resources: Resources) -> bool:
     claim = _claim(resources)
     if claim is None:
         return False
+    failure = _run(resources, claim)
+    if failure is not None:
+        log.warning("job %s (%s) failed: %s", claim.job, claim.kind, failure)
+    return True
+
+
+def run_these(
+    resources: Resources, owner: Owner, kinds: Sequence[str], *, ahead_ms: int = 0
+) -> str | None:
+    """Run an owner's jobs of these kinds, also those due soon, until one fails; why it did.
+
+    What another worker has is left to it.
+    """
+    while True:
+        with resources.engine.write() as tx:
+            tx.enter(owner, alone=False)
+            now = resources.clock.now()
+            claim = jobs.claim(tx, owner, now + ahead_ms, resources.ids.uuid(), kinds)
+        failure = None if claim is None else _run(resources, claim)
+        if claim is None or failure is not None:
+            return failure
+
+
+def _run(resources: Resources, claim: jobs.Claim) -> str | None:
+    """Do a job; why it failed, which is recorded."""
     try:
         handler = _handler(claim.kind)
         handler(resources, claim)
@@ -53,9 +78,9 @@ def run_one(resources: Resources) -> bool:
         log.warning("%s", error)
     except Exception as error:  # noqa: BLE001 - a job's failure is recorded, never raised
         said = jobs.as_kept(f"{type(error).__name__}: {error}")
-        log.warning("job %s (%s) failed: %s", claim.job, claim.kind, said)
         _record_failure(resources, claim, said)
-    return True
+        return said
+    return None
 
 
 def _claim(resources: Resources) -> jobs.Claim | None:

@@ -17,6 +17,7 @@ from reverie.errors import (
     ReverieError,
     SharedReadOnly,
     StoreError,
+    VaultError,
 )
 from reverie.text.normalise import one_line
 
@@ -31,7 +32,7 @@ BROKEN_PIPE = 141
 
 EXIT_CODES = {
     0: "done",
-    FOUND_WRONG: "something was found wrong (verify, doctor), left out (import) or failed (worker)",
+    FOUND_WRONG: "found wrong (verify, doctor), left out (import, vault sync) or failed (worker)",
     USAGE: "the command line, a value or a setting cannot be used",
     NOT_FOUND: "no such memory, session, proposal or job, or no store yet",
     CONFLICT: "the write does not fit what is stored, or the memory is shared",
@@ -46,6 +47,7 @@ _CODES: tuple[tuple[type[ReverieError], int], ...] = (
     (Conflict, CONFLICT),
     (SharedReadOnly, CONFLICT),
     (StoreError, STORE),
+    (VaultError, STORE),
     (EmbeddingError, EMBEDDING),
 )
 

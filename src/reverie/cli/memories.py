@@ -249,16 +249,30 @@ def list_command(asked: Asked, forgotten: bool, limit: int, **given: Any) -> Non
 def show_command(asked: Asked, id: str) -> None:
     """Show one memory whole.
 
-    A forgotten one is shown as well. Its origins are the events it came from.
+    A forgotten one is shown as well. Its origins are the events it came from; its file is the one
+    in the vault, if there is a vault.
     """
     with asked.open_space() as space:
-        memory, origins = space.get(id), _origins(space, id)
+        memory, origins, file = space.get(id), _origins(space, id), _file(space, id)
     if asked.as_json:
-        print_json({**plain(memory), "origins": plain(origins)})
+        print_json({**plain(memory), "origins": plain(origins), "file": file})
         return
     pairs = memory_pairs(memory)
     content = {"content": pairs.pop("content")}
-    print_pairs(pairs | ({"origins": _spots(origins)} if origins else {}) | content)
+    pairs |= {"origins": _spots(origins)} if origins else {}
+    print_pairs(pairs | ({"file": file} if file else {}) | content)
+
+
+def _file(space: Space, id: str) -> str | None:
+    """Where the vault has it. A vault that cannot be read says nothing of the memory."""
+    from reverie.errors import VaultError
+    from reverie.vault import operations
+
+    try:
+        path = operations.file_of(space, id)
+    except VaultError:
+        return None
+    return None if path is None else str(path)
 
 
 def _origins(space: Space, id: str) -> list[Origin]:

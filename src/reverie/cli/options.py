@@ -56,6 +56,7 @@ class Asked:
             require_store(settings)
         with open_store(settings=settings) as store:
             yield store
+            _show_in_vault(store)
 
     @contextlib.contextmanager
     def open_space(self, *, create: bool = False) -> Iterator[Space]:
@@ -65,6 +66,19 @@ class Asked:
             yield store.space(
                 settings.space, user=settings.user or None, actor="cli", trust="person"
             )
+
+
+def _show_in_vault(store: Store) -> None:
+    """What a command changed is in the files when it ends; if not, its own work is done anyway."""
+    from reverie.cli.output import brief, remark
+    from reverie.errors import ReverieError
+
+    try:
+        failure = store.show_in_vault()
+    except ReverieError as error:
+        failure = str(error)
+    if failure is not None:
+        remark(f"The vault does not show this yet: {brief(failure)}")
 
 
 def require_store(settings: Settings) -> None:

@@ -11,6 +11,7 @@ import click
 
 from reverie.cli.options import Asked, examples, on_store
 from reverie.cli.output import brief, print_json, print_table, remark, say, short_when, table
+from reverie.cli.watching import watching
 from reverie.errors import ConfigError
 from reverie.model import RIGHTS, Right
 
@@ -94,9 +95,11 @@ def serve_command(
         )
         made = server(serving)
         _announce(asked, store, serving)
-        if not no_worker:
-            store.start_worker()
-        run(made, bound)
+        with contextlib.ExitStack() as meanwhile:
+            if not no_worker:
+                store.start_worker()
+                meanwhile.enter_context(watching(store))
+            run(made, bound)
     if not asked.as_json:
         say("Stopped.")
 
@@ -135,6 +138,7 @@ def _announce(asked: Asked, store: Store, serving: Serving) -> None:
         "mcp": f"{base}/mcp",
         "token": token,
         "store": store.url,
+        "vault": None if store.vault is None else str(store.vault),
     }
     if asked.as_json:
         print_json(places)
@@ -150,6 +154,8 @@ def _announce(asked: Asked, store: Store, serving: Serving) -> None:
     if serving.trust_local:
         say("             (programs of this machine may use the proxy with any key)")
     say(f"Store        {places['store']}")
+    if places["vault"]:
+        say(f"Vault        {places['vault']}")
     if not _is_loopback(host) and serving.hosts == LOOPBACK:
         say("Others are turned away: --allow-host says under which name they may come.")
     say("Stop with Ctrl-C.")

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,6 +35,8 @@ from reverie.cli.output import (
     table,
 )
 from reverie.cli.reporting import reporting
+from reverie.cli.stopping import stopping
+from reverie.cli.watching import watching
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Job
 
@@ -290,14 +288,15 @@ def _print_job(asked: Asked, space: str, job: int, state: str) -> None:
 def worker_command(asked: Asked, once: bool, poll: float) -> None:
     """Do what is due, until stopped.
 
-    SIGINT and SIGTERM let the job at hand finish. REVERIE_LOG_LEVEL says what is reported on
-    standard error. With --once the exit code is 1 when a job failed.
+    SIGINT and SIGTERM let the job at hand finish. A vault that the store has is watched meanwhile.
+    REVERIE_LOG_LEVEL says what is reported on standard error. With --once the exit code is 1 when
+    a job failed.
     """
     with asked.open_store() as store, reporting(store.settings.log_level):
         if once:
             _work_once(asked, store)
             return
-        with _stopping() as stop:
+        with stopping() as stop, watching(store):
             logging.getLogger("reverie.worker").info("working on %s", store.url)
             store.work(stop, poll)
     if asked.as_json:
@@ -322,38 +321,6 @@ def _work_once(asked: Asked, store: Store) -> None:
 def _failed_since(before: Job | None, now: Job) -> bool:
     tried = before is None or (now.attempts, now.state) != (before.attempts, before.state)
     return now.error is not None and now.state != "running" and tried
-
-
-class _Stop(threading.Event):
-    """Told to stop by a signal. An ordinary Event takes a lock in set: a signal that comes while
-    the same thread waits on it would never get that lock."""
-
-    name = ""
-
-    def is_set(self) -> bool:
-        return bool(self.name)
-
-    def signalled(self, number: int, frame: FrameType | None) -> None:
-        self.name = signal.Signals(number).name
-
-    def wait(self, timeout: float | None = None) -> bool:
-        end = time.monotonic() + (timeout or 0.0)
-        while not self.name and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 0.1))
-        return self.is_set()
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[_Stop]:
-    stop = _Stop()
-    before = {
-        number: signal.signal(number, stop.signalled) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # -- making anew ----------------------------------------------------------------------------------

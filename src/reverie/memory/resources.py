@@ -9,7 +9,7 @@ from reverie.config import Settings
 from reverie.memory.notes import RecallNotes
 from reverie.memory.profile import Profiles
 from reverie.memory.redaction import Redaction
-from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
+from reverie.protocols import Clock, Embedder, Engine, Ids, Owner, Reranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +25,5 @@ class Resources:
     profiles: Profiles = field(default_factory=Profiles)
     agreed: set[str] = field(default_factory=set)
     """Embedders whose vectors the store was seen to hold."""
+    changed: set[Owner] = field(default_factory=set)
+    """Owners whose changes the vault is to show, as far as this process made them."""

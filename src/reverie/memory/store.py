@@ -119,6 +119,12 @@ class Store:
     def settings(self) -> Settings:
         return self._resources.settings
 
+    @property
+    def vault(self) -> Path | None:
+        """The folder in which every memory is a file, if there is one."""
+        path = vaults.path_of(self._resources)
+        return None if path is None else Path(path)
+
     def space(
         self,
         name: str,
@@ -173,6 +179,13 @@ class Store:
         from reverie.agenda import worker
 
         worker.run_forever(self._resources, stop, poll_seconds)
+
+    def show_in_vault(self) -> str | None:
+        """Write what this process changed into the vault now; why that failed.
+
+        For programs that end before a worker would come to it. Without a vault, nothing is done.
+        """
+        return vaults.show(self._resources)
 
     def start_worker(self, poll_seconds: float = 1.0) -> None:
         """Serve the agenda in a thread of this process until the store is closed."""

@@ -10,6 +10,8 @@ KEY = "vault"
 MADE = "vault.made"
 # Who mirrors an owner and who commits it follow each other.
 LANE = "vault"
+# A commit waits no longer than this for what may follow.
+SOON_MS = 2_500
 
 
 def path_in(tx: Transaction) -> str | None:
@@ -38,7 +40,7 @@ def attach(resources: Resources, path: str | None) -> None:
         tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (KEY, path))
         tx.kept[KEY] = path
         for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner"):
-            await_mirror(tx, resources, Owner(*row))
+            _await(tx, resources, Owner(*row))
 
 
 def note_made(resources: Resources, path: str) -> None:
@@ -58,8 +60,13 @@ def was_made(resources: Resources, path: str) -> bool:
 def await_mirror(tx: Transaction, resources: Resources, owner: Owner) -> None:
     """See that the vault will show what this transaction changes."""
     if path_in(tx) is not None:
-        now = resources.clock.now()
-        jobs.add_once(tx, owner, "mirror", due_at=now, now=now, lane=LANE)
+        resources.changed.add(owner)
+        _await(tx, resources, owner)
+
+
+def _await(tx: Transaction, resources: Resources, owner: Owner) -> None:
+    now = resources.clock.now()
+    jobs.add_once(tx, owner, "mirror", due_at=now, now=now, lane=LANE)
 
 
 def await_commit(tx: Transaction, resources: Resources, owner: Owner, wait_ms: int) -> None:
@@ -71,6 +78,23 @@ def await_commit(tx: Transaction, resources: Resources, owner: Owner, wait_ms: i
 def await_summary(tx: Transaction, resources: Resources, owner: Owner, session: str) -> None:
     """The same for a summary, of which the log knows nothing."""
     if path_in(tx) is not None:
+        resources.changed.add(owner)
         now = resources.clock.now()
         payload = {"summary": session}
         jobs.add(tx, owner, "mirror", payload, due_at=now, now=now, lane=LANE)
+
+
+def show(resources: Resources) -> str | None:
+    """Let the vault show what this process changed, and git hold it; why that failed.
+
+    What another worker is at is left to it.
+    """
+    from reverie.agenda import worker
+
+    owners = [resources.changed.pop() for _ in range(len(resources.changed))]
+    for kind in ("mirror", "commit"):
+        for owner in owners:
+            failure = worker.run_these(resources, owner, (kind,), ahead_ms=SOON_MS)
+            if failure is not None:
+                return failure
+    return None

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from reverie import __version__
 from reverie.errors import ReverieError
-from reverie.server import health, pages, problems, proxy, rest, sessions, upkeep
+from reverie.server import health, pages, problems, proxy, rest, sessions, upkeep, vaults
 from reverie.server.mcp_http import Endpoint
 from reverie.server.metrics import Measured, Metrics
 from reverie.server.security import Guard
@@ -42,7 +42,7 @@ def create_app(serving: Serving) -> ASGIApp:
     )
     app.router.routes += [Route("/mcp", mcp), Route("/mcp/", mcp)]
     app.state.serving, app.state.metrics = serving, Metrics()
-    for part in (rest, sessions, upkeep, health, proxy, pages):
+    for part in (rest, sessions, upkeep, vaults, health, proxy, pages):
         app.include_router(part.router)
     app.add_exception_handler(problems.Refused, _refused)
     app.add_exception_handler(ReverieError, _failed)

@@ -12,7 +12,7 @@ from reverie.aio import Async
 from reverie.memory.plain import plain
 from reverie.memory.times import position_or_time
 from reverie.model import Kind, Memory, Order, SpaceInfo, Version
-from reverie.server import serving, shapes
+from reverie.server import serving, shapes, vaults
 from reverie.server.answers import Json
 from reverie.server.problems import Refused
 from reverie.server.scopes import Admin, Key, Reader, Visit, Writer, caller_of
@@ -70,11 +70,12 @@ async def remember(visit: Writer, body: shapes.NewMemory, key: Key = None) -> Re
 
 
 @router.get("/memory/{id:name}", tags=["Memories"], response_model=shapes.MemoryShown)
-async def show(visit: Reader, id: str) -> Response:
-    """A memory with its whole history, also when it was forgotten."""
+async def show(request: Request, visit: Reader, id: str) -> Response:
+    """A memory with its whole history and its file, also when it was forgotten."""
     space = visit.space()
     memory, versions = await space.get(id), await space.history(id)
-    return _shown(memory, 200, versions=[_version(version) for version in versions])
+    told, kept = [_version(version) for version in versions], await vaults.files(request, visit, id)
+    return _shown(memory, 200, versions=told, **kept)
 
 
 @router.put("/memory/{id:name}", tags=["Memories"], response_model=shapes.Memory)

@@ -175,7 +175,7 @@ class Guard:
             # The other one is the client's key for the upstream.
             kind, secret = "bearer", own
         caller = await self._known(secret.strip()) if kind.lower() == "bearer" else None
-        if caller is None and self._trust_local and _under(path, PROXY) and _is_local(scope):
+        if caller is None and self._trust_local and _under(path, PROXY) and is_local(scope):
             caller = Caller("local", "local", "write")
         closed = not any(_under(path, each) for each in OPEN)
         # The page is many files, and everybody may have them; guessing is what costs.
@@ -288,6 +288,6 @@ def _with_port(hosts: Iterable[str], port: int | None) -> frozenset[str]:
     return frozenset(named | {f"{host}:{port}" for host in named if port is not None})
 
 
-def _is_local(scope: Scope) -> bool:
+def is_local(scope: Scope) -> bool:
     client = scope.get("client")
     return client is not None and client[0] in {"127.0.0.1", "::1"}

@@ -88,6 +88,8 @@ class MemoryShown(Memory):  # type: ignore[valid-type, misc]
     """A memory and its life."""
 
     versions: list[VersionShown]
+    file: str | None = Field(description="In the vault, from its folder on.")
+    local_file: str | None = Field(description="Where that is, for the operator on that machine.")
 
 
 class Memories(_Answer):
@@ -170,6 +172,25 @@ class Proposals(_Answer):
     proposals: list[Proposal]  # type: ignore[valid-type]
 
 
+class Commit(_Answer):
+    """One commit of the vault."""
+
+    id: str
+    author: str
+    at: str
+    subject: str
+    body: str
+    paths: list[str]
+
+
+class Commits(_Answer):
+    commits: list[Commit]
+
+
+class Checkpoint(_Answer):
+    commit: str | None
+
+
 class Jobs(_Answer):
     jobs: list[wire(model.Job)]  # type: ignore[valid-type]
 
@@ -225,6 +246,10 @@ class Erasing(_Body):
 
 class Reasoned(_Body):
     reason: str | None = None
+
+
+class Noted(_Body):
+    note: str = Field("", max_length=1_000)
 
 
 class NewSession(_Body):

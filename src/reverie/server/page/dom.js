@@ -1,5 +1,5 @@
 // Elements are built here and nowhere else. Text only ever becomes text: nothing on this page reads
-// a string as HTML, and a link leads to this page alone.
+// a string as HTML, and a link leads to this page alone, or to a file in the program that shows it.
 
 const PROPERTIES = new Set([
   "value",
@@ -11,6 +11,9 @@ const PROPERTIES = new Set([
   "selected",
 ]);
 
+const OBSIDIAN = "obsidian://open?path=";
+const LEADS = ["#", OBSIDIAN];
+
 /** An element: attributes by name, `on` for listeners, then what is inside it. */
 export function el(tag, given = {}, ...children) {
   const made = document.createElement(tag);
@@ -18,7 +21,7 @@ export function el(tag, given = {}, ...children) {
     if (value === null || value === undefined) continue;
     if (name === "on") listen(made, value);
     else if (PROPERTIES.has(name)) made[name] = value;
-    else if (name === "href" && !String(value).startsWith("#"))
+    else if (name === "href" && !LEADS.some((each) => String(value).startsWith(each)))
       throw new Error("a link leads elsewhere");
     else if (value !== false) made.setAttribute(name, value === true ? "" : value);
   }
@@ -124,4 +127,20 @@ export function exactly(iso) {
 
 export function count(number, one, many = `${one}s`) {
   return `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
+}
+
+/** Where a file of the vault is: to copy, and on the machine that has it to open. */
+export function file(relative, whole) {
+  const copy = button(
+    "Copy",
+    async () => {
+      await navigator.clipboard.writeText(whole ?? relative);
+      copy.textContent = "Copied";
+    },
+    { class: "plain", title: "Copy the path" },
+  );
+  const open = whole
+    ? el("a", { href: OBSIDIAN + encodeURIComponent(whole) }, "Open in Obsidian")
+    : null;
+  return [el("code", { class: "path" }, relative), copy, open];
 }

@@ -1,7 +1,7 @@
 // One memory: what it says now, what can be done with it, and its life.
 
 import { ask, may, mayChange, path, scope } from "./api.js";
-import { button, deed, el, empty, exactly, fill, missing, time } from "./dom.js";
+import { button, deed, el, empty, exactly, file, fill, missing, time } from "./dom.js";
 import { editor } from "./editor.js";
 import * as route from "./route.js";
 import { trustOf } from "./rows.js";
@@ -152,6 +152,7 @@ function facts(memory) {
     ],
     ["Happened", memory.happened_at ? exactly(memory.happened_at) : null],
     ["Expires", memory.expires_at ? exactly(memory.expires_at) : null],
+    ["File", memory.file ? file(memory.file, memory.local_file) : null],
   ];
   return el(
     "dl",

@@ -1,0 +1,53 @@
+"""The vault for agents: plain functions that answer with a text, whatever happens.
+
+Give them to any toolkit, bound to the agent's own space:
+
+    tools = [partial(memory_checkpoint, space), partial(memory_history, space)]
+"""
+
+from __future__ import annotations
+
+from reverie.errors import ReverieError
+from reverie.memory.plain import when
+from reverie.memory.space import Space
+from reverie.text.normalise import one_line
+from reverie.vault import scoped
+from reverie.vault.operations import MANUAL
+
+# So much of a diff is told; a model reads no more.
+MOST_CHARS = 20_000
+
+
+def memory_checkpoint(space: Space, note: str = MANUAL) -> str:
+    """Keep a snapshot of the memory in git, under a short note that says why."""
+    try:
+        made = scoped.checkpoint(space, note)
+    except (ReverieError, OSError) as error:
+        return _failed("no checkpoint was made", error)
+    if made is None:
+        return "Nothing has changed since the last commit: no checkpoint was needed."
+    return f"Checkpoint {made[:12]}: {one_line(note) or MANUAL}"
+
+
+def memory_history(space: Space, limit: int = 10, diff: bool = False) -> str:
+    """What the memory learned, commit by commit, the newest first; at most 100.
+
+    With ``diff``, also what changed since the oldest of them, as a unified diff.
+    """
+    try:
+        commits = scoped.history(space, limit=max(1, min(int(limit), scoped.MOST)))
+        said = scoped.diff(space, since=commits[-1].id) if diff and commits else ""
+    except (ReverieError, OSError, TypeError, ValueError) as error:
+        return _failed("the history cannot be read", error)
+    if not commits:
+        return "The memory has no history yet."
+    lines = [f"{each.id[:12]} {when(each.at)} {one_line(each.subject)}" for each in commits]
+    if diff:
+        cut = len(said) - MOST_CHARS
+        more = f"\n[{cut} more characters are left out]" if cut > 0 else ""
+        lines += ["", said[:MOST_CHARS] + more if said else "Nothing has changed since."]
+    return "\n".join(lines)
+
+
+def _failed(what: str, error: Exception) -> str:
+    return f"Error: {what}: {one_line(str(error)) or type(error).__name__}"

@@ -1,0 +1,299 @@
+"""``reverie vault`` as a person runs it, and how other commands treat a vault."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.cli.conftest import CommandLine
+from tests.cli.test_serving import served
+from tests.vault.living import eventually
+
+ALEC = "Alec is my boss"
+
+
+@pytest.fixture
+def root(reverie: CommandLine) -> Path:
+    return reverie.folder / "vault"
+
+
+def file_of(reverie: CommandLine, id: str) -> Path:
+    return Path(reverie.json("show", id)["file"])
+
+
+def test_init_writes_all_there_is_in_one_commit(reverie: CommandLine, root: Path) -> None:
+    ids = [reverie.remember(f"Fact {number}") for number in range(3)]
+    said = reverie.text("vault", "init", "vault")
+    assert said == f"The vault is {root}: 4 files, in git.\n"
+    commits = reverie.json("vault", "log")["commits"]
+    assert [commit["subject"] for commit in commits] == ["default: 3 remembered"]
+    assert all(file_of(reverie, id).parent == root / "default" / "facts" for id in ids)
+    assert reverie.json("vault", "init", "vault")["files"] == 4
+
+
+def test_only_chosen_spaces_are_shown_and_turns_apart(reverie: CommandLine, root: Path) -> None:
+    for space in ("ana", "work", "other"):
+        reverie.remember("Something", "--space", space)
+    reverie.run("sessions", "append", "chat", "hello", "--space", "ana")
+    found = reverie.json(
+        "vault", "init", "vault", "--space", "ana", "--space", "work", "--turns", "apart"
+    )
+    assert found["spaces"] == ["ana", "work"]
+    assert sorted(path.name for path in root.iterdir() if path.name[0] != ".") == ["ana", "work"]
+    assert list((root / "ana" / "sessions" / "chat" / "turns" / "user").iterdir())
+    assert "ana, work" in reverie.text("vault", "status")
+
+
+def test_status_says_where_and_how_far(reverie: CommandLine, root: Path) -> None:
+    reverie.remember(ALEC)
+    reverie.run("vault", "init", "vault")
+    said = reverie.text("vault", "status")
+    assert str(root) in said and "2, up to date" in said and "in git, 0 files" in said
+    assert reverie.json("vault", "status") == {
+        "path": str(root),
+        "spaces": None,
+        "files": 2,
+        "behind": 0,
+        "git": True,
+        "uncommitted": 0,
+        "conflict_copies": [],
+    }
+
+
+def test_sync_tells_what_it_did_and_what_it_could_not(reverie: CommandLine, root: Path) -> None:
+    id = reverie.remember(ALEC)
+    reverie.run("vault", "init", "vault")
+    assert reverie.text("vault", "sync") == "Files and store say the same.\n"
+    path = file_of(reverie, id)
+    path.write_text(path.read_text("utf-8").replace("boss", "friend"), encoding="utf-8")
+    (root / "default" / "facts" / "tea.md").write_text("I like tea\n", encoding="utf-8")
+    assert reverie.text("vault", "sync").splitlines() == [
+        "Remembered default/facts/tea.md",
+        f"Revised    default/facts/{path.name}",
+    ]
+    assert reverie.json("show", id)["content"] == "Alec is my friend"
+    (root / "default" / "facts" / "broken.md").write_text("---\nid: [\n---\n", encoding="utf-8")
+    said = reverie.text("vault", "sync", code=1)
+    assert said.startswith("PROBLEM    default/facts/broken.md: ") and said.count("\n") == 1
+    found = reverie.json("vault", "sync", code=1)
+    assert len(found["problems"]) == 1 and found["revised"] == []
+
+
+def test_both_sides_changed_is_seen(reverie: CommandLine, root: Path) -> None:
+    id = reverie.remember(ALEC)
+    reverie.run("vault", "init", "vault")
+    path = file_of(reverie, id)
+    before = path.read_text("utf-8")
+    reverie.run("revise", id, "Alec is my neighbour")
+    path.write_text(before.replace("boss", "friend"), encoding="utf-8")
+    assert "CONFLICT   default/facts/" in reverie.text("vault", "sync")
+    assert reverie.json("show", id)["content"] == "Alec is my friend"
+    said = reverie.text("vault", "status")
+    assert ".conflict-v2.md" in said
+
+
+def test_log_and_diff_of_one_memory(reverie: CommandLine, root: Path) -> None:
+    id, other = reverie.remember(ALEC), reverie.remember("Berta is my aunt")
+    reverie.run("vault", "init", "vault")
+    first = reverie.json("vault", "log")["commits"][0]["id"]
+    reverie.run("revise", id, "Alec is my friend")
+    reverie.run("forget", other)
+    commits = reverie.json("vault", "log", id)["commits"]
+    assert [commit["subject"] for commit in commits] == [
+        f"default: Alec is my friend (revise {id})",
+        "default: 2 remembered",
+    ]
+    assert reverie.json("vault", "log", "--limit", "1")["commits"][0]["subject"].endswith(
+        f"(forget {other})"
+    )
+    said = reverie.text("vault", "diff", id, "--since", first)
+    assert "-Alec is my boss\n" in said and "+Alec is my friend\n" in said
+    assert "Berta" not in said
+    assert "Berta" in reverie.json("vault", "diff", "--since", first)["diff"]
+    assert reverie.run("vault", "diff").stderr == "Nothing has changed since the last commit.\n"
+    assert "no commit" in reverie.error("vault", "diff", "--since", "nowhere", code=5)
+    assert "no file" in reverie.error("vault", "log", "absent00", code=3)
+    assert commits[0]["id"][:12] in reverie.text("vault", "log")
+
+
+def test_the_log_of_a_space_tells_nothing_of_its_users(reverie: CommandLine) -> None:
+    reverie.remember("Shared by all")
+    reverie.remember("Bob has debts", "--user", "bob")
+    reverie.run("vault", "init", "vault")
+    first = reverie.json("vault", "log")["commits"][-1]
+    assert "Bob has debts" not in json.dumps(first) and not any(
+        "users" in path for path in first["paths"]
+    )
+    reverie.remember("Bob has a dog", "--user", "bob")
+    assert "dog" not in reverie.text("vault", "log")
+    assert "dog" not in reverie.text("vault", "diff", "--since", first["id"])
+    assert "dog" in reverie.text("vault", "log", "--user", "bob")
+
+
+def test_checkpoint(reverie: CommandLine, root: Path) -> None:
+    reverie.remember(ALEC)
+    reverie.run("vault", "init", "vault")
+    (root / "notes.txt").write_text("a person's own\n", encoding="utf-8")
+    assert reverie.text("vault", "checkpoint", "before the clean-up").endswith(
+        ": before the clean-up\n"
+    )
+    assert reverie.json("vault", "checkpoint") == {"commit": None}
+    assert "Nothing has changed" in reverie.run("vault", "checkpoint").stderr
+
+
+def test_what_a_command_changes_is_in_the_files_when_it_ends(
+    reverie: CommandLine, root: Path
+) -> None:
+    reverie.run("vault", "init", "vault")
+    id = reverie.remember(ALEC, "--subject", "Alec")
+    path = file_of(reverie, id)
+    assert path.read_text("utf-8").endswith(f"\n{ALEC}\n")
+    reverie.run("revise", id, "Alec is my friend")
+    assert path.read_text("utf-8").endswith("\nAlec is my friend\n")
+    reverie.run("forget", id)
+    assert not path.exists() and "deleted" in file_of(reverie, id).parts
+    reverie.run("restore", id)
+    assert path.exists()
+    reverie.run("sessions", "append", "chat", "hello there")
+    turns = root / "default" / "sessions" / "chat" / "turns.md"
+    assert "hello there" in turns.read_text("utf-8")
+    reverie.run("erase", id, "--yes")
+    assert not path.exists()
+    kinds = {job["kind"] for job in reverie.json("jobs", "list")["jobs"]}
+    assert not kinds & {"mirror", "commit"}
+    assert reverie.json("vault", "status")["uncommitted"] == 0
+
+
+def test_a_command_is_done_although_the_vault_fails(reverie: CommandLine, root: Path) -> None:
+    reverie.run("vault", "init", "vault")
+    wishes = root / ".reverie" / "vault.json"
+    whole = wishes.read_text("utf-8")
+    wishes.write_text("{", encoding="utf-8")
+    done = reverie.run("remember", ALEC)
+    assert done.stdout.startswith("Remembered ")
+    assert done.stderr.startswith("The vault does not show this yet: ")
+    assert done.stderr.count("\n") == 1
+    wishes.write_text(whole, encoding="utf-8")
+    reverie.run("jobs", "retry", "--all")
+    assert reverie.json("worker", "--once")["failed"] == 0
+    assert reverie.json("vault", "status")["behind"] == 0
+
+
+def test_a_vault_of_the_settings(
+    reverie: CommandLine, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVERIE_VAULT", str(root))
+    id = reverie.remember(ALEC)
+    assert file_of(reverie, id).is_file()
+
+
+def test_without_a_vault_every_command_says_how_to_make_one(reverie: CommandLine) -> None:
+    id = reverie.remember(ALEC)
+    for command in (("status",), ("sync",), ("watch",), ("log",), ("diff",), ("checkpoint",)):
+        assert "reverie vault init" in reverie.error("vault", *command, code=5)
+    assert reverie.json("show", id)["file"] is None
+    assert "file" not in reverie.text("show", id).split("content")[0].split()
+
+
+def test_a_folder_that_is_away_is_told(reverie: CommandLine, root: Path) -> None:
+    id = reverie.remember(ALEC)
+    reverie.run("vault", "init", "vault")
+    shutil.move(root, root.with_name("away"))
+    assert str(root) in reverie.error("vault", "sync", code=5)
+    assert reverie.json("show", id)["file"] is None
+
+
+def environment(reverie: CommandLine) -> dict[str, str]:
+    return {**os.environ, "REVERIE_URL": str(reverie.store), "REVERIE_EMBEDDER": "hashing"}
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_watch_tells_what_people_do_until_it_is_stopped(
+    reverie: CommandLine, root: Path, flags: tuple[str, ...]
+) -> None:
+    reverie.run("vault", "init", "vault")
+    folder = root / "default" / "facts"
+    folder.mkdir(parents=True)
+    with subprocess.Popen(
+        [sys.executable, "-m", "reverie", "vault", "watch", *flags],
+        env=environment(reverie),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        if not flags:
+            assert process.stdout.readline() == f"Watching {root}. Stop with Ctrl-C.\n"
+        (folder / "tea.md").write_text("I like tea\n", encoding="utf-8")
+        told = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(60) == 0
+    if flags:
+        assert json.loads(told)["remembered"] == ["default/facts/tea.md"]
+        assert json.loads(rest) == {"stopped": "SIGINT"}
+    else:
+        assert told == "Remembered default/facts/tea.md\n"
+        assert rest == "Stopped by SIGINT.\n"
+    assert [each["content"] for each in reverie.json("list")["memories"]] == ["I like tea"]
+
+
+def test_a_server_mirrors_and_watches(tmp_path: Path) -> None:
+    root, token = tmp_path / "vault", "x" * 40
+    given = {"REVERIE_VAULT": str(root), "REVERIE_TOKEN": token}
+    with served(tmp_path, **given) as places:
+        assert places["vault"] == str(root)
+        base = places["rest"].removesuffix("/docs")
+        with httpx2.Client(base_url=base, headers={"Authorization": f"Bearer {token}"}) as client:
+            made = client.post("/api/memory/", json={"content": ALEC}).json()
+            address = f"/api/memory/{made['id']}"
+            eventually(lambda: client.get(address).json()["file"])
+            path = root / client.get(address).json()["file"]
+            assert client.get(address).json()["local_file"] == str(path)
+            text = path.read_text("utf-8")
+            path.write_text(text.replace("boss", "friend"), encoding="utf-8")
+            eventually(lambda: client.get(address).json()["content"] == "Alec is my friend")
+
+
+def test_a_worker_mirrors_and_watches(reverie: CommandLine, root: Path) -> None:
+    reverie.run("vault", "init", "vault")
+    folder = root / "default" / "facts"
+    folder.mkdir(parents=True)
+    with subprocess.Popen(
+        [sys.executable, "-m", "reverie", "worker"],
+        env=environment(reverie),
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        (folder / "tea.md").write_text("I like tea\n", encoding="utf-8")
+        eventually(lambda: reverie.json("list")["memories"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+
+
+def test_without_the_extra_a_worker_works_and_says_so(reverie: CommandLine, root: Path) -> None:
+    reverie.run("vault", "init", "vault")
+    hidden = (
+        "import sys; sys.modules['watchfiles'] = None; from reverie.cli import main; "
+        "sys.argv = ['reverie', *{arguments}]; main()"
+    )
+    code = hidden.format(arguments=["vault", "watch"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(reverie)
+    )
+    assert done.returncode == 2 and "pip install 'reverie[vault]'" in done.stderr
+    code = hidden.format(arguments=["worker"])
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, env=environment(reverie)
+    ) as process:
+        assert process.stderr is not None
+        assert "pip install 'reverie[vault]'" in process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
