@@ -23,10 +23,12 @@ OUTSIDE = (".git", layout.OWN)
 class Kept:
     """A store in a folder, and its vault beside it."""
 
-    def __init__(self, folder: Path, *, turns: str = "together", git: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, turns: str = "together", git: bool = False, seed: int = 0
+    ) -> None:
         self.folder = folder
         self.root = folder / "vault"
-        self.clock, self.ids = FakeClock(), SeededIds()
+        self.clock, self.ids = FakeClock(), SeededIds(seed)
         self.store = self.open()
         self._turns, self._git = turns, git
         self.init(self.root)

@@ -259,10 +259,7 @@ class Mirror:
         """Let the file of a memory say what it is now. ``again``: also where it is this version."""
         vault = self._vault
         if memory is None:
-            for what in ("memory", "conflict"):
-                for gone in vault.files.of(scope, what, id):
-                    vault.remove(gone, f"({op} {id})" if what == "memory" else "")
-            vault.files.silence(scope.space, id)
+            self._remove_memory(scope, id, op)
             return
         file = self._file_of(scope, id)
         if file is not None and not vault.as_we_left_it(file):
@@ -277,6 +274,17 @@ class Mirror:
             self._put_memory(scope, memory, file, op, sync)
         except OBSTACLES as error:
             self._tell(f"memory {id}" if file is None else file.path, error)
+
+    def _remove_memory(self, scope: Scope, id: str, op: str) -> None:
+        """Nothing is left of what was erased, wherever a person put it."""
+        vault = self._vault
+        for file in vault.files.of(scope, "memory", id):
+            if vault.is_gone(file):
+                self._edited(file)
+        for what in ("memory", "conflict"):
+            for file in vault.files.of(scope, what, id):
+                vault.remove(file, f"({op} {id})" if what == "memory" else "")
+        vault.files.silence(scope.space, id)
 
     def _tell(self, path: str, error: ReverieError) -> None:
         """One file that cannot be written keeps no other from it."""

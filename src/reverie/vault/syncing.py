@@ -243,6 +243,8 @@ class Sync:
             return
         told = document.text("id") or None
         id = told or self._known_as(path, place)
+        if id is not None and self._is_erased(path, place, id):
+            return
         held = [] if id is None else self._held(place.scope, id)
         if id is None or not held:
             self._new(path, place, document, raw, stamp, told)
@@ -266,6 +268,20 @@ class Sync:
             owner = log.find(tx, place.scope)
             entries = [] if owner is None else log.versions(tx, owner, known.name)
         return known.name if entries and entries[-1].op != "erase" else None
+
+    def _is_erased(self, path: str, place: Place, id: str) -> bool:
+        """An erasure that the vault has not followed yet takes every file of the memory along."""
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, place.scope)
+            entries = [] if owner is None else log.versions(tx, owner, id)
+        if not entries or entries[-1].op != "erase":
+            return False
+        if entries[-1].position <= self._vault.files.cursor(place.scope):
+            return False
+        known = self._vault.files.at(path)
+        file = known or File(path, "memory", place.scope, id, 0, "", _NEW)
+        self._vault.remove(file, f"(erase {id})")
+        return True
 
     def _held(self, scope: Scope, id: str) -> list[Entry]:
         """Every version of a memory of this owner. Raises when it was erased."""
