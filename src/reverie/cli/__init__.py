@@ -32,6 +32,9 @@ COMMANDS = {
         "sessions": ("sessions", "Keep conversations, and go on with them."),
         "proposals": ("proposals", "Answer what would be remembered if it may."),
     },
+    "Vault": {
+        "vault": ("vault", "Memories as Markdown files, and their history in git."),
+    },
     "Serving": {
         "serve": ("serving", "Start the server: REST, proxy, MCP and the page."),
         "token": ("serving", "Let others in, and shut them out."),

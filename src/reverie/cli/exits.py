@@ -17,6 +17,7 @@ from reverie.errors import (
     ReverieError,
     SharedReadOnly,
     StoreError,
+    VaultError,
 )
 from reverie.text.normalise import one_line
 
@@ -46,6 +47,7 @@ _CODES: tuple[tuple[type[ReverieError], int], ...] = (
     (Conflict, CONFLICT),
     (SharedReadOnly, CONFLICT),
     (StoreError, STORE),
+    (VaultError, STORE),
     (EmbeddingError, EMBEDDING),
 )
 

@@ -47,6 +47,14 @@ def grown(
     return [part for part in (*parts, Part(number, raw, last)) if part.last]
 
 
+def apart_path(scope: Scope, session: str, event: Event) -> str:
+    """Where an event stands that has a file of its own."""
+    role = re.sub(r"[^a-z0-9_-]", "_", event.role.lower())[:40] or "_"
+    time = re.sub(r"[^0-9T]", "", rendering.when(event.at)[:23])
+    folder = layout.session_folder(scope, session)
+    return f"{folder}/{layout.TURNS}/{role}/{time}__{event.sequence:06d}.md"
+
+
 class Conversations:
     """The sessions of a vault, whose lock the caller holds."""
 
@@ -159,13 +167,10 @@ class Conversations:
 
     def _add_apart(self, scope: Scope, session: str, events: Sequence[Event], line: str) -> None:
         known = {file.version for file in self._vault.files.of(scope, "turns", session)}
-        folder = layout.session_folder(scope, session)
         for event in events:
             if event.sequence in known:
                 continue
-            role = re.sub(r"[^a-z0-9_-]", "_", event.role.lower())[:40] or "_"
-            time = re.sub(r"[^0-9T]", "", rendering.when(event.at)[:23])
-            path = f"{folder}/{layout.TURNS}/{role}/{time}__{event.sequence:06d}.md"
+            path = apart_path(scope, session, event)
             file = File(path, "turns", scope, session, event.sequence, "", _NEW)
             self._vault.write(file, rendering.turn_file(event, session), line)
             line = ""

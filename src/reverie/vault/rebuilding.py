@@ -248,7 +248,7 @@ def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -
             raise VaultError(f"{path} is not empty and no vault: choose another folder")
         Vault.init(path).close()
     with Vault.open(path) as vault, vault.locked():
-        _require_own(resources, vault)
+        require_own(resources, vault)
         sync = Sync(vault, store)
         sync.everything()
         sync.mirror.everyone()
@@ -286,7 +286,7 @@ def _write_anew(vault: Vault, resources: Resources, sync: Sync, progress: Progre
     sync.mirror.everyone(advance)
 
 
-def _require_own(resources: Resources, vault: Vault) -> None:
+def require_own(resources: Resources, vault: Vault) -> None:
     """Nothing stands in the vault's log that the store does not know."""
     with resources.engine.read() as tx:
         lineage = str(log.lineage(tx))
