@@ -189,12 +189,13 @@ class _Work:
 
 
 def _opened(path: Path) -> Vault:
-    """The vault there; what Markdown alone is left of one will do."""
+    """The vault there; a clone of it will do, or what Markdown is left of it."""
     if Vault.is_at(path):
         return Vault.open(path)
     parts = [found.relative_to(path).parts for found in sorted(path.glob("*/**/*.md"))]
     ours = {*layout.FOLDERS.values(), layout.SESSIONS}
-    if not any(ours & {*each} for each in parts):
+    log_left = any((path / layout.OWN).glob("log*.jsonl"))
+    if not log_left and not any(ours & {*each} for each in parts):
         raise VaultError(f"{path} is no vault: there is nothing to make a store of")
     apart = any(layout.TURNS in each for each in parts)
     return Vault.init(path, None, "apart" if apart else "together")
