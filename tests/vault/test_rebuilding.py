@@ -208,6 +208,17 @@ def test_the_vault_goes_on_with_the_new_store(stores: Stores, tmp_path: Path) ->
     assert exported(third) == exported(second)
 
 
+@pytest.mark.parametrize("turns", ["together", "apart"])
+def test_a_clone_is_enough(stores: Stores, tmp_path: Path, turns: str) -> None:
+    first = mirrored(stores, tmp_path / "vault", turns, memories=20)
+    git(tmp_path, "clone", "-q", "vault", "clone")
+    second = stores.open("second")
+    report = rebuilding.from_vault(second, tmp_path / "clone")
+    assert report.problems == () and not report.synced
+    assert exported(second) == exported(first)
+    assert git(tmp_path / "clone", "diff", "HEAD") == ""
+
+
 def test_only_an_empty_store_is_made_of_a_vault(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = mirrored(stores, root, memories=5)
@@ -360,6 +371,22 @@ def test_a_session_that_went_on_after_its_lost_return(stores: Stores, tmp_path: 
     rebuilding.from_vault(second, root)
     assert events(second) == events(first) and second.verify().ok
     assert second.space("ana").session("s").info().hidden_at is None
+
+
+def test_the_last_words_of_a_hidden_session(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    session = first.space("ana").session("s")
+    session.append_many([user("one"), user("two")])
+    session.hide()
+    first.space("ana").remember("later")
+    operations.init(first, root)
+    assert lose(root, lambda line: line.get("sequence") == 2 or line["op"] == "remember") == 2
+    lost_cache(root)
+    second = stores.open("second")
+    assert rebuilding.from_vault(second, root).problems == ()
+    assert events(second) == events(first) and second.verify().ok
+    assert second.space("ana").sessions() == []
 
 
 def test_what_was_erased_stays_erased(stores: Stores, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,10 @@ def remembered(living: Living, content: str) -> tuple[str, Path]:
     memory = living.ana.remember(content)
     operations.sync(living.store)
     return memory.id, living.file(memory.id)
+
+
+def has(living: Living, many: int) -> bool:
+    return living.ana.count() == many
 
 
 def edit(living: Living, id: str, old: str, new: str) -> None:
@@ -260,9 +265,9 @@ def test_what_happens_in_our_own_folder_keeps_nothing_waiting(living: Living) ->
         with Watch(living.store):
             for number in range(3):
                 (folder / f"{number}.md").write_text(f"Fact {number}\n", encoding="utf-8")
-                eventually(lambda number=number: living.ana.count() == number + 1)
+                eventually(partial(has, living, number + 1))
             next(folder.iterdir()).unlink()
-            eventually(lambda: living.ana.count() == 2)
+            eventually(partial(has, living, 2))
     finally:
         busy.set()
         thread.join()

@@ -48,6 +48,14 @@ def grown(
     return [part for part in (*parts, Part(number, raw, last)) if part.last]
 
 
+def apart_path(scope: Scope, session: str, event: Event) -> str:
+    """Where an event stands that has a file of its own."""
+    role = re.sub(r"[^a-z0-9_-]", "_", event.role.lower())[:40] or "_"
+    time = re.sub(r"[^0-9T]", "", rendering.when(event.at)[:23])
+    folder = layout.session_folder(scope, session)
+    return f"{folder}/{layout.TURNS}/{role}/{time}__{event.sequence:06d}.md"
+
+
 class Conversations:
     """The sessions of a vault, whose lock the caller holds."""
 
@@ -221,7 +229,6 @@ class Conversations:
 
     def _add_apart(self, owner: Owner, scope: Scope, session: str) -> None:
         known = {file.version: file for file in self._vault.files.of(scope, "turns", session)}
-        folder = layout.session_folder(scope, session)
         # One may be missing in the middle only where somebody looks at all of them.
         last = max((at for at, file in known.items() if not self._vault.is_gone(file)), default=0)
         whole = len(known) >= self._count(owner, session, last)
@@ -230,9 +237,7 @@ class Conversations:
         for event in events:
             if event.sequence in known and self._vault.as_we_left_it(known[event.sequence]):
                 continue
-            role = re.sub(r"[^a-z0-9_-]", "_", event.role.lower())[:40] or "_"
-            time = re.sub(r"[^0-9T]", "", rendering.when(event.at)[:23])
-            path = f"{folder}/{layout.TURNS}/{role}/{time}__{event.sequence:06d}.md"
+            path = apart_path(scope, session, event)
             file = File(self._free(path, scope), "turns", scope, session, event.sequence, "", _NEW)
             raw = rendering.sealed(rendering.turn_file(event, session))
             self._vault.write(file, raw, line)

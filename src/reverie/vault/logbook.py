@@ -202,10 +202,11 @@ class _Life:
             self._hidden = None
 
     def around(self, sequence: int) -> tuple[int, int]:
-        """The positions between which an event was said."""
+        """The positions between which an event was said; to a hidden session nothing is."""
         before = [self.events[each] for each in self.events if each < sequence]
         behind = [self.events[each] for each in self.events if each > sequence]
-        return max(before, default=0), min(behind, default=MOST)
+        last = MOST if self._hidden is None else self._hidden
+        return max(before, default=0), min(behind, default=last)
 
 
 def _free_behind(taken: Sequence[int], *positions: int) -> int:

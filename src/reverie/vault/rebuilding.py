@@ -210,12 +210,13 @@ class _Work:
 
 
 def _opened(path: Path) -> Vault:
-    """The vault there; what Markdown alone is left of one will do."""
+    """The vault there; a clone of it will do, or what Markdown is left of it."""
     if Vault.is_at(path):
         return Vault.open(path)
     parts = [found.relative_to(path).parts for found in sorted(path.glob("*/**/*.md"))]
     ours = {*layout.FOLDERS.values(), layout.SESSIONS}
-    if not any(ours & {*each} for each in parts):
+    log_left = any((path / layout.OWN).glob("log*.jsonl"))
+    if not log_left and not any(ours & {*each} for each in parts):
         raise VaultError(f"{path} is no vault: there is nothing to make a store of")
     apart = any(layout.TURNS in each for each in parts)
     return Vault.init(path, None, "apart" if apart else "together")
@@ -258,7 +259,7 @@ def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -
             raise VaultError(f"{path} is not empty and no vault: choose another folder")
         Vault.init(path).close()
     with Vault.open(path) as vault, vault.locked():
-        _require_own(resources, vault)
+        require_own(resources, vault)
         sync = Sync(vault, store)
         sync.everything()
         sync.mirror.everyone()
@@ -296,7 +297,7 @@ def _write_anew(vault: Vault, resources: Resources, sync: Sync, progress: Progre
     sync.mirror.everyone(advance)
 
 
-def _require_own(resources: Resources, vault: Vault) -> None:
+def require_own(resources: Resources, vault: Vault) -> None:
     """Nothing stands in the vault's log that the store does not know."""
     lines = vault.journal.lines()
     while part := list(islice(lines, BATCH)):
