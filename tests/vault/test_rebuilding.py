@@ -326,7 +326,8 @@ def test_damaged_lines_are_reported_and_filled_from_markdown(
     assert not operations.sync(second) and files(root) == settled
     third = stores.open("third")
     again = rebuilding.from_vault(third, root)
-    assert again.from_files == 0 and exported(third) == exported(second)
+    assert again.from_files == 0 and again.problems == ()
+    assert exported(third) == exported(second)
 
 
 def test_a_log_that_was_cut_off_goes_on_in_markdown(stores: Stores, tmp_path: Path) -> None:
@@ -416,11 +417,18 @@ def test_lines_that_contradict_each_other_are_reported(stores: Stores, tmp_path:
     strange = json.loads(line) | {"position": -5}
     far = json.loads(line) | {"position": 1 << 40, "memory": "zzzzzzzz", "op": "dance"}
     with (root / ".reverie/log.jsonl").open("a") as file:
-        for each in (other, strange, far, {"position": 2}, [1]):
+        for each in (other, strange, far, {**far, "position": 1 << 70}, {"position": 2}, [1]):
             file.write(json.dumps(each) + "\n")
     second = stores.open("second")
     report = rebuilding.from_vault(second, root)
-    assert len(report.problems) == 5 and exported(second) == exported(first)
+    assert len(report.problems) == 6 and exported(second) == exported(first)
+    # They stand aside, so that nobody takes their positions for how far the log has come.
+    assert log_lines(root) == [line]
+    assert len((root / ".reverie/damaged.jsonl").read_bytes().splitlines()) == 6
+    second.space("ana").remember("two")
+    lost_cache(root)
+    operations.sync(second)
+    assert len(log_lines(root)) == 2 and len(list(root.glob("ana/facts/*.md"))) == 2
 
 
 # -- Markdown alone -------------------------------------------------------------------------------

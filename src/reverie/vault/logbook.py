@@ -65,7 +65,7 @@ class Logbook:
                 if not raw.strip():
                     continue
                 line = journal.decoded(raw)
-                why = "no entry of a log" if line is None else _problem(line)
+                why = "no entry of a log" if line is None else problem(line)
                 if line is not None and why is None:
                     why = self._add(line, spot)
                 if why is not None:
@@ -218,7 +218,7 @@ def _free_behind(taken: Sequence[int], *positions: int) -> int:
     return free
 
 
-def _problem(line: Line) -> str | None:
+def problem(line: Line) -> str | None:
     """Why a line is no entry."""
     try:
         records.entry_of(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,9 +16,9 @@ from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.text import frontmatter
 from reverie.text.normalise import one_line
-from reverie.vault import journal, layout, telling
+from reverie.vault import disk, journal, layout, telling
 from reverie.vault.committing import commit_pending
-from reverie.vault.logbook import Filled, Logbook
+from reverie.vault.logbook import Filled, Logbook, problem
 from reverie.vault.records import ACTOR, MOVED
 from reverie.vault.syncing import Report, Sync
 from reverie.vault.telling import Happened, Seen
@@ -27,6 +27,8 @@ from reverie.vault.vault import Vault
 Progress = Callable[[int, int], None]
 # Names the vault that a store is being made of, until it is done.
 _MARK = "rebuilding"
+# Lines of a log that were none, or that did not fit the others.
+ASIDE = "damaged.jsonl"
 BATCH = 500
 
 
@@ -71,9 +73,6 @@ class _Work:
         self.entries = self.from_files = 0
         telling.learn_names(vault)
 
-    def _files(self) -> Iterator[Seen]:
-        return telling.files_of(self._vault, lambda line: None)
-
     def _retell(self, told: Iterable[Told], whole: int) -> int:
         done = 0
 
@@ -91,7 +90,8 @@ class _Work:
     def tell_log(self) -> None:
         """All that the vault's own log holds, and the events that it has lost."""
         book = Logbook(self._vault.journal.files(), self.problems.append)
-        talks, now = telling.conversations_in(self._files()), self._resources.clock.now()
+        talks = telling.conversations_in(telling.files_of(self._vault, "turns"))
+        now = self._resources.clock.now()
         for line, _ in book.lines():
             self._vault.know_names(Scope(line["space"], line["user"]), line.get("session"))
         if len(book):
@@ -104,6 +104,8 @@ class _Work:
         self._retell(book.told(filled), len(book) + len(filled))
         self.from_files += len(filled)
         self._note_filled([each for each in filled if each.position])
+        if self.problems:
+            self._put_aside()
 
     def _note_filled(self, filled: Sequence[Filled]) -> None:
         """What filled a gap stands in the log again, so that it is whole for the next one."""
@@ -118,6 +120,27 @@ class _Work:
         if lines:
             self._vault.journal.append(lines)
 
+    def _put_aside(self) -> None:
+        """Lines that the store does not hold leave the log, which says what was mirrored."""
+        for path in self._vault.journal.files():
+            with path.open("rb") as file:
+                raws = [raw.rstrip(b"\n") + b"\n" for raw in file if raw.strip()]
+            others = [raw for raw in raws if not self._is_told(raw)]
+            if others:
+                aside = self._vault.own / ASIDE
+                disk.append(aside, b"".join(others))
+                disk.write(path, b"".join(raw for raw in raws if raw not in set(others)))
+                _note(self._vault, self._store, path, aside)
+
+    def _is_told(self, raw: bytes) -> bool:
+        line = journal.decoded(raw)
+        if line is None or problem(line) is not None:
+            return False
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, Scope(line["space"], line["user"]))
+            entry = None if owner is None else log.at_position(tx, owner, line["position"])
+        return entry is not None and entry.uuid == line["uuid"]
+
     def tell_memories(self) -> None:
         """Memories whose every version the log has lost, as their files show them."""
         told = self._unknown_memories()
@@ -128,9 +151,7 @@ class _Work:
     def _unknown_memories(self) -> list[Happened]:
         told, seen_ids = list[Happened](), set[tuple[str, str]]()
         now = self._resources.clock.now()
-        for seen in self._files():
-            if seen.place.what != "memory":
-                continue
+        for seen in telling.files_of(self._vault, "memory"):
             document = frontmatter.load(seen.raw)
             id = telling.memory_id(document)
             name = (seen.place.scope.space, id or "")
@@ -148,11 +169,9 @@ class _Work:
     def tell_summaries(self) -> int:
         """Of summaries the log knows nothing."""
         count = 0
-        for seen in self._files():
+        for seen in telling.files_of(self._vault, "summary"):
             session = seen.place.session
-            if seen.place.what != "summary" or session is None:
-                continue
-            if not seen.path.endswith(f"/{layout.SUMMARY}"):
+            if session is None or not seen.path.endswith(f"/{layout.SUMMARY}"):
                 continue
             try:
                 count += self._tell_summary(seen, session)
@@ -195,7 +214,7 @@ class _Work:
     def _tell_hidden(self) -> None:
         """Where a conversation stands says whether it is hidden, and nobody else says more."""
         deleted: dict[tuple[Scope, str], set[bool]] = {}
-        for seen in self._files():
+        for seen in telling.files_of(self._vault):
             place = seen.place
             if place.what == "turns" and place.session is not None:
                 deleted.setdefault((place.scope, place.session), set()).add(place.deleted)
@@ -243,6 +262,13 @@ def _end(resources: Resources) -> None:
         tx.run("DELETE FROM meta WHERE key = ?", (_MARK,))
 
 
+def _note(vault: Vault, store: Store, *paths: Path) -> None:
+    """Git shall hold what became of these, with the first space that there is."""
+    for space in store.spaces()[:1]:
+        for path in paths:
+            vault.files.note(space.name, path.relative_to(vault.root).as_posix())
+
+
 # -- a vault from the store -----------------------------------------------------------------------
 
 
@@ -263,26 +289,24 @@ def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -
         sync = Sync(vault, store)
         sync.everything()
         sync.mirror.everyone()
-        _write_anew(vault, resources, sync, progress)
+        _write_anew(vault, store, sync, progress)
         commit_pending(vault)
     vaults.attach(resources, str(path))
     return sync.report
 
 
-def _write_anew(vault: Vault, resources: Resources, sync: Sync, progress: Progress | None) -> None:
+def _write_anew(vault: Vault, store: Store, sync: Sync, progress: Progress | None) -> None:
     files = vault.files.below("")
     with vault.files.together():
         for file in files:
             # A version that none has: the mirror writes the file again, in its place.
             if file.what == "memory" and vault.as_we_left_it(file):
                 vault.files.put(file._replace(version=0))
-        for each in vault.journal.files():
-            where = each.relative_to(vault.root).as_posix()
-            vault.files.note(files[0].scope.space if files else "", where)
+        _note(vault, store, *vault.journal.files())
         vault.files.forget_cursors()
     vault.journal.clear()
     for scope, session in dict.fromkeys((f.scope, f.name) for f in files if f.what == "turns"):
-        with resources.engine.read() as tx:
+        with store._resources.engine.read() as tx:
             owner = log.find(tx, scope)
         if owner is not None:
             sync.mirror.conversations.write_anew(owner, scope, session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -72,16 +73,18 @@ def learn_names(vault: Vault) -> None:
             vault.know_names(Scope(session))
 
 
-def files_of(vault: Vault, report: Report) -> Iterator[Seen]:
-    """Every file that means something in a space that the vault shows, in order."""
+def files_of(vault: Vault, *what: str) -> Iterator[Seen]:
+    """Every file that means this in a space that the vault shows, in order; all, without ``what``.
+
+    What cannot be read is passed over: a sync reports it.
+    """
     for path in sorted(_markdown(vault)):
         place = vault.place_of(path)
         if place is None or not vault.wishes.shows(place.scope.space):
             continue
-        try:
-            yield Seen(path, place, disk.read(vault.path(path)))
-        except ReverieError as error:
-            report(f"{path}: {one_line(str(error))}")
+        if not what or place.what in what:
+            with contextlib.suppress(ReverieError):
+                yield Seen(path, place, disk.read(vault.path(path)))
 
 
 def _markdown(vault: Vault) -> list[str]:
