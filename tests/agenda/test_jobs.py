@@ -305,3 +305,34 @@ def test_a_drain_of_nothing(store: Store, space: Space) -> None:
     assert store.drain() == 0
     space.remember("x")
     assert store.drain() == 0
+
+
+def test_only_jobs_of_some_kinds_also_those_due_soon(store: Store, owner: Owner) -> None:
+    """For a program that ends: its own jobs, and nobody else's."""
+    resources = store._resources
+    add(store, owner, "fail_it", name="another's")
+    add(store, owner, name="first", lane="vault")
+    add(store, owner, name="second", lane="vault", due=START + SECOND)
+    add(store, owner, name="later", due=START + HOUR)
+    assert worker.run_these(resources, owner, ("note_it",), ahead_ms=SECOND) is None
+    assert DONE == ["first", "second"]
+    # A worker still finds what is left.
+    assert due(store) == [(owner.space, START)]
+    assert store.drain() == 1
+    assert DONE == ["first", "second", "another's"]
+
+
+def test_why_a_job_of_ones_own_failed_is_told_and_recorded(store: Store, owner: Owner) -> None:
+    add(store, owner, "fail_it", name="mine")
+    failure = worker.run_these(store._resources, owner, ("fail_it",), ahead_ms=0)
+    assert failure == "RuntimeError: this one never works"
+    (job,) = store.jobs()
+    assert (job.error, job.attempts, job.state) == (failure, 1, "ready")
+
+
+def test_what_another_worker_has_is_left_to_it(store: Store, owner: Owner) -> None:
+    add(store, owner, name="taken", lane="vault")
+    add(store, owner, name="behind it", lane="vault")
+    assert take(store, owner, START, "another") is not None
+    assert worker.run_these(store._resources, owner, ("note_it",)) is None
+    assert DONE == []
