@@ -51,6 +51,7 @@ bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5
 	$(BIN)/python bench/postgres.py
 	$(BIN)/python bench/proxy.py
 	$(BIN)/python bench/redaction.py
+	$(BIN)/python bench/vault.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -64,8 +64,12 @@ class Records:
             scope, session = self._touched.pop()
             owner = self._owner(scope)
             known = None if owner is None else self._find(owner, session)
-            if owner is not None and known is not None:
+            if owner is None or known is None:
+                continue
+            try:
                 self._mirror.conversations.complete(owner, scope, known)
+            except disk.Obstacle as error:
+                self._problem(layout.session_folder(scope, session), str(error))
 
     def changed(self, path: str, place: Place, raw: bytes, stamp: Stamp) -> None:
         """A file that differs from what we left, or that we do not know."""

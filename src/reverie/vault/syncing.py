@@ -380,17 +380,24 @@ class Sync:
         self, path: str, place: Place, id: str, raw: bytes, stamp: Stamp, op: str = "revise"
     ) -> None:
         """The file says what the memory is now, where the person put it."""
-        for file in self._vault.files.of(place.scope, "memory", id):
-            if file.path != path and self._is_ours(file.path):
-                # Killed between the two, we gave a file to what a person had written.
-                self._vault.remove(file)
-            elif file.path != path:
-                self._vault.files.drop(file.path)
-                self._vault.files.note(place.scope.space, file.path)
-                self.report.moved.append(f"{file.path} → {path}")
+        known = self._vault.files.of(place.scope, "memory", id)
+        others = [file for file in known if file.path != path]
+        # Killed between the two, we gave a file to what a person had written.
+        ours = [file for file in others if self._is_ours(file.path)]
         found = File(path, "memory", place.scope, id, 0, disk.digest(raw), stamp)
-        self._vault.files.put(found)
-        self._vault.files.note(place.scope.space, path)
+        # At no moment is it nobody's: whoever mirrors next would give it a file.
+        with self._vault.files.together():
+            self._vault.files.put(found)
+            self._vault.files.note(place.scope.space, path)
+            for file in others:
+                self._vault.files.note(place.scope.space, file.path)
+                if file not in ours:
+                    self._vault.files.drop(file.path)
+        for file in others:
+            if file in ours:
+                self._vault.remove(file)
+            else:
+                self.report.moved.append(f"{file.path} → {path}")
         self.mirror.write_memory(place.scope, id, self._current(place.scope, id), op)
 
     # -- new files ----------------------------------------------------------------------------
