@@ -329,10 +329,12 @@ class _Adoption:
         if path is None:
             return False
         stamp = disk.write(vault.path(path), old.raw)
+        # Known as ours, at a version that none has: rewritten with the keys that a person added.
+        what = "summary" if self._is_summary(old) else "turns"
+        name = old.conversation
         if self._is_memory(old):
-            # Keys that a person added come along when it is rewritten.
-            digest, id = disk.digest(old.raw), _memory_id(old)
-            vault.files.put(File(path, "memory", self._scope, id, 0, digest, stamp))
+            what, name = "memory", _memory_id(old)
+        vault.files.put(File(path, what, self._scope, name, 0, disk.digest(old.raw), stamp))
         vault.files.note(self._scope.space, path)
         self._remove(old)
         return True
