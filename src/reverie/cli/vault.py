@@ -25,6 +25,7 @@ from reverie.cli.output import (
     visible,
 )
 from reverie.cli.vault_moves import adopt_command, rebuild_command
+from reverie.cli.vault_scrub import scrub_command
 
 if TYPE_CHECKING:
     from reverie.vault.operations import Status
@@ -63,6 +64,7 @@ def vault_command() -> None:
 
 vault_command.add_command(rebuild_command)
 vault_command.add_command(adopt_command)
+vault_command.add_command(scrub_command)
 
 
 @vault_command.command(
