@@ -165,13 +165,14 @@ class Sync:
             self._file(path)
         missed = dict[Scope, list[File]]()
         for file in gone:
-            if self._vault.files.at(file.path) is not None:
+            if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
                 missed.setdefault(file.scope, []).append(file)
         for scope, files in missed.items():
             if self._is_away(scope, files):
                 continue
             for file in files:
-                if self._vault.files.at(file.path) is not None:
+                # What was changed first may have been written there.
+                if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
                     self._missing(file)
         self._records.settle()
 
@@ -446,6 +447,12 @@ class Sync:
     ) -> None:
         """Two files with one id: the one that says something new is a memory of its own."""
         current = states[max(states)]
+        if raw == rendering.memory_file(current) and self.mirror.is_first_path(
+            path, place.scope, current
+        ):
+            # Killed in between, we gave a file to what had one.
+            self._vault.remove(File(path, "memory", place.scope, current.id, 0, "", _NEW))
+            return
         if any(frontmatter.same_text(document.content, each.content) for each in states.values()):
             self._problem(path, f"a copy of {other.path}: both say they are memory {current.id}")
             return
