@@ -18,10 +18,12 @@ import reverie
 from reverie.engine import log
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Scope
-from reverie.vault import disk, files, journal, layout
+from reverie.vault import disk, files, journal, layout, names
 from tests.vault.vaults import Kept, assert_equal, scopes, states
 
 SEEDS = max(int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60")) // 2, 10)
+# Kills that once left a second file of a memory.
+FOUND = (184, 190, 234, 462)
 STEPS = 50
 OWNERS = (Scope("ana"), Scope("ana", "bob"), Scope("Eve"))
 
@@ -326,7 +328,7 @@ ACTS: tuple[tuple[int, str], ...] = (
 )
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", (*range(SEEDS), *(each for each in FOUND if each >= SEEDS)))
 def test_both_sides_end_equal_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
     kept = Kept(tmp_path, turns="apart" if seed % 4 == 3 else "together")
     life = Life(kept, seed)
@@ -338,6 +340,7 @@ def test_both_sides_end_equal_and_nothing_is_lost(tmp_path: Path, seed: int) -> 
     kept.sync()
     kept.sync()
     take_conflicts_away(life)
+    take_copies_away(life)
     assert_equal(kept)
     said = list(life.texts())
     lost = [
@@ -347,6 +350,17 @@ def test_both_sides_end_equal_and_nothing_is_lost(tmp_path: Path, seed: int) -> 
     ]
     assert not lost
     kept.close()
+
+
+def take_copies_away(life: Life) -> None:
+    """A kill between two names of a file, and a person who gives one of them a third: that is told.
+
+    What we named ourselves is never a copy.
+    """
+    for line in life.kept.sync().problems:
+        path, _, why = line.partition(": ")
+        assert why.startswith("a copy of") and names.id_in(Path(path).name) is None, line
+        life.kept.path(path).unlink()
 
 
 def take_conflicts_away(life: Life) -> None:

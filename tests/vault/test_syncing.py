@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from reverie.errors import VaultError
 from reverie.vault import disk
+from reverie.vault.files import Files
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
 
@@ -129,6 +132,51 @@ def test_a_file_is_remembered_once_whatever_is_killed(kept: Kept) -> None:
 
 def _killed(*values: object, **named: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_file_that_was_moved_is_at_no_moment_nobodys(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.sync()
+    for number in range(6):
+        kept.move(kept.of(memory), f"ana/facts/here-{number}.md")
+        with pytest.MonkeyPatch.context() as patched:
+            after = iter(range(100))
+            put, drop = Files.put, Files.drop
+            for name, call in (("put", put), ("drop", drop)):
+                patched.setattr(Files, name, _dying(call, after, number))
+            with contextlib.suppress(KeyboardInterrupt):
+                kept.sync()
+        kept.ana.revise(memory.id, f"revised {number}")
+        kept.mirror()
+        kept.sync()
+        assert kept.files() == [f"ana/facts/here-{number}.md"]
+    assert_equal(kept)
+
+
+def _dying(call: Callable[..., None], steps: Iterator[int], at: int) -> Callable[..., None]:
+    def step(*values: object) -> None:
+        if next(steps) == at:
+            raise KeyboardInterrupt
+        call(*values)
+
+    return step
+
+
+def test_what_is_written_where_a_file_was_missed_is_not_missing(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.ana.remember("two")
+    kept.sync()
+    kept.ana.forget(memory.id)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Files, "drop", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.mirror()  # both places are known now, and one of them has a file
+    kept.edit(kept.of(memory), "one", "won")
+    kept.ana.restore(memory.id)
+    kept.sync()
+    assert kept.ana.get(memory.id).content == "won"
+    assert kept.ana.get(memory.id).forgotten_at is None
+    assert_equal(kept)
 
 
 def test_the_same_file_made_again_is_remembered_again(kept: Kept) -> None:
@@ -266,6 +314,27 @@ def test_front_matter_that_was_taken_out_comes_back(kept: Kept) -> None:
     assert_equal(kept)
     kept.write(path, "only my words\n")
     assert not kept.sync()
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("by", ["sync", "mirror", "watcher"])
+def test_a_new_file_where_another_was_moved_from(kept: Kept, by: str) -> None:
+    memory = kept.ana.remember("one")
+    kept.sync()
+    path = kept.of(memory)
+    kept.move(path, "ana/zoo/moved.md")
+    kept.write(path, "something new\n")
+    if by == "mirror":
+        kept.ana.revise(memory.id, "two")
+        kept.mirror()
+    elif by == "watcher":
+        kept.sync(path, "ana/zoo/moved.md")
+    kept.sync()
+    assert kept.of(memory) == "ana/zoo/moved.md"
+    assert {each.content for each in kept.ana.memories()} == {
+        "two" if by == "mirror" else "one",
+        "something new",
+    }
     assert_equal(kept)
 
 
