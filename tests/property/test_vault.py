@@ -95,6 +95,9 @@ class Life:
         self.written.add(text.split("x")[0] + "x")
         return text
 
+    def destroy(self, texts: set[str]) -> None:
+        self.erased |= texts
+
     def space(self) -> reverie.Space:
         scope = self.chance.choice(OWNERS)
         return self.kept.store.space(scope.space, user=scope.user)
@@ -152,11 +155,12 @@ class Life:
         if (found := self.memory()) and self.chance.random() < 0.4:
             space, memory = found
             # A person may be editing the file of what is erased.
+            texts = {version.content or "" for version in space.history(memory.id)}
             for path in self.kept.files():
-                if self.kept.told(path).text("id") == memory.id:
-                    self.erased.add(self.kept.told(path).content)
-            for version in space.history(memory.id):
-                self.erased.add(version.content or "")
+                document = self.kept.told(path)
+                if memory.id in {document.text("id"), document.text("conflict_of")}:
+                    texts.add(document.content)
+            self.destroy(texts)
             space.erase(memory.id)
 
     def append(self) -> None:
