@@ -60,13 +60,5 @@ def settle(folder: Path, written: set[str], erased: set[str]) -> None:
     assert_equal(kept)
     texts = [*life.texts(), *life.erased, *erased]
     lost = [text for text in sorted(written) if not any(text in each for each in texts)]
-    # An erasure that was killed before it could be told has taken all its versions along.
-    gone = {record["memory"] for record in exported(kept) if record["op"] == "erase"}
-    assert not lost or gone
+    assert not lost
     kept.close()
-
-
-def exported(kept: Kept) -> Iterator[dict[str, Any]]:
-    for name in ("ana", "Eve"):
-        for user in (None, "bob"):
-            yield from kept.store.space(name, user=user).export()

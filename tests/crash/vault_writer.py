@@ -29,10 +29,8 @@ class Told(Life):
         say(wrote=text.split("x")[0] + "x")
         return text
 
-    def erase(self) -> None:
-        before = set(self.erased)
-        super().erase()
-        say(erased=sorted(self.erased - before))
+    def destroy(self, texts: set[str]) -> None:
+        say(erased=sorted(texts))
 
     def edit_in_place(self, path: str, raw: bytes, old: str, new: str) -> None:
         # Killed within, an editor that does not write a new file loses both.

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from reverie.errors import VaultError
-from reverie.vault import disk
+from reverie.vault.files import Files
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
-
-TEN_MB = 10 * 1024 * 1024
 
 
 def test_an_edit_is_a_revision_by_the_vault(kept: Kept) -> None:
@@ -129,6 +127,51 @@ def test_a_file_is_remembered_once_whatever_is_killed(kept: Kept) -> None:
 
 def _killed(*values: object, **named: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_file_that_was_moved_is_at_no_moment_nobodys(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.sync()
+    for number in range(6):
+        kept.move(kept.of(memory), f"ana/facts/here-{number}.md")
+        with pytest.MonkeyPatch.context() as patched:
+            after = iter(range(100))
+            put, drop = Files.put, Files.drop
+            for name, call in (("put", put), ("drop", drop)):
+                patched.setattr(Files, name, _dying(call, after, number))
+            with contextlib.suppress(KeyboardInterrupt):
+                kept.sync()
+        kept.ana.revise(memory.id, f"revised {number}")
+        kept.mirror()
+        kept.sync()
+        assert kept.files() == [f"ana/facts/here-{number}.md"]
+    assert_equal(kept)
+
+
+def _dying(call: Callable[..., None], steps: Iterator[int], at: int) -> Callable[..., None]:
+    def step(*values: object) -> None:
+        if next(steps) == at:
+            raise KeyboardInterrupt
+        call(*values)
+
+    return step
+
+
+def test_what_is_written_where_a_file_was_missed_is_not_missing(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.ana.remember("two")
+    kept.sync()
+    kept.ana.forget(memory.id)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Files, "drop", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.mirror()  # both places are known now, and one of them has a file
+    kept.edit(kept.of(memory), "one", "won")
+    kept.ana.restore(memory.id)
+    kept.sync()
+    assert kept.ana.get(memory.id).content == "won"
+    assert kept.ana.get(memory.id).forgotten_at is None
+    assert_equal(kept)
 
 
 def test_the_same_file_made_again_is_remembered_again(kept: Kept) -> None:
@@ -269,6 +312,27 @@ def test_front_matter_that_was_taken_out_comes_back(kept: Kept) -> None:
     assert_equal(kept)
 
 
+@pytest.mark.parametrize("by", ["sync", "mirror", "watcher"])
+def test_a_new_file_where_another_was_moved_from(kept: Kept, by: str) -> None:
+    memory = kept.ana.remember("one")
+    kept.sync()
+    path = kept.of(memory)
+    kept.move(path, "ana/zoo/moved.md")
+    kept.write(path, "something new\n")
+    if by == "mirror":
+        kept.ana.revise(memory.id, "two")
+        kept.mirror()
+    elif by == "watcher":
+        kept.sync(path, "ana/zoo/moved.md")
+    kept.sync()
+    assert kept.of(memory) == "ana/zoo/moved.md"
+    assert {each.content for each in kept.ana.memories()} == {
+        "two" if by == "mirror" else "one",
+        "something new",
+    }
+    assert_equal(kept)
+
+
 def test_copies_are_told_and_what_is_new_in_them_is_kept(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
@@ -301,166 +365,6 @@ def test_an_unknown_id_is_remembered_under_another(kept: Kept) -> None:
     report = kept.sync()
     assert any("zzzzzzzz is not known here" in line for line in report.problems)
     assert kept.told("ana/facts/a.md").text("version") == "1"
-    assert_equal(kept)
-
-
-def test_an_empty_file_changes_nothing(kept: Kept) -> None:
-    memory = kept.ana.remember("one")
-    kept.mirror()
-    path = kept.of(memory)
-    kept.write(path, "")
-    kept.write("ana/facts/new.md", " \n")
-    report = kept.sync()
-    assert sum("it is empty" in line for line in report.problems) == 2
-    assert kept.ana.get(memory.id).version == 1
-    kept.write(path, f"---\nid: {memory.id}\nversion: 1\n---\n")
-    assert any("must not be empty" in line for line in kept.sync().problems)
-
-
-def test_a_fact_that_is_too_long_is_told_and_left(kept: Kept) -> None:
-    memory = kept.ana.remember("one")
-    kept.mirror()
-    path = kept.of(memory)
-    kept.edit(path, "one", "x" * 5000)
-    assert any("a fact has at most" in line for line in kept.sync().problems)
-    assert "x" * 5000 in kept.read(path)
-    kept.ana.revise(memory.id, "two")
-    kept.mirror()
-    assert "x" * 5000 in kept.read(path)
-    kept.write("ana/facts/long.md", "y" * 5000)
-    assert kept.sync().remembered == ["ana/facts/long.md"]
-    (note,) = kept.ana.memories(kind="note")
-    assert note.content == "y" * 5000
-
-
-def test_ten_megabytes_are_kept_whole(kept: Kept) -> None:
-    text = ("0123456789 " * (TEN_MB // 11 + 1))[:TEN_MB]
-    kept.write("ana/notes/large.md", text)
-    assert kept.sync().remembered == ["ana/notes/large.md"]
-    (note,) = kept.ana.memories()
-    assert note.content == text
-    kept.write("ana/notes/larger.md", b"x" * (disk.MOST_BYTES + 1))
-    assert any("larger than" in line for line in kept.sync().problems)
-
-
-def test_secrets_are_not_kept(kept: Kept) -> None:
-    memory = kept.ana.remember("my key")
-    kept.mirror()
-    path = kept.of(memory)
-    secret = "sk-proj-" + "a1B2c3D4e5" * 5
-    kept.edit(path, "my key", f"my key is {secret}")
-    kept.sync()
-    assert secret not in kept.ana.get(memory.id).content
-    assert secret not in kept.read(path)
-    assert_equal(kept)
-
-
-@pytest.mark.parametrize(
-    ("raw", "why"),
-    [
-        (b"---\nid: x\nno end", "never closed"),
-        (b"---\na: [b\n---\n\ntext", "no YAML"),
-        ("text".encode("utf-16"), "UTF-16"),
-        (b"caf\xe9", "not UTF-8"),
-        (b"---\n&a b: *a\n---\n\ntext", "alias"),
-    ],
-)
-def test_what_cannot_be_understood_is_told_and_left(kept: Kept, raw: bytes, why: str) -> None:
-    memory = kept.ana.remember("one")
-    kept.mirror()
-    path = kept.of(memory)
-    kept.write(path, raw)
-    kept.write("ana/facts/new.md", raw)
-    report = kept.sync()
-    assert sum(why in line for line in report.problems) == 2
-    assert kept.path(path).read_bytes() == raw
-    assert kept.ana.get(memory.id).version == 1
-
-
-def test_what_is_no_file_is_told_and_forgets_nothing(kept: Kept, tmp_path: Path) -> None:
-    ids = {name: kept.ana.remember(name).id for name in ("folder", "fifo", "socket", "link")}
-    kept.mirror()
-    paths = {name: kept.of(id) for name, id in ids.items()}
-    for path in paths.values():
-        kept.path(path).unlink()
-    kept.path(paths["folder"]).mkdir()
-    os.mkfifo(kept.path(paths["fifo"]))
-    listening = socket.socket(socket.AF_UNIX)
-    here = Path.cwd()
-    os.chdir(kept.path(paths["socket"]).parent)
-    listening.bind(Path(paths["socket"]).name)
-    os.chdir(here)
-    (tmp_path / "outside.md").write_text("outside")
-    kept.path(paths["link"]).symlink_to(tmp_path / "outside.md")
-    report = kept.sync()
-    listening.close()
-    assert not report.forgotten and not report.revised
-    for path in paths.values():
-        assert any(line.startswith(f"{path}: ") for line in report.problems), path
-    assert all(kept.ana.get(id).version == 1 for id in ids.values())
-
-
-def test_links_are_told_and_never_followed(kept: Kept, tmp_path: Path) -> None:
-    memory = kept.ana.remember("one")
-    kept.mirror()
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret.md").write_text("secret")
-    kept.path("ana/facts").rename(outside / "facts")
-    kept.path("ana/facts").symlink_to(outside / "facts")
-    kept.path("ana/loop").symlink_to(kept.root)
-    kept.path("ana/file.md").symlink_to(outside / "secret.md")
-    report = kept.sync()
-    assert {line.split(":")[0] for line in report.problems} >= {
-        "ana/facts",
-        "ana/loop",
-        "ana/file.md",
-    }
-    assert not report.forgotten and not report.remembered
-    before = {path.name: path.read_bytes() for path in outside.rglob("*.md")}
-    kept.ana.revise(memory.id, "two")
-    other = kept.ana.remember("three")
-    report = kept.sync()
-    assert any(other.id in line for line in report.problems)
-    assert {path.name: path.read_bytes() for path in outside.rglob("*.md")} == before
-    kept.path("ana/facts").unlink()
-    (outside / "facts").rename(kept.path("ana/facts"))
-    for link in ("loop", "file.md"):
-        kept.path(f"ana/{link}").unlink()
-    kept.sync()
-    assert_equal(kept)
-
-
-def test_an_unreadable_folder_forgets_nothing(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = kept.ana.remember("one")
-    kept.sync()
-    scan = os.scandir
-
-    def refusing(path: str | Path) -> object:
-        if str(path).endswith("facts"):
-            raise PermissionError(13, "Permission denied")
-        return scan(path)
-
-    monkeypatch.setattr(os, "scandir", refusing)
-    report = kept.sync()
-    assert report.problems == ["ana/facts: cannot be read: Permission denied"]
-    assert kept.ana.get(memory.id).forgotten_at is None
-
-
-def test_a_name_that_is_no_text_is_told(kept: Kept) -> None:
-    folder = os.fsencode(kept.root) + b"/ana/facts"
-    Path(os.fsdecode(folder)).mkdir(parents=True)
-    Path(os.fsdecode(folder + b"/caf\xe9.md")).write_bytes(b"text")
-    assert any("not UTF-8" in line for line in kept.sync().problems)
-
-
-def test_odd_names_that_a_person_gives(kept: Kept) -> None:
-    names = ["What? Why: a*b.md", 'say "hi".md', "tab\tand\nline.md", "%41.md", "-rf.md", "a\\b.md"]
-    for number, name in enumerate(names):
-        kept.write(f"ana/facts/{name}", f"text {number}\n")
-    report = kept.sync()
-    assert not report.problems
-    assert len(report.remembered) == len(names)
     assert_equal(kept)
 
 

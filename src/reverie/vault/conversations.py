@@ -34,18 +34,21 @@ class Part(NamedTuple):
 def grown(
     session: str, raw: bytes, number: int, events: Sequence[Event], forked: Origin | None
 ) -> list[Part]:
-    """The last part with these events behind it, and the parts that begin with them."""
+    """The last part with these events behind it, and the parts that begin with them, sealed.
+
+    ``raw`` is what the last part says without its seal.
+    """
     parts, last = list[Part](), 0
     for event in events:
         block = rendering.turn_block(event)
         if raw and len(raw) + len(block) > layout.PART_BYTES:
-            parts.append(Part(number, raw, last))
+            parts.append(Part(number, rendering.sealed(raw), last))
             number, raw = number + 1, b""
         if not raw:
             begun = None if forked is None or number > 1 else f"{forked.session}:{forked.sequence}"
             raw = rendering.turns_head(session, begun, event.at)
         raw, last = raw + block, event.sequence
-    return [part for part in (*parts, Part(number, raw, last)) if part.last]
+    return [*parts, Part(number, rendering.sealed(raw), last)] if last else []
 
 
 def apart_path(scope: Scope, session: str, event: Event) -> str:
@@ -148,7 +151,7 @@ class Conversations:
             return
         path = known[0].path if known else self._free(layout.summary_path(scope, session), scope)
         at = found.updated_at if last is None or last.body is None else last.body["at"]
-        raw = rendering.sealed(rendering.summary_file(session, summary, at))
+        raw = rendering.summary_file(session, summary, at)
         new = File(path, "summary", scope, session, summary.epoch, "", _NEW)
         vault.write(new, raw, f"summary of {session}")
         self._place(owner, scope, session)
@@ -209,7 +212,7 @@ class Conversations:
                 above = newest.path.rpartition("/")[0]
                 path = f"{above}/{path.rpartition('/')[2]}"
             file = File(self._free(path, scope), "turns", scope, session, part.last, "", _NEW)
-            self._vault.write(file, rendering.sealed(part.raw), line)
+            self._vault.write(file, part.raw, line)
 
     def _plain(self, file: File) -> bytes | None:
         try:
@@ -239,7 +242,7 @@ class Conversations:
                 continue
             path = apart_path(scope, session, event)
             file = File(self._free(path, scope), "turns", scope, session, event.sequence, "", _NEW)
-            raw = rendering.sealed(rendering.turn_file(event, session))
+            raw = rendering.turn_file(event, session)
             self._vault.write(file, raw, line)
             line = ""
 

@@ -32,7 +32,7 @@ def write_index(
         for _, memory in chosen
         for file in vault.files.of(scope, "memory", memory.id)[:1]
     ]
-    raw = rendering.sealed(rendering.index_file(scope, known.facts, known.notes, listed))
+    raw = rendering.index_file(scope, known.facts, known.notes, listed)
     path = f"{folder}/{layout.INDEX}"
     new = File(path, "index", scope, "", 0, "", Stamp(0, 0, 0))
     before = vault.files.at(path)

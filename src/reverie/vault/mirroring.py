@@ -313,10 +313,7 @@ class Mirror:
         vault.know_names(scope, memory.session)
         before = None
         if file is None:
-            name = self._first_name(scope, memory)
-            path = f"{layout.memory_folder(scope, memory)}/{name}"
-            path = layout.in_deleted(scope, path) if gone else path
-            folder, _, name = path.rpartition("/")
+            folder, _, name = self._first_path(scope, memory).rpartition("/")
             path = self._own_or_free(folder, name, memory.id)
         else:
             turn = layout.in_deleted if gone else layout.out_of_deleted
@@ -335,6 +332,14 @@ class Mirror:
         # Only now: at every moment it stands somewhere. What was edited meanwhile stays a file.
         if file is not None and file.path != path and vault.as_we_left_it(file):
             vault.remove(file)
+
+    def _first_path(self, scope: Scope, memory: Memory) -> str:
+        path = f"{layout.memory_folder(scope, memory)}/{self._first_name(scope, memory)}"
+        return path if memory.forgotten_at is None else layout.in_deleted(scope, path)
+
+    def is_first_path(self, path: str, scope: Scope, memory: Memory) -> bool:
+        """Whether a path is the one that we give to a memory."""
+        return path == self._first_path(scope, memory)
 
     def _first_name(self, scope: Scope, memory: Memory) -> str:
         """The name that a file has for life: after what the memory said first."""

@@ -186,7 +186,7 @@ def turn_file(event: Event, session: str) -> bytes:
     }
     if event.interrupted:
         fields["interrupted"] = True
-    return frontmatter.dump(fields, readable(event.text))
+    return sealed(frontmatter.dump(fields, readable(event.text)))
 
 
 def summary_file(session: str, summary: Summary, at: int) -> bytes:
@@ -199,7 +199,7 @@ def summary_file(session: str, summary: Summary, at: int) -> bytes:
         "version": summary.epoch,
         "covers_to": summary.upper,
     }
-    return frontmatter.dump(fields, summary.text)
+    return sealed(frontmatter.dump(fields, summary.text))
 
 
 # -- the index of an owner ------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memo
     fields: Fields = {"space": scope.space}
     if scope.user is not None:
         fields["user"] = scope.user
-    return frontmatter.dump(fields, "\n".join(lines))
+    return sealed(frontmatter.dump(fields, "\n".join(lines)))
 
 
 def line_of(content: str) -> str:

@@ -28,7 +28,10 @@ from reverie.vault.disk import Stamp
 from reverie.vault.files import Damaged, File
 from reverie.vault.layout import Place
 from reverie.vault.mirroring import LOOKED, Mirror
-from reverie.vault.records import ACTOR, DELETED, MOVED, Records
+from reverie.vault.records import ACTOR as ACTOR
+from reverie.vault.records import DELETED as DELETED
+from reverie.vault.records import MOVED as MOVED
+from reverie.vault.records import Records
 from reverie.vault.vault import Vault
 
 EDITED = "its file was edited"
@@ -64,6 +67,8 @@ class Sync:
         # Files of this run that were looked at: the mirror may ask for one of them again.
         self._seen: set[str] = set()
         self._looking = False
+        # Files that say no id: theirs may have been moved, and another stands in its place.
+        self._bare: dict[str, None] = {}
 
     # -- what to look at ----------------------------------------------------------------------
 
@@ -163,17 +168,25 @@ class Sync:
         """Changes first: what is gone may stand elsewhere now."""
         for path in changed:
             self._file(path)
+        self._take_bare()
         missed = dict[Scope, list[File]]()
         for file in gone:
-            if self._vault.files.at(file.path) is not None:
+            if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
                 missed.setdefault(file.scope, []).append(file)
         for scope, files in missed.items():
             if self._is_away(scope, files):
                 continue
             for file in files:
-                if self._vault.files.at(file.path) is not None:
+                # What was changed first may have been written there.
+                if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
                     self._missing(file)
         self._records.settle()
+
+    def _take_bare(self) -> None:
+        """Files without an id come last: by now it is known whether theirs stands elsewhere."""
+        while self._bare:
+            path, _ = self._bare.popitem()
+            self._file(path, late=True)
 
     def _is_away(self, scope: Scope, files: Sequence[File]) -> bool:
         """All that an owner had at once is a disk that is away, or an accident, and not a wish."""
@@ -198,13 +211,16 @@ class Sync:
         """The mirror is about to write a file that somebody changed, moved or deleted."""
         if not self._vault.is_gone(file):
             self._file(file.path)
+            if self._bare and not self._looking:
+                self.everything()
+            self._take_bare()
         elif not self._looking:
             self.everything()
         elif self._vault.files.at(file.path) is not None:
             self._missing(file)
 
-    def _file(self, path: str) -> None:
-        if path in self._seen:
+    def _file(self, path: str, *, late: bool = False) -> None:
+        if path in self._seen and not late:
             return
         self._seen.add(path)
         place = self._place(path)
@@ -213,7 +229,7 @@ class Sync:
         try:
             raw, stamp = disk.read_stamped(self._vault.path(path))
             if place.what == "memory":
-                self._memory(path, place, raw, stamp)
+                self._memory(path, place, raw, stamp, late=late)
             elif place.what == "conflict":
                 self._conflict(path, place, raw, stamp)
             else:
@@ -232,7 +248,7 @@ class Sync:
         self._vault.files.put(File(path, "conflict", place.scope, name, 0, disk.digest(raw), stamp))
         self._vault.files.note(place.scope.space, path)
 
-    def _memory(self, path: str, place: Place, raw: bytes, stamp: Stamp) -> None:
+    def _memory(self, path: str, place: Place, raw: bytes, stamp: Stamp, *, late: bool) -> None:
         document = frontmatter.load(raw)
         for problem in document.problems:
             self._problem(path, problem)
@@ -243,6 +259,9 @@ class Sync:
             return
         told = document.text("id") or None
         id = told or self._known_as(path, place)
+        if told is None and id is not None and not late:
+            self._bare[path] = None
+            return
         if id is not None and self._is_erased(path, place, id):
             return
         held = [] if id is None else self._held(place.scope, id)
@@ -251,13 +270,25 @@ class Sync:
             return
         states = {entry.version: entry.state(place.scope.user) for entry in held if entry.body}
         found = self._vault.files.of(place.scope, "memory", id)
-        elsewhere = [file for file in found if file.path != path and not self._vault.is_gone(file)]
+        elsewhere = [file for file in found if file.path != path and self._says_id(file)]
         if elsewhere:
             self._copied(path, place, document, raw, stamp, states, elsewhere[0])
             return
         self._revised(path, place, document, states, bare=told is None)
         self._moved(path, place, document, id)
         self._settle(path, place, id, raw, stamp)
+
+    def _says_id(self, file: File) -> bool:
+        """Whether a file that we left somewhere is still there, and not another in its place."""
+        if self._vault.is_gone(file):
+            return False
+        if self._vault.as_we_left_it(file):
+            return True
+        try:
+            document = frontmatter.load(disk.read(self._vault.path(file.path)))
+        except disk.Unreadable:
+            return True
+        return document.broken or document.text("id") == file.name
 
     def _known_as(self, path: str, place: Place) -> str | None:
         """The memory of a file that says nothing of it any more."""
@@ -446,6 +477,12 @@ class Sync:
     ) -> None:
         """Two files with one id: the one that says something new is a memory of its own."""
         current = states[max(states)]
+        if raw == rendering.memory_file(current) and self.mirror.is_first_path(
+            path, place.scope, current
+        ):
+            # Killed in between, we gave a file to what had one.
+            self._vault.remove(File(path, "memory", place.scope, current.id, 0, "", _NEW))
+            return
         if any(frontmatter.same_text(document.content, each.content) for each in states.values()):
             self._problem(path, f"a copy of {other.path}: both say they are memory {current.id}")
             return
