@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -21,6 +22,9 @@ from reverie.vault import journal, layout, operations, rebuilding
 from tests.conftest import DAY, Stores
 from tests.talking import user
 from tests.vault.lives import asked, exported, live
+
+# All 500 with REVERIE_PROVE=1.
+QUERIES = 500 if os.environ.get("REVERIE_PROVE") else 100
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +164,7 @@ def test_a_store_comes_back_whole(stores: Stores, tmp_path: Path, cache: str) ->
     assert exported(second) == exported(first)
     assert summaries(second) == summaries(first)
     assert every_memory(second) == every_memory(first)
-    same_hits(first, second, 500)
+    same_hits(first, second, QUERIES)
     assert second.verify().ok
     assert [each.position for each in second.space("ana").changes()] == [
         each.position for each in first.space("ana").changes()
