@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: run test cover check crash serving bench prove clean
+.PHONY: run test cover check crash serving vault bench prove clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -42,7 +42,10 @@ serving: $(VENV)/.browser  ## the server's long proofs: 64 clients for a minute,
 	REVERIE_PROVE=1 REVERIE_LOAD_CLIENTS=64 REVERIE_LOAD_SECONDS=60 REVERIE_SCHEMA_EXAMPLES=60 \
 	  $(BIN)/pytest -n $(WORKERS) -rP tests/server/test_schema.py tests/server/test_mcp_proved.py tests/server/test_mcp_malformed.py tests/crash/test_load.py
 
-prove: crash serving cover bench  ## the long proofs
+vault: $(VENV)/.ready  ## the vault's long proofs: every setting of git, 500 queries, thousands of random lives
+	REVERIE_PROVE=1 REVERIE_PROPERTY_EXAMPLES=1000 $(BIN)/pytest -n $(WORKERS) tests/vault tests/property/test_vault.py
+
+prove: crash serving vault cover bench  ## the long proofs
 
 bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5, numpy, bare statements and peers
 	-$(BIN)/python bench/retrieval.py  # without its data it says so
@@ -51,6 +54,7 @@ bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5
 	$(BIN)/python bench/postgres.py
 	$(BIN)/python bench/proxy.py
 	$(BIN)/python bench/redaction.py
+	$(BIN)/python bench/vault.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

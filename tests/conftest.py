@@ -157,7 +157,7 @@ def own_environment(
 
     for name in list(os.environ):
         if name.startswith(("REVERIE_", "XDG_")) and not name.startswith(
-            ("REVERIE_PROPERTY_", "REVERIE_CRASH_")
+            ("REVERIE_PROPERTY_", "REVERIE_CRASH_", "REVERIE_GOLDEN")
         ):
             monkeypatch.delenv(name)
     home = tmp_path_factory.mktemp("home")

@@ -44,6 +44,7 @@ MAY: dict[str, set[str]] = {
     "embed": {"embed", "text", "config", "outbound", *GROUND},
     "memory": LOWER,
     "learn": {"learn", "outbound", *LOWER},
+    "vault": {"vault", *LOWER},
     "testing": {"config"},
     "aio": {"memory"},
     "server": {

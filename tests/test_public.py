@@ -27,6 +27,7 @@ HEAVY = (
     "httpx",
     "wordllama",
     "onnxruntime",
+    "yaml",
 )
 ERRORS = [
     value

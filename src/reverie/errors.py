@@ -14,7 +14,7 @@
     ├── ModelFailed                      a chat model gave no usable answer
     ├── RerankFailed                     a reranker cannot be loaded, or gave no usable scores
     ├── SharedReadOnly                   a user's handle cannot change shared memories
-    ├── VaultError                       the vault's files cannot be used
+    ├── VaultError                       the vault's files or its git repository cannot be used
     ├── StoreError
     │   ├── StoreFull                    no space left
     │   ├── StoreReadOnly                the file cannot be written

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.conftest import CommandLine
 from tests.cli.test_serving import served
-from tests.vault.conftest import eventually
+from tests.vault.living import eventually
 
 ALEC = "Alec is my boss"
 

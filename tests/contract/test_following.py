@@ -81,6 +81,7 @@ RENDERINGS: dict[str, list[tuple[int, Message]]] = {
     "ids": [(1, call("other", '{"city": "Lisbon", "days": 2}')), (2, answer("other", "sunny"))],
     "order of arguments": [(1, call("call_1", '{ "days":2,"city":"Lisbon" }'))],
     "null content": [(1, {**CALL, "content": None, "refusal": None})],
+    "a thought before it": [(3, reply("<think>Is it?\n</think>\n\nIt is sunny."))],
     "more fields": [(3, reply("It is sunny.", id="msg_1", refusal=None)), (0, {**HISTORY[0]})],
     "another provider": [
         (
@@ -350,6 +351,17 @@ def test_a_reply_cut_off_is_the_same_reply(
     assert texts(session)[2:] == ["Go on", "and black", "I see", "Good"]
     assert space.follow([*history, user("?")], session=named).id == "s"
     assert len(space.sessions()) == 1 and store.verify().ok
+
+
+def test_a_thought_that_the_client_leaves_out(store: Store, space: Space) -> None:
+    session = space.follow([user("What is it?")])
+    thought = reply("<think>Stripes.</think>\n\nA zebra")
+    session.append(thought)
+    assert space.follow(talk("What is it?", "A zebra", "Where?")).id == session.id
+    session.append(reply("<think>Savanna.</think>In the grass"), interrupted=True)
+    assert space.follow(talk("What is it?", "A zebra", "Where?", "In", "Yes?")).id == session.id
+    assert session.events()[1].message == thought, "what is kept is verbatim"
+    assert kept(store) == 5 and store.verify().ok
 
 
 def test_what_a_client_has_seen_beyond_the_cut_is_kept(store: Store, space: Space) -> None:

@@ -29,6 +29,22 @@ def test_what_the_client_sends_is_not_recalled(space: Space) -> None:
     assert [hit.id for hit in found.hits] == ["earlier:1"]
 
 
+@pytest.mark.parametrize("edited", [False, True])
+def test_what_the_client_has_dropped_is_recalled(space: Space, edited: bool) -> None:
+    said = [user(f"Note that {ABOUT}"), assistant("Noted"), user("What is Naxos?")]
+    said += [assistant("An island with a ferry"), user("Is it large?"), assistant("It is")]
+    space.follow(said, session="chat")
+    sent = [*said[2 : 4 if edited else 6], user("When does the ferry to Naxos leave?")]
+    here = space.follow(sent, session="chat")
+    found = here.supplement("When does the ferry to Naxos leave?")
+    ids = {hit.id for hit in found.hits}
+    assert "chat:1" in ids and ABOUT in found.recalled
+    assert ids.isdisjoint({"chat:3", "chat:4"}), "the client has these"
+    whole = space.follow([*said, sent[-1]], session="chat")
+    found = whole.supplement("When does the ferry to Naxos leave?")
+    assert not any(hit.id.startswith("chat:") for hit in found.hits)
+
+
 def test_a_long_session_does_not_crowd_out_what_was_said_elsewhere(space: Space) -> None:
     space.session("earlier").append(user(f"Note that {ABOUT}"))
     history = [user(f"Ferry to Naxos, question {n}: when does it leave?") for n in range(60)]

@@ -14,7 +14,7 @@ import pytest
 
 import reverie
 from reverie.agenda import jobs
-from reverie.engine import index, log, search, sessions
+from reverie.engine import index, log, search, sessions, shown
 from reverie.engine.index import Filter
 from reverie.engine.search import Birth
 from reverie.engine.sessions import Stretch
@@ -111,15 +111,19 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ["memories_subject: space owner category subject_key"],
     ),
     "for_profile, pinned": (
-        lambda tx: index.for_profile(tx, OWNER, 9, 0, pinned=True, limit=9),
+        lambda tx: shown.for_profile(tx, OWNER, 9, 0, pinned=True, limit=9),
         ["memories_pinned: space owner born"],
     ),
     "for_profile, facts": (
-        lambda tx: index.for_profile(tx, OWNER, 9, 0, pinned=False, limit=9),
+        lambda tx: shown.for_profile(tx, OWNER, 9, 0, pinned=False, limit=9),
         ["memories_oldest: space owner kind born"],
     ),
+    "state_mark": (
+        lambda tx: shown.state_mark(tx, OWNER),
+        ["key: space owner", "key: space owner", "memories_changed: space owner"],
+    ),
     "changed_since": (
-        lambda tx: index.changed_since(tx, OWNER, 5, 0),
+        lambda tx: shown.changed_since(tx, OWNER, 5, 0),
         ["memories_changed: space owner position", "log_memory: space memory"],
     ),
     "oldest": (

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 
 from reverie import Hit, NotFound, Origin, Ranking, SequenceConflict, Session, Space
+from reverie.memory.windows import MOST_SESSIONS
 from reverie.rank import REACH
 from tests.conftest import HOUR, Stores
 from tests.property import examples
@@ -47,6 +48,18 @@ class Line:
     sequence: int
     said: Said
     order: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where a history without its beginning stands: what goes before it, how much of it is known,
+    the last event of that, and whether the session of this event ends there."""
+
+    before: list[Said]
+    known: int
+    last: Origin
+    order: int
+    ends: bool
 
 
 @dataclass
@@ -161,6 +174,40 @@ class Owner:
                 shared += 1
             most = max(most, shared)
         return most
+
+    def windows(self, history: list[Said], among: Iterable[str]) -> list[Window]:
+        """Every place where one of the newest sessions says what the history begins with.
+
+        It must have been said by two: one message alone, or twice the same, is said by accident.
+        """
+        found = []
+        for name in sorted(among, key=lambda name: -self.talks[name].order)[:MOST_SESSIONS]:
+            line = [(of, line) for of, line in self.events(name) if line.said[0] != "system"]
+            for begin in range(len(line)):
+                known = 0
+                for one, (_, other) in zip(history, line[begin:], strict=False):
+                    if one != other.said:
+                        break
+                    known += 1
+                if len({role for role, _ in history[:known]}) < 2:
+                    continue
+                of, last = line[begin + known - 1]
+                own = [each for each in self.talks[of].lines if each.said[0] != "system"]
+                before = [each.said for _, each in line[:begin]]
+                at = Origin(of, last.sequence)
+                found.append(Window(before, known, at, last.order, own[-1] == last))
+        return found
+
+    def window(self, history: list[Said], among: Iterable[str], beyond: int) -> list[Window]:
+        """The best place where more than ``beyond`` is known, or several that are the same event.
+
+        An end of a session is better than any other place, then the longest, then the newest.
+        """
+        found = [each for each in self.windows(history, among) if each.known > beyond]
+        best = max(((each.ends, each.known) for each in found), default=None)
+        found = [each for each in found if (each.ends, each.known) == best]
+        newest = max((each.order for each in found), default=0)
+        return [each for each in found if self.loose or each.order == newest]
 
 
 def message(said: Said) -> dict[str, Any]:
@@ -282,24 +329,58 @@ class Sessions(RuleBasedStateMachine):
     @rule(
         who=WHO,
         pick=PICK,
+        drop=st.integers(0, 6),
         cut=st.integers(0, 8),
         more=st.lists(TURN, max_size=3),
         named=st.booleans(),
         hint=st.booleans(),
     )
     def follow(
-        self, who: str | None, pick: int, cut: int, more: list[Said], named: bool, hint: bool
+        self,
+        who: str | None,
+        pick: int,
+        drop: int,
+        cut: int,
+        more: list[Said],
+        named: bool,
+        hint: bool,
     ) -> None:
         owner = self.owners[who]
         base = self.some(who, pick)
         said = [] if base is None else owner.said(base)
-        history = said[: max(len(said) - cut, 0)] + more
-        name = base if named else None
+        history = said[drop : max(len(said) - cut, 0)] + more
+        self.sent(who, history, base if named else None, hint)
+
+    @rule(
+        who=WHO,
+        pick=PICK,
+        width=st.integers(2, 6),
+        more=st.lists(TURN, min_size=2, max_size=8),
+        again=st.lists(st.booleans(), max_size=1),
+    )
+    def follow_with_a_window(
+        self, who: str | None, pick: int, width: int, more: list[Said], again: list[bool]
+    ) -> None:
+        """A client that names its session and sends its last messages only; it may try again."""
+        name = self.some(who, pick) or NAMES[0]
+        said = self.owners[who].said(name)
+        for each in more:
+            said = [*said, each]
+            for hint in [False, *again]:
+                session = self.sent(who, said[-width:], name, hint)
+            said = plain(session)
+
+    def sent(
+        self, who: str | None, history: list[Said], name: str | None, hint: bool = False
+    ) -> Session:
+        """Send a history to the store and to the model."""
+        owner = self.owners[who]
         family = owner.living() if name is None else sorted(owner.family(name) & {*owner.living()})
         sent = [message(each) for each in history]
         sent[:0] = [message(("system", "be kind"))] if hint else []
         session = self.space(who).follow(sent, session=name)
         self.followed(who, session, history, family, name)
+        return session
 
     def followed(
         self,
@@ -313,17 +394,28 @@ class Sessions(RuleBasedStateMachine):
         owner = self.owners[who]
         known = owner.known(history, family)
         ends = [each for each in family if owner.said(each) == history[:known]]
-        fork = session.forked_from
         if not history:
             return
-        assert plain(session) == history
+        windows: list[Window] = []
+        if name is not None and known < len(history) and not (known and ends):
+            windows = owner.window(history, family, known)
+        if windows:
+            known = windows[0].known
+            ends = [each.last.session for each in windows if each.ends]
+            assert plain(session) in [each.before + history for each in windows]
+        else:
+            assert plain(session) == history
+        fork = session.forked_from
         if session.id in owner.living():
             assert session.id in ends, "it goes on where its session ended"
         else:
             assert not (known and ends), "a session ended there, and it begins another"
             behind = () if fork is None else owner.upto(fork)
-            shared = [line.said for _, line in owner.events("", behind)]
-            assert [each for each in shared if each[0] != "system"] == history[:known]
+            shared = [line.said for _, line in owner.events("", behind) if line.said[0] != "system"]
+            assert shared == plain(session)[: len(shared)]
+            assert shared[len(shared) - known :] == history[:known]
+            assert not windows or fork in [each.last for each in windows]
+            assert windows or len(shared) == known
             assert fork is not None or not known
             if known < len(history):
                 talk = owner.talk(session.id)

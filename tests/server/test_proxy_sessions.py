@@ -159,6 +159,20 @@ def test_a_session_can_be_named(proxy: Proxy, asked: dict[str, Any]) -> None:
     assert answer.headers["x-reverie-session"] == "daily" and list(it.told()) == ["daily"]
 
 
+def test_a_client_with_a_window_keeps_its_session(proxy: Proxy) -> None:
+    """What it no longer sends is recalled for it, where it fits."""
+    it = proxy(lambda received: says(f"Reply to {asked_in(received)}")(received))
+    said = [user("My ferry to Naxos leaves at seven")]
+    for turn in range(5):
+        answer = it.chat(*said[-3:], memory_id="daily")
+        assert answer.headers["x-reverie-session"] == "daily"
+        said += [reply_of(answer), user(f"Turn {turn}: shall we have lunch?")]
+    it.chat(*said[-3:-1], user("When does the ferry to Naxos leave?"), memory_id="daily")
+    ((name, events),) = it.told().items()
+    assert name == "daily" and len(events) == 12
+    assert "leaves at seven" in it.upstream.requests[-1].messages[-1]["content"]
+
+
 def test_another_history_under_the_same_name_is_a_session_beside_it(proxy: Proxy) -> None:
     it = proxy()
     it.chat("The first chat of the day", memory_id="daily")

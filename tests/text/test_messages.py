@@ -400,6 +400,17 @@ def test_a_turn_has_one_digest_in_every_shape(said: list[str], calls: Calls) -> 
             response(tool_part("tool-call", "c", args=None)),
         ],
         [user("\ud83d\ude00"), user("😀")],
+        [
+            {"role": "assistant", "content": "So."},
+            {"role": "assistant", "content": "<think>\nhm </think>\n\nSo."},
+            {"role": "assistant", "content": "\n<think></think>So.", "refusal": None},
+            reply(text("<think>hm, "), text("well</think>"), text("So.")),
+            response(part("text", "<think>hm</think> So.")),
+        ],
+        [
+            reply(tool_calls=[call("a", "f", "")]),
+            {**reply(tool_calls=[call("a", "f", "")]), "content": "<think>hm</think>\n"},
+        ],
     ],
 )
 def test_renderings_of_one_turn(messages: list[Message]) -> None:
@@ -418,6 +429,16 @@ def test_turns_that_differ() -> None:
     assert len({digest(message) for message in messages}) == len(messages)
 
 
+def test_only_a_whole_thought_at_the_start_of_a_reply_does_not_count() -> None:
+    contents = [
+        *["So.", "<think>So.", "So. <think>hm</think>", "<thinking>hm</thinking>So."],
+        *["hm</think>So.", "<think>hm</think><think>hm</think>So."],
+    ]
+    replies = [{"role": "assistant", "content": content} for content in contents]
+    asked = [{"role": "user", "content": content} for content in ("So.", "<think>hm</think>So.")]
+    assert len({digest(message) for message in [*replies, *asked]}) == len(replies) + len(asked)
+
+
 @given(st.sampled_from(["user", "assistant"]), st.text())
 def test_a_plain_message_has_the_digest_of_its_longer_rendering(role: str, text: str) -> None:
     plain = {"role": role, "content": text}
@@ -428,6 +449,7 @@ def test_a_plain_message_has_the_digest_of_its_longer_rendering(role: str, text:
 def test_a_digest_stays_the_same_for_ever() -> None:
     # Stores hold them: with another one, a session no longer knows what was said in it before.
     assert digest({"role": "user", "content": "hi"}) == "3584b11c8a471906e9d07c886c669041"
+    assert digest({"role": "assistant", "content": "hi"}) == "6dafdad2609a0df7cbf27912fa7d5de5"
 
 
 # -- any mapping at all ---------------------------------------------------------------------------

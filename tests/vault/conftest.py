@@ -1,52 +1,28 @@
-"""Stores that have a vault, and patience for what happens beside a test."""
-
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import reverie
-from reverie import Settings, Space, Store
+from reverie import Settings
 from reverie.vault import operations
-
-PATIENCE = 60.0
-
-
-def eventually(is_so: Callable[[], object]) -> None:
-    """Wait until something is so; fail when it never is."""
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end, "it never came to be"
-        time.sleep(0.02)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A store on a real clock with a vault beside it."""
-
-    store: Store
-    root: Path
-
-    @property
-    def ana(self) -> Space:
-        return self.store.space("ana")
-
-    def file(self, id: str) -> Path:
-        found = operations.file_of(self.ana, id)
-        assert found is not None
-        return found
-
-    def says(self, id: str) -> str:
-        return self.ana.get(id).content
+from tests.vault.living import Living
+from tests.vault.vaults import Kept
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Iterator[Kept]:
+    made = Kept(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> Iterator[Living]:
+    """A store on a real clock with a vault beside it."""
     root = tmp_path / "vault"
     with reverie.open(tmp_path / "kept.db", settings=Settings(), embedder="none") as store:
         operations.init(store, root)
-        yield Kept(store, root)
+        yield Living(store, root)

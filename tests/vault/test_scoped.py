@@ -11,7 +11,7 @@ from reverie import Space
 from reverie.memory.plain import plain
 from reverie.vault import operations, scoped, tools
 from reverie.vault.git import Commit
-from tests.vault.conftest import Kept
+from tests.vault.living import Living
 
 SECRET = "Bob has debts"
 
@@ -25,8 +25,8 @@ def everything(space: Space) -> str:
 
 
 @pytest.mark.parametrize("name", ["ana", "Änä & co", "q\"'\\n"])
-def test_a_handle_sees_only_its_own(kept: Kept, name: str) -> None:
-    store = kept.store
+def test_a_handle_sees_only_its_own(living: Living, name: str) -> None:
+    store = living.store
     shared, bob, eve = (store.space(name, user=user) for user in (None, "bob", "eve"))
     shared.remember("The office is in Bern")
     operations.sync(store)
@@ -45,45 +45,45 @@ def test_a_handle_sees_only_its_own(kept: Kept, name: str) -> None:
     assert everything(store.space("elsewhere")).strip("[]") == "The memory has no history yet."
 
 
-def test_commits_of_others_do_not_hide_ones_own(kept: Kept) -> None:
-    kept.ana.remember("First of all")
-    operations.sync(kept.store)
-    bob = kept.store.space("ana", user="bob")
+def test_commits_of_others_do_not_hide_ones_own(living: Living) -> None:
+    living.ana.remember("First of all")
+    operations.sync(living.store)
+    bob = living.store.space("ana", user="bob")
     for number in range(5):
         bob.remember(f"Number {number}")
-        operations.sync(kept.store)
-    (found,) = scoped.history(kept.ana, limit=1)
+        operations.sync(living.store)
+    (found,) = scoped.history(living.ana, limit=1)
     assert "First of all" in found.subject
 
 
-def test_a_checkpoint_is_known_by_its_maker(kept: Kept) -> None:
-    bob = kept.store.space("ana", user="bob")
+def test_a_checkpoint_is_known_by_its_maker(living: Living) -> None:
+    bob = living.store.space("ana", user="bob")
     bob.remember(SECRET)
-    kept.store.space("ana", user="eve").remember("Eve likes tea")
-    kept.ana.remember("The office is in Bern")
-    assert tools.memory_checkpoint(kept.ana, "before\nthe move").endswith(": before the move")
-    assert "before the move" in tools.memory_history(kept.ana)
+    living.store.space("ana", user="eve").remember("Eve likes tea")
+    living.ana.remember("The office is in Bern")
+    assert tools.memory_checkpoint(living.ana, "before\nthe move").endswith(": before the move")
+    assert "before the move" in tools.memory_history(living.ana)
     assert "before the move" not in tools.memory_history(bob)
-    assert "no checkpoint was needed" in tools.memory_checkpoint(kept.ana)
+    assert "no checkpoint was needed" in tools.memory_checkpoint(living.ana)
 
 
-def test_a_diff_is_cut_for_a_model(kept: Kept) -> None:
-    kept.ana.remember("Short")
-    operations.sync(kept.store)
-    kept.ana.remember("long " * 20_000, kind="note")
-    operations.sync(kept.store)
-    said = tools.memory_history(kept.ana, limit=1000, diff=True)
+def test_a_diff_is_cut_for_a_model(living: Living) -> None:
+    living.ana.remember("Short")
+    operations.sync(living.store)
+    living.ana.remember("long " * 20_000, kind="note")
+    operations.sync(living.store)
+    said = tools.memory_history(living.ana, limit=1000, diff=True)
     assert "characters are left out]" in said
     assert len(said) < tools.MOST_CHARS + 1_000
-    assert "Nothing has changed since." in tools.memory_history(kept.ana, limit=-3, diff=True)
+    assert "Nothing has changed since." in tools.memory_history(living.ana, limit=-3, diff=True)
 
 
-def test_tools_never_raise(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept.ana.remember("Something")
-    (kept.root / ".reverie" / "vault.json").write_text("{", encoding="utf-8")
-    assert tools.memory_checkpoint(kept.ana).startswith("Error: no checkpoint was made: ")
-    assert tools.memory_history(kept.ana).startswith("Error: the history cannot be read: ")
-    said = tools.memory_history(kept.ana, limit="many")  # type: ignore[arg-type]
+def test_tools_never_raise(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    living.ana.remember("Something")
+    (living.root / ".reverie" / "vault.json").write_text("{", encoding="utf-8")
+    assert tools.memory_checkpoint(living.ana).startswith("Error: no checkpoint was made: ")
+    assert tools.memory_history(living.ana).startswith("Error: the history cannot be read: ")
+    said = tools.memory_history(living.ana, limit="many")  # type: ignore[arg-type]
     assert said.startswith("Error: ")
 
 
@@ -97,13 +97,13 @@ def test_without_a_vault_tools_say_so(tmp_path: Path) -> None:
         assert store.show_in_vault() is None
 
 
-def test_the_file_of_a_memory(kept: Kept) -> None:
-    id = kept.ana.remember("Something").id
-    assert kept.store.show_in_vault() is None
-    found = scoped.file_of(kept.ana, id)
+def test_the_file_of_a_memory(living: Living) -> None:
+    id = living.ana.remember("Something").id
+    assert living.store.show_in_vault() is None
+    found = scoped.file_of(living.ana, id)
     assert found is not None
-    assert found[0].startswith("ana/facts/") and found[1] == str(kept.root / found[0])
-    assert scoped.file_of(kept.store.space("other"), id) is None
+    assert found[0].startswith("ana/facts/") and found[1] == str(living.root / found[0])
+    assert scoped.file_of(living.store.space("other"), id) is None
 
 
 def test_a_commit_of_nothing_but_our_own_files_is_told() -> None:

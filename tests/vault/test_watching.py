@@ -18,7 +18,7 @@ from reverie.errors import StoreBusy, VaultError
 from reverie.vault import operations, watching
 from reverie.vault.syncing import Report
 from reverie.vault.watching import Watch
-from tests.vault.conftest import Kept, eventually
+from tests.vault.living import Living, eventually
 
 
 class Told(list[Report]):
@@ -34,37 +34,37 @@ def told() -> Told:
 
 
 @pytest.fixture
-def watched(kept: Kept, told: Told) -> Iterator[Kept]:
+def watched(living: Living, told: Told) -> Iterator[Living]:
     """A vault that is watched. The first look around is over."""
-    marker = kept.root / "marker" / "begun.md"
+    marker = living.root / "marker" / "begun.md"
     marker.parent.mkdir()
     marker.write_text("The watch has begun\n", encoding="utf-8")
-    with Watch(kept.store, told.append):
+    with Watch(living.store, told.append):
         eventually(lambda: told.lines("remembered"))
-        yield kept
+        yield living
 
 
-def has(kept: Kept, many: int) -> bool:
-    return kept.ana.count() == many
+def remembered(living: Living, content: str) -> tuple[str, Path]:
+    memory = living.ana.remember(content)
+    operations.sync(living.store)
+    return memory.id, living.file(memory.id)
 
 
-def remembered(kept: Kept, content: str) -> tuple[str, Path]:
-    memory = kept.ana.remember(content)
-    operations.sync(kept.store)
-    return memory.id, kept.file(memory.id)
+def has(living: Living, many: int) -> bool:
+    return living.ana.count() == many
 
 
-def edit(kept: Kept, id: str, old: str, new: str) -> None:
+def edit(living: Living, id: str, old: str, new: str) -> None:
     """As a person does who opened the file, and saves it."""
-    path = kept.file(id)
+    path = living.file(id)
     path.write_text(path.read_text("utf-8").replace(old, new), encoding="utf-8")
 
 
-def settled(kept: Kept, id: str, content: str) -> None:
+def settled(living: Living, id: str, content: str) -> None:
     """Wait until the store says this, and the file that it does."""
-    eventually(lambda: kept.says(id) == content)
-    version = f"version: {kept.ana.get(id).version}\n"
-    eventually(lambda: version in kept.file(id).read_text("utf-8"))
+    eventually(lambda: living.says(id) == content)
+    version = f"version: {living.ana.get(id).version}\n"
+    eventually(lambda: version in living.file(id).read_text("utf-8"))
 
 
 # -- saving ---------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def backup_first(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("save", [write_in_place, rename_over, backup_first])
-def test_what_is_saved_is_a_revision(watched: Kept, save: object) -> None:
+def test_what_is_saved_is_a_revision(watched: Living, save: object) -> None:
     assert callable(save)
     id, path = remembered(watched, "Alec is my boss")
     for content in ("Alec is my friend", "Alec is my neighbour"):
@@ -108,7 +108,7 @@ def test_what_is_saved_is_a_revision(watched: Kept, save: object) -> None:
     eventually(lambda: len(operations.history(watched.ana, id)) == 3)
 
 
-def test_many_files_at_once(watched: Kept) -> None:
+def test_many_files_at_once(watched: Living) -> None:
     folder = watched.root / "ana" / "facts"
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(60):
@@ -120,13 +120,13 @@ def test_many_files_at_once(watched: Kept) -> None:
     eventually(lambda: all("id:" in file.read_text("utf-8") for file in folder.iterdir()))
 
 
-def test_a_file_that_is_deleted_is_forgotten(watched: Kept) -> None:
+def test_a_file_that_is_deleted_is_forgotten(watched: Living) -> None:
     id, path = remembered(watched, "Alec is my boss")
     path.unlink()
     eventually(lambda: watched.ana.get(id).forgotten_at is not None)
 
 
-def test_a_file_moved_to_deleted_and_back(watched: Kept) -> None:
+def test_a_file_moved_to_deleted_and_back(watched: Living) -> None:
     id, path = remembered(watched, "Alec is my boss")
     gone = watched.root / "ana" / "deleted" / "facts" / path.name
     gone.parent.mkdir(parents=True)
@@ -138,7 +138,7 @@ def test_a_file_moved_to_deleted_and_back(watched: Kept) -> None:
     eventually(lambda: watched.ana.get(id).forgotten_at is None)
 
 
-def test_a_folder_that_is_renamed_takes_its_files_along(watched: Kept) -> None:
+def test_a_folder_that_is_renamed_takes_its_files_along(watched: Living) -> None:
     ids = [remembered(watched, f"Person {number}")[0] for number in range(5)]
     folder = watched.root / "ana" / "facts"
     folder.rename(folder.with_name("people"))
@@ -149,7 +149,7 @@ def test_a_folder_that_is_renamed_takes_its_files_along(watched: Kept) -> None:
     settled(watched, ids[0], "Nobody")
 
 
-def test_a_new_space_is_a_new_folder(watched: Kept) -> None:
+def test_a_new_space_is_a_new_folder(watched: Living) -> None:
     folder = watched.root / "work" / "facts"
     folder.mkdir(parents=True)
     (folder / "first.md").write_text("The office is in Bern\n", encoding="utf-8")
@@ -158,7 +158,7 @@ def test_a_new_space_is_a_new_folder(watched: Kept) -> None:
     eventually(lambda: watched.store.space("work").count() == 2)
 
 
-def test_an_older_commit_is_checked_out(watched: Kept) -> None:
+def test_an_older_commit_is_checked_out(watched: Living) -> None:
     """Files that lag behind are no edits: the store stands, and they come to say what it says."""
     id, path = remembered(watched, "Alec is my boss")
     watched.ana.revise(id, "Alec is my friend")
@@ -175,7 +175,7 @@ def test_an_older_commit_is_checked_out(watched: Kept) -> None:
 # -- what is not theirs ---------------------------------------------------------------------------
 
 
-def test_what_we_write_ourselves_is_no_change(watched: Kept, told: Told) -> None:
+def test_what_we_write_ourselves_is_no_change(watched: Living, told: Told) -> None:
     watched.store.start_worker(0.02)
     ids = [watched.ana.remember(f"Something {number}").id for number in range(20)]
     folder = watched.root / "ana" / "facts"
@@ -213,25 +213,25 @@ def test_what_may_be_theirs(tmp_path: Path, path: str, expected: bool) -> None:
     assert not watching.is_theirs(root, outside / "x.md")
 
 
-def test_what_a_link_leads_to_is_not_watched(kept: Kept, tmp_path: Path, told: Told) -> None:
+def test_what_a_link_leads_to_is_not_watched(living: Living, tmp_path: Path, told: Told) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    (kept.root / "ana").mkdir(exist_ok=True)
-    (kept.root / "ana" / "away").symlink_to(outside)
-    with Watch(kept.store, told.append):
-        folder = kept.root / "ana" / "facts"
+    (living.root / "ana").mkdir(exist_ok=True)
+    (living.root / "ana" / "away").symlink_to(outside)
+    with Watch(living.store, told.append):
+        folder = living.root / "ana" / "facts"
         folder.mkdir()
         (folder / "one.md").write_text("One\n", encoding="utf-8")
-        eventually(lambda: kept.ana.count() == 1)
+        eventually(lambda: living.ana.count() == 1)
         (outside / "secret.md").write_text("Not yours\n", encoding="utf-8")
         # Folders that come later are watched, although not everything below the root is.
-        later = kept.root / "ana" / "later" / "still"
+        later = living.root / "ana" / "later" / "still"
         later.mkdir(parents=True)
         (later / "two.md").write_text("Two\n", encoding="utf-8")
-        eventually(lambda: kept.ana.count() == 2)
+        eventually(lambda: living.ana.count() == 2)
         (later / "three.md").write_text("Three\n", encoding="utf-8")
-        eventually(lambda: kept.ana.count() == 3)
-    assert {memory.content for memory in kept.ana.memories()} == {"One", "Two", "Three"}
+        eventually(lambda: living.ana.count() == 3)
+    assert {memory.content for memory in living.ana.memories()} == {"One", "Two", "Three"}
 
 
 def test_real_folders_are_told_from_linked_ones(tmp_path: Path) -> None:
@@ -250,25 +250,25 @@ def test_real_folders_are_told_from_linked_ones(tmp_path: Path) -> None:
     assert watching._unwatched(tmp_path, ["new"], set(folders))
 
 
-def test_what_happens_in_our_own_folder_keeps_nothing_waiting(kept: Kept) -> None:
+def test_what_happens_in_our_own_folder_keeps_nothing_waiting(living: Living) -> None:
     """Whoever looks at a vault touches the files of its cache, perhaps all the time."""
-    folder = kept.root / "ana" / "facts"
+    folder = living.root / "ana" / "facts"
     folder.mkdir(parents=True)
     busy = threading.Event()
 
     def touch() -> None:
         while not busy.wait(0.02):
-            (kept.root / ".reverie" / "busy").write_bytes(b"")
+            (living.root / ".reverie" / "busy").write_bytes(b"")
 
     thread = threading.Thread(target=touch)
     thread.start()
     try:
-        with Watch(kept.store):
+        with Watch(living.store):
             for number in range(3):
                 (folder / f"{number}.md").write_text(f"Fact {number}\n", encoding="utf-8")
-                eventually(partial(has, kept, number + 1))
+                eventually(partial(has, living, number + 1))
             next(folder.iterdir()).unlink()
-            eventually(lambda: kept.ana.count() == 2)
+            eventually(partial(has, living, 2))
     finally:
         busy.set()
         thread.join()
@@ -277,7 +277,9 @@ def test_what_happens_in_our_own_folder_keeps_nothing_waiting(kept: Kept) -> Non
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_read_is_told_once_and_the_watch_goes_on(watched: Kept, told: Told) -> None:
+def test_what_cannot_be_read_is_told_once_and_the_watch_goes_on(
+    watched: Living, told: Told
+) -> None:
     folder = watched.root / "ana" / "facts"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "broken.md").write_text("---\nid: [\n---\nx\n", encoding="utf-8")
@@ -310,7 +312,7 @@ def test_what_could_not_be_taken_in_is_tried_again(
 
 
 def test_a_vault_that_is_busy_is_tried_again(
-    kept: Kept, told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    living: Living, told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(watching, "FIRST_PAUSE", 0.01)
     failing = [VaultError("it is busy"), VaultError("it is busy"), KeyError("a defect")]
@@ -323,16 +325,16 @@ def test_a_vault_that_is_busy_is_tried_again(
         return real(*given, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(operations, "sync", sync)
-    folder = kept.root / "ana" / "facts"
+    folder = living.root / "ana" / "facts"
     folder.mkdir(parents=True)
     (folder / "one.md").write_text("One\n", encoding="utf-8")
-    with caplog.at_level(logging.WARNING), Watch(kept.store, told.append):
-        eventually(lambda: kept.ana.count() == 1)
+    with caplog.at_level(logging.WARNING), Watch(living.store, told.append):
+        eventually(lambda: living.ana.count() == 1)
     assert "it is busy" in caplog.text and "KeyError" in caplog.text
 
 
 def test_a_folder_that_goes_away_forgets_nothing(
-    watched: Kept, monkeypatch: pytest.MonkeyPatch
+    watched: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "LONGEST_PAUSE", 0.05)
     id, path = remembered(watched, "Alec is my boss")
@@ -347,25 +349,25 @@ def test_a_folder_that_goes_away_forgets_nothing(
     settled(watched, id, "Alec is my sister")
 
 
-def test_a_store_that_is_closed_ends_the_watch(kept: Kept) -> None:
-    watch = Watch(kept.store)
+def test_a_store_that_is_closed_ends_the_watch(living: Living) -> None:
+    watch = Watch(living.store)
     watch.start()
-    kept.store.close()
-    (kept.root / "ana").mkdir(exist_ok=True)
-    (kept.root / "ana" / "x.md").write_text("x\n", encoding="utf-8")
+    living.store.close()
+    (living.root / "ana").mkdir(exist_ok=True)
+    (living.root / "ana" / "x.md").write_text("x\n", encoding="utf-8")
     thread = watch._thread
     assert thread is not None
     eventually(lambda: not thread.is_alive())
     watch.stop()
 
 
-def test_several_watches_on_one_vault_are_one(kept: Kept, told: Told) -> None:
-    with Watch(kept.store, told.append), Watch(kept.store, told.append):
-        folder = kept.root / "ana" / "facts"
+def test_several_watches_on_one_vault_are_one(living: Living, told: Told) -> None:
+    with Watch(living.store, told.append), Watch(living.store, told.append):
+        folder = living.root / "ana" / "facts"
         folder.mkdir(parents=True)
         for number in range(20):
             (folder / f"{number}.md").write_text(f"Fact {number}\n", encoding="utf-8")
-        eventually(lambda: kept.ana.count() == 20)
+        eventually(lambda: living.ana.count() == 20)
         path = next(folder.iterdir())
         eventually(lambda: "id:" in path.read_text("utf-8"))
         path.write_text(path.read_text("utf-8").replace("Fact", "Truth"), encoding="utf-8")
@@ -377,20 +379,20 @@ def test_several_watches_on_one_vault_are_one(kept: Kept, told: Told) -> None:
 
 
 def test_where_the_system_cannot_tell_the_vault_is_polled(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+    living: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATCHFILES_FORCE_POLLING", "1")
-    with Watch(kept.store):
-        folder = kept.root / "ana" / "facts"
+    with Watch(living.store):
+        folder = living.root / "ana" / "facts"
         folder.mkdir(parents=True)
         (folder / "one.md").write_text("One\n", encoding="utf-8")
-        eventually(lambda: kept.ana.count() == 1)
+        eventually(lambda: living.ana.count() == 1)
         (folder / "two.md").write_text("Two\n", encoding="utf-8")
-        eventually(lambda: kept.ana.count() == 2)
+        eventually(lambda: living.ana.count() == 2)
 
 
 def test_without_watches_left_it_polls(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    living: Living, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     import watchfiles
     from watchfiles._rust_notify import WatchfilesRustInternalError
@@ -403,11 +405,11 @@ def test_without_watches_left_it_polls(
         return real(*paths, force_polling=True, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(watchfiles, "watch", watch)
-    with caplog.at_level(logging.WARNING), Watch(kept.store):
-        folder = kept.root / "ana" / "facts"
+    with caplog.at_level(logging.WARNING), Watch(living.store):
+        folder = living.root / "ana" / "facts"
         folder.mkdir(parents=True)
         (folder / "one.md").write_text("One\n", encoding="utf-8")
-        eventually(lambda: kept.ana.count() == 1)
+        eventually(lambda: living.ana.count() == 1)
     assert "polled" in caplog.text
 
 
@@ -423,7 +425,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 
 
 def test_a_vault_that_is_removed_and_made_anew(
-    watched: Kept, monkeypatch: pytest.MonkeyPatch
+    watched: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "LONGEST_PAUSE", 0.05)
     id, _ = remembered(watched, "Alec is my boss")

@@ -26,6 +26,7 @@ from reverie.cli.output import (
     table,
     visible,
 )
+from reverie.cli.vault_scrub import REWRITE, history_of, tell_after, with_history
 from reverie.errors import InvalidInput
 from reverie.memory.plain import plain
 from reverie.memory.times import position_or_time
@@ -453,10 +454,13 @@ def restore_command(asked: Asked, id: str, **given: Any) -> None:
 )
 @click.argument("id")
 @click.option("--with-source", is_flag=True, help="Destroy the events it came from as well.")
+@REWRITE
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @KEY
 @in_scope
-def erase_command(asked: Asked, id: str, with_source: bool, yes: bool, **given: Any) -> None:
+def erase_command(
+    asked: Asked, id: str, with_source: bool, rewrite_history: bool, yes: bool, **given: Any
+) -> None:
     """Destroy every version of a memory.
 
     This cannot be undone. 'reverie forget' only takes it out of recalls. The events it came from
@@ -471,8 +475,9 @@ def erase_command(asked: Asked, id: str, with_source: bool, yes: bool, **given: 
                 click.get_current_context().exit(FOUND_WRONG)
         stays = _stays(space, id, SESSIONS_ERASE) if tell else ""
         report = space.erase(id, with_source=with_source, **given)
+        history = history_of(space, rewrite=rewrite_history)
     if asked.as_json:
-        print_json(report)
+        print_json(with_history(report, history))
         return
     say(
         f"Erased {report.memory_id}: {count(len(report.entries), 'log entry', 'log entries')} and "
@@ -484,6 +489,7 @@ def erase_command(asked: Asked, id: str, with_source: bool, yes: bool, **given: 
         say(PENDING)
     if stays:
         remark(stays)
+    tell_after(history)
 
 
 def confirmed(line: str, asked: Asked, more: str = "") -> bool:

@@ -27,6 +27,7 @@ from reverie.cli.output import (
     shortened,
     table,
 )
+from reverie.cli.vault_scrub import REWRITE, history_of, tell_after, with_history
 from reverie.errors import InvalidInput, NotFound
 from reverie.memory.plain import plain
 from reverie.model import Context, Event, SessionInfo
@@ -270,10 +271,13 @@ def restore_command(asked: Asked, id: str, **given: Any) -> None:
 )
 @click.argument("id")
 @click.option("--event", type=WHOLE, metavar="SEQUENCE", help="Destroy this event alone.")
+@REWRITE
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @KEY
 @in_scope
-def erase_command(asked: Asked, id: str, event: int | None, yes: bool, **given: Any) -> None:
+def erase_command(
+    asked: Asked, id: str, event: int | None, rewrite_history: bool, yes: bool, **given: Any
+) -> None:
     """Destroy every event of a session, or one.
 
     With every event go the memories that came from nowhere else; with one event no memory goes.
@@ -285,8 +289,9 @@ def erase_command(asked: Asked, id: str, event: int | None, yes: bool, **given: 
             remark("Aborted.")
             click.get_current_context().exit(FOUND_WRONG)
         report = session.erase(**given) if event is None else session.erase_event(event, **given)
+        history = history_of(space, rewrite=rewrite_history)
     if asked.as_json:
-        print_json(report)
+        print_json(with_history(report, history))
         return
     what = f"session {report.session}" if event is None else f"{report.session}:{event}"
     say(
@@ -295,6 +300,7 @@ def erase_command(asked: Asked, id: str, event: int | None, yes: bool, **given: 
     )
     if report.pending:
         say(PENDING)
+    tell_after(history)
 
 
 def _doomed(session: Session, sequence: int | None) -> str:

@@ -24,6 +24,8 @@ from reverie.cli.output import (
     table,
     visible,
 )
+from reverie.cli.vault_moves import adopt_command, rebuild_command
+from reverie.cli.vault_scrub import scrub_command
 
 if TYPE_CHECKING:
     from reverie.vault.operations import Status
@@ -58,6 +60,11 @@ def vault_command() -> None:
     done to it is done to the memory. Files and store follow each other while 'reverie serve',
     'reverie worker' or 'reverie vault watch' runs, and when 'reverie vault sync' is called.
     """
+
+
+vault_command.add_command(rebuild_command)
+vault_command.add_command(adopt_command)
+vault_command.add_command(scrub_command)
 
 
 @vault_command.command(

@@ -49,7 +49,7 @@ class Place(NamedTuple):
     passages: int
 
 
-_PLACE = ", ".join(Place._fields)
+PLACE_COLUMNS = ", ".join(Place._fields)
 
 
 class Statistics(NamedTuple):
@@ -427,7 +427,7 @@ def touch(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> None:
 def find(tx: Transaction, owner: Owner, memory: str) -> Place | None:
     """A memory by its id, if it is this owner's."""
     row = tx.one(
-        f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND born = "
+        f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = "
         "(SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1)",
         (*owner, owner.space, memory),
     )
@@ -436,7 +436,8 @@ def find(tx: Transaction, owner: Owner, memory: str) -> Place | None:
 
 def at_birth(tx: Transaction, owner: Owner, born: int) -> Place | None:
     row = tx.one(
-        f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, born)
+        f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = ?",
+        (*owner, born),
     )
     return None if row is None else Place(*row)
 
@@ -447,7 +448,7 @@ def find_subject(
     """The newest living memory of a category and subject, of a session or of everyone."""
     whose, values = ("IS NULL", ()) if session is None else ("= ?", (session,))
     row = tx.one(
-        f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND category = ? "
+        f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND category = ? "
         f"AND subject_key = ? AND forgotten_at IS NULL AND session {whose} "
         "AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT 1",
         (*owner, category, key, *values, now),
@@ -466,7 +467,9 @@ def places(
     where, values = chosen.where(owner)
     older = "" if before is None else f" AND m.born < {int(before)}"
     tail = "" if limit is None else f" LIMIT {int(limit)}"
-    select = f"SELECT {_PLACE} FROM memories m WHERE {where}{older} ORDER BY m.born DESC{tail}"
+    select = (
+        f"SELECT {PLACE_COLUMNS} FROM memories m WHERE {where}{older} ORDER BY m.born DESC{tail}"
+    )
     return [Place(*row) for row in tx.all(select, values)]
 
 
@@ -477,60 +480,12 @@ def counts(tx: Transaction, owner: Owner, chosen: Filter) -> dict[str, int]:
     return {category: int(number) for category, number in tx.all(asked, values)}
 
 
-def for_profile(
-    tx: Transaction, owner: Owner, before: int, now: int, *, pinned: bool, limit: int
-) -> list[Place]:
-    """Living memories everyone sees, born before a position, the newest first.
-
-    Either what is pinned, or the facts that are not.
-    """
-    which = "pinned = 1" if pinned else "pinned = 0 AND kind = 'fact'"
-    return [
-        Place(*row)
-        for row in tx.all(
-            f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND born < ? "
-            f"AND {which} AND forgotten_at IS NULL AND session IS NULL "
-            f"AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT {int(limit)}",
-            (*owner, before, now),
-        )
-    ]
-
-
-def changed_since(tx: Transaction, owner: Owner, position: int, now: int) -> list[Row]:
-    """Living memories everyone sees that were there at a position and changed behind it.
-
-    Of each when it was born, and where its version of then stands in the log.
-    """
-    return tx.all(
-        "SELECT m.born, (SELECT MAX(l.position) FROM log l WHERE l.space = ? "
-        "AND l.owner = ? AND l.memory = m.memory AND l.position <= ?) FROM memories m "
-        "WHERE m.space = ? AND m.owner = ? AND m.position > ? AND m.position > m.born "
-        "AND m.born <= ? AND m.forgotten_at IS NULL AND m.session IS NULL "
-        "AND (m.expires_at IS NULL OR m.expires_at > ?)",
-        (*owner, position, *owner, position, position, now),
-    )
-
-
-def state_mark(tx: Transaction, owner: Owner) -> tuple[int, ...]:
-    """What is another number when a memory of this owner was added, changed or erased.
-
-    Whatever is added or changed stands behind all others; whatever is gone leaves fewer.
-    """
-    known = statistics(tx, owner)
-    row = tx.one(
-        "SELECT (SELECT MAX(born) FROM memories WHERE space = ? AND owner = ?), "
-        "(SELECT MAX(position) FROM memories WHERE space = ? AND owner = ? AND position > born)",
-        (*owner, *owner),
-    )
-    return (known.facts, known.notes, *(number or 0 for number in row or ()))
-
-
 def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
     """What a cap evicts first: never what is pinned."""
     return [
         Place(*row)
         for row in tx.all(
-            f"SELECT {_PLACE} FROM memories WHERE space = ? AND owner = ? AND kind = ? "
+            f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND kind = ? "
             "AND forgotten_at IS NULL AND pinned = 0 ORDER BY born LIMIT ?",
             (*owner, kind, limit),
         )

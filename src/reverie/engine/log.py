@@ -236,6 +236,15 @@ def advance_each(tx: Transaction, owner: Owner, times: Sequence[int]) -> list[tu
     return whens
 
 
+def advance_to(tx: Transaction, owner: Owner, position: int, now: int) -> tuple[int, int]:
+    """The same for an entry that had a position before; what was passed already is the next one."""
+    tx.run(
+        "UPDATE counters SET position = ? WHERE space = ? AND position < ?",
+        (position - 1, owner.space, position - 1),
+    )
+    return advance(tx, owner.space, now)
+
+
 def recording_time(tx: Transaction, owner: Owner, now: int) -> int:
     """What advance will record for this moment."""
     row = tx.one("SELECT recorded_at FROM counters WHERE space = ?", (owner.space,))

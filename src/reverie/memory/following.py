@@ -2,37 +2,31 @@
 
 Every event carries a chain, which stands for all that was said up to it. The longest beginning of
 the resent history whose chain is known says where the client goes on: at the end of a session, or
-in the middle of one, and then a fork begins there.
+in the middle of one, and then a fork begins there. A client that names its session may have dropped
+the beginning: what it sends is then looked for as a window (``memory/windows.py``).
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reverie.engine import log, sessions
 from reverie.engine.sessions import NOTHING_SAID, Spot, linked
 from reverie.errors import KeyConflict
-from reverie.memory import events, writes
+from reverie.memory import events, windows, writes
 from reverie.memory.events import Said
 from reverie.memory.resources import Resources
+from reverie.memory.windows import spoken
 from reverie.memory.writes import Author, Stamp
 from reverie.model import Origin
 from reverie.protocols import Owner, Transaction
+from reverie.text.greetings import only_greets
 from reverie.text.messages import digest, role_of, said_by_user
-from reverie.text.normalise import folded, one_line
 
 # Each reply that was cut off means looking through the rest of the history again.
 MOST_INTERRUPTED = 20
-_WORD = re.compile(r"\w+")
-_GREETINGS = """
-    abend afternoon again are bonjour buenas buenos buongiorno ciao day dia dias doing evening
-    going good greetings guten hallo hej hello hey hi hiya hola how howdy moin morgen morning
-    namaste ola salut salve servus sup tag tardes there today yo you
-"""
-GREETINGS = frozenset(_GREETINGS.split())
 
 
 class Resent(NamedTuple):
@@ -43,19 +37,30 @@ class Resent(NamedTuple):
 
 
 class Match(NamedTuple):
-    """How many of the resent messages are known, and where the last of them stands."""
+    """How many of the resent messages are known, where the last of them stands, and where the
+    first, if the client has dropped what was said before it."""
 
     known: int
     spot: Spot | None
+    first: Spot | None = None
+
+
+class Seen(NamedTuple):
+    """A match before the lock, and the position up to which it is true."""
+
+    match: Match
+    position: int
 
 
 class Followed(NamedTuple):
-    """The session a history belongs to now, what it is forked from if it is new, and its event
-    that the history ends with, if that is its own."""
+    """The session a history belongs to now, what it is forked from if it is new, its event that
+    the history ends with, if that is its own, and the event that the history begins with, if the
+    client has dropped what was said before it."""
 
     session: str
     fork: Origin | None = None
     reached: int | None = None
+    begins: Origin | None = None
 
 
 def follow(
@@ -72,24 +77,28 @@ def follow(
     ``fresh`` is what a new session is called. Secrets are blocked only in what is new.
     """
     marks = [digest(message) for message in history.said]
-    said, first = _prepared(resources, author, history, marks, named)
+    said, seen = _prepared(resources, author, history, marks, named)
     with writes.writing(resources, author.scope) as (tx, owner):
         done = writes.repeated(tx, owner, stamp, about_session=True)
         if done is not None:
             if done.op != "append" or done.session is None:
                 raise KeyConflict(stamp.key or "")
             return Followed(done.session)
-        match = _match(tx, owner, history.said, marks, named)
+        match, first = seen.match, seen.match.known
+        if log.last_position(tx, owner) != seen.position:
+            match = _match(tx, owner, history.said, marks, named)
         if match.known < first:
             # What was known a moment ago has been erased since.
             said, first = events.prepare(resources, history.plain[match.known :]), match.known
         rest = said[match.known - first :]
         session, fork = _place(tx, owner, match, bool(rest), fresh, named)
+        begins = match.first and Origin(match.first.session, match.first.sequence)
         if rest:
             kept = events.append_in(tx, resources, owner, author, session, rest, stamp, fork)
-            return Followed(session, fork, kept[-1].sequence)
+            return Followed(session, fork, kept[-1].sequence, begins)
         own = match.spot is not None and match.spot.session == session
-        return Followed(session, fork, match.spot.sequence if own and match.spot else None)
+        reached = match.spot.sequence if own and match.spot else None
+        return Followed(session, fork, reached, begins)
 
 
 def _prepared(
@@ -98,12 +107,15 @@ def _prepared(
     history: Resent,
     marks: Sequence[str],
     named: str | None,
-) -> tuple[list[Said], int]:
-    """What is new of a history as far as one can tell before the lock, and where it begins."""
+) -> tuple[list[Said], Seen]:
+    """What is new of a history as far as one can tell before the lock."""
     with resources.engine.read() as tx:
         owner = log.find(tx, author.scope)
-        known = 0 if owner is None else _match(tx, owner, history.said, marks, named).known
-    return events.prepare(resources, history.plain[known:]), known
+        seen = Seen(Match(0, None), 0)
+        if owner is not None:
+            match = _match(tx, owner, history.said, marks, named)
+            seen = Seen(match, log.last_position(tx, owner))
+    return events.prepare(resources, history.plain[seen.match.known :]), seen
 
 
 def _place(
@@ -142,15 +154,22 @@ def _match(
 ) -> Match:
     """Where messages with these digests, none of them a system prompt, lead to."""
     family = None if named is None else _family(tx, owner, named)
-    best, chain, begin = Match(0, None), NOTHING_SAID, 0
+    best, chain, begin, goes_on = Match(0, None), NOTHING_SAID, 0, True
     for _ in range(MOST_INTERRUPTED):
         found = _deepest(tx, owner, marks, chain, begin, family)
         if found.spot is not None:
             best = found
-        step = _past_interruption(tx, owner, messages, best, family)
+        if best.spot is None or best.known == len(messages):
+            break
+        replies = sessions.replies_to(tx, owner, best.spot, family)
+        goes_on = any(reply.session == best.spot.session for reply in replies)
+        step = _past_interruption(tx, owner, messages[best.known], best.known, replies)
         if step is None:
             break
         best, chain, begin = step, step.spot.chain if step.spot else chain, step.known
+    if family is not None and best.known < len(messages) and goes_on:
+        window = windows.find(tx, owner, messages, marks, family, best.known)
+        return best if window is None else Match(window.known, window.last, window.first)
     alone = named is None and not _is_last(tx, owner, best.spot)
     known = " ".join(map(said_by_user, messages[: best.known]))
     return Match(0, None) if alone and only_greets(known) else best
@@ -162,12 +181,6 @@ def _is_last(tx: Transaction, owner: Owner, spot: Spot | None) -> bool:
         return False
     last = sessions.last_spot(tx, owner, [sessions.Stretch(spot.session, 0, None)])
     return last is not None and last.chain == spot.chain
-
-
-def only_greets(said: str) -> bool:
-    """Many conversations begin with the same greeting: alone it does not make two of them one."""
-    words = _WORD.findall(folded(said))
-    return bool(words) and GREETINGS.issuperset(words)
 
 
 def _deepest(
@@ -193,26 +206,22 @@ def _deepest(
 def _past_interruption(
     tx: Transaction,
     owner: Owner,
-    messages: Sequence[Mapping[str, Any]],
-    match: Match,
-    family: set[str] | None,
+    resent: Mapping[str, Any],
+    known: int,
+    replies: Sequence[Spot],
 ) -> Match | None:
     """A reply that was cut off is the same reply, however little the client has seen of it."""
-    if match.spot is None or match.known >= len(messages):
-        return None
-    resent = messages[match.known]
     replied = role_of(resent) == "assistant"
-    shown = one_line(sessions.readable(resent)) if replied else ""
-    for spot in sessions.replies_to(tx, owner, match.spot, family):
+    shown = spoken(resent) if replied else ""
+    for spot in replies:
         entry = log.at_position(tx, owner, spot.position)
         if entry is None or entry.body is None or not entry.body.get("interrupted"):
             continue
         # What the client has seen of it must be kept: a longer reply is another one.
-        kept = one_line(sessions.readable(entry.body["message"]))
         if not replied:
-            return Match(match.known, spot)
-        if replied and kept.startswith(shown):
-            return Match(match.known + 1, spot)
+            return Match(known, spot)
+        if spoken(entry.body["message"]).startswith(shown):
+            return Match(known + 1, spot)
     return None
 
 

@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
-from reverie.engine import index, log
+from reverie.engine import log, shown
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
 from reverie.text.framing import inert
@@ -66,7 +66,7 @@ class Profiles:
     ) -> list[tuple[int, Memory]]:
         """What fits of the profile as it was at a position, or is now."""
         what = (*owners.items(), position, tokens)
-        marks = [index.state_mark(tx, owner) for owner in owners]
+        marks = [shown.state_mark(tx, owner) for owner in owners]
         with self._lock:
             kept = self._kept.get(what)
         if kept is not None and kept.marks == marks and kept.since <= now < kept.until:
@@ -120,7 +120,7 @@ def _same(
     """Those that are what they were at a position."""
     before = FAR if position is None else position + 1
     while True:
-        places = index.for_profile(tx, owner, before, now, pinned=pinned, limit=CHUNK)
+        places = shown.for_profile(tx, owner, before, now, pinned=pinned, limit=CHUNK)
         same = [place for place in places if position is None or place.position <= position]
         entries = log.at_positions(tx, owner, [place.position for place in same])
         for place in same:
@@ -136,15 +136,15 @@ def _changed(
     tx: Transaction, owner: Owner, user: str | None, now: int, position: int
 ) -> Iterator[tuple[int, Memory]]:
     """Those that were shown at a position and have changed since, as they were."""
-    held = index.changed_since(tx, owner, position, now)
+    held = shown.changed_since(tx, owner, position, now)
     entries = log.at_positions(tx, owner, [at for _, at in held])
     then = log.time_at(tx, owner, position) if held else 0
     for born, at in held:
         if entries[at].body is None:
             continue
         memory = entries[at].state(user)
-        shown = memory.forgotten_at is None and not memory.expired(then)
-        if shown and (memory.pinned or memory.kind == "fact") and memory.trust not in UNTRUSTED:
+        lived = memory.forgotten_at is None and not memory.expired(then)
+        if lived and (memory.pinned or memory.kind == "fact") and memory.trust not in UNTRUSTED:
             yield born, memory
 
 

@@ -76,12 +76,18 @@ class Session:
     """One conversation. Made by ``Space.session``; threads may share it."""
 
     def __init__(
-        self, space: Space, id: str, fork: Origin | None = None, reached: int | None = None
+        self,
+        space: Space,
+        id: str,
+        fork: Origin | None = None,
+        reached: int | None = None,
+        begins: Origin | None = None,
     ) -> None:
         self._space = space
         self._id = id
         self._fork = fork
         self._reached = reached
+        self._begins = begins
 
     def __repr__(self) -> str:
         return f"Session({self._id!r} in {self._space!r})"
@@ -290,15 +296,16 @@ class Session:
     ) -> Supplement:
         """What a prompt lacks that a client makes of the whole history itself.
 
-        Nothing is recalled that stands in this session, for the client sends it; of the ``limit``
-        best, what the profile shows is not said again. The profile is that of every context of
-        this session. With ``freeze=False`` nothing is written: a session
-        that has not seen the profile yet sees the current one.
+        Nothing is recalled that stands in this session, for the client sends it, but for what a
+        history that led here by ``Space.follow`` has dropped; of the ``limit`` best, what the
+        profile shows is not said again. The profile is that of every context of this session.
+        With ``freeze=False`` nothing is written: a session that has not seen the profile yet sees
+        the current one.
         """
         from reverie.embed.tokens import count_tokens
         from reverie.memory import supplement
-        from reverie.memory.following import only_greets
         from reverie.memory.recall import Query
+        from reverie.text.greetings import only_greets
 
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
@@ -314,7 +321,8 @@ class Session:
             known = supplement.read(
                 tx, self._resources, owners, owner, stretches, tokens, count_tokens
             )
-        sought = Query(query, most, ranking=chosen, leaves_out=known.holds(self._space.user))
+        held = known.holds(self._space.user, self._begins)
+        sought = Query(query, most, ranking=chosen, leaves_out=held)
         asks = query.strip() and not only_greets(query)
         hits = self._own_space._recalled(sought, known.latest) if asks else []
         return supplement.assemble(known, hits, tokens, count_tokens)

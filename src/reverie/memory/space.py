@@ -420,7 +420,7 @@ class Space:
 
         All of it is matched, replies included. Where it diverges from what is known, the session
         returned is a new one, ``forked_from`` the last event they share. System prompts are left
-        out. ``session`` is the one the client speaks of, if it does.
+        out. ``session`` is the one the client speaks of; then its oldest messages may be missing.
         """
         from reverie.memory import following
         from reverie.memory.session import Session, fresh_id

@@ -108,6 +108,17 @@ def write_summary(
     return Summary(text, expected_epoch + 1, upper)
 
 
+def put_summary(tx: Transaction, owner: Owner, session: str, summary: Summary) -> None:
+    """A summary as it was elsewhere, its epoch included."""
+    ensure(tx, owner, session)
+    tx.run(
+        "UPDATE session_state SET summary = ?, upper = ?, epoch = ? "
+        "WHERE space = ? AND owner = ? AND session = ?",
+        (summary.text, summary.upper, summary.epoch, *owner, session),
+    )
+    sessions.count_unsummed(tx, owner, session)
+
+
 def check_summary(text: str, upper: int) -> str:
     if isinstance(upper, bool) or not isinstance(upper, int) or upper < 0:
         raise InvalidInput(f"upper must be the sequence of an event, not {upper!r}")

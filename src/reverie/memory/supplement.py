@@ -1,7 +1,8 @@
 """What a prompt lacks whose history the client sends by itself: the profile, what is recalled.
 
-A client that resends its history shows all of a session to the model; what it replaced by an edit,
-or a reply it asked for anew, it does not want to see again.
+A client that resends its history shows all of a session to the model, but for what it has dropped
+of the beginning; what it replaced by an edit, or a reply it asked for anew, it does not want to see
+again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from reverie.engine.sessions import Stretch
 from reverie.memory import profile
 from reverie.memory.context import Count, besides, lines_of, profile_in
 from reverie.memory.resources import Resources
-from reverie.model import Candidate, Hit, Memory, Supplement
+from reverie.model import Candidate, Hit, Memory, Origin, Supplement
 from reverie.protocols import Owner, Transaction
 
 # How far back the latest thing a user said is looked for, for the note of a recall.
@@ -31,20 +32,35 @@ class Known(NamedTuple):
     replaced: frozenset[tuple[str, int]]
     latest: int | None
 
-    def holds(self, user: str | None) -> Callable[[str | None, Candidate], bool]:
-        """Whether the client has an event of this user before it already."""
-        ends = {
-            stretch.session: float("inf") if stretch.upto is None else stretch.upto
-            for stretch in self.stretches
+    def holds(
+        self, user: str | None, begins: Origin | None
+    ) -> Callable[[str | None, Candidate], bool]:
+        """Whether the client has an event of this user before it already.
+
+        ``begins`` is the first one that it has, if that is not the first there is.
+        """
+        shown = {
+            stretch.session: (stretch.after, float("inf") if stretch.upto is None else stretch.upto)
+            for stretch in _from(self.stretches, begins)
         }
 
         def held(owner: str | None, candidate: Candidate) -> bool:
             if candidate.session is None or owner != user:
                 return False
             spot = (candidate.session, candidate.sequence)
-            return spot in self.replaced or candidate.sequence <= ends.get(candidate.session, 0)
+            after, upto = shown.get(candidate.session, (0, 0))
+            return spot in self.replaced or after < candidate.sequence <= upto
 
         return held
+
+
+def _from(stretches: Sequence[Stretch], begins: Origin | None) -> Sequence[Stretch]:
+    """What is left of stretches that begin with this event."""
+    names = [stretch.session for stretch in stretches]
+    if begins is None or begins.session not in names:
+        return stretches
+    first = names.index(begins.session)
+    return [stretches[first]._replace(after=begins.sequence - 1), *stretches[first + 1 :]]
 
 
 def read(

@@ -38,11 +38,17 @@ def add_session_entry(
 
 
 def append(tx: Transaction, resources: Resources, owner: Owner, entry: Entry) -> Entry:
-    """The entry as it stands in the log here. A key that is known here stays with whom it was."""
+    """The entry as it stands in the log here: where it says that it stood, else behind all.
+
+    A key that is known here stays with whom it was.
+    """
     if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
         entry = replace(entry, key=None, request=None)
     now = min(entry.recorded_at, resources.clock.now())
-    position, recorded_at = log.advance(tx, owner.space, now)
+    if entry.position:
+        position, recorded_at = log.advance_to(tx, owner, entry.position, now)
+    else:
+        position, recorded_at = log.advance(tx, owner.space, now)
     entry = replace(entry, position=position, recorded_at=recorded_at)
     writes.append(tx, resources, owner, entry)
     return entry

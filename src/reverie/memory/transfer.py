@@ -63,7 +63,7 @@ def export(
 
 
 def record_of(entry: Entry) -> dict[str, Any]:
-    """An entry as it is exported. What an erasure names are positions, which mean nothing elsewhere."""
+    """An entry as it is exported. An erasure names positions, which mean nothing elsewhere."""
     about: dict[str, Any] = {"memory": entry.memory, "version": entry.version}
     if entry.session is not None:
         about = {"session": entry.session, "sequence": entry.sequence}
@@ -106,7 +106,7 @@ def import_records(
                     elif isinstance(item, _Ours):
                         try:
                             told = _as_told(author, item.entry)
-                            new = _add_entry(tx, resources, owner, told, names)
+                            new = add_entry(tx, resources, owner, told, names)
                         except InvalidInput as error:
                             skipped.append(f"record {item.number}: {error}")
                             continue
@@ -145,7 +145,7 @@ def _prepare(
     try:
         if not isinstance(record, Mapping):
             raise InvalidInput("a record must be an object with a content")
-        record = _redacted(resources, record)
+        record = redacted(resources, record)
         if "reverie" in record:
             from reverie.memory import records
 
@@ -156,7 +156,7 @@ def _prepare(
         return f"record {number}: {why}"
 
 
-def _redacted(resources: Resources, record: Record) -> Record:
+def redacted(resources: Resources, record: Record) -> Record:
     """The record without secrets in what it says; keys and hashes of ours only look like some."""
     said = {name: record[name] for name in (*_SAID, "body", "reason") if name in record}
     kept = resources.redaction.each(said, "the record")
@@ -201,7 +201,7 @@ def _add_plain(
     """How many of these were not here yet, nor among those before them."""
     named: dict[str, tuple[_Plain, drafts.Text]] = {}
     for item, text in items:
-        named.setdefault(_derived_id(f"{item.uuid}:{owner.number}"), (item, text))
+        named.setdefault(derived_id(f"{item.uuid}:{owner.number}"), (item, text))
     taken = log.ids_taken(tx, owner, list(named))
     news = [
         New(
@@ -227,7 +227,7 @@ def _as_told(author: Author, entry: Entry) -> Entry:
     return replace(entry, actor=author.actor, trust=trust, body=body)
 
 
-def _add_entry(
+def add_entry(
     tx: Transaction, resources: Resources, owner: Owner, entry: Entry, names: dict[str, str]
 ) -> bool:
     """One entry of an export: the next version of its memory here, or nothing."""
@@ -288,7 +288,7 @@ def _name_here(tx: Transaction, owner: Owner, entry: Entry) -> str:
     here = log.versions(tx, owner, entry.memory)
     if here and here[0].uuid == entry.uuid:
         return entry.memory
-    return _derived_id(f"{entry.uuid}:{owner.number}")
+    return derived_id(f"{entry.uuid}:{owner.number}")
 
 
 def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:
@@ -297,7 +297,7 @@ def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"
 
 
-def _derived_id(text: str) -> str:
+def derived_id(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     letters = base64.b64encode(digest, altchars=b"zZ").decode()
     return letters[:ID_LENGTH]

@@ -7,6 +7,7 @@ from reverie.memory.resources import Resources
 from reverie.protocols import Owner, Transaction
 
 KEY = "vault"
+MADE = "vault.made"
 # Who mirrors an owner and who commits it follow each other.
 LANE = "vault"
 # A commit waits no longer than this for what may follow.
@@ -40,6 +41,20 @@ def attach(resources: Resources, path: str | None) -> None:
         tx.kept[KEY] = path
         for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner"):
             _await(tx, resources, Owner(*row))
+
+
+def note_made(resources: Resources, path: str) -> None:
+    """The folder is there: from now on it may be away, but is not made again by itself."""
+    with resources.engine.write() as tx:
+        tx.oversee()
+        tx.run("DELETE FROM meta WHERE key = ?", (MADE,))
+        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (MADE, path))
+
+
+def was_made(resources: Resources, path: str) -> bool:
+    with resources.engine.read() as tx:
+        row = tx.one("SELECT value FROM meta WHERE key = ?", (MADE,))
+    return row is not None and row[0] == path
 
 
 def await_mirror(tx: Transaction, resources: Resources, owner: Owner) -> None:

@@ -6,6 +6,8 @@ not obeyed and aliases not followed, so that no file can run anything or grow wh
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +23,8 @@ _MOST_SHOWN = 60
 # YAML is read behind the line that opens it, so that nothing in it can be a directive or a mark.
 _HEAD = "---\n"
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_NOTHING = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")
+_NOT_A_LINE = "a key of the front matter has no line of its own: write 'key: value' on each line"
 _BEGINNINGS = (yaml.StreamStartEvent, yaml.DocumentStartEvent)
 
 
@@ -59,14 +63,25 @@ class Front:
 
 def read(text: str) -> Front:
     """The entries of front matter, or Broken."""
+    if "\ufeff" in text:  # to one parser part of a key, to another nothing
+        raise Broken("the front matter holds an invisible mark (U+FEFF): remove it")
+    front = Front(text)
     try:
-        return _read(text, text)
-    except Broken:
-        if "\t" not in text:
-            raise
-    # Every tab is one space, so that all places stay what they are.
-    front = _read(text, text.replace("\t", " "))
-    front.problems.append("the front matter has tabs where YAML wants spaces: they count as spaces")
+        # Parsers differ about tabs. As one space each, all places stay what they are.
+        _read_entries(front, yaml.parse(_HEAD + text.replace("\t", " "), Loader=_LOADER))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = "" if mark is None else f" in line {mark.line + 1}"
+        said = one_line(error.problem or "it cannot be read")
+        raise Broken(f"the front matter is no YAML ({said}{line}): quote the value") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        # PyYAML's own scanner lets escapes beyond Unicode fail as they like.
+        said = one_line(str(error))
+        raise Broken(f"the front matter is no YAML ({said}): mend it") from None
+    _check_between(front)
+    front.problems.extend(_doubles(front))
+    if "\t" in text:
+        front.problems.append("the front matter has tabs, which count as spaces")
     return front
 
 
@@ -131,25 +146,19 @@ def _line_below(text: str, entry: Entry) -> int:
     return text.find("\n", entry.end) + 1
 
 
-def _read(text: str, readable: str) -> Front:
-    front = Front(text)
-    try:
-        _read_entries(front, yaml.parse(_HEAD + readable, Loader=_LOADER))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = "" if mark is None else f" in line {mark.line + 1}"
-        said = one_line(error.problem or "it cannot be read")
-        raise Broken(f"the front matter is no YAML ({said}{line}): quote the value") from None
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # PyYAML's own scanner lets escapes beyond Unicode fail as they like.
-        said = one_line(str(error))
-        raise Broken(f"the front matter is no YAML ({said}): mend it") from None
-    times: dict[str, int] = {}
-    for entry in front.entries:
-        times[entry.key] = times.get(entry.key, 0) + 1
+def _check_between(front: Front) -> None:
+    """Between entries stand only comments and empty lines, so that others can stand there too."""
+    starts = [*(entry.line for entry in front.entries), len(front.text)]
+    ends = [0, *(entry.end for entry in front.entries)]
+    for start, end in zip(starts, ends, strict=True):
+        if not _NOTHING.fullmatch(front.text, end, start):
+            raise Broken(_NOT_A_LINE)
+
+
+def _doubles(front: Front) -> Iterator[str]:
+    times = Counter(entry.key for entry in front.entries)
     for key in (key for key, count in times.items() if count > 1):
-        front.problems.append(f"{_shown(key)} is there more than once: the last one counts")
-    return front
+        yield f"{_shown(key)} is there more than once: the last one counts"
 
 
 def _read_entries(front: Front, events: Iterator[Any]) -> None:
@@ -171,7 +180,7 @@ def _read_entry(front: Front, event: Any, events: Iterator[Any]) -> Entry:
     line = front.text.rfind("\n", 0, start) + 1
     # Only what has lines of its own can be replaced without touching what stands beside it.
     if not isinstance(event, yaml.ScalarEvent) or front.text[line:start].strip(" \t"):
-        raise Broken("a key of the front matter does not begin its line: write one key a line")
+        raise Broken(_NOT_A_LINE)
     key = _text_of(event)
     found = _read_value(events)
     if found.marked or _is_marked(event):

@@ -142,7 +142,9 @@ def _check_rewritten(text: str, front: Front, fields: Mapping[str, Value | None]
 
 def _whole(lines: str, content: str) -> bytes:
     body = storable(content, "content").encode()
-    return b"".join([b"---\n", _bounded(lines), b"---\n\n", body, b"\n"])
+    # A newline behind a carriage return would be read as one line end with it.
+    end = b"\r\n" if content.endswith("\r") else b"\n"
+    return b"".join([b"---\n", _bounded(lines), b"---\n\n", body, end])
 
 
 def _bounded(lines: str) -> bytes:
@@ -236,9 +238,6 @@ def _is_utf16(raw: bytes) -> bool:
 
 
 def _newline_of(body: bytes) -> str:
-    """The last line end of a file counts: it is the one that is taken away."""
-    if body.endswith(b"\n"):
-        return "\r\n" if body.endswith(b"\r\n") else "\n"
     first = _BREAK.search(body)
     return "\n" if first is None else first[0].decode()
 
@@ -254,7 +253,4 @@ def _content(parts: _Parts) -> str:
     body = parts.body
     if parts.front is not None and (empty := _BREAK.match(body)):
         body = body[empty.end() :]
-    # A content of ours may end with a carriage return: only files with CRLF lose one.
-    if parts.newline == "\r\n" and body.endswith(b"\r\n"):
-        return _decoded(body[:-2])
-    return _decoded(body.removesuffix(b"\n"))
+    return _decoded(body[:-2] if body.endswith(b"\r\n") else body.removesuffix(b"\n"))

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from reverie.text.plain import cleaned
 
-RULES = "messages 2"
-"""Which rules made a text of a message: when they change, indexes are made anew."""
+RULES = "messages 3"
+"""Which rules made a text or a digest of a message: when they change, indexes are made anew."""
 
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
@@ -32,6 +32,7 @@ _MEDIA_KINDS = frozenset(
 )
 _BLOB_CHARS = 1_000
 _BLOB = re.compile(r"(?:data:[^,\s]{0,200},)?[A-Za-z0-9+/_-]{800,}={0,2}\Z")
+_THOUGHT = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
 _LONGEST_NAME = 200
 _PLAIN = {"role", "content"}
 _SPEAKERS = ("user", "assistant")
@@ -190,7 +191,7 @@ def digest(message: Mapping[str, Any]) -> str:
     texts, calls, media = list[str](), list[Any](), list[Any]()
     if _is_plain(message):
         # What follows comes to this; a long history is made of such.
-        said = " ".join(message["content"].split())
+        said = _compared_text(message["role"], message["content"])
         whole = json.dumps([message["role"], said, calls, media])
         return hashlib.sha256(whole.encode()).hexdigest()[:32]
     for kind, value in _shown(message):
@@ -200,10 +201,20 @@ def digest(message: Mapping[str, Any]) -> str:
             media.append(_comparable(_essential(value), nulls=False))
         else:
             texts.append(value if isinstance(value, str) else _sorted_json(value))
-    text = " ".join("".join(texts).split())
+    role = role_of(message)
     # Escaped to ASCII: two halves of a character are then the same as the character.
-    whole = _sorted_json([role_of(message), text, calls, media])
+    whole = _sorted_json([role, _compared_text(role, "".join(texts)), calls, media])
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
+
+
+def without_thought(text: str) -> str:
+    """A reply without what some models write before it and many clients do not send back."""
+    thought = _THOUGHT.match(text)
+    return text if thought is None else text[thought.end() :]
+
+
+def _compared_text(role: str, text: str) -> str:
+    return " ".join((without_thought(text) if role == "assistant" else text).split())
 
 
 # -- going on with a conversation -----------------------------------------------------------------

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from reverie.errors import VaultError
 
 # What ends so is being written; a person's programs leave it alone, and so does git.
 DRAFT = ".tmp"
 MOST_BYTES = 64 * 1024 * 1024
+_OUR_DRAFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+LINK = "it is a link, and links are not followed"
 
 
 class Stamp(NamedTuple):
@@ -25,7 +32,11 @@ class Stamp(NamedTuple):
     inode: int
 
 
-class Unreadable(VaultError):
+class Obstacle(VaultError):
+    """One file or folder that cannot be used; others can."""
+
+
+class Unreadable(Obstacle):
     """A file that cannot be read, or is none."""
 
 
@@ -36,60 +47,122 @@ def digest(raw: bytes) -> str:
 def stamp(path: Path) -> Stamp | None:
     """None: there is no file."""
     try:
-        found = path.lstat()
+        return _stamp_of(path.lstat())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise Unreadable(f"{path.name} cannot be looked at: {error.strerror}") from error
+
+
+def _stamp_of(found: os.stat_result) -> Stamp:
     return Stamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def read(path: Path) -> bytes:
     """A regular file, whole. What a link leads to is not the vault's."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    return read_stamped(path)[0]
+
+
+def read_stamped(path: Path) -> tuple[bytes, Stamp]:
+    """The same, with the stamp that it had before: what is written meanwhile has another."""
+    with _opened(path) as file:
+        found = os.fstat(file.fileno())
+        if found.st_size > MOST_BYTES:
+            raise Unreadable(f"cannot be read: it is larger than {MOST_BYTES >> 20} MB")
+        try:
+            return file.read(), _stamp_of(found)
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror}") from error
+
+
+def ends_with(path: Path, ending: bytes) -> bool:
+    with _opened(path) as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(file.tell() - len(ending), 0))
+        return file.read() == ending
+
+
+def _opened(path: Path) -> BinaryIO:
+    flags = os.O_RDONLY | _NOFOLLOW | getattr(os, "O_NONBLOCK", 0)
     try:
         handle = os.open(path, flags)
     except OSError as error:
-        link = path.is_symlink()
-        why = "it is a link, and links are not followed" if link else str(error.strerror)
+        why = LINK if path.is_symlink() else str(error.strerror)
         raise Unreadable(f"cannot be read: {why}") from error
-    with os.fdopen(handle, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise Unreadable("cannot be read: it is no file")
-        if found.st_size > MOST_BYTES:
-            raise Unreadable(f"cannot be read: it is larger than {MOST_BYTES >> 20} MB")
-        return file.read()
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise Unreadable("cannot be read: it is no file")
+    return os.fdopen(handle, "rb")
 
 
-def write(path: Path, raw: bytes, *, sync: bool = True) -> Stamp:
-    """Put a file in its place whole. Not ``sync``: the caller syncs all of them at once."""
+def write(
+    path: Path,
+    raw: bytes,
+    *,
+    sync: bool = True,
+    before: Callable[[Stamp], None] | None = None,
+) -> Stamp:
+    """Put a file in its place whole. Not ``sync``: the caller syncs all of them at once.
+
+    ``before`` is told the stamp that the file will have when all is ready, and may refuse.
+    """
     make_folder(path.parent)
-    draft = path.with_name(f".{digest(os.fsencode(path.name))[:16]}{DRAFT}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    draft = draft_of(path)
     try:
-        handle = os.open(draft, flags, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(raw)
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
+        made = _write_draft(draft, raw, sync=sync)
+        if before is not None:
+            before(made)
         draft.replace(path)
+        if sync:
+            sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
-        raise VaultError(f"{path} cannot be written: {error.strerror}") from error
-    if sync:
-        sync_folder(path.parent)
-    found = stamp(path)
-    assert found is not None
-    return found
+        raise _failed(f"{path} cannot be written", error) from error
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+    return made
+
+
+_OF_ONE_FILE = {
+    errno.EACCES, errno.EEXIST, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ELOOP,
+    errno.ENAMETOOLONG, errno.ENOTDIR, errno.ENOTEMPTY, errno.EPERM,
+}  # fmt: skip
+
+
+def _failed(what: str, error: OSError) -> VaultError:
+    """A full or a broken disk is in everybody's way."""
+    kind = Obstacle if error.errno in _OF_ONE_FILE else VaultError
+    return kind(f"{what}: {error.strerror}")
+
+
+def draft_of(path: Path) -> Path:
+    return path.with_name(f".{digest(os.fsencode(path.name))[:16]}{DRAFT}")
+
+
+def _write_draft(draft: Path, raw: bytes, *, sync: bool) -> Stamp:
+    # A draft that was left, or planted, is not written through.
+    draft.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
+    with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+        file.write(raw)
+        file.flush()
+        # The clock of file systems is coarse: who writes as much within the same tick would leave
+        # the same stamp. A time finer than its ticks tells the two apart.
+        now = time.time_ns()
+        if os.utime in os.supports_fd:
+            os.utime(file.fileno(), ns=(now, now))
+        if sync:
+            os.fsync(file.fileno())
+        return _stamp_of(os.fstat(file.fileno()))
 
 
 def append(path: Path, raw: bytes) -> None:
     """Add to the end of a file, synced."""
     make_folder(path.parent)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NOFOLLOW
     try:
         with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
             file.write(raw)
@@ -100,11 +173,14 @@ def append(path: Path, raw: bytes) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, and the folders that it leaves empty are left to ``prune``."""
+    """Remove a file and its draft; the folders that it leaves empty are left to ``prune``."""
     try:
         path.unlink(missing_ok=True)
+        draft_of(path).unlink(missing_ok=True)
+    except NotADirectoryError:
+        return
     except OSError as error:
-        raise VaultError(f"{path} cannot be removed: {error.strerror}") from error
+        raise _failed(f"{path} cannot be removed", error) from error
 
 
 def prune(folder: Path, root: Path) -> None:
@@ -119,7 +195,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise VaultError(f"{folder} cannot be made: {error.strerror}") from error
+        raise _failed(f"{folder} cannot be made", error) from error
 
 
 def sync_folder(folder: Path) -> None:
@@ -153,3 +229,57 @@ def walk(root: Path, below: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                 waiting.append(Path(entry.path))
             else:
                 yield Path(entry.path).relative_to(root).as_posix(), entry
+
+
+@dataclass
+class Survey:
+    """What lies below a folder: files with their stamps, what nobody can look into and why, and
+    drafts that a killed process left."""
+
+    files: dict[str, Stamp] = field(default_factory=dict)
+    closed: dict[str, str] = field(default_factory=dict)
+    drafts: list[Path] = field(default_factory=list)
+
+    def hides(self, path: str) -> bool:
+        """Whether a path may stand where nobody can look."""
+        parts = path.split("/")
+        return any("/".join(parts[:many]) in self.closed for many in range(1, len(parts) + 1))
+
+
+def survey(root: Path, below: Path) -> Survey:
+    found, waiting = Survey(), [below]
+    start = len(str(root)) + 1
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            found.closed[str(folder)[start:]] = f"cannot be read: {error.strerror}"
+            continue
+        for entry in entries:
+            _see(found, entry, Path(entry.path).as_posix()[start:], waiting)
+    return found
+
+
+def _see(found: Survey, entry: os.DirEntry[str], path: str, waiting: list[Path]) -> None:
+    if entry.name.startswith("."):
+        if _OUR_DRAFT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            found.drafts.append(Path(entry.path))
+        return
+    try:
+        path.encode()
+        if entry.is_symlink():
+            found.closed[path] = LINK
+        elif entry.is_dir(follow_symlinks=False):
+            waiting.append(Path(entry.path))
+        else:
+            found.files[path] = _stamp_of(entry.stat(follow_symlinks=False))
+    except UnicodeEncodeError:
+        shown = path.encode("utf-8", "replace").decode()
+        found.closed[shown] = "its name is not UTF-8: give it another"
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        found.closed[path] = f"cannot be looked at: {error.strerror}"

@@ -23,14 +23,15 @@ CREATE TABLE IF NOT EXISTS files (
     name TEXT NOT NULL, version INTEGER NOT NULL, digest TEXT NOT NULL,
     size INTEGER NOT NULL, mtime INTEGER NOT NULL, inode INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS files_name ON files (space, user, what, name);
+CREATE INDEX IF NOT EXISTS files_digest ON files (digest);
 CREATE TABLE IF NOT EXISTS cursors (
-    space TEXT NOT NULL, user TEXT NOT NULL, position INTEGER NOT NULL,
+    space TEXT NOT NULL, user TEXT NOT NULL, position INTEGER NOT NULL, uuid TEXT NOT NULL,
     PRIMARY KEY (space, user)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending (
     number INTEGER PRIMARY KEY, space TEXT NOT NULL, path TEXT NOT NULL, line TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
-FORMAT = 1
+FORMAT = 2
 
 
 class File(NamedTuple):
@@ -55,40 +56,84 @@ class Pending(NamedTuple):
     line: str
 
 
+class Damaged(VaultError):
+    """The cache could not be read and was thrown away: begin again."""
+
+
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.ConstraintError)
+
+
 class Files:
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
-            self._connection = self._opened(path)
-        except apsw.Error:
-            # It is only a cache.
-            for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-                path.with_name(name).unlink(missing_ok=True)
             try:
                 self._connection = self._opened(path)
-            except apsw.Error as error:
-                raise VaultError(f"{path} cannot be used: {error}") from error
+            except _DAMAGE:
+                self._throw_away()
+                self._connection = self._opened(path)
+        except (apsw.Error, OSError) as error:
+            raise VaultError(f"{path} cannot be used: {error}") from error
 
     @staticmethod
     def _opened(path: Path) -> apsw.Connection:
         connection = apsw.Connection(str(path))
-        connection.set_busy_timeout(10_000)
-        connection.pragma("journal_mode", "wal")
-        connection.pragma("synchronous", "NORMAL")
-        if connection.pragma("user_version") != FORMAT:
-            for table in ("files", "cursors", "pending", "facts"):
-                connection.execute(f"DROP TABLE IF EXISTS {table}")
-        connection.execute(_TABLES)
-        connection.pragma("user_version", FORMAT)
+        try:
+            connection.set_busy_timeout(10_000)
+            connection.pragma("journal_mode", "wal")
+            connection.pragma("synchronous", "NORMAL")
+            # Lines that wait for git say what memories do.
+            connection.pragma("secure_delete", True)
+            with connection:
+                if connection.pragma("user_version") != FORMAT:
+                    for table in ("files", "cursors", "pending", "facts"):
+                        connection.execute(f"DROP TABLE IF EXISTS {table}")
+                    connection.pragma("user_version", FORMAT)
+                connection.execute(_TABLES)
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _throw_away(self) -> None:
+        """It is only a cache."""
+        for end in ("", "-wal", "-shm"):
+            self._path.with_name(f"{self._path.name}{end}").unlink(missing_ok=True)
 
     def close(self) -> None:
         self._connection.close()
 
+    def _run(self, sql: str, values: Iterable[object] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(sql, tuple(values)).fetchall()
+        except _DAMAGE as error:
+            with contextlib.suppress(apsw.Error):
+                self._connection.close()
+            self._throw_away()
+            raise Damaged(f"{self._path} was damaged and is made anew: try again") from error
+        except apsw.Error as error:
+            raise VaultError(f"{self._path} cannot be used: {error}") from error
+
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """What is put within goes in together."""
-        with self._connection:
-            yield
+        try:
+            with self._connection:
+                yield
+        except apsw.Error as error:
+            if isinstance(error.__context__, VaultError):
+                raise error.__context__ from None
+            raise VaultError(f"{self._path} cannot be used: {error}") from error
+
+    def look_again(self) -> None:
+        """Let all files be looked at once more, and the vault's own log be read from its start."""
+        with self.together():
+            self._run("DELETE FROM cursors")
+            self._run("DELETE FROM facts WHERE name NOT LIKE 'cut:%'")
+
+    def scrub(self) -> None:
+        """Leave nothing behind of what was deleted here."""
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- files --------------------------------------------------------------------------------
 
@@ -103,34 +148,46 @@ class Files:
         values = (scope.space, scope.user or "", what)
         return list(self._found("space = ? AND user = ? AND what = ?", values))
 
+    def knows(self, scope: Scope) -> bool:
+        """Whether an owner has a file."""
+        values = (scope.space, scope.user or "")
+        return bool(self._run("SELECT 1 FROM files WHERE space = ? AND user = ? LIMIT 1", values))
+
     def below(self, folder: str) -> list[File]:
         """All of a folder; of everything, for the empty one."""
         if not folder:
             return list(self._found("1", ()))
         return list(self._found("path > ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
+    def with_digest(self, what: str, digest: str) -> list[File]:
+        """What we left exactly so, wherever that was."""
+        return list(self._found("digest = ? AND what = ?", (digest, what)))
+
     def scopes(self) -> list[Scope]:
-        rows = self._connection.execute("SELECT DISTINCT space, user FROM files")
+        rows = self._run("SELECT DISTINCT space, user FROM files")
         return [Scope(space, user or None) for space, user in rows]
 
     def put(self, file: File) -> None:
         scope = file.scope
-        self._connection.execute(
+        self._run(
             "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (file.path, file.what, scope.space, scope.user or "", file.name, file.version,
              file.digest, *file.stamp),
         )  # fmt: skip
 
     def drop(self, path: str) -> None:
-        self._connection.execute("DELETE FROM files WHERE path = ?", (path,))
+        self._run("DELETE FROM files WHERE path = ?", (path,))
+
+    def drop_owner(self, scope: Scope) -> None:
+        """Know nothing of an owner's files any more."""
+        self._run("DELETE FROM files WHERE space = ? AND user = ?", (scope.space, scope.user or ""))
 
     def _found(self, where: str, values: Iterable[object]) -> Iterator[File]:
-        rows = self._connection.execute(
+        rows = self._run(
             "SELECT path, what, space, user, name, version, digest, size, mtime, inode "
             f"FROM files WHERE {where} ORDER BY path",
-            tuple(values),
-        ).fetchall()
-        each: tuple[Any, ...]
+            values,
+        )
         for each in rows:
             path, what, space, user, name, version, digest, *stamp = each
             yield File(path, what, Scope(space, user or None), name, version, digest, Stamp(*stamp))
@@ -138,48 +195,64 @@ class Files:
     # -- how far the log was followed ---------------------------------------------------------
 
     def cursor(self, scope: Scope) -> int:
-        row = self._connection.execute(
-            "SELECT position FROM cursors WHERE space = ? AND user = ?",
-            (scope.space, scope.user or ""),
-        ).fetchone()
-        return 0 if row is None else int(row[0])
+        return self.mark(scope)[0]
 
-    def set_cursor(self, scope: Scope, position: int) -> None:
-        self._connection.execute(
-            "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?)",
-            (scope.space, scope.user or "", position),
+    def mark(self, scope: Scope) -> tuple[int, str]:
+        """The last entry that was followed: its position and its uuid."""
+        rows = self._run(
+            "SELECT position, uuid FROM cursors WHERE space = ? AND user = ?",
+            (scope.space, scope.user or ""),
+        )
+        return (int(rows[0][0]), str(rows[0][1])) if rows else (0, "")
+
+    def marks(self) -> dict[Scope, tuple[int, str]]:
+        rows = self._run("SELECT space, user, position, uuid FROM cursors ORDER BY space, user")
+        return {Scope(space, user or None): (at, uuid) for space, user, at, uuid in rows}
+
+    def set_cursor(self, scope: Scope, position: int, uuid: str = "") -> None:
+        self._run(
+            "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?)",
+            (scope.space, scope.user or "", position, uuid),
         )
 
     def forget_cursors(self) -> None:
-        self._connection.execute("DELETE FROM cursors")
+        self._run("DELETE FROM cursors")
 
     def fact(self, name: str) -> str | None:
-        row = self._connection.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+        rows = self._run("SELECT value FROM facts WHERE name = ?", (name,))
+        return str(rows[0][0]) if rows else None
 
     def facts(self, prefix: str) -> dict[str, str]:
         """The facts whose names begin so, by the rest of their names."""
-        rows = self._connection.execute(
+        rows = self._run(
             "SELECT name, value FROM facts WHERE name >= ? AND name < ?",
             (prefix, f"{prefix}\U0010ffff"),
         )
         return {name.removeprefix(prefix): value for name, value in rows}
 
     def set_fact(self, name: str, value: str) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+        self._run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     # -- what git does not hold yet -----------------------------------------------------------
 
     def note(self, space: str, path: str, line: str = "") -> None:
-        self._connection.execute(
-            "INSERT INTO pending (space, path, line) VALUES (?, ?, ?)", (space, path, line)
-        )
+        self._run("INSERT INTO pending (space, path, line) VALUES (?, ?, ?)", (space, path, line))
 
     def pending(self) -> list[Pending]:
-        rows = self._connection.execute("SELECT number, space, path, line FROM pending ORDER BY 1")
+        rows = self._run("SELECT number, space, path, line FROM pending ORDER BY 1")
         return [Pending(*row) for row in rows]
 
     def committed(self, pending: Iterable[Pending]) -> None:
-        numbers = [(each.number,) for each in pending]
-        with self._connection:
-            self._connection.executemany("DELETE FROM pending WHERE number = ?", numbers)
+        with self.together():
+            for each in pending:
+                self._run("DELETE FROM pending WHERE number = ?", (each.number,))
+        # Names of files say what memories did, erased ones too.
+        self._run("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def silence(self, space: str, id: str) -> None:
+        """Let no line that waits say what an erased memory said."""
+        self._run(
+            "UPDATE pending SET line = '' WHERE space = ? AND line <> '' AND line LIKE ?",
+            (space, f"%(% {id})"),
+        )
+        self._run("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -114,7 +114,7 @@ class Repository:
         names = self._spread(git, tree, given)
         for attempt in range(ATTEMPTS):
             head = self._head(git)
-            names = _differing(tree, names, _stored(git, head, names), _hash_name(git))
+            names = _differing(tree, names, _stored(git, head, names), hash_name_of(git))
             if not names:
                 return None
             new = self._write(git, tree, head, names, _message(message), _person(author))
@@ -150,8 +150,7 @@ class Repository:
         commits = []
         with git.talk("cat-file", "--batch") as talk:
             for commit_id in ids:
-                size = int(talk.ask(commit_id + b"\n").split()[2])
-                commits.append((commit_id, Headed.parse(talk.exactly(size + 1)[:-1])))
+                commits.append((commit_id, Headed.parse(talk.object(commit_id)[1])))
         asked = b"".join(
             commit_id + b"".join(b" " + one for one in commit.all(b"parent")[:1]) + b"\n"
             for commit_id, commit in commits
@@ -170,29 +169,15 @@ class Repository:
         below = None if path is None else checked(path)
         tree = self._worktree(git)
         base = self._head(git) if since is None else self._commit_named(git, since)
-        with tempfile.TemporaryDirectory(prefix="reverie-diff-") as folder:
-            aside = _aside(git, Path(folder))
-            if base is None:
-                base = _write_loose(Path(folder), b"tree", b"", _hash_name(git))
-            git.run("read-tree", base, more=aside)
-            lines = b""
-            for name in _changed(git, tree, base, below):
-                found = tree.read(name)
-                blob = found and _write_loose(Path(folder), b"blob", found[1], _hash_name(git))
-                mode = found[0] if found else b"0"
-                lines += b"%s %s\t%s\0" % (
-                    mode,
-                    (blob or "0" * len(base)).encode(),
-                    os.fsencode(name),
-                )
-            git.run("update-index", "-z", "--index-info", given=lines, more=aside)
-            said = git.run(
-                *("diff-index", "--cached", "-p", "-M", "--no-ext-diff", "--no-textconv"),
-                *("--no-color", "--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=all"),
-                *(base, "--", *([] if below is None else [below])),
-                more=aside,
-            )
-        return said.decode("utf-8", "replace")
+        try:
+            with tempfile.TemporaryDirectory(prefix="reverie-diff-") as folder:
+                return _compared(git, tree, base, below, Path(folder))
+        except OSError as error:
+            raise VaultError(f"a comparison needs a temporary folder ({error})") from error
+
+    def require_quiet(self) -> None:
+        """A VaultError while a merge or the like is in progress, or settings name a program."""
+        self._ready(self.git)
 
     def _ready(self, git: Git) -> WorkTree:
         """Before anything is committed: nothing is half done, and nothing would be run."""
@@ -277,6 +262,34 @@ class Repository:
         return new.decode()
 
 
+def _compared(git: Git, tree: WorkTree, base: str | None, below: str | None, folder: Path) -> str:
+    """Through an index and objects of our own: looking leaves nothing in the repository."""
+    aside = {
+        "GIT_INDEX_FILE": str(folder / "index"),
+        "GIT_OBJECT_DIRECTORY": str(folder),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsdecode(
+            quoted(os.fsencode(git.common() / "objects"))
+        ),
+    }
+    kind = hash_name_of(git)
+    changed = _changed(git, tree, base, below)
+    base = base or _write_loose(folder, b"tree", b"", kind)
+    git.run("read-tree", base, more=aside)
+    lines = []
+    for name in changed:
+        mode, content = tree.read(name) or (b"0", b"")
+        one = _write_loose(folder, b"blob", content, kind) if mode != b"0" else "0" * len(base)
+        lines.append(b"%s %s\t%s\0" % (mode, one.encode(), os.fsencode(name)))
+    git.run("update-index", "-z", "--index-info", given=b"".join(lines), more=aside)
+    said = git.run(
+        *("diff-index", "--cached", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color"),
+        *("--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=all"),
+        *(base, "--", *([] if below is None else [below])),
+        more=aside,
+    )
+    return said.decode("utf-8", "replace")
+
+
 def _modified(tree: WorkTree, name: str) -> Iterator[bytes]:
     found = tree.read(name)
     if found is None:
@@ -294,7 +307,8 @@ def _index_lines(git: Git, commit: str) -> bytes:
         *("diff-tree", "--root", "--no-commit-id", "-r", "-z", "--no-renames", "--no-ext-diff"),
         commit,
     ).split(b"\0")
-    gone, there = [], []
+    gone: list[bytes] = []
+    there: list[bytes] = []
     for about, name in zip(said[0:-1:2], said[1::2], strict=True):
         _, mode, _, blob, _ = about.split(b" ")
         (there if int(mode, 8) else gone).append(b"%s %s\t%s\0" % (mode, blob, name))
@@ -313,7 +327,7 @@ def _changed(git: Git, tree: WorkTree, base: str | None, below: str | None) -> l
             names.discard(name)
         elif not name.endswith("/"):
             names.add(name)
-    return _differing(tree, sorted(names), stored, _hash_name(git))
+    return _differing(tree, sorted(names), stored, hash_name_of(git))
 
 
 Stored: TypeAlias = dict[str, tuple[bytes, bytes]]
@@ -391,17 +405,8 @@ def _git_folder(root: Path) -> Path:
     return Path(os.path.normpath(root / text.removeprefix("gitdir: ").strip("\r\n")))
 
 
-def _aside(git: Git, folder: Path) -> dict[str, str]:
-    """An index and objects of our own, so that looking leaves nothing in the repository."""
-    objects = quoted(os.fsencode(git.common() / "objects"))
-    return {
-        "GIT_INDEX_FILE": str(folder / "index"),
-        "GIT_OBJECT_DIRECTORY": str(folder),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsdecode(objects),
-    }
-
-
-def _hash_name(git: Git) -> str:
+def hash_name_of(git: Git) -> str:
+    """How this repository names its objects."""
     return git.asks("rev-parse", "--show-object-format") or "sha1"
 
 

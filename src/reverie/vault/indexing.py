@@ -10,6 +10,7 @@ from reverie.memory.resources import Resources
 from reverie.model import Scope
 from reverie.protocols import Owner
 from reverie.vault import disk, layout, rendering
+from reverie.vault.conversations import Edited
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
 from reverie.vault.vault import Vault
@@ -17,7 +18,9 @@ from reverie.vault.vault import Vault
 TOKENS = 4_000
 
 
-def write_index(vault: Vault, resources: Resources, owner: Owner, scope: Scope) -> None:
+def write_index(
+    vault: Vault, resources: Resources, owner: Owner, scope: Scope, edited: Edited | None = None
+) -> None:
     with resources.engine.read() as tx:
         tx.enter(owner)
         known = index.statistics(tx, owner)
@@ -31,7 +34,11 @@ def write_index(vault: Vault, resources: Resources, owner: Owner, scope: Scope) 
     ]
     raw = rendering.index_file(scope, known.facts, known.notes, listed)
     path = f"{folder}/{layout.INDEX}"
+    new = File(path, "index", scope, "", 0, "", Stamp(0, 0, 0))
     before = vault.files.at(path)
-    unchanged = before is not None and before.digest == disk.digest(raw)
-    if not (unchanged and before is not None and vault.as_we_left_it(before)):
-        vault.write(File(path, "index", scope, "", 0, "", Stamp(0, 0, 0)), raw)
+    if before is not None and vault.as_we_left_it(before):
+        if before.digest == disk.digest(raw):
+            return
+    elif edited is not None and vault.stamp(path) is not None:
+        edited(before or new)
+    vault.write(new, raw)

@@ -64,8 +64,11 @@ def _vault(resources: Resources, claim: Claim) -> Vault | None:
     root = Path(path)
     if Vault.is_at(root):
         return Vault.open(root)
-    if root.parent.is_dir():
-        return Vault.init(root)
+    if root.parent.is_dir() and not vaults.was_made(resources, path):
+        vault = Vault.init(root)
+        vaults.note_made(resources, path)
+        return vault
+    _log.warning("the vault %s is away: 'reverie vault init' makes it anew", root)
     with resources.engine.write() as tx:
         tx.enter(claim.owner)
         claim.again(tx, resources.clock.now() + ELSEWHERE_MS)

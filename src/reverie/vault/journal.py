@@ -7,6 +7,8 @@ little to read for each commit. What stands here has been mirrored: it says wher
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from reverie.vault import disk
 
 NEWEST = "log.jsonl"
 FULL_BYTES = 1024 * 1024
+_FULL = re.compile(r"log-(\d{6,})\.jsonl", re.ASCII)
 
 Line = dict[str, Any]
 
@@ -26,6 +29,11 @@ def line_of(scope: Scope, entry: Entry) -> Line:
     """An entry with whose it is and where it stands."""
     record = transfer.record_of(entry)
     return {"space": scope.space, "user": scope.user, "position": entry.position, **record}
+
+
+def blanked(line: Line) -> Line:
+    """An entry as it is when what it said was erased."""
+    return {**line, "body": None, "reason": None, "request": None}
 
 
 class Journal:
@@ -38,11 +46,13 @@ class Journal:
 
     def files(self) -> list[Path]:
         """The oldest first."""
-        full = sorted(self._folder.glob("log-??????.jsonl"))
-        return [*full, self.newest] if self.newest.exists() else full
+        names = sorted(entry.name for entry in os.scandir(self._folder))
+        full = sorted((name for name in names if _FULL.fullmatch(name)), key=lambda n: (len(n), n))
+        return [self._folder / name for name in (*full, *(n for n in names if n == NEWEST))]
 
     def size(self) -> int:
-        return self.newest.stat().st_size if self.newest.exists() else 0
+        found = disk.stamp(self.newest)
+        return 0 if found is None else found.size
 
     def append(self, lines: Iterable[Line]) -> list[Path]:
         """Write lines, synced; the files that were changed."""
@@ -50,48 +60,56 @@ class Journal:
         raw = b"".join(encoded(line) for line in lines)
         changed = [self.newest]
         if self.size() and self.size() + len(raw) > FULL_BYTES:
-            full = self._folder / f"log-{len(self.files()):06d}.jsonl"
+            full = self._folder / f"log-{self._next():06d}.jsonl"
             self.newest.rename(full)
             disk.sync_folder(self._folder)
             changed.append(full)
         disk.append(self.newest, raw)
         return changed
 
+    def _next(self) -> int:
+        """The number of the next full file; one that was lost leaves a gap."""
+        numbers = [int(found[1]) for path in self.files() if (found := _FULL.fullmatch(path.name))]
+        return max(numbers, default=0) + 1
+
     def _mend(self) -> None:
         """A line that was being written when the power went is written again."""
-        if not self.size():
+        if not self.size() or disk.ends_with(self.newest, b"\n"):
             return
-        with self.newest.open("r+b") as file:
-            file.seek(-1, 2)
-            if file.read(1) == b"\n":
-                return
-            whole = self.newest.read_bytes()
-            file.truncate(whole.rfind(b"\n") + 1)
+        whole = disk.read(self.newest)
+        start = whole.rfind(b"\n") + 1
+        if decoded(whole[start:]) is None:
+            os.truncate(self.newest, start)
+        else:
+            disk.append(self.newest, b"\n")
 
     def lines(self, report: Callable[[str], None] | None = None) -> Iterator[Line]:
         """Every entry there is; what is no entry is reported."""
         for path in self.files():
-            with path.open("rb") as file:
-                for number, raw in enumerate(file, 1):
-                    line = decoded(raw)
-                    if line is not None:
-                        yield line
-                    elif report is not None and raw.strip():
-                        report(f"{path.name}, line {number}: no entry of a log")
+            for number, raw in enumerate(disk.read(path).splitlines(keepends=True), 1):
+                line = decoded(raw)
+                if line is not None:
+                    yield line
+                elif report is not None and raw.strip():
+                    report(f"{path.name}, line {number}: no entry of a log")
 
     def cursors(self) -> dict[Scope, int]:
         """The last position of each owner."""
-        found: dict[Scope, int] = {}
+        return {scope: position for scope, (position, _) in self.marks().items()}
+
+    def marks(self) -> dict[Scope, tuple[int, str]]:
+        """The last entry of each owner: its position and its uuid."""
+        found: dict[Scope, tuple[int, str]] = {}
         for line in self.lines():
             scope = Scope(line["space"], line["user"])
-            found[scope] = max(found.get(scope, 0), line["position"])
+            found[scope] = max(found.get(scope, (0, "")), mark_of(line))
         return found
 
     def change(self, alter: Callable[[Line], Line | None]) -> list[Path]:
         """Rewrite what has to change, such as what was erased; the files that were changed."""
         changed = []
         for path in self.files():
-            raws = path.read_bytes().splitlines(keepends=True)
+            raws = disk.read(path).splitlines(keepends=True)
             new = [self._altered(raw, alter) for raw in raws]
             if new != raws:
                 disk.write(path, b"".join(new))
@@ -104,9 +122,24 @@ class Journal:
         changed = None if line is None else alter(line)
         return raw if changed is None else encoded(changed)
 
+    def keep(self, wanted: Callable[[Line], bool]) -> list[Path]:
+        """Leave out entries of another life; the files that were changed."""
+        changed = []
+        for path in self.files():
+            raws = disk.read(path).splitlines(keepends=True)
+            kept = [raw for raw in raws if (line := decoded(raw)) is None or wanted(line)]
+            if kept != raws:
+                disk.write(path, b"".join(kept))
+                changed.append(path)
+        return changed
+
     def clear(self) -> None:
         for path in self.files():
             disk.remove(path)
+
+
+def mark_of(line: Line) -> tuple[int, str]:
+    return line["position"], str(line.get("uuid"))
 
 
 def encoded(line: Mapping[str, Any]) -> bytes:

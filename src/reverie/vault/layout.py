@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ FOLDERS = {"fact": "facts", "note": "notes"}
 _CONFLICT = ".conflict-v"
 # So long a part of a conversation is one file.
 PART_BYTES = 256 * 1024
+_PART = re.compile(rf"{TURNS}(-[1-9]\d*)?\.md", re.ASCII)
 
 
 class Place(NamedTuple):
@@ -109,9 +111,9 @@ def _what(rest: list[str], session: str | None) -> str:
         return "conflict"
     if session is None:
         return "index" if rest == [INDEX] else "memory"
-    if rest[0] == TURNS or (len(rest) == 1 and name.startswith(TURNS)):
+    if rest[0] == TURNS or (len(rest) == 1 and _PART.fullmatch(name)):
         return "turns"
-    return "summary" if rest[0] == SUMMARIES else "memory"
+    return "summary" if rest == [SUMMARIES, SUMMARY] else "memory"
 
 
 def _name(folder: str, cut: Mapping[str, str]) -> str:

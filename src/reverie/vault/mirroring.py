@@ -7,16 +7,17 @@ in between, the same batch is written again, which changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import TypeVar
 
-from reverie.engine import index, log
+from reverie.engine import index, log, sessions
 from reverie.engine.log import Entry
+from reverie.errors import InvalidInput, ReverieError, VaultError
 from reverie.memory import upkeep
 from reverie.memory.resources import Resources
 from reverie.model import Memory, Origin, Scope
 from reverie.protocols import Owner
-from reverie.text import frontmatter
 from reverie.vault import disk, journal, layout, names, rendering
 from reverie.vault.conversations import Conversations, Edited
 from reverie.vault.disk import Stamp
@@ -27,7 +28,12 @@ from reverie.vault.vault import Vault
 BATCH = 500
 # More files than these are synced all at once.
 FEW = 16
+# Whether files were ever looked at since the cache was made.
+LOOKED = "looked"
+# What one file stands in the way of, and no other. A full disk is none of these.
+OBSTACLES = (disk.Obstacle, InvalidInput)
 _NEW = Stamp(0, 0, 0)
+T = TypeVar("T")
 
 Progress = Callable[[int], None]
 
@@ -35,21 +41,29 @@ Progress = Callable[[int], None]
 class Mirror:
     """Writes what a store says into a vault, which the caller holds the lock of.
 
-    ``edited`` is told of a file that a person changed before it would be written anew.
+    ``edited`` is told of a file that a person changed before it would be written anew, ``look`` is
+    asked to look at all files when nothing is known of them, and ``problem`` is told of a file that
+    cannot be written.
     """
 
-    def __init__(self, vault: Vault, resources: Resources, edited: Edited) -> None:
+    def __init__(
+        self,
+        vault: Vault,
+        resources: Resources,
+        edited: Edited,
+        look: Callable[[], object] | None = None,
+        problem: Callable[[str, str], None] | None = None,
+    ) -> None:
         self._vault = vault
         self._resources = resources
         self._edited = edited
+        self._look = look
+        self._problem = problem
         self.conversations = Conversations(vault, resources, edited)
 
     def everyone(self, progress: Progress | None = None) -> int:
         """All owners; how many entries that were."""
-        with self._resources.engine.read() as tx:
-            tx.oversee()
-            owners = upkeep.all_owners(tx)
-        return sum(self.owner(owner, progress) for owner in owners)
+        return sum(self.owner(owner, progress) for owner in self._owners())
 
     def owner(self, owner: Owner, progress: Progress | None = None) -> int:
         """One owner's entries behind those the vault has; how many that were."""
@@ -57,58 +71,166 @@ class Mirror:
         with self._resources.engine.read() as tx:
             tx.enter(owner)
             scope, last = log.scope_of(tx, owner), log.last_position(tx, owner)
-            lineage = str(log.lineage(tx))
         if not vault.wishes.shows(scope.space):
             return 0
-        self._begin(lineage)
-        after, many = vault.files.cursor(scope), 0
+        self.begin()
+        after, many = self._resumed(owner, scope), 0
+        away = vault.lacks(layout.owner_folder(scope)) and vault.files.knows(scope)
+        if self._look is not None and (away or vault.files.fact(LOOKED) is None):
+            self._look()
         while True:
             with self._resources.engine.read() as tx:
                 tx.enter(owner)
                 entries = log.entries(tx, owner, after, last, BATCH)
             if not entries:
                 break
-            self._batch(owner, scope, entries)
+            self._batch(owner, scope, entries, last=len(entries) < BATCH)
             after, many = entries[-1].position, many + len(entries)
             if progress is not None:
                 progress(len(entries))
-        if many:
-            write_index(vault, self._resources, owner, scope)
+        if away:
+            # Nobody wished that: all of it is written again, not only what is new.
+            self._complete(owner)
         return many
 
-    def _begin(self, lineage: str) -> None:
-        """Where to go on is what the vault's own log says, unless the store has another life now."""
-        files, journal_ = self._vault.files, self._vault.journal
-        if files.fact("lineage") not in {None, lineage}:
-            journal_.clear()
-            files.forget_cursors()
-        known = (files.fact("journal"), files.fact("lineage"))
-        if known != (str(journal_.size()), lineage):
-            files.forget_cursors()
-            for scope, position in journal_.cursors().items():
-                files.set_cursor(scope, position)
-            files.set_fact("journal", str(journal_.size()))
-            files.set_fact("lineage", lineage)
+    # -- where to go on -----------------------------------------------------------------------
 
-    def _batch(self, owner: Owner, scope: Scope, entries: Sequence[Entry]) -> None:
+    def begin(self) -> None:
+        """Read where to go on from the vault's own log, unless that is known.
+
+        Raises when the log is another store's: what it holds is nowhere else, perhaps.
+        """
+        files, journal_ = self._vault.files, self._vault.journal
+        if files.fact("journal") != str(journal_.size()):
+            files.forget_cursors()
+            for scope, (position, uuid) in journal_.marks().items():
+                files.set_cursor(scope, position, uuid)
+            files.set_fact("journal", str(journal_.size()))
+        marks = files.marks()
+        if marks and not any(self._knows(scope, mark) for scope, mark in marks.items()):
+            self._require_kin()
+
+    def _knows(self, scope: Scope, mark: tuple[int, str]) -> bool:
+        """Whether this entry is in the store."""
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, scope)
+            entry = None if owner is None else log.at_position(tx, owner, mark[0])
+        return entry is not None and entry.uuid == mark[1]
+
+    def _require_kin(self) -> None:
+        uuids = dict[Scope, set[str]]()
+        for line in self._vault.journal.lines():
+            scope = Scope(line["space"], line["user"])
+            if scope not in uuids:
+                with self._resources.engine.read() as tx:
+                    owner = log.find(tx, scope)
+                    entries = [] if owner is None else list(log.all_entries(tx, owner))
+                uuids[scope] = {entry.uuid for entry in entries}
+            if line.get("uuid") in uuids[scope]:
+                return
+        raise VaultError(
+            f"{self._vault.root} is the vault of another store: take another folder, "
+            "or make a store of it with 'reverie vault rebuild'"
+        )
+
+    def _resumed(self, owner: Owner, scope: Scope) -> int:
+        """The position behind which entries are to be mirrored.
+
+        A store that a backup was put in the place of has another past than the vault's log from
+        some entry on: that much of the log is left out, and all files are looked at again.
+        """
+        files, journal_ = self._vault.files, self._vault.journal
+        mark = files.mark(scope)
+        if not mark[0] or self._knows(scope, mark):
+            return mark[0]
+        own = [line for line in journal_.lines() if _is_of(line, scope)]
+        own.sort(key=journal.mark_of)
+        common = (0, "")
+        for part in _parts(own, BATCH):
+            with self._resources.engine.read() as tx:
+                tx.enter(owner)
+                found = log.at_positions(tx, owner, [line["position"] for line in part])
+            for line in part:
+                entry = found.get(line["position"])
+                if entry is None or entry.uuid != line.get("uuid"):
+                    break
+                common = journal.mark_of(line)
+            if common != journal.mark_of(part[-1]):
+                break
+        for path in journal_.keep(lambda line: not _is_of(line, scope) or _is_by(line, common)):
+            files.note(scope.space, path.relative_to(self._vault.root).as_posix())
+        files.drop_owner(scope)
+        files.set_cursor(scope, *common)
+        files.set_fact("journal", str(journal_.size()))
+        if self._look is not None:
+            self._look()
+        return common[0]
+
+    def _batch(self, owner: Owner, scope: Scope, entries: Sequence[Entry], *, last: bool) -> None:
         vault = self._vault
         vault.know_names(scope)
-        memories = list(dict.fromkeys(entry.memory for entry in entries if entry.memory))
-        sync = len(memories) <= FEW
+        reasons = {entry.memory: entry.op for entry in entries if entry.memory}
+        sync = len(reasons) <= FEW
+        for part in _parts(list(reasons), BATCH):
+            for memory_id, memory in self._current(owner, scope, part):
+                self.write_memory(scope, memory_id, memory, reasons[memory_id], sync=sync)
+        self._sessions(owner, scope, entries)
+        self._erased(owner, scope, entries)
+        if last:
+            self._index(owner, scope)
+        if not sync:
+            os.sync()
+        changed = vault.journal.append(journal.line_of(scope, entry) for entry in entries)
         with vault.files.together():
-            reasons = {entry.memory: entry.op for entry in entries if entry.memory}
-            for part in _parts(memories, BATCH):
-                for memory_id, memory in self._current(owner, scope, part):
-                    self.write_memory(scope, memory_id, memory, reasons[memory_id], sync=sync)
-            self._sessions(owner, scope, entries)
-            self._erased(scope, entries)
-            if not sync:
-                os.sync()
-            changed = vault.journal.append(journal.line_of(scope, entry) for entry in entries)
             for path in changed:
                 vault.files.note(scope.space, path.relative_to(vault.root).as_posix())
-            vault.files.set_cursor(scope, entries[-1].position)
+            vault.files.set_cursor(scope, entries[-1].position, entries[-1].uuid)
             vault.files.set_fact("journal", str(vault.journal.size()))
+
+    # -- what is missing ----------------------------------------------------------------------
+
+    def complete(self) -> None:
+        """Write what the store has and the vault lacks, whatever the reason."""
+        for owner in self._owners():
+            self._complete(owner)
+
+    def _complete(self, owner: Owner) -> None:
+        with self._resources.engine.read() as tx:
+            tx.enter(owner)
+            scope = log.scope_of(tx, owner)
+            known = index.places(tx, owner, index.Filter(include_forgotten=True, sessions=None))
+            talks = sessions.listed(tx, owner, hidden=True)
+        if not self._vault.wishes.shows(scope.space):
+            return
+        shown = dict[str, list[int]]()
+        for file in self._vault.files.of_owner(scope, "memory"):
+            shown.setdefault(file.name, []).append(file.version)
+        reached = self._vault.files.cursor(scope)
+        lacking = [
+            place.memory
+            for place in known
+            if shown.get(place.memory) != [place.version] and place.position <= reached
+        ]
+        for part in _parts(lacking, BATCH):
+            for id, memory in self._current(owner, scope, part):
+                self.write_memory(scope, id, memory, "revise")
+        for talk in talks:
+            try:
+                self.conversations.complete(owner, scope, talk)
+            except OBSTACLES as error:
+                self._tell(layout.session_folder(scope, talk.session), error)
+        self._index(owner, scope)
+
+    def _index(self, owner: Owner, scope: Scope) -> None:
+        try:
+            write_index(self._vault, self._resources, owner, scope, self._edited)
+        except OBSTACLES as error:
+            self._tell(f"{layout.owner_folder(scope)}/{layout.INDEX}", error)
+
+    def _owners(self) -> list[Owner]:
+        with self._resources.engine.read() as tx:
+            tx.oversee()
+            return upkeep.all_owners(tx)
 
     # -- memories -----------------------------------------------------------------------------
 
@@ -125,23 +247,64 @@ class Mirror:
             yield id, None if place is None else found[place.position].state(scope.user)
 
     def write_memory(
-        self, scope: Scope, id: str, memory: Memory | None, op: str, *, sync: bool = True
+        self,
+        scope: Scope,
+        id: str,
+        memory: Memory | None,
+        op: str,
+        *,
+        sync: bool = True,
+        again: bool = False,
     ) -> None:
-        """Let the file of a memory say what it is now."""
+        """Let the file of a memory say what it is now. ``again``: also where it is this version."""
         vault = self._vault
-        known = vault.files.of(scope, "memory", id)
         if memory is None:
-            for gone in [*known, *vault.files.of(scope, "conflict", id)]:
-                vault.remove(gone, f"({op} {id})")
+            self._remove_memory(scope, id, op)
             return
-        file: File | None = known[0] if known else None
+        file = self._file_of(scope, id)
         if file is not None and not vault.as_we_left_it(file):
             self._edited(file)
-            known = vault.files.of(scope, "memory", id)
-            file = known[0] if known else None
-        if file is not None and file.version >= memory.version and vault.as_we_left_it(file):
+            file = self._file_of(scope, id)
+            if file is not None and not vault.as_we_left_it(file) and not self._vault.is_gone(file):
+                # It was told why; what a person wrote stays until they mend it.
+                return
+        if file is not None and file.version >= memory.version and not again:
             return
-        self._put_memory(scope, memory, file, op, sync)
+        try:
+            self._put_memory(scope, memory, file, op, sync)
+        except OBSTACLES as error:
+            self._tell(f"memory {id}" if file is None else file.path, error)
+
+    def _remove_memory(self, scope: Scope, id: str, op: str) -> None:
+        """Nothing is left of what was erased, wherever a person put it."""
+        vault = self._vault
+        for file in vault.files.of(scope, "memory", id):
+            if vault.is_gone(file):
+                self._edited(file)
+        for what in ("memory", "conflict"):
+            for file in vault.files.of(scope, what, id):
+                vault.remove(file, f"({op} {id})" if what == "memory" else "")
+        vault.files.silence(scope.space, id)
+
+    def _tell(self, path: str, error: ReverieError) -> None:
+        """One file that cannot be written keeps no other from it."""
+        if self._problem is None:
+            raise error
+        self._problem(path, str(error))
+
+    def _file_of(self, scope: Scope, id: str) -> File | None:
+        """Of several, which only a kill leaves, the newest that is there."""
+        files = self._vault.files.of(scope, "memory", id)
+        if len(files) < 2:
+            return files[0] if files else None
+        there = [file for file in files if not self._vault.is_gone(file)]
+        newest = max(there, key=lambda file: file.version, default=None)
+        for file in files:
+            if file is not newest and file in there and self._vault.as_we_left_it(file):
+                self._vault.remove(file)
+            elif file is not newest:
+                self._vault.files.drop(file.path)
+        return newest
 
     def _put_memory(
         self, scope: Scope, memory: Memory, file: File | None, op: str, sync: bool
@@ -150,29 +313,50 @@ class Mirror:
         vault.know_names(scope, memory.session)
         before = None
         if file is None:
-            name = names.file_name(memory.id, memory.subject, memory.content)
-            folder = layout.memory_folder(scope, memory)
-            path = f"{folder}/{name}"
-            path = layout.in_deleted(scope, path) if gone else path
-            folder, _, name = path.rpartition("/")
+            folder, _, name = self._first_path(scope, memory).rpartition("/")
             path = self._own_or_free(folder, name, memory.id)
         else:
             turn = layout.in_deleted if gone else layout.out_of_deleted
             path = turn(scope, file.path)
             before = _raw(vault, file.path)
-        raw = rendering.memory_file(memory, before)
-        line = f"{rendering.line_of(memory)} ({op} {memory.id})"
+            if path != file.path:
+                folder, _, name = path.rpartition("/")
+                path = self._own_or_free(folder, name, memory.id)
+        raw = _rendered(memory, before)
+        line = f"{rendering.line_of(memory.content)} ({op} {memory.id})"
         new = File(path, "memory", scope, memory.id, memory.version, "", _NEW)
+        if file is not None and path == file.path and raw == before:
+            vault.files.put(new._replace(digest=file.digest, stamp=file.stamp))
+            return
         vault.write(new, raw, line, sync=sync)
-        if file is not None and file.path != path:
-            # Only now: at every moment it stands somewhere.
+        # Only now: at every moment it stands somewhere. What was edited meanwhile stays a file.
+        if file is not None and file.path != path and vault.as_we_left_it(file):
             vault.remove(file)
+
+    def _first_path(self, scope: Scope, memory: Memory) -> str:
+        path = f"{layout.memory_folder(scope, memory)}/{self._first_name(scope, memory)}"
+        return path if memory.forgotten_at is None else layout.in_deleted(scope, path)
+
+    def is_first_path(self, path: str, scope: Scope, memory: Memory) -> bool:
+        """Whether a path is the one that we give to a memory."""
+        return path == self._first_path(scope, memory)
+
+    def _first_name(self, scope: Scope, memory: Memory) -> str:
+        """The name that a file has for life: after what the memory said first."""
+        first = memory
+        if memory.version > 1:
+            with self._resources.engine.read() as tx:
+                owner = log.find(tx, scope)
+                held = [] if owner is None else log.versions(tx, owner, memory.id)[:1]
+            if held and held[0].body is not None:
+                first = held[0].state(scope.user)
+        return names.file_name(memory.id, first.subject, first.content)
 
     def _own_or_free(self, folder: str, name: str, id: str) -> str:
         """The path of this name, unless it is another's already. After a kill it may be our own."""
         path = f"{folder}/{name}"
-        raw = _raw(self._vault, path)
-        if raw is not None and frontmatter.load(raw).fields.get("id") == id:
+        known = self._vault.files.at(path)
+        if known is not None and known.name == id and self._vault.as_we_left_it(known):
             return path
         return self._vault.free_path(folder, name)
 
@@ -188,27 +372,84 @@ class Mirror:
                 for source in entry.body.get("sources", ()):
                     about.setdefault(Origin(*source).session, []).append(entry)
         for session, told in about.items():
-            self.conversations.follow(owner, scope, session, told)
+            try:
+                self.conversations.follow(owner, scope, session, told)
+            except OBSTACLES as error:
+                self._tell(layout.session_folder(scope, session), error)
 
-    def _erased(self, scope: Scope, entries: Sequence[Entry]) -> None:
-        """Take out of the vault's own log what entries before were blanked of."""
-        blanked = {
-            position
-            for entry in entries
-            if entry.op == "erase" and entry.body
-            for position in entry.body.get("entries", ())
-        }
-        if not blanked:
+    def _erased(self, owner: Owner, scope: Scope, entries: Sequence[Entry]) -> None:
+        """Let files and the vault's own log say no more than the store since it was erased."""
+        ended = [entry for entry in entries if entry.op == "erase"]
+        if not ended:
             return
+        talks = {entry.session for entry in ended if entry.session}
+        for entry in ended:
+            talks.update(Origin(*each).session for each in (entry.body or {}).get("sources", ()))
+        with self._resources.engine.read() as tx:
+            tx.enter(owner)
+            ids = {entry.memory for entry in ended if entry.memory}
+            ids.update(id for talk in talks for id in log.from_session(tx, owner, talk))
+            held = {id: log.versions(tx, owner, id) for id in sorted(ids)}
+        self._reword(owner, scope, held)
+        for file in self._vault.files.of_owner(scope, "summary"):
+            self.conversations.write_summary(owner, scope, file.name)
+        blanked = {at for entry in ended for at in (entry.body or {}).get("entries", ())}
+
+        def told(line: journal.Line) -> bool:
+            origin = line.get("origin") or [None]
+            return _is_of(line, scope) and (
+                line.get("memory") in ids
+                or line.get("session") in talks
+                or origin[0] in talks
+                or line["position"] in blanked
+            )
+
+        self._retell(owner, scope, told)
+
+    def _reword(self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]]) -> None:
+        """Write files anew whose memories lost words without a new version, under new names."""
+        changed = [
+            id
+            for id, versions in held.items()
+            if any(version.reason == log.OVERWRITTEN for version in versions)
+        ]
+        for id, memory in self._current(owner, scope, changed):
+            self._vault.files.silence(scope.space, id)
+            for file in self._vault.files.of(scope, "memory", id):
+                if self._vault.as_we_left_it(file):
+                    self._vault.remove(file)
+            if memory is not None:
+                self.write_memory(scope, id, memory, "revise", again=True)
+
+    def _retell(self, owner: Owner, scope: Scope, told: Callable[[journal.Line], bool]) -> None:
+        """Let lines of the vault's own log say what the store's log says now."""
+        journal_ = self._vault.journal
+        positions = sorted({line["position"] for line in journal_.lines() if told(line)})
+        with self._resources.engine.read() as tx:
+            tx.enter(owner)
+            now = log.at_positions(tx, owner, positions)
 
         def alter(line: journal.Line) -> journal.Line | None:
-            own = line["space"] == scope.space and line["user"] == scope.user
-            if not own or line["position"] not in blanked:
-                return None
-            return {**line, "body": None, "reason": None, "request": None}
+            entry = now.get(line["position"])
+            return None if entry is None or not told(line) else journal.line_of(scope, entry)
 
-        for path in self._vault.journal.change(alter):
+        for path in journal_.change(alter):
             self._vault.files.note(scope.space, path.relative_to(self._vault.root).as_posix())
+
+
+def _rendered(memory: Memory, before: bytes | None) -> bytes:
+    try:
+        return rendering.memory_file(memory, before)
+    except VaultError as error:
+        raise disk.Obstacle(str(error)) from error
+
+
+def _is_of(line: journal.Line, scope: Scope) -> bool:
+    return bool(line["space"] == scope.space and line["user"] == scope.user)
+
+
+def _is_by(line: journal.Line, mark: tuple[int, str]) -> bool:
+    return bool(line["position"] <= mark[0])
 
 
 def _raw(vault: Vault, path: str) -> bytes | None:
@@ -218,7 +459,7 @@ def _raw(vault: Vault, path: str) -> bytes | None:
         return None
 
 
-def _parts(values: Sequence[str], many: int) -> Iterator[list[str]]:
+def _parts(values: Sequence[T], many: int) -> Iterator[list[T]]:
     each = iter(values)
     while part := list(islice(each, many)):
         yield part

@@ -1,26 +1,267 @@
+"""What spaces, users, sessions and memories are called on disk, on any system.
+
+Every name of ours becomes one component of a path that Linux, macOS and Windows all accept, and no
+two names share one, also where a disk knows no case or spells letters in another way (NFC, NFD).
+"""
+
 from __future__ import annotations
 
+import hashlib
 import re
-import urllib.parse
+import stat
+import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
+
+from reverie.clock import ID_LENGTH
+from reverie.errors import InvalidInput, VaultError
+from reverie.text.normalise import storable
+
+MOST_FOLDER_BYTES = 120
+MOST_STEM_CHARS = 60
+MOST_STEM_BYTES = 120
+_MOST_COMPONENT_BYTES = 255
+_MOST_READ = 1_000
+
+# A vault keeps these for itself.
+_OURS = frozenset(
+    {
+        "deleted",
+        "facts",
+        "memory.md",
+        "notes",
+        "sessions",
+        "summaries",
+        "summary.md",
+        "turns",
+        "turns.md",
+        "users",
+    }
+)
+_WINDOWS = re.compile(
+    r"(?:con|prn|aux|nul|conin\$|conout\$|clock\$|(?:com|lpt)[0-9¹²³])[ ]*(?:[.:].*)?",
+    re.IGNORECASE | re.DOTALL,
+)
+# What one of the systems does not allow, and what some of them overlook when they compare.
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]')
+_GIT = frozenset({".git", "git~1"})
+_CUT = re.compile(r"~[0-9a-f]{16}\Z", re.IGNORECASE)
+_ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_SAFE_ASCII = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+# Letters and marks that nobody sees, and that some disks do not compare.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+# Of one Unicode for good: a name must not depend on the Python that wrote it.
+_category = unicodedata.ucd_3_2_0.category
+
+_ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
+_NAMED = re.compile(
+    rf"--([a-z0-9]{{{ID_LENGTH}}})(?:_([0-9a-f]{{2}}))?\.md", re.IGNORECASE | re.ASCII
+)
 
 
 def folder(name: str, plain_case: bool = False) -> str:
-    return urllib.parse.quote(name, safe=" ")[:100]
+    """The folder of a name: letters, digits and ``-_.`` as they are, the rest as ``%20``.
+
+    Capitals are encoded as well unless ``plain_case``, which is for a name whose ``disk_key`` no
+    sibling shares. A long name is cut and closed with its hash: see ``is_cut``.
+    """
+    storable(name, "a name")
+    units = list(_units(name, plain_case))
+    encoded = "".join(units)
+    if unicodedata.normalize("NFC", encoded) != encoded:
+        units = [unit if unit.isascii() else _percent(unit) for unit in units]
+        encoded = "".join(units)
+    if len(encoded.encode()) <= MOST_FOLDER_BYTES:
+        return encoded
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    room = MOST_FOLDER_BYTES - len(digest) - 1
+    return f"{_beginning(units, room)}~{digest}"
 
 
 def name_of(folder: str) -> str:
-    return urllib.parse.unquote(folder)
+    """The name a folder stands for; of one that is cut, only the beginning is right."""
+    # macOS may list what it was given in NFC as NFD; what must not change is encoded.
+    seen = unicodedata.normalize("NFC", folder)
+    if seen == "%":
+        return ""
+    try:
+        return _ESCAPES.sub(_decoded, seen)
+    except UnicodeDecodeError:
+        return seen
 
 
 def is_cut(folder: str) -> bool:
-    return "~" in folder
+    """Whether the name was too long for a folder: then it is read from front matter."""
+    return _CUT.search(folder) is not None
+
+
+def disk_key(component: str) -> str:
+    """Components with the same key are one on a disk that knows no case."""
+    composed = unicodedata.normalize("NFC", component).casefold()
+    return unicodedata.normalize("NFC", composed)
 
 
 def file_name(id: str, subject: str | None, content: str) -> str:
-    words = re.findall(r"\w+", (subject or content).lower())[:8]
-    return f"{'-'.join(words) or 'memory'}--{id}.md"
+    """``sarah-moved-to-the-design-team--a1b2c3d4.md``, from the subject or the first line.
+
+    Where the id has capitals, a number behind it says which: ``--a1B2c3D4_44.md``.
+    """
+    if not _ID.fullmatch(id):
+        raise InvalidInput(
+            f"{id!r} is not the id of a memory: it has {ID_LENGTH} letters or digits"
+        )
+    words = _first_words(subject or "") or _first_words(content) or "memory"
+    capitals = sum(1 << place for place, letter in enumerate(id) if letter.isupper())
+    return f"{words}--{id}{f'_{capitals:02x}' if capitals else ''}.md"
+
+
+def id_in(file_name: str) -> str | None:
+    """The id that a file's name ends with. A hint: what the front matter says counts."""
+    found = _NAMED.search(file_name)
+    if found is None or found.end() != len(file_name):
+        return None
+    letters, capitals = found[1], int(found[2] or "0", 16)
+    if not capitals:
+        return letters if letters == letters.lower() and not found[2] else None
+    spelled = "".join(
+        letter.upper() if capitals >> place & 1 else letter.lower()
+        for place, letter in enumerate(letters)
+    )
+    marked = sum(1 << place for place, letter in enumerate(spelled) if letter.isupper())
+    return spelled if marked == capitals else None
 
 
 def within(root: Path, *parts: str) -> Path:
+    """The path below the root; VaultError when a part is not one component safe on any system."""
+    for part in parts:
+        if not _is_safe(part):
+            raise VaultError(
+                f"{part!r} cannot be a name in the vault: use names that this program makes"
+            )
     return root.joinpath(*parts)
+
+
+def through_symlink(root: Path, path: Path) -> bool:
+    """Whether anything below the root on the way to the path is a link; what is missing is none."""
+    try:
+        steps = path.relative_to(root).parts
+    except ValueError:
+        steps = ("..",)
+    if ".." in steps:
+        raise VaultError(f"{str(path)!r} is not in the vault {root}: name a path below it")
+    here = root
+    for step in steps:
+        here /= step
+        try:
+            found = here.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except (OSError, ValueError) as error:
+            raise VaultError(f"{str(here)!r} cannot be looked at: {error}") from error
+        # A junction of Windows leads elsewhere like a link and is none.
+        tag = getattr(found, "st_reparse_tag", 0)
+        if stat.S_ISLNK(found.st_mode) or tag == getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1):
+            return True
+    return False
+
+
+def _units(name: str, plain_case: bool) -> Iterator[str]:
+    """Each character as it stands in a folder's name."""
+    if not name:
+        yield "%"
+    lowered = name.lower()
+    forbidden = lowered in _OURS or _WINDOWS.fullmatch(lowered) is not None
+    for place, char in enumerate(name):
+        first, last = place == 0, place == len(name) - 1
+        odd = first and (forbidden or char in ".-" or _is_mark(char)) or last and char == "."
+        yield _percent(char) if odd or not _is_kept(char, plain_case) else char
+
+
+def _is_kept(char: str, plain_case: bool) -> bool:
+    if char.isascii():
+        return char in _SAFE_ASCII or plain_case and char.isalpha()
+    if plain_case and char != char.lower():
+        return char.lower().upper() == char and _is_kept(char.lower(), False)
+    return _is_letter(char) and _stands_still(char)
+
+
+def _is_letter(char: str) -> bool:
+    category = _category(char)
+    known = category[0] == "L" or category in {"Nd", "Mn", "Mc"}
+    return known and not _INVISIBLE.match(char)
+
+
+def _is_mark(char: str) -> bool:
+    return _category(char)[0] == "M"
+
+
+def _stands_still(char: str) -> bool:
+    """Whether no disk confuses it with another: by case, by spelling, by a capital they share."""
+    apart = unicodedata.normalize("NFD", char)
+    return (
+        unicodedata.normalize("NFKC", char) == char
+        and apart.casefold() == apart
+        and unicodedata.normalize("NFC", char.upper().casefold()) == char
+    )
+
+
+def _percent(char: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in char.encode())
+
+
+def _decoded(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("%", "")).decode()
+
+
+def _beginning(units: list[str], room: int) -> str:
+    kept: list[str] = []
+    for unit in units:
+        room -= len(unit.encode())
+        if room < 0:
+            break
+        kept.append(unit)
+    return "".join(kept)
+
+
+def _first_words(text: str) -> str:
+    """The words of the first line that has any, as many as fit, with hyphens between them."""
+    for line in text[:_MOST_READ].splitlines():
+        lowered = unicodedata.normalize("NFC", line.replace("\0", " ").lower())
+        spelled = "".join(char if _is_word(char) else " " for char in lowered)
+        kept = ""
+        for word in map(_without_marks, spelled.split()):
+            if not word:
+                continue
+            longer = f"{kept}-{word}" if kept else word
+            if len(longer) > MOST_STEM_CHARS or len(longer.encode()) > MOST_STEM_BYTES:
+                kept = kept or _beginning(list(word[:MOST_STEM_CHARS]), MOST_STEM_BYTES)
+                break
+            kept = longer
+        if kept:
+            return kept
+    return ""
+
+
+def _without_marks(word: str) -> str:
+    """A mark without its letter would change the one before it."""
+    return next((word[place:] for place, char in enumerate(word) if not _is_mark(char)), "")
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() if char.isascii() else _is_letter(char)
+
+
+def _is_safe(part: str) -> bool:
+    try:
+        size = len(part.encode())
+    except UnicodeEncodeError:
+        return False
+    return (
+        0 < size <= _MOST_COMPONENT_BYTES
+        and not _UNSAFE.search(part)
+        and not part.endswith((".", " "))
+        and not _WINDOWS.fullmatch(part)
+        and part.lower() not in _GIT
+    )

@@ -116,6 +116,27 @@ _ENTRY = {
 }
 
 
+# Without going back: a tree has thousands of entries, and each is read one way only.
+_WHOLE = {
+    size: re.compile(rb"(?:[0-7]{1,7}+ [^\0]++\0.{%d})*+" % size, re.DOTALL) for size in (20, 32)
+}
+
+
+def places(raw: bytes, name: bytes, id_size: int) -> Iterator[tuple[int, Entry]]:
+    """Where entries of this name stand, without taking the whole tree apart.
+
+    The same bytes may stand inside another name or id: an entry begins where whole ones end.
+    """
+    key = b" " + name + b"\0"
+    at = raw.find(key)
+    while at >= 0:
+        for start in range(max(at - 7, 0), at):
+            found = _ENTRY[id_size].match(raw, start)
+            if found and found[2] == name and _WHOLE[id_size].fullmatch(raw, 0, start):
+                yield start, Entry(found[1], found[2], found[3])
+        at = raw.find(key, at + 1)
+
+
 def tree_of(found: Iterable[Entry]) -> bytes:
     """In git's order, in which a folder stands as if its name ended with a slash."""
     order = sorted(found, key=lambda entry: entry.name + (b"/" if entry.is_tree else b""))
@@ -138,9 +159,12 @@ class PackWriter:
     def __len__(self) -> int:
         return len(self._known)
 
+    def id_of(self, kind: bytes, content: bytes) -> bytes:
+        return bytes.fromhex(object_id(kind, content, self._hash_name))
+
     def add(self, kind: bytes, content: bytes, *, like: bytes | None = None) -> bytes:
         """The object's id; ``like`` names the line of versions that it belongs to."""
-        found = bytes.fromhex(object_id(kind, content, self._hash_name))
+        found = self.id_of(kind, content)
         if found in self._known:
             return found
         self._known.add(found)
@@ -189,9 +213,12 @@ def _number(value: int) -> bytes:
 def delta(base: bytes, new: bytes) -> bytes | None:
     """From one text to another that begins and ends alike; None where that saves little."""
     most = min(len(base), len(new))
-    head = _alike(most, lambda size: base[:size] == new[:size])
-    most -= head
-    tail = _alike(most, lambda size: base[len(base) - size :] == new[len(new) - size :])
+    head = _alike(most, lambda low, high: base[low:high] == new[low:high])
+    last, end = len(base), len(new)
+    tail = _alike(
+        most - head,
+        lambda low, high: base[last - high : last - low] == new[end - high : end - low],
+    )
     middle = new[head : len(new) - tail]
     if len(middle) * 2 > len(new):
         return None
@@ -202,12 +229,12 @@ def delta(base: bytes, new: bytes) -> bytes | None:
     return b"".join([*out, *_copies(len(base) - tail, tail)])
 
 
-def _alike(most: int, equal: Callable[[int], bool]) -> int:
-    """The greatest size up to which both are equal."""
+def _alike(most: int, equal: Callable[[int, int], bool]) -> int:
+    """The greatest size up to which both are equal; what was compared is not compared again."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
-        if equal(middle):
+        if equal(low, middle):
             low = middle
         else:
             high = middle - 1

@@ -11,8 +11,10 @@ from reverie.memory import upkeep, vaults
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Scope
-from reverie.vault import layout
+from reverie.vault import erasing, layout
 from reverie.vault.committing import commit_pending
+from reverie.vault.erasing import Scrubbed
+from reverie.vault.files import Damaged
 from reverie.vault.git import Commit, Repository
 from reverie.vault.syncing import Report, Sync
 from reverie.vault.vault import Vault
@@ -48,6 +50,7 @@ def init(
     root = Path(path).expanduser().absolute()
     Vault.init(root, spaces, turns).close()
     vaults.attach(store._resources, str(root))
+    vaults.note_made(store._resources, str(root))
     return sync(store, progress)
 
 
@@ -66,6 +69,15 @@ def sync(
 
     ``paths``: only these were changed by people.
     """
+    chosen = None if paths is None else list(paths)
+    try:
+        return _synced(store, progress, chosen)
+    except Damaged:
+        # Now there is a new cache, which is filled by looking at all there is.
+        return _synced(store, progress, None)
+
+
+def _synced(store: Store, progress: Progress | None, paths: Sequence[str] | None) -> Report:
     with opened(store) as vault, vault.locked():
         work = Sync(vault, store)
         if paths is None:
@@ -81,6 +93,8 @@ def sync(
                 progress(done, max(many, done))
 
         work.mirror.everyone(advance)
+        if paths is None:
+            work.mirror.complete()
         commit_pending(vault)
         return work.report
 
@@ -169,3 +183,11 @@ def _store(space: Space) -> Store:
 
 def _scope(space: Space) -> Scope:
     return Scope(space.name, space.user)
+
+
+def scrub(store: Store) -> Scrubbed:
+    """Take what was erased out of the files and of git's history, and look whether it is gone."""
+    with opened(store) as vault, vault.locked():
+        Sync(vault, store).mirror.everyone()
+        commit_pending(vault)
+        return erasing.scrub(vault)

@@ -239,7 +239,7 @@ class Git:
         if not inside:
             return False
         try:
-            age = abs(time.time() - lock.lstat().st_mtime)
+            age = _disk_time(lock.parent) - lock.lstat().st_mtime
         except OSError:
             return True
         if age > STALE_LOCK:
@@ -311,6 +311,13 @@ class Talk:
             raise EOFError("git ended in the middle")
         return found
 
+    def object(self, name: bytes) -> tuple[bytes, bytes]:
+        """Kind and content, asked of ``cat-file --batch``."""
+        head = self.ask(name + b"\n").split(b" ")
+        if len(head) != 3:
+            raise VaultError(f"object {name.decode()} is missing: run 'git fsck' in the vault")
+        return head[1], self.exactly(int(head[2]) + 1)[:-1]
+
     def no_more(self) -> None:
         """The last word was said; answers may still follow."""
         if not self._in.closed:
@@ -333,6 +340,12 @@ def failure(complaint: str, arguments: tuple[str, ...], root: Path) -> VaultErro
 def _read_all(file: IO[bytes]) -> str:
     file.seek(0)
     return file.read(1 << 16).decode("utf-8", "replace")
+
+
+def _disk_time(folder: Path) -> float:
+    """By the clock that dates the files there, which need not be this machine's."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix="tmp_reverie_") as file:
+        return os.fstat(file.fileno()).st_mtime
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

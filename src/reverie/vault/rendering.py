@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import groupby
 from typing import NamedTuple
 
@@ -66,6 +67,40 @@ def conflict_file(memory: Memory) -> bytes:
     return frontmatter.dump({"conflict_of": own, **fields}, memory.content)
 
 
+# -- records --------------------------------------------------------------------------------------
+
+# Turns, summaries and indexes are ours alone. A seal over the whole file tells what we wrote from
+# what somebody changed, whatever else is known of it.
+_CLOSING = b"---\n"
+_SEAL = re.compile(rb"seal: s([0-9a-f]{16})\n\Z")
+
+
+def sealed(raw: bytes) -> bytes:
+    """A record as it is written."""
+    front, rest = _parted(raw)
+    return front + b"seal: s" + _mark(raw) + b"\n" + rest
+
+
+def unsealed(raw: bytes) -> bytes | None:
+    """What was sealed; None when it was changed since, or never was."""
+    front, rest = _parted(raw)
+    found = _SEAL.search(front)
+    if found is None:
+        return None
+    plain = front[: found.start()] + rest
+    return plain if _mark(plain) == found[1] else None
+
+
+def _parted(raw: bytes) -> tuple[bytes, bytes]:
+    """Before and from the line that ends the front matter."""
+    end = raw.find(b"\n" + _CLOSING, 0, frontmatter.MOST_BYTES) + 1
+    return (raw[:end], raw[end:]) if raw.startswith(_CLOSING) and end else (b"", raw)
+
+
+def _mark(raw: bytes) -> bytes:
+    return sha256(raw).hexdigest()[:16].encode()
+
+
 # -- conversations --------------------------------------------------------------------------------
 
 _EVENT = re.compile(
@@ -107,6 +142,22 @@ def turn_block(event: Event) -> bytes:
 
 def turns_in(raw: bytes) -> Iterator[Turn]:
     """The events of a file of turns. Where a length is wrong, a text ends before the next mark."""
+    for turn, _, _ in _blocks(raw):
+        yield turn
+
+
+def without_turns(raw: bytes, sequences: Container[int]) -> tuple[bytes, list[str]]:
+    """A file of turns without these events, and what they said."""
+    kept, said, at = b"", list[str](), 0
+    for turn, start, end in _blocks(raw):
+        if turn.sequence in sequences:
+            kept, at = kept + raw[at:start], end
+            said.append(turn.text)
+    return kept + raw[at:], said
+
+
+def _blocks(raw: bytes) -> Iterator[tuple[Turn, int, int]]:
+    """Each event with where its block begins and ends."""
     at = 0
     while found := _EVENT.search(raw, at):
         sequence, role, time, length, cut = found.groups()
@@ -116,7 +167,12 @@ def turns_in(raw: bytes) -> Iterator[Turn]:
             block = raw[found.end() : following.start() if following else len(raw)]
             end = found.end() + len(re.sub(rb"\s*(## \S+)?\s*\Z", b"", block))
         text = raw[found.end() : end].decode("utf-8", "replace")
-        yield Turn(int(sequence), role.decode(), time.decode(), text, cut is not None)
+        turn = Turn(int(sequence), role.decode(), time.decode(), text, cut is not None)
+        title = b"## " + role + b"\n\n"
+        start = found.start()
+        start -= len(title) if raw.endswith(title, 0, start) else 0
+        after = end + len(raw[end : end + 2]) if raw[end : end + 2] == b"\n\n" else end
+        yield turn, start, after
         at = end
 
 
@@ -130,7 +186,7 @@ def turn_file(event: Event, session: str) -> bytes:
     }
     if event.interrupted:
         fields["interrupted"] = True
-    return frontmatter.dump(fields, readable(event.text))
+    return sealed(frontmatter.dump(fields, readable(event.text)))
 
 
 def summary_file(session: str, summary: Summary, at: int) -> bytes:
@@ -143,7 +199,7 @@ def summary_file(session: str, summary: Summary, at: int) -> bytes:
         "version": summary.epoch,
         "covers_to": summary.upper,
     }
-    return frontmatter.dump(fields, summary.text)
+    return sealed(frontmatter.dump(fields, summary.text))
 
 
 # -- the index of an owner ------------------------------------------------------------------------
@@ -160,23 +216,24 @@ def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memo
     lines += ["", "This file is written anew with every change; edit the memories themselves."]
     for category, group in groupby(listed, key=lambda pair: pair[0].category):
         lines += ["", f"## {category.replace('_', ' ').title()}", ""]
-        lines += [f"- [{_label(memory)}]({_link(path)})" for memory, path in group]
+        lines += [f"- [{label(memory.content)}]({_link(path)})" for memory, path in group]
     if len(listed) < facts + notes:
         lines += ["", f"These are {len(listed)} of {facts + notes}."]
     fields: Fields = {"space": scope.space}
     if scope.user is not None:
         fields["user"] = scope.user
-    return frontmatter.dump(fields, "\n".join(lines))
+    return sealed(frontmatter.dump(fields, "\n".join(lines)))
 
 
-def line_of(memory: Memory) -> str:
+def line_of(content: str) -> str:
     """What a memory says, as long as the subject of a commit."""
-    text = one_line(memory.content)
+    text = one_line(content)
     return text if len(text) <= LINE_CHARS else f"{text[: LINE_CHARS - 1].rstrip()}…"
 
 
-def _label(memory: Memory) -> str:
-    return re.sub(r"([\\\[\]<>`*_])", r"\\\1", line_of(memory))
+def label(content: str) -> str:
+    """The same as the text of a link."""
+    return re.sub(r"([\\\[\]<>`*_])", r"\\\1", line_of(content))
 
 
 def _link(path: str) -> str:

@@ -7,12 +7,14 @@ that only lags behind is never taken for an edit, and what both sides changed is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
-from reverie.engine import log
-from reverie.errors import InvalidInput, ReverieError
+from reverie.engine import log, sessions
+from reverie.engine.log import Entry
+from reverie.errors import InvalidInput, ReverieError, VaultError
+from reverie.memory import upkeep
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Memory, Scope
@@ -20,18 +22,19 @@ from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalise import category_slug, one_line
 from reverie.text.tags import clean_tags
-from reverie.vault import disk, layout, rendering
+from reverie.vault import disk, layout, names, rendering
+from reverie.vault.conversations import conflict_name
 from reverie.vault.disk import Stamp
-from reverie.vault.files import File
-from reverie.vault.indexing import write_index
+from reverie.vault.files import Damaged, File
 from reverie.vault.layout import Place
-from reverie.vault.mirroring import Mirror
+from reverie.vault.mirroring import LOOKED, Mirror
+from reverie.vault.records import ACTOR as ACTOR
+from reverie.vault.records import DELETED as DELETED
+from reverie.vault.records import MOVED as MOVED
+from reverie.vault.records import Records
 from reverie.vault.vault import Vault
 
-ACTOR = "vault"
 EDITED = "its file was edited"
-DELETED = "its file was deleted"
-MOVED = "its file was moved to deleted/"
 _NEW = Stamp(0, 0, 0)
 
 
@@ -59,57 +62,104 @@ class Sync:
         self._store = store
         self._resources = store._resources
         self.report = Report()
-        self.mirror = Mirror(vault, store._resources, self._edited)
+        self.mirror = Mirror(vault, store._resources, self._edited, self.everything, self._problem)
+        self._records = Records(vault, store, self.mirror, self.report, self._problem)
         # Files of this run that were looked at: the mirror may ask for one of them again.
         self._seen: set[str] = set()
+        self._looking = False
+        # Files that say no id: theirs may have been moved, and another stands in its place.
+        self._bare: dict[str, None] = {}
 
     # -- what to look at ----------------------------------------------------------------------
 
     def everything(self) -> Report:
         """All files of all spaces that the vault shows."""
+        if self._looking:
+            return self.report
+        self._looking = True
         vault = self._vault
-        found: dict[str, Stamp] = {}
-        for path, entry in disk.walk(vault.root, vault.root):
-            place = self._place(path)
-            if place is None:
-                continue
-            if entry.is_symlink():
-                self._problem(path, "it is a link, and links are not followed")
-                continue
-            stamp = disk.stamp(vault.root / path)
-            if stamp is not None:
-                found[path] = stamp
+        self.mirror.begin()
+        if vault.files.fact(LOOKED) is None:
+            self._learn_names()
+        survey = disk.survey(vault.root, vault.root)
+        for path, why in survey.closed.items():
+            self._problem(path, why)
+        for draft in survey.drafts:
+            draft.unlink(missing_ok=True)
         known = {file.path: file for file in vault.files.below("")}
-        changed = [path for path, stamp in found.items() if not _is(known.get(path), stamp)]
-        gone = [file for path, file in known.items() if path not in found]
+        shown = {path: stamp for path, stamp in survey.files.items() if self._is_shown(path)}
+        changed = [path for path, stamp in sorted(shown.items()) if not _is(known.get(path), stamp)]
+        gone = list[File]()
+        for path, file in known.items():
+            if path in survey.files or survey.hides(path):
+                continue
+            if self._vault.is_gone(file):
+                gone.append(file)
+            else:
+                self._problem(path, "a folder stands where its file was: nothing was changed")
         self._take(changed, gone)
+        vault.files.set_fact(LOOKED, "yes")
         return self.report
 
     def these(self, paths: Iterable[str]) -> Report:
         """What a watcher saw change: files and folders, or files that are gone."""
-        vault, changed, gone = self._vault, dict[str, None](), list[File]()
+        vault, changed, gone = self._vault, dict[str, None](), dict[str, File]()
+        self.mirror.begin()
+        if vault.files.fact(LOOKED) is None:
+            return self.everything()
         for path in paths:
-            full = vault.root / path
-            if full.is_dir() and not full.is_symlink():
-                changed.update((each, None) for each, _ in disk.walk(vault.root, full))
-            elif disk.stamp(full) is not None:
-                changed[path] = None
-            else:
+            try:
+                full = vault.path(path)
+                found = disk.stamp(full)
+            except VaultError as error:
+                self._problem(path, str(error))
+                continue
+            if found is None:
                 at = vault.files.at(path)
-                gone += vault.files.below(path) if at is None else [at]
-        shown = [path for path in changed if self._place(path) is not None]
-        fresh = [path for path in shown if not self._is_ours(path)]
-        self._take(fresh, [file for file in gone if self._is_gone(file)])
+                missed = vault.files.below(path) if at is None else [at]
+                gone.update((each.path, each) for each in missed if self._vault.is_gone(each))
+            elif full.is_dir() and not full.is_symlink():
+                survey = disk.survey(vault.root, full)
+                changed.update(dict.fromkeys(sorted(survey.files)))
+                for closed, why in survey.closed.items():
+                    self._problem(closed, why)
+            elif full.is_symlink():
+                self._problem(path, disk.LINK)
+            else:
+                changed[path] = None
+        shown = [path for path in changed if self._is_shown(path)]
+        self._take([path for path in shown if not self._is_ours(path)], gone.values())
         return self.report
+
+    def _learn_names(self) -> None:
+        """The names of folders that are too long to say them, as the store knows them."""
+        with self._resources.engine.read() as tx:
+            tx.oversee()
+            owners = upkeep.all_owners(tx)
+        for owner in owners:
+            with self._resources.engine.read() as tx:
+                tx.enter(owner)
+                scope, talks = log.scope_of(tx, owner), sessions.every(tx, owner)
+            self._vault.know_names(scope)
+            for talk in talks:
+                self._vault.know_names(scope, talk.session)
 
     def _is_ours(self, path: str) -> bool:
         known = self._vault.files.at(path)
         return known is not None and self._vault.as_we_left_it(known)
 
-    def _is_gone(self, file: File) -> bool:
-        return disk.stamp(self._vault.root / file.path) is None
+    def _is_shown(self, path: str) -> bool:
+        """Whether a file is one of the vault's. What is Markdown and nobody's is told."""
+        if self._place(path) is not None:
+            return True
+        folder = path.partition("/")[0]
+        if path.lower().endswith(".md") and names.is_cut(folder) and "/" in path:
+            self._problem(path, "nobody of this name is known: nothing was changed")
+        return False
 
     def _place(self, path: str) -> Place | None:
+        if any(part.startswith(".") for part in path.split("/")):
+            return None
         place = self._vault.place_of(path)
         shown = place is not None and self._vault.wishes.shows(place.scope.space)
         return place if shown else None
@@ -118,38 +168,87 @@ class Sync:
         """Changes first: what is gone may stand elsewhere now."""
         for path in changed:
             self._file(path)
+        self._take_bare()
+        missed = dict[Scope, list[File]]()
         for file in gone:
-            # A folder that is gone with all that it held is a disk that is away, not a wish.
-            owner = self._vault.root / layout.owner_folder(file.scope)
-            if owner.is_dir() and self._vault.files.at(file.path) is not None:
-                self._missing(file)
+            if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
+                missed.setdefault(file.scope, []).append(file)
+        for scope, files in missed.items():
+            if self._is_away(scope, files):
+                continue
+            for file in files:
+                # What was changed first may have been written there.
+                if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
+                    self._missing(file)
+        self._records.settle()
+
+    def _take_bare(self) -> None:
+        """Files without an id come last: by now it is known whether theirs stands elsewhere."""
+        while self._bare:
+            path, _ = self._bare.popitem()
+            self._file(path, late=True)
+
+    def _is_away(self, scope: Scope, files: Sequence[File]) -> bool:
+        """All that an owner had at once is a disk that is away, or an accident, and not a wish."""
+        vault = self._vault
+        if not vault.lacks(f"{layout.owner_folder(scope)}/{layout.INDEX}"):
+            return False
+        left = [file for file in vault.files.below("") if file.scope == scope]
+        if any(not self._vault.is_gone(file) for file in left):
+            return False
+        vault.files.drop_owner(scope)
+        for file in files:
+            vault.files.note(scope.space, file.path)
+        self._problem(
+            layout.owner_folder(scope),
+            f"all of its {len(left)} files are gone: nothing was forgotten, they are written again",
+        )
+        return True
 
     # -- one file -----------------------------------------------------------------------------
 
     def _edited(self, file: File) -> None:
-        """The mirror is about to write a file that somebody changed."""
-        if disk.stamp(self._vault.path(file.path)) is not None:
+        """The mirror is about to write a file that somebody changed, moved or deleted."""
+        if not self._vault.is_gone(file):
             self._file(file.path)
+            if self._bare and not self._looking:
+                self.everything()
+            self._take_bare()
+        elif not self._looking:
+            self.everything()
+        elif self._vault.files.at(file.path) is not None:
+            self._missing(file)
 
-    def _file(self, path: str) -> None:
-        if path in self._seen:
+    def _file(self, path: str, *, late: bool = False) -> None:
+        if path in self._seen and not late:
             return
         self._seen.add(path)
         place = self._place(path)
-        if place is None or place.what == "conflict":
+        if place is None:
             return
         try:
-            raw = disk.read(self._vault.path(path))
+            raw, stamp = disk.read_stamped(self._vault.path(path))
             if place.what == "memory":
-                self._memory(path, place, raw)
+                self._memory(path, place, raw, stamp, late=late)
+            elif place.what == "conflict":
+                self._conflict(path, place, raw, stamp)
             else:
-                self._record(path, place, raw)
-        except disk.Unreadable as error:
-            self._problem(path, str(error))
+                self._records.changed(path, place, raw, stamp)
+        except Damaged:
+            raise
         except ReverieError as error:
             self._problem(path, str(error))
 
-    def _memory(self, path: str, place: Place, raw: bytes) -> None:
+    def _conflict(self, path: str, place: Place, raw: bytes, stamp: Stamp) -> None:
+        """What was kept beside a file is a person's to use and to remove."""
+        known = self._vault.files.at(path)
+        document = frontmatter.load(raw)
+        told = document.text("conflict_of") or conflict_name(place.session or "")
+        name = told if known is None else known.name
+        self._vault.files.put(File(path, "conflict", place.scope, name, 0, disk.digest(raw), stamp))
+        self._vault.files.note(place.scope.space, path)
+
+    def _memory(self, path: str, place: Place, raw: bytes, stamp: Stamp, *, late: bool) -> None:
         document = frontmatter.load(raw)
         for problem in document.problems:
             self._problem(path, problem)
@@ -158,22 +257,64 @@ class Sync:
         if not raw.strip():
             self._problem(path, "it is empty: nothing was changed")
             return
-        id = document.text("id") or None
-        states = {} if id is None else self._states(place.scope, id)
-        if not states:
-            self._new(path, place, document, raw, id)
+        told = document.text("id") or None
+        id = told or self._known_as(path, place)
+        if told is None and id is not None and not late:
+            self._bare[path] = None
             return
-        current = states[max(states)]
-        known = self._vault.files.of(place.scope, "memory", current.id)
-        elsewhere = [file for file in known if file.path != path and not self._is_gone(file)]
+        if id is not None and self._is_erased(path, place, id):
+            return
+        held = [] if id is None else self._held(place.scope, id)
+        if id is None or not held:
+            self._new(path, place, document, raw, stamp, told)
+            return
+        states = {entry.version: entry.state(place.scope.user) for entry in held if entry.body}
+        found = self._vault.files.of(place.scope, "memory", id)
+        elsewhere = [file for file in found if file.path != path and self._says_id(file)]
         if elsewhere:
-            self._copied(path, place, document, raw, current, elsewhere[0])
+            self._copied(path, place, document, raw, stamp, states, elsewhere[0])
             return
-        self._revised(path, place, document, states)
-        self._moved(path, place, document, current.id)
-        self._settle(path, place, current.id, raw)
+        self._revised(path, place, document, states, bare=told is None)
+        self._moved(path, place, document, id)
+        self._settle(path, place, id, raw, stamp)
 
-    def _states(self, scope: Scope, id: str) -> dict[int, Memory]:
+    def _says_id(self, file: File) -> bool:
+        """Whether a file that we left somewhere is still there, and not another in its place."""
+        if self._vault.is_gone(file):
+            return False
+        if self._vault.as_we_left_it(file):
+            return True
+        try:
+            document = frontmatter.load(disk.read(self._vault.path(file.path)))
+        except disk.Unreadable:
+            return True
+        return document.broken or document.text("id") == file.name
+
+    def _known_as(self, path: str, place: Place) -> str | None:
+        """The memory of a file that says nothing of it any more."""
+        known = self._vault.files.at(path)
+        if known is None or known.what != "memory" or known.scope != place.scope:
+            return None
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, place.scope)
+            entries = [] if owner is None else log.versions(tx, owner, known.name)
+        return known.name if entries and entries[-1].op != "erase" else None
+
+    def _is_erased(self, path: str, place: Place, id: str) -> bool:
+        """An erasure that the vault has not followed yet takes every file of the memory along."""
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, place.scope)
+            entries = [] if owner is None else log.versions(tx, owner, id)
+        if not entries or entries[-1].op != "erase":
+            return False
+        if entries[-1].position <= self._vault.files.cursor(place.scope):
+            return False
+        known = self._vault.files.at(path)
+        file = known or File(path, "memory", place.scope, id, 0, "", _NEW)
+        self._vault.remove(file, f"(erase {id})")
+        return True
+
+    def _held(self, scope: Scope, id: str) -> list[Entry]:
         """Every version of a memory of this owner. Raises when it was erased."""
         with self._resources.engine.read() as tx:
             owner = log.find(tx, scope)
@@ -183,24 +324,40 @@ class Sync:
                 f"memory {id} was erased and stays so: "
                 "remove the file, or its id to remember it anew"
             )
-        return {entry.version: entry.state(scope.user) for entry in entries if entry.body}
+        return entries
+
+    def _current(self, scope: Scope, id: str) -> Memory:
+        return self._held(scope, id)[-1].state(scope.user)
 
     # -- edits --------------------------------------------------------------------------------
 
     def _revised(
-        self, path: str, place: Place, document: Document, states: dict[int, Memory]
+        self,
+        path: str,
+        place: Place,
+        document: Document,
+        states: Mapping[int, Memory],
+        *,
+        bare: bool,
     ) -> None:
+        """``bare``: the front matter is gone, and with it nothing but what it said."""
         current = states[max(states)]
         told = document.text("version") or ""
         base = states.get(int(told)) if told.isascii() and told.isdecimal() else None
         wanted = _wanted(document)
+        if bare:
+            wanted = _labels(current)
         if (base is not None and _says(base, document, wanted)) or _says(current, document, wanted):
             return
         if base is not None and not _same(base, current):
             self._keep_both(path, place, current)
+        handle = self._handle(place.scope, current.session)
         said = document.content.encode("utf-8", "surrogatepass")
         digest = disk.digest(said + repr(sorted(wanted.items())).encode())
-        self._handle(place.scope, current.session).revise(
+        forgotten = current.forgotten_at is not None
+        if forgotten:
+            current = handle.restore(current.id)
+        handle.revise(
             current.id,
             document.content,
             expected_version=current.version,
@@ -209,51 +366,82 @@ class Sync:
             **wanted,
         )
         self.report.revised.append(path)
+        if forgotten and place.deleted:
+            handle.forget(current.id, reason=MOVED)
+        elif forgotten:
+            self.report.conflicts.append(
+                f"{path}: edited here and forgotten in the store; it is back"
+            )
 
     def _keep_both(self, path: str, place: Place, current: Memory) -> None:
+        raw = rendering.conflict_file(current)
         copy = layout.conflict_path(path, current.version)
         file = File(copy, "conflict", place.scope, current.id, current.version, "", _NEW)
-        self._vault.write(file, rendering.conflict_file(current))
+        known = self._vault.files.at(copy)
+        there = self._vault.stamp(copy) is not None
+        if there and (known is None or not self._vault.as_we_left_it(known)):
+            folder, _, name = copy.rpartition("/")
+            file = file._replace(path=self._vault.free_path(folder, name))
+        self._vault.write(file, raw)
         self.report.conflicts.append(
             f"{path}: edited here and in the store; the store's version {current.version} "
-            f"is kept beside it as {copy.rpartition('/')[2]}"
+            f"is kept beside it as {file.path.rpartition('/')[2]}"
         )
 
     def _moved(self, path: str, place: Place, document: Document, id: str) -> None:
         """A person forgets and restores by moving a file."""
-        states = self._states(place.scope, id)
-        current = states[max(states)]
+        current = self._current(place.scope, id)
         gone = current.forgotten_at is not None
-        if ("forgotten_at" in document.fields) == place.deleted or gone == place.deleted:
+        known = self._vault.files.of(place.scope, "memory", id)
+        was = known[0].path if known else None
+        here = None if was is None else self._vault.place_of(was)
+        # Where it was says more than a line of its own, which may have been taken out.
+        before = here.deleted if here is not None else "forgotten_at" in document.fields
+        if before == place.deleted or gone == place.deleted:
             return
         handle = self._handle(place.scope, current.session)
-        key = f"vault:{id}:{current.version}:{place.deleted}"
         if place.deleted:
-            handle.forget(id, reason=MOVED, key=key)
+            handle.forget(id, reason=MOVED)
             self.report.forgotten.append(path)
         else:
-            handle.restore(id, key=key)
+            handle.restore(id)
             self.report.restored.append(path)
 
-    def _settle(self, path: str, place: Place, id: str, raw: bytes, op: str = "revise") -> None:
+    def _settle(
+        self, path: str, place: Place, id: str, raw: bytes, stamp: Stamp, op: str = "revise"
+    ) -> None:
         """The file says what the memory is now, where the person put it."""
-        for file in self._vault.files.of(place.scope, "memory", id):
-            if file.path != path:
-                self._vault.files.drop(file.path)
-                self._vault.files.note(place.scope.space, file.path)
-                self.report.moved.append(f"{file.path} → {path}")
-        stamp = disk.stamp(self._vault.path(path))
-        if stamp is None:
-            return
+        known = self._vault.files.of(place.scope, "memory", id)
+        others = [file for file in known if file.path != path]
+        # Killed between the two, we gave a file to what a person had written.
+        ours = [file for file in others if self._is_ours(file.path)]
         found = File(path, "memory", place.scope, id, 0, disk.digest(raw), stamp)
-        self._vault.files.put(found)
-        self._vault.files.note(place.scope.space, path)
-        states = self._states(place.scope, id)
-        self.mirror.write_memory(place.scope, id, states[max(states)], op)
+        # At no moment is it nobody's: whoever mirrors next would give it a file.
+        with self._vault.files.together():
+            self._vault.files.put(found)
+            self._vault.files.note(place.scope.space, path)
+            for file in others:
+                self._vault.files.note(place.scope.space, file.path)
+                if file not in ours:
+                    self._vault.files.drop(file.path)
+        for file in others:
+            if file in ours:
+                self._vault.remove(file)
+            else:
+                self.report.moved.append(f"{file.path} → {path}")
+        self.mirror.write_memory(place.scope, id, self._current(place.scope, id), op)
 
     # -- new files ----------------------------------------------------------------------------
 
-    def _new(self, path: str, place: Place, document: Document, raw: bytes, id: str | None) -> None:
+    def _new(
+        self,
+        path: str,
+        place: Place,
+        document: Document,
+        raw: bytes,
+        stamp: Stamp,
+        id: str | None,
+    ) -> None:
         """A memory that a person wrote down. Its id is written into the file."""
         kind = place.kind or document.text("kind")
         longer = len(document.content) > self._store.settings.fact_chars
@@ -262,7 +450,8 @@ class Sync:
         memory = handle.remember(
             document.content,
             kind=kind or ("note" if longer else "fact"),
-            key=f"vault:{disk.digest(raw)}:{path}"[:200],
+            # The same file is remembered once, and again when it comes again.
+            key=f"vault:{disk.digest(repr((path, stamp, raw)).encode())}",
             force=True,
             source=document.text("source") or None,
             happened_at=document.text("happened_at") or None,
@@ -274,7 +463,7 @@ class Sync:
         self.report.remembered.append(path)
         if place.deleted:
             handle.forget(memory.id, reason=MOVED)
-        self._settle(path, place, memory.id, raw, "remember")
+        self._settle(path, place, memory.id, raw, stamp, "remember")
 
     def _copied(
         self,
@@ -282,15 +471,23 @@ class Sync:
         place: Place,
         document: Document,
         raw: bytes,
-        current: Memory,
+        stamp: Stamp,
+        states: Mapping[int, Memory],
         other: File,
     ) -> None:
-        """Two files with one id: the one that says something else is a memory of its own."""
-        if frontmatter.same_text(document.content, current.content):
+        """Two files with one id: the one that says something new is a memory of its own."""
+        current = states[max(states)]
+        if raw == rendering.memory_file(current) and self.mirror.is_first_path(
+            path, place.scope, current
+        ):
+            # Killed in between, we gave a file to what had one.
+            self._vault.remove(File(path, "memory", place.scope, current.id, 0, "", _NEW))
+            return
+        if any(frontmatter.same_text(document.content, each.content) for each in states.values()):
             self._problem(path, f"a copy of {other.path}: both say they are memory {current.id}")
             return
         self._problem(path, f"{other.path} is memory {current.id} already: this is a new one")
-        self._new(path, place, document, raw, None)
+        self._new(path, place, document, raw, stamp, None)
 
     # -- what is gone -------------------------------------------------------------------------
 
@@ -298,107 +495,35 @@ class Sync:
         try:
             if file.what == "memory":
                 self._forgotten(file)
-            elif file.what == "turns":
-                self._hidden(file)
-            elif file.what in {"summary", "index"}:
-                self._vault.files.drop(file.path)
-            else:
+            elif file.what == "conflict":
                 self._vault.files.drop(file.path)
                 self._vault.files.note(file.scope.space, file.path)
+            else:
+                self._records.gone(file)
+        except Damaged:
+            raise
         except ReverieError as error:
             self._problem(file.path, str(error))
 
     def _forgotten(self, file: File) -> None:
         self._vault.files.drop(file.path)
         self._vault.files.note(file.scope.space, file.path)
-        states = self._states(file.scope, file.name)
-        if not states or states[max(states)].forgotten_at is not None:
+        held = self._held(file.scope, file.name)
+        if not held or self._vault.files.of(file.scope, "memory", file.name):
             return
-        current = states[max(states)]
-        if not _same(current, states.get(file.version, current)):
-            self.report.conflicts.append(
-                f"{file.path}: deleted here and changed in the store; it is written again"
-            )
-            self.mirror.write_memory(file.scope, file.name, current, "revise")
+        current = held[-1].state(file.scope.user)
+        if current.forgotten_at is not None:
+            return
+        if held[-1].position > self._vault.files.cursor(file.scope):
+            # The vault has not shown this version: nobody can have meant it.
+            if file.version < current.version:
+                self.report.conflicts.append(
+                    f"{file.path}: deleted here and changed in the store; it is written again"
+                )
             return
         key = f"vault:{file.name}:{current.version}:deleted"
         self._handle(file.scope, current.session).forget(file.name, reason=DELETED, key=key)
         self.report.forgotten.append(file.path)
-
-    def _hidden(self, file: File) -> None:
-        """A conversation whose files are gone is hidden; one of several parts is written again."""
-        vault = self._vault
-        others = [
-            each
-            for each in vault.files.of(file.scope, "turns", file.name)
-            if each.path != file.path and not self._is_gone(each)
-        ]
-        if others:
-            self._problem(file.path, "it was a part of a conversation: it is written again")
-            self._write_anew(file)
-            return
-        vault.files.drop(file.path)
-        vault.files.note(file.scope.space, file.path)
-        session = self._handle(file.scope).session(file.name)
-        session.hide(reason=DELETED)
-        self.report.forgotten.append(file.path)
-
-    # -- what only we write -------------------------------------------------------------------
-
-    def _record(self, path: str, place: Place, raw: bytes) -> None:
-        """Turns, summaries and the index are records: another's text is kept beside them."""
-        known = self._vault.files.at(path)
-        name = place.session or ""
-        if place.what == "turns" and known is None and self._turned(path, place):
-            return
-        if known is not None and disk.digest(raw) == known.digest:
-            return
-        if place.what == "index" and known is None:
-            return
-        copy = layout.conflict_path(path, 0 if known is None else known.version)
-        stray = File(copy, "conflict", place.scope, name, 0, "", _NEW)
-        self._vault.write(stray, raw)
-        self.report.conflicts.append(
-            f"{path}: it is a record and was written again; what you wrote is in "
-            f"{copy.rpartition('/')[2]}"
-        )
-        disk.remove(self._vault.path(path))
-        self._vault.files.drop(path)
-        self._vault.files.note(place.scope.space, path)
-        self._write_anew(File(path, place.what, place.scope, name, 0, "", _NEW))
-
-    def _turned(self, path: str, place: Place) -> bool:
-        """Whether a conversation was moved to what is forgotten, or out of it."""
-        session = place.session or ""
-        turn = layout.out_of_deleted if place.deleted else layout.in_deleted
-        was = self._vault.files.at(turn(place.scope, path))
-        if was is None or not self._is_gone(was):
-            return False
-        stamp = disk.stamp(self._vault.path(path))
-        assert stamp is not None
-        self._vault.files.drop(was.path)
-        self._vault.files.put(was._replace(path=path, stamp=stamp))
-        for each in (was.path, path):
-            self._vault.files.note(place.scope.space, each)
-        handle = self._handle(place.scope).session(session)
-        if place.deleted:
-            handle.hide(reason=MOVED)
-            self.report.forgotten.append(path)
-        else:
-            handle.restore()
-            self.report.restored.append(path)
-        return True
-
-    def _write_anew(self, file: File) -> None:
-        resources = self._resources
-        with resources.engine.read() as tx:
-            owner = log.find(tx, file.scope)
-        if owner is None:
-            return
-        if file.what == "index":
-            write_index(self._vault, resources, owner, file.scope)
-        else:
-            self.mirror.conversations.write_anew(owner, file.scope, file.name)
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -408,7 +533,9 @@ class Sync:
         return space if session is None else space.session(session)._own_space
 
     def _problem(self, path: str, why: str) -> None:
-        self.report.problems.append(f"{path}: {one_line(why)}")
+        line = f"{one_line(path)}: {one_line(why)}"
+        if line not in self.report.problems:
+            self.report.problems.append(line)
 
 
 def _is(known: File | None, stamp: Stamp) -> bool:
@@ -431,6 +558,15 @@ def _wanted(document: Document) -> Wanted:
         "subject": document.text("subject") or None,
         "tags": document.items("tags"),
         "pinned": (document.text("pinned") or "").lower() in {"true", "yes", "on", "1"},
+    }
+
+
+def _labels(memory: Memory) -> Wanted:
+    return {
+        "category": memory.category,
+        "subject": memory.subject,
+        "tags": list(memory.tags),
+        "pinned": memory.pinned,
     }
 
 

@@ -15,6 +15,7 @@ from typing import Literal, cast, get_args
 from reverie.errors import VaultError
 from reverie.model import Scope
 from reverie.vault import disk, layout, names
+from reverie.vault.disk import Stamp
 from reverie.vault.files import File, Files
 from reverie.vault.journal import Journal
 
@@ -27,6 +28,8 @@ FORMAT = 1
 Turns = Literal["together", "apart"]
 LOCK_SECONDS = 60.0
 _CUT = "cut:"
+_DATABASE = ("files.db", "files.db-wal", "files.db-shm", "files.db-journal")
+_LOCKING = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _threads = threading.RLock()
 
 
@@ -45,6 +48,10 @@ class Busy(VaultError):
     """Somebody else is changing the vault."""
 
 
+class Changed(disk.Obstacle):
+    """A person changed a file just when it was to be written; theirs stays."""
+
+
 class Vault:
     """An open vault. Close it, or use it as a context manager."""
 
@@ -52,6 +59,7 @@ class Vault:
         self.root = root
         self.wishes = wishes
         self.own = root / layout.OWN
+        _require_own(self.own)
         self.files = Files(self.own / "files.db")
         self.journal = Journal(self.own)
 
@@ -65,6 +73,7 @@ class Vault:
         wishes = Wishes(None if spaces is None else tuple(spaces), cast(Turns, turns))
         asked = {"format": FORMAT, "spaces": wishes.spaces, "turns": wishes.turns}
         disk.make_folder(root / layout.OWN)
+        _require_own(root / layout.OWN)
         disk.write(root / layout.OWN / "vault.json", (json.dumps(asked) + "\n").encode())
         return cls.open(root)
 
@@ -101,7 +110,10 @@ class Vault:
         if not _threads.acquire(timeout=seconds):
             raise Busy(f"another thread is changing {self.root}: try again")
         try:
-            handle = os.open(self.own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                handle = os.open(self.own / "lock", _LOCKING, 0o600)
+            except OSError as error:
+                raise VaultError(f"{self.root} cannot be locked: {error.strerror}") from error
             try:
                 self._await_lock(handle, seconds)
                 yield
@@ -125,8 +137,16 @@ class Vault:
     # -- paths --------------------------------------------------------------------------------
 
     def path(self, relative: str) -> Path:
-        """A path below the root, which it cannot leave."""
-        return names.within(self.root, *relative.split("/"))
+        """A path below the root, which it cannot leave: not by its name, not through a link."""
+        parts = relative.split("/")
+        if any(part in {"", ".", ".."} or "\0" in part for part in parts):
+            raise VaultError(f"{relative!r} is no path in the vault")
+        above = str(self.root)
+        for part in parts[:-1]:
+            above = f"{above}{os.sep}{part}"
+            if os.path.islink(above):  # noqa: PTH114 - for every file: a Path costs ten times this
+                raise disk.Unreadable(f"cannot be used: {part} is a link")
+        return names.within(self.root, *parts) if os.name == "nt" else Path(above, parts[-1])
 
     def place_of(self, relative: str) -> layout.Place | None:
         return layout.place_of(relative, self._cut())
@@ -144,46 +164,90 @@ class Vault:
     # -- files --------------------------------------------------------------------------------
 
     def write(self, file: File, raw: bytes, line: str = "", *, sync: bool = True) -> File:
-        """Put a file in its place, and remember how we left it."""
-        stamp = disk.write(self.path(file.path), raw, sync=sync)
-        written = file._replace(digest=disk.digest(raw), stamp=stamp)
-        self.files.put(written)
-        self.files.note(file.scope.space, file.path, line)
-        return written
+        """Put a file in its place, and remember how we left it.
+
+        What a person put or wrote there meanwhile stays: Changed. That the file is ours is known
+        before it is there, so that after a kill none of ours is unknown.
+        """
+        path, known = self.path(file.path), self.files.at(file.path)
+        written = file._replace(digest=disk.digest(raw))
+
+        def ready(stamp: Stamp) -> None:
+            self._require_spare(path, known, written.digest)
+            with self.files.together():
+                self.files.put(written._replace(stamp=stamp))
+                self.files.note(file.scope.space, file.path, line)
+
+        try:
+            return written._replace(stamp=disk.write(path, raw, sync=sync, before=ready))
+        except VaultError:
+            if known is not None:
+                self.files.put(known)
+            elif disk.stamp(path) is None:
+                self.files.drop(file.path)
+            raise
+
+    def _require_spare(self, path: Path, known: File | None, digest: str) -> None:
+        """Only what we left, or what says the same already, is written over."""
+        stamp = disk.stamp(path)
+        if stamp is None or (known is not None and stamp == known.stamp):
+            return
+        allowed = {digest, "" if known is None else known.digest}
+        if disk.digest(disk.read(path)) not in allowed:
+            raise Changed(f"{path.name} was changed just now: it is left as it is")
 
     def remove(self, file: File, line: str = "") -> None:
+        """Remove a file of ours, whatever it says by now."""
         path = self.path(file.path)
         disk.remove(path)
         disk.prune(path.parent, self.root)
-        self.files.drop(file.path)
-        self.files.note(file.scope.space, file.path, line)
+        with self.files.together():
+            self.files.drop(file.path)
+            self.files.note(file.scope.space, file.path, line)
 
     def move(self, file: File, target: str) -> File:
-        """Another place for a file that stays as it is."""
+        """Another place, where nothing is, for a file that stays as it is."""
         source, there = self.path(file.path), self.path(target)
         disk.make_folder(there.parent)
-        source.replace(there)
-        disk.sync_folder(there.parent)
+        moved = file._replace(path=target)
+        with self.files.together():
+            self.files.put(moved)
+            self.files.note(file.scope.space, file.path)
+            self.files.note(file.scope.space, target)
+        try:
+            source.rename(there)
+            disk.sync_folder(there.parent)
+        except OSError as error:
+            raise VaultError(f"{source} cannot be moved: {error.strerror}") from error
         disk.prune(source.parent, self.root)
         self.files.drop(file.path)
-        moved = file._replace(path=target, stamp=disk.stamp(there) or file.stamp)
-        self.files.put(moved)
-        self.files.note(file.scope.space, file.path)
-        self.files.note(file.scope.space, target)
         return moved
+
+    def stamp(self, path: str) -> Stamp | None:
+        """None: there is nothing."""
+        return disk.stamp(self.path(path))
+
+    def is_gone(self, file: File) -> bool:
+        return self.lacks(file.path)
+
+    def lacks(self, path: str) -> bool:
+        """Whether there is nothing; what stands behind a link is not known to be gone."""
+        try:
+            return self.stamp(path) is None
+        except disk.Unreadable:
+            return False
 
     def as_we_left_it(self, file: File) -> bool:
         """Whether nobody has touched a file since; one that is gone was touched."""
-        path = self.path(file.path)
-        stamp = disk.stamp(path)
-        if stamp is None:
-            return False
-        if stamp == file.stamp:
-            return True
         try:
-            same = disk.digest(disk.read(path)) == file.digest
+            path = self.path(file.path)
+            stamp = disk.stamp(path)
+            if stamp is None or stamp == file.stamp:
+                return stamp is not None
+            raw, stamp = disk.read_stamped(path)
         except disk.Unreadable:
             return False
+        same = disk.digest(raw) == file.digest
         if same:
             self.files.put(file._replace(stamp=stamp))
         return same
@@ -197,3 +261,10 @@ class Vault:
             if not os.path.lexists(self.path(path)):
                 return path
             name = f"{stem}~{number}.md"
+
+
+def _require_own(own: Path) -> None:
+    """What the vault keeps for itself is no link to somewhere else."""
+    for path in (own, *(own / name for name in ("vault.json", *_DATABASE))):
+        if path.is_symlink():
+            raise VaultError(f"{path} is a link: put the file itself there")

@@ -1,0 +1,21 @@
+"""Greetings: what many conversations begin with, and what says nothing about any of them."""
+
+from __future__ import annotations
+
+import re
+
+from reverie.text.normalise import folded
+
+_WORD = re.compile(r"\w+")
+_GREETINGS = """
+    abend afternoon again are bonjour buenas buenos buongiorno ciao day dia dias doing evening
+    going good greetings guten hallo hej hello hey hi hiya hola how howdy moin morgen morning
+    namaste ola salut salve servus sup tag tardes there today yo you
+"""
+GREETINGS = frozenset(_GREETINGS.split())
+
+
+def only_greets(said: str) -> bool:
+    """Many conversations begin with the same greeting: alone it does not make two of them one."""
+    words = _WORD.findall(folded(said))
+    return bool(words) and GREETINGS.issuperset(words)

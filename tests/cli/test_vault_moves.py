@@ -1,0 +1,79 @@
+"""reverie vault rebuild and adopt: the library's words on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from reverie.memory import open as open_store
+from reverie.vault import operations
+from tests.cli.conftest import CommandLine
+
+
+def mirrored(reverie: CommandLine) -> Path:
+    reverie.remember("Alec is my boss", "--subject", "Alec")
+    root = reverie.folder / "vault"
+    with open_store(reverie.store) as store:
+        operations.init(store, root)
+    return root
+
+
+def test_a_store_from_its_vault(reverie: CommandLine) -> None:
+    root = mirrored(reverie)
+    before = reverie.text("export", "--all")
+    other = ("--url", str(reverie.folder / "other.db"))
+    said = reverie.text("vault", "rebuild", str(root), *other)
+    assert said == f"Made the store of {root}: 1 entry and 0 summaries.\n"
+    assert reverie.text("export", "--all", *other) == before
+    assert "not empty" in reverie.error("vault", "rebuild", str(root), *other, code=5)
+    told = reverie.json("vault", "rebuild", str(root), "--url", str(reverie.folder / "third.db"))
+    assert (told["entries"], told["from_files"], told["problems"]) == (1, 0, [])
+
+
+def test_what_is_damaged_is_said(reverie: CommandLine) -> None:
+    root = mirrored(reverie)
+    with (root / ".reverie/log.jsonl").open("a") as file:
+        file.write("broken\n")
+    reverie.store.unlink()
+    said = reverie.text("vault", "rebuild", str(root), code=1)
+    assert said.splitlines()[1] == "  - log.jsonl, line 2: no entry of a log"
+    assert "Alec is my boss" in reverie.text("list")
+
+
+def test_a_vault_from_its_store(reverie: CommandLine) -> None:
+    root = mirrored(reverie)
+    (path,) = root.glob("default/facts/*.md")
+    path.write_text(path.read_text().replace("is my boss", "is my friend"))
+    (root / ".reverie/log.jsonl").write_text("")
+    assert reverie.text("vault", "rebuild", "--from", "store") == (
+        f"Wrote the vault {root} anew from the store.\n"
+    )
+    assert "Alec is my friend" in reverie.text("list") and "friend" in path.read_text()
+    assert len((root / ".reverie/log.jsonl").read_text().splitlines()) == 2
+    told = reverie.json("vault", "rebuild", str(reverie.folder / "new"), "--from", "store")
+    assert told["vault"] == str(reverie.folder / "new") and told["synced"]["problems"] == []
+    assert (reverie.folder / "new" / "default" / "MEMORY.md").exists()
+
+
+def test_a_store_without_a_vault_says_what_to_do(reverie: CommandLine) -> None:
+    reverie.remember("one")
+    assert "give its path" in reverie.error("vault", "rebuild", "--from", "store", code=5)
+    assert "no vault" in reverie.error("vault", "rebuild", "--url", "x.db", "nowhere", code=5)
+
+
+def test_adopt(reverie: CommandLine) -> None:
+    facts = reverie.folder / "memory_db/entries/global/facts"
+    facts.mkdir(parents=True)
+    (facts / "2025-11-20T10-00-00__a.md").write_text(
+        "---\nid: 00000000-0000-4000-8000-000000000001\nrole: memory\n---\nThe user hates pizza\n"
+    )
+    (facts / "broken.md").write_text("---\nid: 1\n")
+    said = reverie.text("vault", "adopt", "memory_db", "--space", "home", code=1)
+    assert said.splitlines()[0] == (
+        "Adopted memory_db: 1 memory, 0 forgotten, 0 events, 0 summaries."
+    )
+    assert said.splitlines()[1].startswith("  - entries/global/facts/broken.md: ")
+    assert "The user hates pizza" in reverie.text("list", "--space", "home")
+    assert list((reverie.folder / "memory_db/home/facts").glob("*.md"))
+    (facts / "broken.md").unlink()
+    told = reverie.json("vault", "adopt", "memory_db", "--space", "home")
+    assert (told["memories"], told["problems"]) == (0, [])

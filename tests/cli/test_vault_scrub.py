@@ -1,0 +1,59 @@
+"""``reverie erase --rewrite-history`` and ``reverie vault scrub``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reverie.vault.git import Repository
+from reverie.vault.searching import holds
+from tests.cli.conftest import CommandLine
+
+SECRET = "the combination of the blue suitcase is seven nine three"
+
+
+def in_git(root: Path) -> bool:
+    repository = Repository.at(root)
+    assert repository is not None
+    return bool(holds(repository, SECRET.encode()))
+
+
+@pytest.fixture
+def root(reverie: CommandLine) -> Path:
+    reverie.run("vault", "init", "vault")
+    return reverie.folder / "vault"
+
+
+def test_an_erase_says_that_git_remembers(reverie: CommandLine, root: Path) -> None:
+    said = reverie.run("erase", reverie.remember(SECRET), "--yes")
+    assert "'reverie vault scrub' takes it out" in said.stderr
+    assert in_git(root)
+    assert "found nowhere" in reverie.text("vault", "scrub")
+    assert not in_git(root)
+    assert "holds nothing that was erased" in reverie.text("vault", "scrub")
+
+
+def test_an_erase_that_rewrites_history_proves_it(reverie: CommandLine, root: Path) -> None:
+    said = reverie.text("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
+    assert "Looked for" in said and "found nowhere" in said
+    assert not in_git(root)
+
+
+def test_the_proof_for_machines(reverie: CommandLine, root: Path) -> None:
+    id = reverie.remember(SECRET)
+    told = reverie.json("erase", id, "--yes", "--rewrite-history")
+    assert told["memory_id"] == id and told["history"]["found"] == []
+
+
+def test_what_was_said_is_erased_from_history(reverie: CommandLine, root: Path) -> None:
+    reverie.run("sessions", "append", "chat", SECRET)
+    reverie.run("vault", "sync")
+    assert in_git(root)
+    said = reverie.text("sessions", "erase", "chat", "--yes", "--rewrite-history")
+    assert "found nowhere" in said and not in_git(root)
+
+
+def test_without_a_vault_nothing_is_said_of_one(reverie: CommandLine) -> None:
+    said = reverie.run("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
+    assert "vault" not in said.stdout + said.stderr

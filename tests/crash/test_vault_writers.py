@@ -1,0 +1,141 @@
+"""16 writers, workers that mirror, and a person with an editor: nothing is lost, both end equal."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import reverie
+from reverie.errors import ReverieError
+from reverie.vault import disk, layout, operations
+from reverie.vault.vault import Busy
+from tests.crash.vault_writer import open_store
+from tests.property.test_vault import Life, take_conflicts_away
+from tests.vault.vaults import Kept, assert_equal
+
+ROOT = Path(__file__).parents[2]
+PROCESSES, THREADS = 4, 4
+WRITES = 25
+
+
+class Editor(threading.Thread):
+    """A person's script: opens, edits, renames, deletes and makes files, and saves as vim does."""
+
+    def __init__(self, kept: Kept, stop: threading.Event) -> None:
+        super().__init__()
+        self.kept, self.stop = kept, stop
+        self.chance = random.Random(1)
+        self.texts: list[str] = []
+        self.replaced: set[str] = set()
+        self.edits = 0
+
+    def run(self) -> None:
+        while not self.stop.wait(0.005):
+            try:
+                self.edit()
+            except (OSError, disk.Unreadable):
+                continue  # it was moved before it was opened
+
+    def edit(self) -> None:
+        files = [
+            path
+            for path in self.kept.files()
+            if (place := layout.place_of(path, {})) is not None and place.what == "memory"
+        ]
+        self.edits += 1
+        text = f"text{self.edits}zx of a person"
+        choice = self.chance.random()
+        if choice < 0.3 or not files:
+            self.kept.write(f"ana/facts/mine-{self.edits}.md", f"{text}\n")
+            self.texts.append(text)
+            return
+        path = self.chance.choice(files)
+        if choice < 0.8:
+            raw = self.kept.path(path).read_bytes()
+            head, mark, before = raw.partition(b"\n---\n\n")
+            if mark:
+                # What nobody has seen yet is theirs to replace.
+                self.replaced.add(before.decode().strip())
+                self.kept.write(path, head + mark + text.encode() + b"\n")
+                self.texts.append(text)
+        elif choice < 0.9:
+            self.kept.path(path).rename(self.kept.path(path).with_name(f"named-{self.edits}.md"))
+        else:
+            turn = layout.out_of_deleted if "/deleted/" in path else layout.in_deleted
+            place = layout.place_of(path, {})
+            assert place is not None
+            self.kept.move(path, turn(place.scope, path))
+
+
+def sync_often(path: str, stop: threading.Event, problems: list[str]) -> None:
+    with open_store(path) as store:
+        while not stop.wait(0.05):
+            try:
+                operations.sync(store)
+            except Busy:
+                continue
+            except ReverieError as error:
+                problems.append(str(error))
+
+
+def test_writers_workers_and_an_editor(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    path = str(tmp_path / "store.db")
+    stop, problems = threading.Event(), list[str]()
+    editor = Editor(kept, stop)
+    syncing = threading.Thread(target=sync_often, args=(path, stop, problems))
+    with open_store(path) as worker:
+        worker.start_worker(poll_seconds=0.02)
+        editor.start()
+        syncing.start()
+        said = written(path)
+        stop.set()
+        editor.join()
+        syncing.join()
+    assert not problems
+    assert editor.edits > 10
+    life = Life(kept, 0)
+    kept.clock.at = reverie.clock.SystemClock().now()
+    kept.sync()
+    kept.sync()
+    take_conflicts_away(life)
+    remove_copies(life)
+    assert_equal(kept)
+    texts = [*life.texts(), *life.erased]
+    own = [text for text in editor.texts if text not in editor.replaced]
+    lost = [text for text in (*said, *own) if not any(text in each for each in texts)]
+    assert not lost and own
+    kept.close()
+
+
+def remove_copies(life: Life) -> None:
+    """A file that was saved while we moved it may stand in both places: that is told."""
+    for line in life.kept.sync().problems:
+        path, _, why = line.partition(": ")
+        assert why.startswith("a copy of"), line
+        life.kept.path(path).unlink()
+
+
+def written(path: str) -> list[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.vault_writer", path]
+            + [str(each) for each in (seed, THREADS, WRITES)],
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env=environment,
+        )
+        for seed in range(PROCESSES)
+    ]
+    texts: list[str] = []
+    for process in running:
+        said, _ = process.communicate()
+        assert process.returncode == 0
+        texts += json.loads(said)
+    return texts

@@ -1,0 +1,279 @@
+"""Hostile names, ids, subjects, front matter and planted files: nothing outside the root changes.
+
+Around the root stand files that nobody may read, write or remove: what they say must never come
+into the store, and they must be what they were in the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reverie.errors import ReverieError
+from reverie.vault import layout, names, operations
+from reverie.vault.vault import Vault
+from tests.vault.vaults import Kept, scopes, states
+
+CANARY = b"the canary sings outside\n"
+NAMES = [
+    "..", ".", "../..", "../outside", "/etc/passwd", "/", "//", "a/../../b", "..\\..\\outside",
+    "C:\\Windows", "C:", "\\\\server\\share", "con", "CON", "nul.txt", "aux.md", "com1", "LPT9",
+    "a\u202eb", "\u200b", "a\u0301", "á", "A", "a", "ａ", "%2e%2e", "%2E%2E%2F", "%", "%%", "~",
+    "~root", "$HOME", "${HOME}", "`id`", "$(id)", "; rm -rf /", "| cat", "& del", "a b", " a",
+    "a ", "a.", ".a", ".git", ".GIT", "git~1", ".reverie", ".gitignore", ".gitattributes", "-rf",
+    "--help", "users", "deleted", "sessions", "facts", "notes", "summaries", "turns", "MEMORY.md",
+    "turns.md", "summary.md", "memory.md", "Users", "DELETED", "x" * 200, "é" * 200, "🦓" * 50,
+    "日本語", "İ", "ß", "ſ", "ﬁ", "a:b", "a*b", "a?b", 'a"b', "a<b>", "a|b", "'", '"', "\\",
+    "a\\..\\b", "...", "....", "a/./b", "./a", "../", "/..", "a//b", "%00", "\u2024\u2024",
+    "\uff0e\uff0e", "\u2215etc", "{a}", "[a]", "#a", "@a", "!a", "a=b", "a,b", "null", "true",
+    "~1234567890abcdef", "a~1234567890abcdef", "turns-2.md", "x.conflict-v1.md", "log.jsonl",
+    "vault.json", "files.db",
+]  # fmt: skip
+SUBJECTS = [
+    *NAMES, "a\tb", "- a", "? a", ": a", "a: b", "a #b", "&a", "*a",
+    "!!python/object:os.system x", "!!binary x", "|", ">", "{a: b}", "[a, b", "---", "...",
+    "'unclosed", '"unclosed', "@a", "`a", "0x1F", "1e3", "2026-01-01", "12:30:45", "yes", "NO",
+    "Null", "<<", "=",
+]  # fmt: skip
+FRONTS = [
+    "id: ../../outside", "id: /etc/passwd", "id: [a, b]", "id: {a: b}", "id: null", "id: ''",
+    "id: 12345678", "id: '\\0'", "id: a/b", "id: ..", "id: 'x y'", "id: zzzzzzzz", "id: ÄÖÜäöüßé",
+    "version: -1", "version: 99999999999999999999", "version: abc", "version: [1]", "version: ２",
+    "conversation_id: ../..", "conversation_id: [a]", "kind: evil", "kind: note", "role: turns",
+    "role: user", "role: ../..", "category: ../../x", "category: ''", "category: [a, b]",
+    "subject: ../../outside", "subject: |\n  a\n  b", "subject: >-\n  a\n  b", "tags: {a: b}",
+    "tags: [[a]]", "tags: [" + ", ".join(["x"] * 500) + "]", "tags: ../..", "tags: '#a'",
+    "source: /etc/passwd", "source: file:///etc/passwd", "source: " + "x" * 2000, "pinned: maybe",
+    "pinned: [true]", "happened_at: never", "happened_at: 2026-13-45", "expires_at: 0",
+    "expires_at: 1970-01-01", "expires_at: 9999999999999", "created_at: 99999-01-01",
+    "forgotten_at: yes", "trust: admin", "replaced_by: ../../outside", "conflict_of: aaaaaaaa",
+    "seal: s0123456789abcdef", "summary_kind: x", "? a\n: b", "- a\n- b", "a", "a: b: c", "a: 'b",
+    "a: &x [*x]", "a: &a b\nb: *a", "<<: {a: b}", "!!python/object/apply:os.system ['id']",
+    "a: !!python/object/apply:os.system ['touch /tmp/pwned']", "%YAML 1.1", "...", "--- a",
+    "\ta: b", "a:\tb", "a: b\ra: c", "a: b\u2028c: d", "a: b\x85c: d", "a: \x00", "a: \x07",
+    "\ufeffa: b", "a: " + "[" * 100, "a: " + "{" * 100, "x: y\n" * 5000, "a: " + "b" * 70_000,
+    '"\\ud800": a', 'a: "\\ud800"', 'a: "\\U00110000"', "a: b #c", "#only a comment", "id", ": a",
+    "id: a\nid: b\nid: c", "ID: aaaaaaaa", "Id: b", " id: a", "id : a", "'id': a", "? id\n: a",
+    "__proto__: a", "constructor: {}", "id: !!str 1", "id: !!int '1'", "id: 0x10", "id: 1_000",
+    "id: .inf", "id: 1:30", "id: 2026-01-01", "id: on", "tags: null", "tags: ''", "tags: ,,,",
+]  # fmt: skip
+PLANTED = [
+    "../../up.md", ".hidden.md", "a.md.tmp", ".0123456789abcdef.tmp", "x.MD", "README",
+    "x.conflict-v1.md", "x.conflict-v9999999999999999999999.md", "turns.md", "MEMORY.md",
+    "memory.md", "facts.md", "--.md", "x--aaaaaaaa.md", "x--AAAAAAAA_ff.md", "%2e%2e.md",
+    "%00.md", "a" * 200 + ".md", "é.md", "e\u0301.md", " .md", ".md", "..md", "a\nb.md",
+    "a\tb.md", "$(id).md", "`id`.md", "-rf.md", "~.md", "con.md",
+]  # fmt: skip
+CASES = len(NAMES) * 3 + len(SUBJECTS) + len(FRONTS) + len(PLANTED)
+
+
+def test_there_are_enough_of_them() -> None:
+    assert CASES >= 300
+
+
+@pytest.fixture
+def outside(kept: Kept) -> Iterator[dict[Path, bytes]]:
+    """What stands around the root, and must stand there in the end, and nothing else."""
+    around = kept.folder / "outside"
+    for name in ("secret.md", "facts/x.md", "users/bob/y.md", ".git/config"):
+        path = around / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(CANARY)
+    for name in ("up.md", "outside.md", "passwd"):
+        (kept.folder / name).write_bytes(CANARY)
+    before = snapshot(kept)
+    yield before
+    assert snapshot(kept) == before
+    assert not any(CANARY.strip() in text for text in everything_said(kept))
+    assert not Path("/tmp/pwned").exists()
+
+
+def snapshot(kept: Kept) -> dict[Path, bytes]:
+    return {
+        path: b"" if path.is_dir() else path.read_bytes()
+        for path in sorted(kept.folder.rglob("*"))
+        if kept.root not in path.parents and not path.name.startswith("store.db")
+    }
+
+
+def everything_said(kept: Kept) -> Iterator[bytes]:
+    for info in kept.store.spaces():
+        for record in kept.store.space(info.name).export():
+            yield str(record).encode()
+
+
+def in_the_root(kept: Kept) -> None:
+    for path in kept.root.rglob("*"):
+        assert kept.root in path.resolve().parents or path.is_symlink()
+
+
+@pytest.mark.usefixtures("outside")
+def test_names_of_spaces_users_and_sessions(kept: Kept) -> None:
+    for name in NAMES:
+        try:
+            kept.store.space(name).remember(f"shared {name!r}")
+            kept.store.space("ana", user=name).remember(f"user {name!r}")
+            talk = kept.store.space("ana").session(name)
+            talk.append({"role": name[:20], "content": f"said {name!r}"})
+            talk.remember(f"own {name!r}")
+        except ReverieError:
+            continue
+    report = kept.sync()
+    assert not report.problems
+    in_the_root(kept)
+    folders = [path.name for path in kept.root.iterdir() if not path.name.startswith(".")]
+    assert len({names.disk_key(folder) for folder in folders}) == len(folders)
+    assert not kept.sync()
+    shown = sum(1 for path in kept.files() if "/facts/" in path)
+    assert shown == sum(len(list(states(kept.store, scope))) for scope in scopes(kept.store))
+
+
+@pytest.mark.usefixtures("outside")
+def test_subjects_contents_and_roles(kept: Kept) -> None:
+    for subject in SUBJECTS:
+        try:
+            kept.ana.remember(f"{subject}\n{subject}", subject=subject, tags=[subject], force=True)
+        except ReverieError:
+            kept.ana.remember(f"{subject}x")
+    assert not kept.sync().problems
+    in_the_root(kept)
+    assert len(kept.files()) == len(SUBJECTS)
+    assert not kept.sync()
+
+
+@pytest.mark.usefixtures("outside")
+def test_front_matter(kept: Kept) -> None:
+    for number, front in enumerate(FRONTS):
+        raw = f"---\n{front}\n---\n\nbody {number}\n".encode("utf-8", "surrogatepass")
+        kept.write(f"ana/facts/f{number}.md", raw)
+    first = kept.sync()
+    in_the_root(kept)
+    # Each was remembered, or told of and left as it was.
+    told = {line.partition(": ")[0] for line in first.problems}
+    for number, front in enumerate(FRONTS):
+        path = f"ana/facts/f{number}.md"
+        known = path in first.remembered
+        assert known or path in told, front
+        assert f"body {number}" in kept.read(path)
+    second = kept.sync()
+    assert not second.remembered and not second.revised and not second.forgotten
+
+
+@pytest.mark.usefixtures("outside")
+def test_front_matter_of_a_known_memory(kept: Kept) -> None:
+    ids = [kept.ana.remember(f"memory {number}").id for number in range(len(FRONTS))]
+    kept.sync()
+    for number, (id, front) in enumerate(zip(ids, FRONTS, strict=True)):
+        raw = f"---\nid: {id}\nversion: 1\n{front}\n---\n\nbody {number}\n"
+        kept.write(kept.of(id), raw.encode("utf-8", "surrogatepass"))
+    kept.sync()
+    for id in ids:
+        kept.ana.revise(id, "from the store", pinned=True)
+    kept.sync()
+    in_the_root(kept)
+    said = b"".join(path.read_bytes() for path in kept.root.rglob("*.md"))
+    history = [version.content for id in ids for version in kept.ana.history(id)]
+    for number in range(len(FRONTS)):
+        assert f"body {number}".encode() in said or f"body {number}" in history
+
+
+@pytest.mark.usefixtures("outside")
+def test_planted_files(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.sync()
+    folder = kept.path(kept.of(memory)).parent
+    for name in PLANTED:
+        if ".." not in name.split("/"):
+            (folder / name).write_bytes(f"planted {name}\n".encode())
+    kept.sync()
+    kept.ana.revise(memory.id, "two")
+    kept.sync()
+    in_the_root(kept)
+    assert kept.ana.get(memory.id).content == "two"
+
+
+LINKS = [
+    "ana", "ana/facts", "ana/notes", "ana/deleted", "ana/deleted/facts", "ana/users",
+    "ana/sessions", "ana/sessions/chat", "ana/sessions/chat/turns.md",
+    "ana/sessions/chat/summaries", "ana/MEMORY.md", "ana/users/bob", "eve", "ana/facts/x.md",
+    "ana/link.md", "ana/deleted/sessions", "ana/sessions/chat/summaries/summary.md",
+    "ana/users/bob/MEMORY.md",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("target", ["outside", "outside/secret.md", "nowhere", ".", "/"])
+def test_planted_links(kept: Kept, outside: dict[Path, bytes], link: str, target: str) -> None:
+    memory = kept.ana.remember("one")
+    kept.store.space("ana", user="bob").remember("bob's")
+    talk = kept.ana.session("chat")
+    talk.append({"role": "user", "content": "hi"})
+    talk.write_summary("greeted", upper=1, expected_epoch=0)
+    planted = kept.path(link)
+    planted.parent.mkdir(parents=True, exist_ok=True)
+    planted.symlink_to(kept.folder / target)
+    for _ in range(2):
+        try:
+            kept.sync()
+            kept.sync(link, f"{link}/x.md", f"{link}/facts/x.md")
+        except ReverieError:
+            pass
+        kept.ana.revise(memory.id, "two")
+        kept.ana.forget(memory.id)
+        kept.ana.restore(memory.id)
+        talk.hide()
+        kept.store.drain()
+        talk.append({"role": "user", "content": "again"})
+        kept.store.drain()
+    assert kept.ana.get(memory.id).forgotten_at is None
+    if os.path.lexists(planted) and planted.is_symlink():
+        planted.unlink()
+    kept.sync()
+    kept.sync()
+    assert kept.of(memory)
+
+
+@pytest.mark.parametrize(
+    "name", ["lock", "log.jsonl", "vault.json", "files.db", "files.db-wal", ""]
+)
+def test_links_in_the_vaults_own_folder(kept: Kept, outside: dict[Path, bytes], name: str) -> None:
+    kept.ana.remember("one")
+    kept.sync()
+    own = kept.root / ".reverie" / name
+    if name:
+        own.unlink(missing_ok=True)
+        own.symlink_to(kept.folder / "outside" / "secret.md")
+    else:
+        own.rename(kept.root / "moved")
+        own.symlink_to(kept.folder / "outside")
+    kept.ana.remember("two")
+    with pytest.raises(ReverieError):
+        operations.sync(kept.store)
+    kept.store.drain()
+
+
+@pytest.mark.usefixtures("outside")
+def test_paths_that_a_watcher_is_told(kept: Kept) -> None:
+    kept.ana.remember("one")
+    kept.sync()
+    paths = [
+        *NAMES,
+        *(f"ana/{name}" for name in NAMES),
+        *(f"ana/facts/{name}.md" for name in NAMES),
+    ]
+    assert not kept.sync(*(path for path in paths if "\0" not in path)).remembered
+    with Vault.open(kept.root) as vault:
+        for path in ("..", "../x", "/etc/passwd", "a/../../b", "", "a//b", "./a", "a\0b"):
+            with pytest.raises(ReverieError):
+                vault.path(path)
+
+
+def test_a_place_is_never_above_its_owner() -> None:
+    for name in NAMES:
+        for path in (f"{name}/facts/x.md", f"ana/users/{name}/x.md", f"ana/sessions/{name}/x.md"):
+            place = layout.place_of(path, {})
+            if place is not None:
+                assert place.scope.space and place.scope.user != ""

@@ -1,0 +1,88 @@
+"""The life of one conversation as files, compared with a tree that people have read.
+
+``REVERIE_GOLDEN=write`` writes the tree anew; what changed is then seen in git.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reverie.vault import operations
+from tests.conftest import HOUR
+from tests.vault.vaults import Kept, assert_equal
+
+GOLDEN = Path(__file__).parent / "golden"
+CHAPTERS = ("1-said", "2-learned", "3-changed", "4-forgotten", "5-restored")
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    made = Kept(tmp_path, git=True)
+    made.ids.coming = ["JaneWife", "lovPizza"]
+    yield made
+    made.close()
+
+
+def test_the_life_of_a_conversation(kept: Kept) -> None:
+    chat = kept.ana.session("2026-01-01-pizza")
+    for text in ("My wife is Jane", "I love pizza"):
+        kept.clock.step(HOUR)
+        chat.append({"role": "user", "content": text})
+        chat.append({"role": "assistant", "content": "I will remember that."})
+    tell(kept, "1-said")
+    kept.ana.remember("The user's wife is Jane", category="person", subject="Jane", tags=["family"])
+    pizza = kept.ana.remember("The user loves pizza", category="likes", subject="pizza")
+    tell(kept, "2-learned")
+    kept.clock.step(24 * HOUR)
+    chat.append({"role": "user", "content": "I hate pizza"})
+    kept.ana.revise(pizza.id, "The user hates pizza", tags=["changed"])
+    chat.write_summary(
+        "The user spoke of Jane and changed their mind about pizza.", upper=5, expected_epoch=0
+    )
+    tell(kept, "3-changed")
+    kept.ana.forget(pizza.id, reason="they asked for it")
+    tell(kept, "4-forgotten")
+    kept.ana.restore(pizza.id)
+    tell(kept, "5-restored")
+    commits = operations.history(kept.ana, limit=20)
+    compare("log.txt", "".join(f"{commit.author}: {commit.subject}\n" for commit in commits))
+    bodies = [commit.body.strip() for commit in commits if commit.body.strip()]
+    compare("bodies.txt", "\n\n".join(bodies) + "\n")
+    assert_equal(kept)
+
+
+def tell(kept: Kept, chapter: str) -> None:
+    """The whole tree of a chapter, but for what only the program reads."""
+    kept.clock.step(HOUR)
+    kept.store.drain()
+    kept.clock.step(HOUR)
+    kept.store.drain()
+    assert not kept.sync()
+    told = {path: raw for path, raw in kept.bytes().items() if path.startswith("ana/")}
+    listed = "".join(f"{path}\n" for path in sorted(told))
+    compare(f"{chapter}/files.txt", listed)
+    for path, raw in told.items():
+        compare(f"{chapter}/{path}", raw.decode())
+
+
+def compare(name: str, said: str) -> None:
+    path = GOLDEN / name
+    if os.environ.get("REVERIE_GOLDEN") == "write":
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(said, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == said, name
+
+
+def test_nothing_else_is_in_the_tree() -> None:
+    for chapter in CHAPTERS:
+        listed = (GOLDEN / chapter / "files.txt").read_text(encoding="utf-8").split()
+        found = [
+            path.relative_to(GOLDEN / chapter).as_posix()
+            for path in (GOLDEN / chapter / "ana").rglob("*")
+            if path.is_file()
+        ]
+        assert sorted(found) == listed

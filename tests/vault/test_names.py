@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import itertools
+import os
+import unicodedata
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reverie.clock import ID_ALPHABET
+from reverie.errors import InvalidInput, VaultError
+from reverie.vault import names
+from tests.vault.hostile import IDS, NAMES, SUBJECTS
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=60)
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
+IDENTIFIER = st.text(st.sampled_from(ID_ALPHABET), min_size=8, max_size=8)
+check = settings(deadline=None, max_examples=300, derandomize=True)
+
+ROOT = Path("/vault")
+FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")
+WINDOWS_DEVICES = {"con", "prn", "aux", "nul", "conin$", "conout$", "clock$"} | {
+    f"{device}{number}" for device in ("com", "lpt") for number in "0123456789¹²³"
+}
+
+
+def spellings(component: str) -> set[str]:
+    """What disks compare: with and without case, composed and taken apart, in any order."""
+    once = {unicodedata.normalize(form, component) for form in FORMS}
+    folded = {fold(text) for text in once for fold in (str.casefold, str.upper, str.lower)}
+    return {unicodedata.normalize("NFKC", text.upper().casefold()) for text in folded}
+
+
+def assert_one_component(component: str) -> None:
+    """One name, on any system, that is no device, no option, no hidden file and not too long."""
+    assert 0 < len(component.encode()) <= 255
+    assert PurePosixPath(component).parts == (component,)
+    assert PureWindowsPath(component).parts == (component,)
+    assert not PureWindowsPath(component).drive and ":" not in component
+    assert component not in {".", ".."}
+    assert component[0] not in ".- " and component[-1] not in ". "
+    assert component.split(".")[0].rstrip(" ").lower() not in WINDOWS_DEVICES
+    assert not set(component) & set('<>:"/\\|?*') and component.isprintable()
+    assert unicodedata.normalize("NFC", component) == component
+    assert names.within(ROOT, component).parent == ROOT
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len(NAMES) >= 300 and len(set(NAMES)) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES, ids=lambda text: ascii(text)[:60])
+def test_a_hostile_name_is_one_component_and_comes_back(name: str) -> None:
+    for folder in (names.folder(name), names.folder(name, plain_case=True)):
+        assert_one_component(folder)
+        assert len(folder.encode()) <= names.MOST_FOLDER_BYTES
+        if not names.is_cut(folder):
+            assert names.name_of(folder) == name
+            assert names.name_of(unicodedata.normalize("NFD", folder)) == name
+
+
+def test_no_two_hostile_names_share_a_folder_on_any_disk() -> None:
+    taken: dict[str, str] = {}
+    for name in NAMES:
+        for spelled in spellings(names.folder(name)):
+            assert taken.setdefault(spelled, name) == name, (taken[spelled], name)
+
+
+def test_no_hostile_name_makes_a_folder_of_ours(tmp_path: Path) -> None:
+    ours = {"deleted", "users", "facts", "notes", "sessions", "summaries", "turns", "memory.md"}
+    for name, plain_case in itertools.product(NAMES, (False, True)):
+        folder = names.folder(name, plain_case=plain_case)
+        assert folder.casefold() not in ours
+        made = names.within(tmp_path / "root", folder)
+        made.mkdir(parents=True, exist_ok=True)
+        assert os.path.realpath(made) == str(tmp_path.resolve() / "root" / folder)
+    assert list(tmp_path.iterdir()) == [tmp_path / "root"]
+
+
+@check
+@given(TEXT, st.booleans())
+def test_any_name_is_one_component_and_comes_back(name: str, plain_case: bool) -> None:
+    folder = names.folder(name, plain_case=plain_case)
+    assert_one_component(folder)
+    assert names.is_cut(folder) or names.name_of(folder) == name
+
+
+@check
+@given(TEXT)
+def test_names_that_look_alike_have_folders_of_their_own(name: str) -> None:
+    alike = {name, name.upper(), name.lower(), name.casefold(), name.title(), name.swapcase()}
+    alike |= {unicodedata.normalize(form, text) for text in alike for form in FORMS}
+    keys = [spellings(names.folder(text)) for text in alike]
+    for one, other in itertools.combinations(keys, 2):
+        assert not one & other
+
+
+@check
+@given(st.lists(TEXT, max_size=20, unique=True))
+def test_two_names_never_share_a_folder(some: list[str]) -> None:
+    assert len({names.disk_key(names.folder(name)) for name in some}) == len(some)
+
+
+@pytest.mark.parametrize("number", [0, 0x10000, 0x20000, 0xE0000])
+def test_every_character_has_a_folder_of_its_own(number: int) -> None:
+    chars = [chr(code) for code in range(number, number + 0x10000) if not 0xD800 <= code < 0xE000]
+    assert all(names.name_of(names.folder(char)) == char for char in chars)
+    assert all(names.name_of(names.folder(char, True)) == char for char in chars)
+    # What is kept as it is must be compared by no disk with anything else.
+    kept = [folder for char in chars if (folder := names.folder(char)) == char]
+    assert all(spellings(folder) == {folder} for folder in kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain_case", "folder"),
+    [
+        ("ana", False, "ana"),
+        ("Ana", False, "%41na"),
+        ("Ana", True, "Ana"),
+        ("2026-11-15-chat", False, "2026-11-15-chat"),
+        ("my chat", True, "my%20chat"),
+        ("größe", False, "grö%c3%9fe"),
+        ("Ökologie", True, "Ökologie"),
+        ("Ökologie", False, "%c3%96kologie"),
+        ("日本語", False, "日本語"),
+        ("हिन्दी", False, "हिन्दी"),
+        ("e\u0301", False, "e%cc%81"),
+        ("..", False, "%2e%2e"),
+        ("", False, "%"),
+        ("facts", False, "%66acts"),
+        ("Facts", True, "%46acts"),
+        ("nul.txt", False, "%6eul.txt"),
+        ("a.b", False, "a.b"),
+        ("a.", False, "a%2e"),
+        ("100%", False, "100%25"),
+    ],
+)
+def test_folders_are_readable(name: str, plain_case: bool, folder: str) -> None:
+    assert names.folder(name, plain_case=plain_case) == folder
+
+
+@pytest.mark.parametrize("folder", ["My Chat", "100%", "%zz", "%e9", "a%2", "Ana", "%E4x", "x y"])
+def test_a_folder_that_a_person_made_stands_for_what_it_says(folder: str) -> None:
+    assert names.name_of(folder) == folder
+
+
+def test_the_case_of_an_escape_does_not_matter() -> None:
+    assert names.name_of("gr%C3%B6%c3%9FE") == "größE"
+
+
+def test_long_names_are_cut_at_a_character() -> None:
+    one, other = names.folder("é" * 100 + "1"), names.folder("é" * 100 + "2")
+    assert one != other and one[:-17] == other[:-17] == "é" * 51
+    assert names.is_cut(one) and not names.is_cut("é" * 50) and not names.is_cut("x~0123")
+    assert not names.is_cut(names.folder("x~0123456789abcdef"))
+    assert names.folder("😀" * 100)[:-17] == "%f0%9f%98%80" * 8
+
+
+def test_half_a_character_is_no_name() -> None:
+    with pytest.raises(InvalidInput):
+        names.folder("\ud800")
+
+
+@pytest.mark.parametrize(
+    ("id", "subject", "content", "expected"),
+    [
+        ("a1b2c3d4", "Sarah", "x", "sarah--a1b2c3d4.md"),
+        ("a1B2c3D4", "Sarah", "x", "sarah--a1B2c3D4_44.md"),
+        ("AAAAAAAA", None, "A", "a--AAAAAAAA_ff.md"),
+        (
+            "12345678",
+            None,
+            "Sarah moved to the Design team.\nMore",
+            "sarah-moved-to-the-design-team--12345678.md",
+        ),
+        ("12345678", "", "\n\n## Heiße Übergänge!", "heiße-übergänge--12345678.md"),
+        ("12345678", "🎉", "✨\nsecond", "second--12345678.md"),
+        ("12345678", "\u0301\u0302", "...", "memory--12345678.md"),
+        ("12345678", None, "", "memory--12345678.md"),
+        ("12345678", "../../etc/passwd", "", "etc-passwd--12345678.md"),
+        ("12345678", "e\u0301te\u0301", "", "été--12345678.md"),
+        ("12345678", "हिन्दी में", "", "हिन्दी-में--12345678.md"),
+        ("12345678", "word " * 30, "", "-".join(["word"] * 12) + "--12345678.md"),
+        ("12345678", "w" * 99, "", "w" * 60 + "--12345678.md"),
+        ("12345678", "日" * 99, "", "日" * 40 + "--12345678.md"),
+    ],
+)
+def test_files_have_readable_names(
+    id: str, subject: str | None, content: str, expected: str
+) -> None:
+    assert names.file_name(id, subject, content) == expected
+    assert names.id_in(expected) == id
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda text: ascii(text)[:60])
+def test_a_hostile_subject_is_one_component(subject: str) -> None:
+    for made in (
+        names.file_name("a1B2c3D4", subject, "x"),
+        names.file_name("a1B2c3D4", None, subject),
+    ):
+        stem = made.removesuffix("--a1B2c3D4_44.md")
+        assert stem and len(stem) <= 60 and len(stem.encode()) <= 120 and stem != made
+        assert "--" not in stem and stem == stem.strip("-")
+        assert_one_component(made)
+        assert names.id_in(made) == "a1B2c3D4"
+
+
+@pytest.mark.parametrize("id", IDS, ids=lambda text: ascii(text)[:40])
+def test_a_hostile_id_names_no_file(id: str) -> None:
+    with pytest.raises(InvalidInput, match=r"^[^\n]+$"):
+        names.file_name(id, "subject", "content")
+
+
+@check
+@given(IDENTIFIER, st.none() | ANY_TEXT, ANY_TEXT)
+def test_any_file_name_is_one_component_with_its_id(
+    id: str, subject: str | None, content: str
+) -> None:
+    made = names.file_name(id, subject, content)
+    assert_one_component(made)
+    assert names.id_in(made) == names.id_in(made.lower()) == id
+
+
+@check
+@given(IDENTIFIER, IDENTIFIER, TEXT)
+def test_two_ids_never_share_a_name(one: str, other: str, subject: str) -> None:
+    cased = {one, other, one.lower(), one.upper(), one.swapcase(), one.title()}
+    made = [names.file_name(id, subject, "") for id in cased]
+    for first, second in itertools.combinations(map(spellings, made), 2):
+        assert not first & second
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "x.md",
+        "--.md",
+        "a1b2c3d4.md",
+        "x-a1b2c3d4.md",
+        "x--a1b2c3d.md",
+        "x--a1b2c3d45.md",
+        "x--a1b2c3d4",
+        "x--a1b2c3d4.md~",
+        "x--a1b2c3d4.md\n",
+        "x--a1b2c3d4.conflict-v2.md",
+        "x--a1B2c3d4.md",
+        "x--a1b2c3d4_00.md",
+        "x--a1b2c3d4_02.md",
+        "x--a1b2c3d4_4.md",
+        "x--a1b2c3d4_100.md",
+        "x--a1b2c3d4.txt",
+        "x--ä1b2c3d4.md",
+        "x--\u212a1b2c3d4_01.md",
+        "x--\u017f1b2c3d4_01.md",
+    ],
+)
+def test_other_files_have_no_id_in_their_names(name: str) -> None:
+    assert names.id_in(name) is None
+
+
+def test_a_renamed_file_keeps_its_id() -> None:
+    assert names.id_in("my--own--name--a1b2c3d4_44.md") == "a1B2c3D4"
+
+
+UNSAFE = [
+    name
+    for name in NAMES
+    if name in {"", ".", ".."}
+    or set(name) & set('/\\:*?"<>|\0\n\r\t')
+    or name.endswith((".", " "))
+    or name.lower() in {".git", "git~1"}
+    or name.split(".")[0].lower() in WINDOWS_DEVICES
+]
+
+
+@pytest.mark.parametrize("part", UNSAFE, ids=lambda text: ascii(text)[:60])
+def test_what_is_no_safe_component_is_refused(part: str) -> None:
+    for parts in ((part,), ("ana", part), (part, "ana"), ("ana", part, "x.md")):
+        with pytest.raises(VaultError, match=r"^[^\n]+$"):
+            names.within(ROOT, *parts)
+
+
+@pytest.mark.parametrize(
+    "part", ["\ud800", "x" * 256, ".g\u200cit", "é" * 128, "nul .txt", "x\x9f"]
+)
+def test_more_that_is_no_safe_component(part: str) -> None:
+    with pytest.raises(VaultError):
+        names.within(ROOT, part)
+
+
+def test_what_a_vault_is_made_of_is_safe() -> None:
+    made = names.within(ROOT, ".reverie", "log-000001.jsonl")
+    assert made == Path("/vault/.reverie/log-000001.jsonl")
+    assert names.within(ROOT, "ana", "MEMORY.md") == Path("/vault/ana/MEMORY.md")
+    assert names.within(ROOT) == ROOT
+
+
+@check
+@given(st.lists(ANY_TEXT, max_size=4))
+def test_nothing_leads_out_of_the_root(parts: list[str]) -> None:
+    try:
+        path = names.within(ROOT, *parts)
+    except VaultError:
+        return
+    assert os.path.normpath(path) == str(path) == "/".join([str(ROOT), *parts])
+    windows = PureWindowsPath("C:\\vault").joinpath(*parts)
+    assert windows.parts == ("C:\\", "vault", *parts)
+
+
+def test_links_are_seen_wherever_they_stand(tmp_path: Path) -> None:
+    outside, root = tmp_path / "outside", tmp_path / "root"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "x.md").write_text("x", encoding="utf-8")
+    (root / "ana" / "facts").mkdir(parents=True)
+    (root / "ana" / "facts" / "x.md").write_text("x", encoding="utf-8")
+    (root / "ana" / "facts" / "link.md").symlink_to(outside / "x.md")
+    (root / "ana" / "facts" / "dangling.md").symlink_to(outside / "nothing")
+    (root / "bob").symlink_to(outside)
+    (root / "loop").symlink_to(root / "loop")
+    (root / "home").symlink_to(root / "ana")
+
+    def linked(*parts: str) -> bool:
+        return names.through_symlink(root, root.joinpath(*parts))
+
+    assert not linked() and not linked("ana", "facts", "x.md")
+    assert not linked("ana", "nothing", "y.md") and not linked("ana", "facts", "x.md", "y")
+    assert linked("ana", "facts", "link.md") and linked("ana", "facts", "dangling.md")
+    assert linked("bob") and linked("bob", "deep") and linked("bob", "nothing", "x.md")
+    assert linked("loop") and linked("loop", "x") and linked("home", "facts", "x.md")
+
+
+def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real" / "ana").mkdir(parents=True)
+    (tmp_path / "root").symlink_to(tmp_path / "real")
+    assert not names.through_symlink(tmp_path / "root", tmp_path / "root" / "ana")
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "/vaults", "/vault/../etc", "/vault/a/../../b", "x"]
+)
+def test_a_path_elsewhere_is_refused(path: str) -> None:
+    with pytest.raises(VaultError, match=r"^[^\n]+$"):
+        names.through_symlink(ROOT, Path(path))
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_what_cannot_be_looked_at_is_an_error_of_ours(tmp_path: Path, name: str) -> None:
+    with pytest.raises(VaultError):
+        names.through_symlink(tmp_path, tmp_path / name)

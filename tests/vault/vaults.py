@@ -1,0 +1,283 @@
+"""A store with a vault, for tests: what a person does with the files, and how both compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import reverie
+from reverie import Settings, Store
+from reverie.memory import vaults
+from reverie.model import Memory, Scope
+from reverie.text import frontmatter
+from reverie.vault import disk, layout, operations, rendering
+from reverie.vault.syncing import Report
+from reverie.vault.vault import Vault
+from tests.conftest import FakeClock, SeededIds
+
+OUTSIDE = (".git", layout.OWN)
+
+
+class Kept:
+    """A store in a folder, and its vault beside it."""
+
+    def __init__(
+        self, folder: Path, *, turns: str = "together", git: bool = False, seed: int = 0
+    ) -> None:
+        self.folder = folder
+        self.root = folder / "vault"
+        self.clock, self.ids = FakeClock(), SeededIds(seed)
+        self.store = self.open()
+        self._turns, self._git = turns, git
+        self.init(self.root)
+
+    def open(self, name: str = "store.db") -> Store:
+        return reverie.open(
+            f"sqlite://{self.folder / name}",
+            settings=Settings(learn="off"),
+            embedder="none",
+            clock=self.clock,
+            ids=self.ids,
+        )
+
+    def init(self, root: Path, spaces: list[str] | None = None) -> None:
+        """The same as ``operations.init``; without git it is cheap."""
+        if self._git:
+            operations.init(self.store, root, spaces=spaces, turns=self._turns)
+            return
+        Vault.init(root, spaces, self._turns).close()
+        vaults.attach(self.store._resources, str(root))
+        vaults.note_made(self.store._resources, str(root))
+
+    def close(self) -> None:
+        self.store.close()
+
+    # -- verbs --------------------------------------------------------------------------------
+
+    @property
+    def ana(self) -> reverie.Space:
+        return self.store.space("ana")
+
+    def sync(self, *paths: str) -> Report:
+        """What ``operations.sync`` does, without git unless it was asked for."""
+        if self._git:
+            return operations.sync(self.store, paths=paths or None)
+        commit, operations.commit_pending = operations.commit_pending, _no_commit  # type: ignore[attr-defined]
+        try:
+            return operations.sync(self.store, paths=paths or None)
+        finally:
+            operations.commit_pending = commit  # type: ignore[attr-defined]
+
+    def mirror(self) -> None:
+        """What the worker does."""
+        from reverie.vault.syncing import Sync
+
+        with Vault.open(self.root) as vault, vault.locked():
+            Sync(vault, self.store).mirror.everyone()
+
+    # -- files --------------------------------------------------------------------------------
+
+    def files(self, below: str = "") -> list[str]:
+        """Everything a person sees, without the index."""
+        found = [
+            path.relative_to(self.root).as_posix()
+            for path in (self.root / below).rglob("*")
+            if not path.is_dir() or path.is_symlink()
+        ]
+        return sorted(
+            path
+            for path in found
+            if path.split("/")[0] not in OUTSIDE
+            and not path.endswith(layout.INDEX)
+            and not path.startswith(".git")
+        )
+
+    def path(self, relative: str) -> Path:
+        return self.root / relative
+
+    def of(self, memory: Memory | str) -> str:
+        """The only file of a memory, by what it says itself."""
+        id = memory if isinstance(memory, str) else memory.id
+        found = [path for path in self.files() if self.told(path).text("id") == id]
+        assert len(found) == 1, found
+        return found[0]
+
+    def read(self, relative: str) -> str:
+        return self.path(relative).read_bytes().decode()
+
+    def write(self, relative: str, text: str | bytes) -> None:
+        """As many editors do: a new file in the place of the old one."""
+        path = self.path(relative)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}.swp")
+        draft.write_bytes(text if isinstance(text, bytes) else text.encode())
+        draft.replace(path)
+
+    def edit(self, relative: str, old: str, new: str) -> None:
+        """As others do: into the file itself."""
+        raw = self.path(relative).read_bytes()
+        assert old.encode() in raw
+        self.path(relative).write_bytes(raw.replace(old.encode(), new.encode()))
+
+    def move(self, source: str, target: str) -> None:
+        there = self.path(target)
+        there.parent.mkdir(parents=True, exist_ok=True)
+        self.path(source).rename(there)
+
+    def told(self, relative: str) -> frontmatter.Document:
+        try:
+            return frontmatter.load(disk.read(self.path(relative)))
+        except disk.Unreadable:
+            return frontmatter.Document({}, "", broken=True)
+
+    def journal(self) -> list[dict[str, Any]]:
+        with Vault.open(self.root) as vault:
+            return list(vault.journal.lines())
+
+    def bytes(self) -> dict[str, bytes]:
+        """Every byte of the vault but its cache."""
+        return {
+            path.relative_to(self.root).as_posix(): path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file()
+            and not path.is_symlink()
+            and path.relative_to(self.root).parts[0] != ".git"
+            and not path.name.startswith(("files.db", "lock"))
+        }
+
+
+def _no_commit(vault: Vault) -> list[str]:
+    vault.files.committed(vault.files.pending())
+    return []
+
+
+def holding(kept: Kept, needle: bytes) -> list[Path]:
+    """The files of a vault in which something is found, once git would have what it needs."""
+    with Vault.open(kept.root) as vault:
+        _no_commit(vault)
+    return [path for path in kept.root.rglob("*") if path.is_file() and needle in path.read_bytes()]
+
+
+# -- both sides ---------------------------------------------------------------------------------
+
+
+def states(store: Store, scope: Scope) -> Iterator[Memory]:
+    """Every memory of an owner, a session's own and forgotten ones included."""
+    from reverie.engine import index, log
+
+    with store._resources.engine.read() as tx:
+        owner = log.find(tx, scope)
+        if owner is None:
+            return
+        chosen = index.Filter(include_forgotten=True, sessions=None)
+        places = index.places(tx, owner, chosen)
+        found = log.at_positions(tx, owner, [place.position for place in places])
+    for place in places:
+        yield found[place.position].state(scope.user)
+
+
+def scopes(store: Store) -> list[Scope]:
+    from reverie.engine import log
+    from reverie.memory import upkeep
+
+    with store._resources.engine.read() as tx:
+        tx.oversee()
+        return [log.scope_of(tx, owner) for owner in upkeep.all_owners(tx)]
+
+
+def assert_equal(kept: Kept) -> None:
+    """Files, log and store say the same, and a second sync finds nothing to do."""
+    expected = dict[tuple[Scope, str], Memory]()
+    for scope in scopes(kept.store):
+        expected |= {(scope, memory.id): memory for memory in states(kept.store, scope)}
+    found = set[tuple[Scope, str]]()
+    for path in kept.files():
+        place = layout.place_of(path, {})
+        assert place is not None, path
+        if place.what != "memory":
+            continue
+        document = kept.told(path)
+        key = (place.scope, document.text("id") or "")
+        assert key in expected, f"{path} is no memory"
+        assert key not in found, f"{path} is there twice"
+        found.add(key)
+        memory = expected[key]
+        assert document.content == memory.content, path
+        assert document.text("version") == str(memory.version), path
+        assert place.deleted == (memory.forgotten_at is not None), path
+        assert document.items("tags") == list(memory.tags), path
+        assert (document.text("subject") or None) == memory.subject, path
+        assert document.text("category") == memory.category, path
+        told = rendering.fields_of(memory)
+        assert document.text("trust") == told["trust"], path
+    assert found == expected.keys(), expected.keys() - found
+    assert_turns(kept)
+    assert_journal(kept)
+    before = kept.bytes()
+    report = kept.sync()
+    assert not report, report
+    assert kept.bytes() == before
+
+
+def assert_turns(kept: Kept) -> None:
+    """Every event of every session stands in its files, once and in order."""
+    said = dict[tuple[Scope, bool, str], list[tuple[int, str]]]()
+    for path in kept.files():
+        place = layout.place_of(path, {})
+        if place is None or place.what != "turns" or place.session is None:
+            continue
+        raw = disk.read(kept.path(path))
+        assert rendering.unsealed(raw) is not None, path
+        key = (place.scope, place.deleted, place.session)
+        told = said.setdefault(key, [])
+        document = frontmatter.load(raw)
+        if document.text("role") == "turns":
+            told += [(turn.sequence, turn.text) for turn in rendering.turns_in(raw)]
+        else:
+            number = (document.text("id") or "").rpartition(":")[2]
+            told.append((int(number), document.content))
+    for scope in scopes(kept.store):
+        space = kept.store.space(scope.space, user=scope.user)
+        for info in space.sessions(include_hidden=True):
+            events = [
+                (event.sequence, rendering.readable(event.text))
+                for event in space.session(info.id).events()
+                if event.session == info.id
+            ]
+            key = (scope, (info.hidden_at is not None), info.id)
+            assert sorted(said.pop(key, [])) == events, (key, sorted(said))
+            folder = layout.session_folder(scope, info.id)
+            folder = layout.in_deleted(scope, folder) if (info.hidden_at is not None) else folder
+            summary = kept.path(f"{folder}/{layout.SUMMARIES}/{layout.SUMMARY}")
+            own = own_summary(kept, scope, info.id)
+            assert summary.exists() == bool(own)
+            if own:
+                assert frontmatter.load(summary.read_bytes()).content == own
+    assert not said, said
+
+
+def own_summary(kept: Kept, scope: Scope, session: str) -> str:
+    from reverie.engine import log
+    from reverie.memory import states as session_states
+
+    with kept.store._resources.engine.read() as tx:
+        owner = log.find(tx, scope)
+        return "" if owner is None else session_states.read_summary(tx, owner, session).text
+
+
+def assert_journal(kept: Kept) -> None:
+    """The vault's own log is what an export of each owner is."""
+    told = dict[Scope, list[dict[str, Any]]]()
+    for line in kept.journal():
+        scope = Scope(line.pop("space"), line.pop("user"))
+        told.setdefault(scope, []).append(line)
+    for scope in scopes(kept.store):
+        space = kept.store.space(scope.space, user=scope.user)
+        wanted = [json.loads(json.dumps(record)) for record in space.export()]
+        lines = sorted(told.pop(scope, []), key=lambda line: line["position"])
+        for line in lines:
+            del line["position"]
+        assert lines == wanted, scope
+    assert not told, told.keys()
