@@ -290,7 +290,7 @@ def test_what_cannot_be_read_is_told_once_and_the_watch_goes_on(
 
 
 def test_what_could_not_be_taken_in_is_tried_again(
-    watched: Kept, told: Told, monkeypatch: pytest.MonkeyPatch
+    watched: Living, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "PROBLEM_SECONDS", 0.2)
     real, failures = (
