@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -702,6 +703,24 @@ def test_a_git_that_hangs_is_ended(
     with pytest.raises(VaultError), git.talk("status", seconds=0.5) as talk:
         talk.line()
     assert is_gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
+
+
+def test_a_git_that_is_ended_once_the_branch_has_moved_has_committed(
+    root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = program.Git.run
+
+    def ended(self: program.Git, *arguments: str, **more: Any) -> bytes:
+        said = run(self, *arguments, **more)
+        if arguments[0] == "update-ref":
+            raise VaultError("git was ended")
+        return said
+
+    name = write(root, "a.md", "one\n")
+    monkeypatch.setattr(program.Git, "run", ended)
+    made = repo.commit([name], "a", author="ana")
+    monkeypatch.undo()
+    assert made == by_hand(root, "rev-parse", "HEAD").decode().strip()
 
 
 def is_gone(pid: int) -> bool:

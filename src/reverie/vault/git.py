@@ -126,7 +126,11 @@ class Repository:
                 line = f"update HEAD\0{new}\0{old}\0".encode()
                 git.run("update-ref", "-m", "reverie", "--stdin", "-z", given=line)
             except VaultError:
-                if attempt + 1 == ATTEMPTS or self._head(git) == head:
+                now = self._head(git)
+                # It may have been ended when it was done.
+                if now == new:
+                    return new
+                if attempt + 1 == ATTEMPTS or now == head:
                     raise
                 continue
             return new
