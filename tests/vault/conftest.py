@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import reverie
 from reverie import Settings
 from reverie.vault import operations
+from tests.conftest import ENGINES, addresses
 from tests.vault.living import Living
 from tests.vault.vaults import Kept
 
@@ -26,3 +28,12 @@ def living(tmp_path: Path) -> Iterator[Living]:
     with reverie.open(tmp_path / "kept.db", settings=Settings(), embedder="none") as store:
         operations.init(store, root)
         yield Living(store, root)
+
+
+@pytest.fixture(params=ENGINES if os.environ.get("REVERIE_PROVE") else ("sqlite",))
+def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """The vault speaks to stores, not to engines: ``test_engines`` shows that it is so.
+
+    With REVERIE_PROVE=1 every test runs over each of them.
+    """
+    return addresses(request, tmp_path)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from reverie import Store
-from reverie.vault import operations
-from tests.conftest import FakeClock
+from reverie.vault import operations, rebuilding
+from tests.conftest import ENGINES, FakeClock, Stores, addresses
+from tests.vault.lives import exported
+
+
+@pytest.fixture(params=ENGINES)
+def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    return addresses(request, tmp_path)
 
 
 def test_there_and_back(store: Store, clock: FakeClock, tmp_path: Path) -> None:
@@ -36,3 +45,17 @@ def test_there_and_back(store: Store, clock: FakeClock, tmp_path: Path) -> None:
     assert operations.file_of(bob, own.id) is None
     assert not operations.sync(store)
     assert operations.status(store).behind == 0
+
+
+def test_a_store_from_its_vault(stores: Stores, tmp_path: Path) -> None:
+    first, second = stores.open("first"), stores.open("second")
+    ana, bob = first.space("ana"), first.space("ana", user="bob")
+    one, own = ana.remember("one"), bob.remember("bob's", category="person", tags=["a"])
+    ana.revise(one.id, "won")
+    bob.session("chat").append({"role": "user", "content": "hi"})
+    bob.forget(own.id)
+    operations.init(first, tmp_path / "vault")
+    rebuilding.from_vault(second, tmp_path / "vault")
+    assert exported(second) == exported(first)
+    assert second.verify().ok
+    assert not operations.sync(second)
