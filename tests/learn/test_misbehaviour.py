@@ -56,7 +56,8 @@ class Moody:
 
     def __call__(self, request: dict[str, Any]) -> Answer:
         which, question = question_of(request)
-        self.asked.append(which)
+        if which not in self.hasty:
+            self.asked.append(which)
         if which in self.instead:
             bad = self.instead[which]
             return bad(question) if callable(bad) else bad
@@ -83,7 +84,11 @@ class Impatient:
         shape: type[Shape],
         check: Callable[[Shape], str | None] | None = None,
     ) -> Shape:
-        hasty = QUESTIONS[shape] in self._moody.hasty
+        which = QUESTIONS[shape]
+        hasty = which in self._moody.hasty
+        if hasty:
+            # On a busy machine nobody may wait long enough for the question to arrive.
+            self._moody.asked.append(which)
         model = opened_model(self._settings, HASTE if hasty else llm.DEADLINE)
         return model.ask(instructions, question, shape, check)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import time
 import zlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,6 +23,7 @@ from reverie.errors import VaultError
 from reverie.vault import rewriting
 from reverie.vault.git import Repository
 from reverie.vault.objects import Entry, Headed, delta, entries, object_id, person, places, tree_of
+from reverie.vault.program import Git
 from reverie.vault.rewriting import Rewritten, holds, rewrite
 from tests.vault.repositories import by_hand, files, made, status, write
 
@@ -178,6 +181,25 @@ def test_trees_read_from_end_to_end_come_out_the_same(
     monkeypatch.setattr(rewriting, "FEW", 0)
     erase(repo)
     assert everything(root, "--branches") == before
+    assert holds(repo, SECRET) == []
+    by_hand(root, "fsck", "--strict")
+
+
+def test_of_a_folder_that_changed_and_then_held_only_the_erased_nothing_is_left(
+    root: Path, repo: Repository
+) -> None:
+    for name in (".gitignore", ".gitattributes"):
+        (root / name).unlink(missing_ok=True)
+    for number in range(50):
+        write(root, f"{number:02}.md", "kept\n")
+    write(root, f"{SECRET.decode()}.md", "its name tells\n")
+    commit(root, "first")
+    for number in range(50):
+        (root / f"{number:02}.md").unlink()
+    commit(root, "only the erased")
+    erase(repo)
+    assert by_hand(root, "ls-tree", "--name-only", "HEAD") == b""
+    assert len(by_hand(root, "ls-tree", "--name-only", "HEAD~1").split()) == 50
     assert holds(repo, SECRET) == []
     by_hand(root, "fsck", "--strict")
 
@@ -484,6 +506,57 @@ def test_killed_at_any_point_it_can_be_done_again(root: Path, repo: Repository) 
     assert holds(repo, SECRET) == []
     assert len(by_hand(root, "stash", "list").splitlines()) == 3
     by_hand(root, "fsck", "--strict")
+
+
+class Killed(BaseException):
+    """What nothing handles, as nothing handles a kill."""
+
+
+def test_killed_between_any_two_calls_of_git_no_stash_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Git._start
+    left = 0
+
+    def counted(self: Git, *arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+        return start(self, *arguments)
+
+    made(tmp_path / "model")
+    write(tmp_path / "model", "plain.md", "plain\n")
+    commit(tmp_path / "model", "first\n")
+    for number in range(3):
+        write(tmp_path / "model", "plain.md", SECRET + b" stashed %d" % number)
+        by_hand(tmp_path / "model", "stash", "push", "-q", "-m", f"stash {number}")
+    monkeypatch.setattr(Git, "_start", counted)
+    for call in range(1, 100):
+        root = tmp_path / str(call)
+        shutil.copytree(tmp_path / "model", root, symlinks=True)
+        left = call
+        try:
+            erase(Repository.at(root))
+        except Killed:
+            write(root, "plain.md", SECRET + b" since")
+            by_hand(root, "stash", "push", "-q", "-m", "since")
+        else:
+            break
+        finally:
+            left = 0
+        erase(Repository.at(root))
+        assert stashed(root) == [f"[erased] stashed {one}" for one in range(3)] + ["[erased] since"]
+        assert holds(Repository.at(root), SECRET) == []
+        assert by_hand(root, "for-each-ref", "refs/reverie") == b""
+    assert call > 20, "it was killed in all its phases"
+    assert stashed(root) == [f"[erased] stashed {one}" for one in range(3)]
+
+
+def stashed(root: Path) -> list[str]:
+    """What each stash holds, oldest first."""
+    names = by_hand(root, "stash", "list", "--format=%gd").decode().split()
+    return [by_hand(root, "show", f"{name}:plain.md").decode() for name in reversed(names)]
 
 
 @pytest.mark.parametrize("step", ["_switch", "_restage", "_remove", "_restore_stashes"])

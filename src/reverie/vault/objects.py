@@ -168,7 +168,8 @@ class PackWriter:
         if found in self._known:
             return found
         self._known.add(found)
-        base, before, length = self._last.get(like or b"", (b"", b"", LONGEST_CHAIN))
+        line = None if like is None else self._last.get(like)
+        base, before, length = line or (b"", b"", LONGEST_CHAIN)
         change = delta(before, content) if length < LONGEST_CHAIN else None
         if change is None:
             length = 0
@@ -220,7 +221,7 @@ def delta(base: bytes, new: bytes) -> bytes | None:
         lambda low, high: base[last - high : last - low] == new[end - high : end - low],
     )
     middle = new[head : len(new) - tail]
-    if len(middle) * 2 > len(new):
+    if not new or len(middle) * 2 > len(new):
         return None
     out = [_number(len(base)), _number(len(new)), *_copies(0, head)]
     for start in range(0, len(middle), 127):

@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 from reverie.errors import VaultError
 from reverie.vault.git import Repository, hash_name_of
 from reverie.vault.objects import Entry, Headed, PackWriter, entries, person, places, tree_of
-from reverie.vault.program import LONGEST, Git, Talk
+from reverie.vault.program import ADDRESS, LONGEST, NOBODY, Git, Talk
 from reverie.vault.searching import holds
 
 __all__ = ["ChangeBlob", "ChangeMessage", "Rewritten", "holds", "rewrite"]
@@ -32,7 +32,7 @@ ChangeMessage: TypeAlias = Callable[[str], str]
 
 # So many names are looked for in a tree one by one; for more it is read from end to end.
 FEW = 40
-_STASHES = "refs/reverie/stash/"
+_HELD_STASHES = "refs/reverie/stashes"
 _SIGNED = (b"gpgsig", b"gpgsig-sha256")
 _SIGNATURE = b"\n-----BEGIN "
 # What git notes for its next command; none of it is needed once nothing is in progress.
@@ -107,7 +107,7 @@ def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -
             history = _History(git, talk, pack, change_blob, change_message)
             history.look(refs, stashes, staged)
             new_refs = [(ref, history.renamed(ref), history.new(ref.id, ref.kind)) for ref in refs]
-            new_stashes = [history.new(one, b"commit") for one in stashes]
+            held = history.held(stashes)
             new_staged = history.new_staged(staged)
         if len(pack):
             pack.finish()
@@ -115,7 +115,9 @@ def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -
                 pass
     for place in folders:
         _restage(git, place, [line for where, line in new_staged if where == place])
-    switched = _switch(git, folders, new_refs, new_stashes)
+    if held is not None:
+        git.run("update-ref", _HELD_STASHES, held.hex())
+    switched = _switch(git, folders, new_refs)
     _clean(git, folders)
     return Rewritten(history.commits, history.files, history.messages, switched)
 
@@ -175,6 +177,20 @@ class _History:
         if kind == b"blob":
             return self._changed.get((b"", name), name)
         return self._tag(name)
+
+    def held(self, stashes: list[bytes]) -> bytes | None:
+        """One commit that keeps all stashes: its parents are the new ones, oldest first, its
+        message names those that they stand for."""
+        if not stashes:
+            return None
+        nobody = f"{NOBODY} <{ADDRESS}> 0 +0000".encode()
+        headers = (
+            (b"tree", self._pack.add(b"tree", b"").hex().encode()),
+            *((b"parent", self._commits[one].hex().encode()) for one in stashes),
+            *((b"author", nobody), (b"committer", nobody)),
+        )
+        names = b"".join(one.hex().encode() + b"\n" for one in stashes)
+        return self._pack.add(b"commit", Headed(headers, names).raw())
 
     def renamed(self, ref: Ref) -> str:
         """A replacement is named after what it replaces."""
@@ -399,32 +415,36 @@ def _is_local(name: str) -> bool:
 
 
 def _stashes(git: Git) -> list[bytes]:
-    """Oldest first. All but the newest are in the log of their ref only."""
-    if git.asks("rev-parse", "-q", "--verify", "refs/stash") is None:
+    """Oldest first. All but the newest are in the log of their ref only, if it has one."""
+    newest = git.asks("rev-parse", "-q", "--verify", "refs/stash")
+    if newest is None:
         return []
-    lines = git.run("rev-list", "-g", "refs/stash", "--").split()
-    return [bytes.fromhex(line.decode()) for line in reversed(lines)]
+    lines = git.run("rev-list", "-g", "refs/stash", "--").decode().split()
+    return [bytes.fromhex(line) for line in reversed(lines or [newest])]
 
 
 def _restore_stashes(git: Git) -> None:
-    """From the refs that hold them while the logs are emptied."""
-    held = git.run("for-each-ref", "--format=%(objectname) %(refname)", _STASHES).decode()
-    pairs = [line.split(" ", 1) for line in sorted(held.splitlines(), key=lambda one: one[-6:])]
-    if not pairs:
+    """From the one ref that holds them while the logs are emptied: it goes when all are back.
+
+    What was stashed since is kept as well; what the held ones stand for is not.
+    """
+    found = git.asks("rev-parse", "-q", "--verify", _HELD_STASHES)
+    if found is None:
         return
-    ids = [name for name, _ in pairs]
-    newest = git.asks("rev-parse", "-q", "--verify", "refs/stash")
-    if newest is not None:
+    held = Headed.parse(git.run("cat-file", "commit", found))
+    ids = [bytes.fromhex(one.decode()) for one in held.all(b"parent")]
+    replaced = {bytes.fromhex(line) for line in held.text().split()}
+    there = _stashes(git)
+    ids += [one for one in there if one not in ids and one not in replaced]
+    if there:
         git.run("update-ref", "-d", "refs/stash")
-        ids += [newest] if newest not in ids else []
-    for name in ids:
-        commit = Headed.parse(git.run("cat-file", "commit", name))
+    for one in ids:
+        commit = Headed.parse(git.run("cat-file", "commit", one.hex()))
         when = {"GIT_COMMITTER_DATE": f"@{person(commit.one(b'committer'))[1]} +0000"}
         subject = commit.text().partition("\n")[0].encode("utf-8", "replace").decode()
         options = ("--create-reflog", "-m", subject.replace("\0", "") or "stash")
-        git.run("update-ref", *options, "refs/stash", name, more=when)
-    for _, ref in pairs:
-        git.run("update-ref", "-d", ref)
+        git.run("update-ref", *options, "refs/stash", one.hex(), more=when)
+    git.run("update-ref", "-d", _HELD_STASHES)
 
 
 def _staged(git: Git, place: Path) -> Iterator[Staged]:
@@ -444,12 +464,7 @@ def _restage(git: Git, place: Path, lines: list[bytes]) -> None:
         replace(git, folder=place).run("update-index", *options, given=b"".join(lines))
 
 
-def _switch(
-    git: Git,
-    folders: list[Path],
-    refs: list[tuple[Ref, str, bytes | None]],
-    stashes: list[bytes | None],
-) -> int:
+def _switch(git: Git, folders: list[Path], refs: list[tuple[Ref, str, bytes | None]]) -> int:
     """All refs of a work tree in one transaction, which fails if one of them moved meanwhile."""
     count = 0
     for place in folders:
@@ -464,9 +479,6 @@ def _switch(
             lines.append(f"delete {ref.name}\0{ref.id.hex()}\0")
             if new is not None:
                 lines.append(f"update {name}\0{new.hex()}\0\0")
-        if place == folders[0]:
-            for number, one in enumerate(stashes):
-                lines.append(f"update {_STASHES}{number:06}\0{(one or b'').hex()}\0\0")
         given = b"".join(b"option no-deref\0" + os.fsencode(line) for line in lines)
         replace(git, folder=place).run(
             "update-ref", "-m", "rewritten", "--stdin", "-z", given=given
