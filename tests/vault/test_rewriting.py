@@ -532,7 +532,7 @@ def test_killed_between_any_two_calls_of_git_no_stash_is_lost(
         write(tmp_path / "model", "plain.md", SECRET + b" stashed %d" % number)
         by_hand(tmp_path / "model", "stash", "push", "-q", "-m", f"stash {number}")
     monkeypatch.setattr(Git, "_start", counted)
-    for call in range(1, 100):
+    for call in range(1, 100, 1 if os.environ.get("REVERIE_PROVE") else 3):
         root = tmp_path / str(call)
         shutil.copytree(tmp_path / "model", root, symlinks=True)
         left = call
