@@ -29,6 +29,8 @@ from tests.vault.repositories import by_hand, files, made, status, write
 
 SECRET = b"the-launch-code-is-0451"
 BLANK = b"[erased]"
+# Of the calls of git between which it is killed.
+EACH_CALL = 1 if os.environ.get("REVERIE_PROVE") else 3
 WHO = "--format=%an %ae %at %cn %ce %ct %ai %ci"
 
 
@@ -532,12 +534,14 @@ def test_killed_between_any_two_calls_of_git_no_stash_is_lost(
         write(tmp_path / "model", "plain.md", SECRET + b" stashed %d" % number)
         by_hand(tmp_path / "model", "stash", "push", "-q", "-m", f"stash {number}")
     monkeypatch.setattr(Git, "_start", counted)
-    for call in range(1, 100, 1 if os.environ.get("REVERIE_PROVE") else 3):
+    for call in range(1, 100, EACH_CALL):
         root = tmp_path / str(call)
         shutil.copytree(tmp_path / "model", root, symlinks=True)
         left = call
+        repo = Repository.at(root)
+        assert repo is not None
         try:
-            erase(Repository.at(root))
+            erase(repo)
         except Killed:
             write(root, "plain.md", SECRET + b" since")
             by_hand(root, "stash", "push", "-q", "-m", "since")
@@ -545,9 +549,9 @@ def test_killed_between_any_two_calls_of_git_no_stash_is_lost(
             break
         finally:
             left = 0
-        erase(Repository.at(root))
+        erase(repo)
         assert stashed(root) == [f"[erased] stashed {one}" for one in range(3)] + ["[erased] since"]
-        assert holds(Repository.at(root), SECRET) == []
+        assert holds(repo, SECRET) == []
         assert by_hand(root, "for-each-ref", "refs/reverie") == b""
     assert call > 20, "it was killed in all its phases"
     assert stashed(root) == [f"[erased] stashed {one}" for one in range(3)]

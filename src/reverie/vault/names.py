@@ -46,6 +46,7 @@ _WINDOWS = re.compile(
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]')
 _GIT = frozenset({".git", "git~1"})
 _CUT = re.compile(r"~[0-9a-f]{16}\Z", re.IGNORECASE)
+_CAPITALS = re.compile(r"=([0-9a-f]{1,30})\Z", re.IGNORECASE)
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _SAFE_ASCII = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
 # Letters and marks that nobody sees, and that some disks do not compare.
@@ -61,18 +62,18 @@ _NAMED = re.compile(
 )
 
 
-def folder(name: str, plain_case: bool = False) -> str:
+def folder(name: str) -> str:
     """The folder of a name: letters, digits and ``-_.`` as they are, the rest as ``%20``.
 
-    Capitals are encoded as well unless ``plain_case``, which is for a name whose ``disk_key`` no
-    sibling shares. A long name is cut and closed with its hash: see ``is_cut``.
+    Where it has capitals, a number behind it says which: ``Ana=1``, as not every disk tells ``Ana``
+    from ``ana``. A long name is cut and closed with its hash: see ``is_cut``.
     """
     storable(name, "a name")
-    units = list(_units(name, plain_case))
-    encoded = "".join(units)
-    if unicodedata.normalize("NFC", encoded) != encoded:
+    units = list(_units(name))
+    if not unicodedata.is_normalized("NFC", "".join(units)):
         units = [unit if unit.isascii() else _percent(unit) for unit in units]
-        encoded = "".join(units)
+    capitals = sum(1 << place for place, unit in enumerate(units) if _is_capital(unit))
+    encoded = "".join(units) + (f"={capitals:x}" if capitals else "")
     if len(encoded.encode()) <= MOST_FOLDER_BYTES:
         return encoded
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
@@ -80,15 +81,21 @@ def folder(name: str, plain_case: bool = False) -> str:
     return f"{_beginning(units, room)}~{digest}"
 
 
-def name_of(folder: str) -> str:
+def name_of(component: str) -> str:
     """The name a folder stands for; of one that is cut, only the beginning is right."""
     # macOS may list what it was given in NFC as NFD; what must not change is encoded.
-    seen = unicodedata.normalize("NFC", folder)
+    seen = unicodedata.normalize("NFC", component)
     if seen == "%":
         return ""
     try:
+        marked = _CAPITALS.search(seen)
+        if marked is not None:
+            letters = _ESCAPES.sub(_decoded, seen[: marked.start()])
+            name = _capitalised(letters, int(marked[1], 16))
+            if disk_key(folder(name)) == disk_key(seen):
+                return name
         return _ESCAPES.sub(_decoded, seen)
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, InvalidInput):
         return seen
 
 
@@ -167,7 +174,7 @@ def through_symlink(root: Path, path: Path) -> bool:
     return False
 
 
-def _units(name: str, plain_case: bool) -> Iterator[str]:
+def _units(name: str) -> Iterator[str]:
     """Each character as it stands in a folder's name."""
     if not name:
         yield "%"
@@ -176,15 +183,26 @@ def _units(name: str, plain_case: bool) -> Iterator[str]:
     for place, char in enumerate(name):
         first, last = place == 0, place == len(name) - 1
         odd = first and (forbidden or char in ".-" or _is_mark(char)) or last and char == "."
-        yield _percent(char) if odd or not _is_kept(char, plain_case) else char
+        yield _percent(char) if odd or not _is_kept(char) else char
 
 
-def _is_kept(char: str, plain_case: bool) -> bool:
+def _is_kept(char: str) -> bool:
+    if _is_capital(char):
+        return char.lower().upper() == char and _is_kept(char.lower())
     if char.isascii():
-        return char in _SAFE_ASCII or plain_case and char.isalpha()
-    if plain_case and char != char.lower():
-        return char.lower().upper() == char and _is_kept(char.lower(), False)
+        return char in _SAFE_ASCII
     return _is_letter(char) and _stands_still(char)
+
+
+def _is_capital(unit: str) -> bool:
+    """A capital as it stands; one that is encoded stands for itself."""
+    return len(unit) == 1 and unit != unit.lower()
+
+
+def _capitalised(letters: str, capitals: int) -> str:
+    return "".join(
+        letter.upper() if capitals >> place & 1 else letter for place, letter in enumerate(letters)
+    )
 
 
 def _is_letter(char: str) -> bool:
