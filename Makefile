@@ -32,11 +32,11 @@ check: $(VENV)/.ready  ## lint and types
 test: check $(VENV)/.browser  ## everything that gates a change
 	$(BIN)/pytest -n $(WORKERS)
 
-cover: $(VENV)/.browser  ## how much of the code the tests run; they take half as long again
-	$(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
+cover: $(VENV)/.browser  ## every case of every test, and how much of the code they run
+	REVERIE_PROVE=1 $(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
 
 crash: $(VENV)/.ready  ## 5,000 rounds of kill -9, 200 of a server that stops at once
-	REVERIE_CRASH_ROUNDS=5000 REVERIE_CRASH_SERVER_ROUNDS=200 $(BIN)/pytest -n $(WORKERS) tests/crash
+	REVERIE_PROVE=1 REVERIE_CRASH_ROUNDS=5000 REVERIE_CRASH_SERVER_ROUNDS=200 $(BIN)/pytest -n $(WORKERS) tests/crash
 
 serving: $(VENV)/.browser  ## the server's long proofs: 64 clients for a minute, official MCP tools, thousands of requests
 	REVERIE_PROVE=1 REVERIE_LOAD_CLIENTS=64 REVERIE_LOAD_SECONDS=60 REVERIE_SCHEMA_EXAMPLES=60 \

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import string
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -28,6 +30,30 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 
 ENGINES = ("postgres", "sqlite")
+
+# With REVERIE_PROVE=1 every proof is done at its full length.
+PROVE = bool(os.environ.get("REVERIE_PROVE"))
+_MANY, _EACH = 8, 4
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test of many cases runs all of them over SQLite, and over PostgreSQL every fourth."""
+    if PROVE:
+        return
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        case = getattr(item, "callspec", None)
+        if case is not None and "postgres" in case.params.values():
+            cases[item.nodeid.partition("[")[0]].append(item)
+    left = {
+        item
+        for many in cases.values()
+        if len(many) >= _MANY
+        for place, item in enumerate(many)
+        if place % _EACH
+    }
+    config.hook.pytest_deselected(items=sorted(left, key=lambda item: item.nodeid))
+    items[:] = [item for item in items if item not in left]
 
 
 class FakeClock:
@@ -153,8 +179,6 @@ def own_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """No test reads the developer's settings or writes into their folders."""
-    import os
-
     for name in list(os.environ):
         if name.startswith(("REVERIE_", "XDG_")) and not name.startswith(
             ("REVERIE_PROPERTY_", "REVERIE_CRASH_", "REVERIE_GOLDEN")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 _ASKED = os.environ.get("REVERIE_PROPERTY_EXAMPLES")
-EXAMPLES = int(_ASKED or 60)
+EXAMPLES = int(_ASKED or 30)
 
 
 def examples(engine: object) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import queue
 import random
 import subprocess
@@ -22,10 +21,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.conftest import PROVE
 from tests.server import malformed
 from tests.server.agents import arguments, environment
 
-PROVE = bool(os.environ.get("REVERIE_PROVE"))
 MANY = 5_000 if PROVE else 500
 # Caches, arenas and threads are what they will be after so many.
 WARM = 500 if PROVE else 100

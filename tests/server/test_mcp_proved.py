@@ -18,12 +18,11 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import PROVE
 from tests.server.agents import arguments, environment
 from tests.server.conftest import Running, Serve
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("REVERIE_PROVE"), reason="runs with REVERIE_PROVE=1: it installs from npm"
-)
+pytestmark = pytest.mark.skipif(not PROVE, reason="runs with REVERIE_PROVE=1: it installs from npm")
 # They need a newer node than many systems have; npm has that as well.
 PACKAGES = (
     "node@22",

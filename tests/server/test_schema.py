@@ -15,7 +15,7 @@ from schemathesis.core.result import Ok
 
 from tests.server.conftest import Serve
 
-EXAMPLES = int(os.environ.get("REVERIE_SCHEMA_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("REVERIE_SCHEMA_EXAMPLES", "2"))
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 # A feed that stays open is followed elsewhere.
 LEFT_OUT = {"/api/changes"}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 import reverie
 from reverie import Settings
 from reverie.vault import operations
-from tests.conftest import ENGINES, addresses
+from tests.conftest import ENGINES, PROVE, addresses
 from tests.vault.living import Living
 from tests.vault.vaults import Kept
 
@@ -30,7 +29,7 @@ def living(tmp_path: Path) -> Iterator[Living]:
         yield Living(store, root)
 
 
-@pytest.fixture(params=ENGINES if os.environ.get("REVERIE_PROVE") else ("sqlite",))
+@pytest.fixture(params=ENGINES if PROVE else ("sqlite",))
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """The vault speaks to stores, not to engines: ``test_engines`` shows that it is so.
 

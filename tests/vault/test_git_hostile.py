@@ -15,12 +15,13 @@ import pytest
 from reverie.errors import VaultError
 from reverie.vault.git import Repository
 from reverie.vault.rewriting import holds, rewrite
+from tests.conftest import PROVE
 from tests.vault.repositories import by_hand, made, status, write
 
 
 def some(cases: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Each by itself takes a second: all of them with REVERIE_PROVE=1, else every eighth."""
-    return cases if os.environ.get("REVERIE_PROVE") else cases[::8]
+    return cases if PROVE else cases[::8]
 
 
 HOOKS = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
@@ -19,12 +18,12 @@ from reverie import Store
 from reverie.errors import VaultError
 from reverie.memory import retelling
 from reverie.vault import journal, layout, operations, rebuilding
-from tests.conftest import DAY, Stores
+from tests.conftest import DAY, PROVE, Stores
 from tests.talking import user
 from tests.vault.lives import asked, exported, live
 
 # All 500 with REVERIE_PROVE=1.
-QUERIES = 500 if os.environ.get("REVERIE_PROVE") else 100
+QUERIES = 500 if PROVE else 100
 
 
 @pytest.fixture(autouse=True)

@@ -25,12 +25,13 @@ from reverie.vault.git import Repository
 from reverie.vault.objects import Entry, Headed, delta, entries, object_id, person, places, tree_of
 from reverie.vault.program import Git
 from reverie.vault.rewriting import Rewritten, holds, rewrite
+from tests.conftest import PROVE
 from tests.vault.repositories import by_hand, files, made, status, write
 
 SECRET = b"the-launch-code-is-0451"
 BLANK = b"[erased]"
 # Of the calls of git between which it is killed.
-EACH_CALL = 1 if os.environ.get("REVERIE_PROVE") else 3
+EACH_CALL = 1 if PROVE else 3
 WHO = "--format=%an %ae %at %cn %ce %ct %ai %ci"
 
 
