@@ -233,7 +233,6 @@ class Space:
             raise InvalidInput("query must be text")
         if mode not in MODES:
             raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
-        query = self._resources.redaction.quiet(query, "the query")
         chosen = Filter(
             kinds=tuple(drafts.check_hit_kind(kind) for kind in kinds or ()),
             category=None if category is None else drafts.check_category(category),
@@ -265,6 +264,7 @@ class Space:
         """Recall, and note it. ``sequence`` is the event of this session it is for."""
         from reverie.memory import recall
 
+        asked = recall.without_secrets(self._resources, asked)
         eye = recall.open_eye(self._resources, asked)
         with self._resources.engine.read(lagging=True) as tx:
             owners = self._owners(tx)
