@@ -178,6 +178,15 @@ def test_spaces_and_users_stay_apart(client: httpx2.Client) -> None:
     assert [each["name"] for each in client.get("/api/spaces").json()["spaces"]] == ["a", "b"]
 
 
+@pytest.mark.parametrize("name", ["space", "user"])
+def test_a_name_that_was_left_blank_is_no_name(client: httpx2.Client, name: str) -> None:
+    for query, headers in ({name: ""}, {}), ({}, {f"X-Reverie-{name}": ""}):
+        new = {"content": "whose is it?"}
+        answer = client.post("/api/memory/", json=new, params=query, headers=headers)
+        assert answer.status_code == 422 and "must not be empty" in answer.json()["detail"]
+    assert client.get("/api/spaces").json()["spaces"] == []
+
+
 def test_a_name_may_be_any_text(client: httpx2.Client) -> None:
     made = client.post(
         "/api/memory/", params={"space": "日本/%41 &"}, json={"content": "far away"}
