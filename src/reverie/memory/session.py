@@ -257,12 +257,15 @@ class Session:
         """Every entry of this session as plain values, as ``Space.import_records`` takes them."""
         return transfer.export(self._resources, self._author, self._id)
 
-    def context(self, query: str | None = None, *, tokens: int | None = None) -> Context:
+    def context(
+        self, query: str | None = None, *, tokens: int | None = None, freeze: bool = True
+    ) -> Context:
         """What a model needs for the next turn: profile, summary, recalled memories, history.
 
         ``query`` is what to recall for; left out, the latest thing the user said. ``tokens`` is
         how much it may be, by default the setting ``context_tokens`` (4000). The profile is the
-        same bytes in every context of this session, until ``refresh``.
+        same bytes in every context of this session, until ``refresh``; with ``freeze=False``
+        nothing is written, and a session that has not seen the profile yet sees the current one.
         """
         from reverie.embed.tokens import count_tokens
         from reverie.memory.recall import Query
@@ -271,7 +274,8 @@ class Session:
             raise InvalidInput("query must be text")
         wanted = self._resources.settings.context_tokens if tokens is None else tokens
         budget = drafts.check_limit(wanted, MOST_EVENTS, "tokens")
-        self._freeze()
+        if freeze:
+            self._freeze()
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
             owners = self._space._owners(tx)

@@ -87,7 +87,8 @@ async def recalls(visit: Reader, id: str) -> Response:
 async def context(visit: Reader, id: str, body: shapes.ContextAsked | None = None) -> Response:
     """What a model needs for the next turn: profile, summary, recalled memories, history."""
     asked: dict[str, Any] = {} if body is None else body.model_dump()
-    found = await visit.space().session(id).context(**asked)
+    # Who may only read leaves no trace, not even of having been the first to ask.
+    found = await visit.space().session(id).context(**asked, freeze=visit.caller.may("write"))
     return Json({**plain(found), "system": found.system})
 
 
