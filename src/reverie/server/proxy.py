@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 import httpx2
 from fastapi import APIRouter, FastAPI
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
 
 from reverie import aio
 from reverie.aio import Async
@@ -26,6 +26,7 @@ from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Right
 from reverie.server import bodies, commands, problems, replies, scopes, turns, upstream
+from reverie.server.answers import Json
 from reverie.server.bodies import Body
 from reverie.server.problems import Refused
 from reverie.server.relay import Relay
@@ -65,6 +66,10 @@ def _answered(endpoint: Endpoint) -> Endpoint:
             return refused.for_openai()
         except ReverieError as error:
             return problems.of_error(error).for_openai()
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged, and answered
+            return problems.of_accident(error).for_openai()
 
     return answer
 
@@ -226,4 +231,4 @@ async def _command(space: Async, command: str, body: Body, *, may_write: bool) -
         return StreamingResponse(
             iter(list(commands.chunks(text, *made))), media_type="text/event-stream"
         )
-    return JSONResponse(commands.completion(text, *made))
+    return Json(commands.completion(text, *made))
