@@ -94,6 +94,17 @@ def test_a_change_to_what_has_changed_is_refused(client: httpx2.Client) -> None:
     problem(client.patch(path, json={"pinned": False}, headers={"If-Match": "one"}), 422)
 
 
+def test_what_has_changed_is_not_forgotten_by_whoever_saw_it_before(client: httpx2.Client) -> None:
+    memory = remember(client, **ALEC)
+    path = f"/api/memory/{memory['id']}"
+    client.patch(path, json={"content": "Seabrook is my boss"})
+    assert problem(client.delete(path, headers={"If-Match": '"1"'}), 409)["current_version"] == 2
+    assert client.get(path).json()["forgotten_at"] is None
+    for _ in range(2):
+        assert client.delete(path, headers={"If-Match": '"2"'}).status_code == 204
+    assert client.get(path).json()["version"] == 3
+
+
 def test_a_key_makes_repeating_safe(client: httpx2.Client) -> None:
     headers = {"Idempotency-Key": "one"}
     first = client.post("/api/memory/", json=ALEC, headers=headers)

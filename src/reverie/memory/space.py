@@ -157,17 +157,18 @@ class Space:
             self._resources, self._author, _id(id), "revise", stamp, alter, made.text
         )
 
-    def forget(self, id: str, *, reason: str | None = None, key: str | None = None) -> Memory:
+    def forget(
+        self,
+        id: str,
+        *,
+        expected_version: int | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> Memory:
         """Take a memory out of every recall. Its history stays, and ``restore`` brings it back."""
         stamp = self._stamp(key, "forget", id, reason=reason)
-        return writes.change(
-            self._resources,
-            self._author,
-            _id(id),
-            "forget",
-            stamp,
-            lambda old, at: None if old.forgotten_at is not None else replace(old, forgotten_at=at),
-        )
+        alter = revising.forgotten(expected_version)
+        return writes.change(self._resources, self._author, _id(id), "forget", stamp, alter)
 
     def forget_source(
         self, source: str, *, reason: str | None = None, key: str | None = None
@@ -187,14 +188,8 @@ class Space:
 
     def restore(self, id: str, *, key: str | None = None) -> Memory:
         """Bring a forgotten memory back."""
-        return writes.change(
-            self._resources,
-            self._author,
-            _id(id),
-            "restore",
-            self._stamp(key, "restore", id),
-            lambda old, at: revising.restored(old, self._resources.clock.now()),
-        )
+        stamp, alter = self._stamp(key, "restore", id), revising.restored(self._resources.clock)
+        return writes.change(self._resources, self._author, _id(id), "restore", stamp, alter)
 
     def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
         """Destroy every version of a memory. This cannot be undone."""
