@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import EllipsisType
@@ -274,11 +274,7 @@ class Space:
     def get(self, id: str) -> Memory:
         """A memory by its id, a forgotten one included."""
         with self._resources.engine.read() as tx:
-            for owner, user in self._owners(tx).items():
-                place = index.find(tx, owner, _id(id))
-                if place is not None:
-                    return writes.current_entry(tx, owner, place).state(user)
-        raise writes.missing(id)
+            return self._placed(tx, id)[1]
 
     def history(self, id: str) -> list[Version]:
         """Every version, the oldest first. An erased memory's versions have no content."""
@@ -313,16 +309,17 @@ class Space:
         with self._resources.engine.read() as tx:
             # Only the newest of all that is known now need not be read whole.
             part = most if order == "newest" and as_of is None else None
-            before = self._born(tx, after) if after is not None and part is not None else None
+            before = None
+            if after is not None and part is not None:
+                before = self._placed(tx, after)[0]
             found = self._found(tx, chosen, as_of, part, before)
-        found.sort(key=lambda pair: -pair[0])
-        if order == "category":
-            found.sort(key=lambda pair: (pair[1].category, pair[1].created_at, pair[0]))
-        listed = [memory for _, memory in found]
-        if after is not None and before is None:
-            ids = [memory.id for memory in listed]
-            listed = listed[ids.index(after) + 1 :] if after in ids else []
-        return listed[:most]
+            if after is not None and before is None:
+                # What was listed last may have left the list since: its place tells all the same.
+                listed = (pair for pair in found if pair[1].id == after)
+                last = _PLACE[order](next(listed, None) or self._placed(tx, after))
+                found = [pair for pair in found if _PLACE[order](pair) > last]
+        found.sort(key=_PLACE[order])
+        return [memory for _, memory in found[:most]]
 
     def count(
         self,
@@ -543,11 +540,12 @@ class Space:
             found.update(index.counts(tx, owner, chosen))
         return found
 
-    def _born(self, tx: Transaction, id: str) -> int:
-        for owner in self._owners(tx):
+    def _placed(self, tx: Transaction, id: str) -> tuple[int, Memory]:
+        """A memory as it is now, a forgotten one included, and where it was born."""
+        for owner, user in self._owners(tx).items():
             place = index.find(tx, owner, _id(id))
             if place is not None:
-                return place.born
+                return place.born, writes.current_entry(tx, owner, place).state(user)
         raise writes.missing(id)
 
     def _seen(self, tx: Transaction) -> Seen:
@@ -575,6 +573,10 @@ class Space:
         )
 
 
+_PLACE: Mapping[Order, Callable[[tuple[int, Memory]], Any]] = {
+    "newest": lambda pair: -pair[0],
+    "category": lambda pair: (pair[1].category, pair[1].created_at, pair[0]),
+}
 _ASKED = (
     "kind",
     "category",
