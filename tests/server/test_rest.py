@@ -434,4 +434,6 @@ def test_events_up_to_one_of_them(running: Running) -> None:
         assert sequences("limit=3&until=7") == [5, 6, 7]
         assert sequences("limit=50&until=2") == [1, 2]
         assert sequences("limit=2&until=99") == [28, 30]
+        session.append({"role": "user", "content": "with a number of its own"}, sequence=2**40)
+        assert sequences("limit=3&until=7") == [5, 6, 7]
         assert client.get("/api/sessions/none/events?until=3").json() == {"events": []}

@@ -459,6 +459,16 @@ def lineage_from(tx: Transaction, owner: Owner, origin: Origin) -> list[Stretch]
     return [*before[:-1], before[-1]._replace(upto=origin.sequence)]
 
 
+def cut(stretches: Sequence[Stretch], until: int | None) -> Sequence[Stretch]:
+    """What these stretches have up to a sequence."""
+    if until is None:
+        return stretches
+    return [
+        stretch._replace(upto=until if stretch.upto is None else min(stretch.upto, until))
+        for stretch in stretches
+    ]
+
+
 def spots(
     tx: Transaction,
     owner: Owner,

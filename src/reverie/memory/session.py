@@ -193,12 +193,15 @@ class Session:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def events(self, limit: int | None = None) -> list[Event]:
-        """The events in order, or the last so many; those before a fork included."""
+    def events(self, limit: int | None = None, *, until: int | None = None) -> list[Event]:
+        """The events in order, or the last so many; those before a fork included.
+
+        ``until`` is the last sequence that is wanted.
+        """
         most = None if limit is None else drafts.check_limit(limit, MOST_EVENTS)
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
-            return [] if owner is None else self._events(tx, owner, most)
+            return [] if owner is None else self._events(tx, owner, most, until)
 
     def resume(self, limit: int = 20) -> list[dict[str, Any]]:
         """The last messages in the shape they came in, ready to be sent to a model again.
@@ -354,8 +357,11 @@ class Session:
     def _stretches(self, tx: Transaction, owner: Owner) -> list[sessions.Stretch]:
         return sessions.lineage(tx, owner, self._id, self._fork)
 
-    def _events(self, tx: Transaction, owner: Owner, most: int | None) -> list[Event]:
-        spots = sessions.spots(tx, owner, self._stretches(tx, owner), newest=most)
+    def _events(
+        self, tx: Transaction, owner: Owner, most: int | None, until: int | None = None
+    ) -> list[Event]:
+        stretches = sessions.cut(self._stretches(tx, owner), until)
+        spots = sessions.spots(tx, owner, stretches, newest=most)
         found = log.at_positions(tx, owner, [spot.position for spot in spots])
         return [sessions.event_of(found[spot.position], self._space.user) for spot in spots]
 

@@ -55,13 +55,8 @@ async def events(
     ] = None,
 ) -> Response:
     """The last events of a session, or the last until one of them; in order, verbatim."""
-    session = visit.space().session(id)
-    if until is None:
-        return Json({"events": plain(await session.events(limit))})
-    newest = await session.events(1)
-    behind = max(newest[0].sequence - until, 0) if newest else 0
-    found = [event for event in await session.events(behind + limit) if event.sequence <= until]
-    return Json({"events": plain(found[-limit:])})
+    found = await visit.space().session(id).events(limit, until=until)
+    return Json({"events": plain(found)})
 
 
 @router.post("/{id:name}/events", status_code=201, response_model=shapes.Events)
