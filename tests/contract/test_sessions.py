@@ -543,3 +543,16 @@ def test_what_was_said_long_ago_is_read_without_what_was_said_since(
     ):
         assert [event.sequence for event in handle.events(2, until=until)] == expected
     assert max(read) == 2
+
+
+@pytest.mark.parametrize("name", ["half \ud83d", "nul \0"])
+@pytest.mark.parametrize("field", ["role", "name"])
+def test_whoever_speaks_under_a_name_that_is_none_is_heard(
+    store: Store, space: Space, field: str, name: str
+) -> None:
+    message = {**user("The ferry leaves at nine"), field: name}
+    for _ in range(2):
+        session = space.follow([message])
+    assert [event.message for event in session.events()] == [message]
+    assert [hit.text for hit in space.recall("When does the ferry leave?")] == texts(session)
+    assert len(space.sessions()) == 1 and store.verify().ok
