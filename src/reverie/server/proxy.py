@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import httpx2
 from fastapi import APIRouter, FastAPI
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from reverie import aio
@@ -66,10 +66,6 @@ def _answered(endpoint: Endpoint) -> Endpoint:
             return refused.for_openai()
         except ReverieError as error:
             return problems.of_error(error).for_openai()
-        except ClientDisconnect:
-            raise
-        except Exception as error:  # noqa: BLE001 - logged, and answered
-            return problems.of_accident(error).for_openai()
 
     return answer
 
