@@ -560,3 +560,35 @@ def test_chains_outlive_rebuilding_and_reopening(stores: Stores) -> None:
         assert space.follow([*talk("one", "two", "3", "IV"), reply("cut off")]).id == deep.id
         assert kept(store) == 4 + 2 + 2 and store.verify().ok
     assert json.loads(json.dumps(list(space.export())))
+
+
+def test_what_is_asked_again_and_again_costs_no_more_each_time(
+    store: Store, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with store._resources.engine.read() as tx:
+        kind = type(tx)
+    asked: list[str] = []
+
+    def noted(method: str) -> None:
+        real = getattr(kind, method)
+
+        def called(tx: Any, sql: str, *given: Any, **more: Any) -> Any:
+            asked.append(sql)
+            return real(tx, sql, *given, **more)
+
+        monkeypatch.setattr(kind, method, called)
+
+    noted("one")
+    noted("all")
+    costs = []
+    for number in range(61):
+        asked.clear()
+        session = space.follow([user("What is new today?")])
+        answered = [user("What is new today?"), reply(f"{number} things")]
+        root = session.id if session.forked_from is None else session.forked_from.session
+        followed = space.follow(answered, session=root)
+        followed.supplement("What is new today?")
+        costs.append(len(asked))
+        assert texts(followed) == ["What is new today?", f"{number} things"]
+    assert len(space.sessions()) == 61
+    assert costs[60] < costs[30] + 10

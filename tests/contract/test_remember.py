@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reverie import InvalidInput, Memory, NotFound, Origin, Space, Store, SubjectExists
+from reverie.model import Order
 from tests.conftest import DAY, START, FakeClock, SeededIds, Stores
 
 ALPHABET = set(string.ascii_letters + string.digits)
@@ -275,6 +276,24 @@ def test_memories_by_category(space: Space, clock: FakeClock) -> None:
         space.memories(order="oldest")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput):
         space.memories(limit=0)
+
+
+@pytest.mark.parametrize("order", ["newest", "category"])
+def test_a_list_goes_on_behind_what_has_left_it_since(space: Space, order: Order) -> None:
+    made = [space.remember(f"thing {n}", category="ab"[n // 3], tags=["x"]) for n in range(6)]
+    whole = space.memories(order=order, tags=["x"])
+    assert {memory.id for memory in whole} == {memory.id for memory in made}
+    for n, last in enumerate(whole[:4]):
+        if n % 2:
+            space.forget(last.id)
+        else:
+            space.revise(last.id, tags=[])
+        rest = space.memories(order=order, tags=["x"], after=last.id, limit=10)
+        assert rest == whole[n + 1 :]
+    then = space.memories(order=order, as_of=6, after=whole[1].id)
+    assert [memory.id for memory in then] == [memory.id for memory in whole[2:]]
+    with pytest.raises(NotFound):
+        space.memories(order=order, after="absent00", limit=1)
 
 
 def test_memories_by_kind(space: Space) -> None:

@@ -128,6 +128,29 @@ def test_no_way_in_keeps_a_secret(
     assert MIDDLE not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda space: space.recall(SAID),
+        lambda space: space.recall(SAID, as_of=1),
+        lambda space: space.context(SAID),
+        lambda space: space.session("s").recall(SAID),
+        lambda space: space.session("s").context(SAID),
+        lambda space: space.session("s").supplement(SAID),
+    ],
+)
+@pytest.mark.parametrize("remote", [False, True])
+def test_no_question_takes_a_secret_to_the_embedder(
+    ask: Callable[[Space], Any], remote: bool, stores: Stores
+) -> None:
+    embedder = FakeEmbedder(remote=remote)
+    space = stores.open(embedder=embedder).space("ana")
+    space.remember("The deploy key is in the safe")
+    ask(space)
+    assert not any(MIDDLE in text for text in (*embedder.texts, *embedder.queries))
+    assert remote or embedder.queries
+
+
 def test_what_a_model_answers_is_redacted_too(stores: Stores) -> None:
     def script(request: dict[str, Any]) -> Any:
         which, _ = question_of(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +19,8 @@ from reverie import (
     Store,
     SubjectExists,
 )
+from reverie.engine import log
+from reverie.protocols import Owner, Transaction
 from tests.conftest import DAY, HOUR, SECOND, START, FakeClock, Stores
 from tests.talking import Message, found, propose, reply, system, texts, user
 
@@ -514,3 +516,43 @@ def test_a_subject_that_all_know_may_stand_in_a_session_too(space: Space) -> Non
     known = space.remember("for all", subject="Alec")
     private = space.session("s").remember("in s", subject="Alec")
     assert (private.session, space.memories()) == ("s", [known])
+
+
+def test_what_was_said_long_ago_is_read_without_what_was_said_since(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = space.session("long")
+    session.append_many([user(f"number {at}") for at in range(1, 9)])
+    session.append(user("much later"), sequence=2**50)
+    fork = space.follow([user(f"number {at}") for at in range(1, 6)] + [user("instead")])
+    read: list[int] = []
+    at_positions = log.at_positions
+
+    def noted(tx: Transaction, owner: Owner, positions: Sequence[int]) -> Any:
+        read.append(len(positions))
+        return at_positions(tx, owner, positions)
+
+    monkeypatch.setattr(log, "at_positions", noted)
+    for handle, until, expected in (
+        (session, 3, [2, 3]),
+        (session, 2**50 - 1, [7, 8]),
+        (session, 2**50, [8, 2**50]),
+        (session, 1, [1]),
+        (fork, 6, [5, 6]),
+        (fork, 5, [4, 5]),
+    ):
+        assert [event.sequence for event in handle.events(2, until=until)] == expected
+    assert max(read) == 2
+
+
+@pytest.mark.parametrize("name", ["half \ud83d", "nul \0"])
+@pytest.mark.parametrize("field", ["role", "name"])
+def test_whoever_speaks_under_a_name_that_is_none_is_heard(
+    store: Store, space: Space, field: str, name: str
+) -> None:
+    message = {**user("The ferry leaves at nine"), field: name}
+    for _ in range(2):
+        session = space.follow([message])
+    assert [event.message for event in session.events()] == [message]
+    assert [hit.text for hit in space.recall("When does the ferry leave?")] == texts(session)
+    assert len(space.sessions()) == 1 and store.verify().ok

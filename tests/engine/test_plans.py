@@ -14,7 +14,7 @@ import pytest
 
 import reverie
 from reverie.agenda import jobs
-from reverie.engine import index, log, search, sessions, shown
+from reverie.engine import families, index, log, search, sessions, shown
 from reverie.engine.index import Filter
 from reverie.engine.search import Birth
 from reverie.engine.sessions import Stretch
@@ -206,6 +206,22 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "forks": (
         lambda tx: sessions.forks(tx, OWNER, "s"),
         ["sessions_forks: space owner forked_session"],
+    ),
+    "forks, the newest at an event": (
+        lambda tx: sessions.forks(tx, OWNER, "s", at=1, newest=5),
+        ["sessions_forks: space owner forked_session"],
+    ),
+    "family": (
+        lambda tx: families.family(tx, OWNER, "s"),
+        [
+            "key: space owner session",
+            "key: space owner session",
+            "sessions_forks: space owner forked_session",
+        ],
+    ),
+    "first_behind": (
+        lambda tx: sessions.first_behind(tx, OWNER, "s", 1),
+        ["key: space owner session sequence"],
     ),
     "end": (
         lambda tx: sessions.end(tx, OWNER, "s"),

@@ -11,6 +11,7 @@ import pytest
 
 from reverie import Settings
 from reverie.errors import ConfigError, StoreBusy
+from reverie.server import turns
 from reverie.testing import completion
 from tests.server.conftest import CHAT, Proxied, Proxy, Serve
 from tests.server.upstream import Pieces, Received, Reply, Whole, says, stream_of
@@ -506,6 +507,19 @@ def test_a_store_that_is_busy_says_when_to_come_back(
             client.post("/api/recall", json={"query": "x"}),
         ):
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+
+
+def test_an_accident_is_said_as_openais_clients_read_it(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*given: Any, **more: Any) -> None:
+        raise ZeroDivisionError("a private matter")
+
+    it = proxy()
+    monkeypatch.setattr(turns, "begin", fails)
+    answer = it.chat("Is it raining?")
+    assert answer.status_code == 500 and "private" not in answer.text
+    assert answer.json()["error"]["type"] == "server_error"
 
 
 @pytest.mark.parametrize("cut", [0, 20])

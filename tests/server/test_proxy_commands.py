@@ -164,3 +164,13 @@ def test_a_user_deletes_and_restores_only_their_own(proxy: Proxy) -> None:
     said(it, f"/memory delete {ana.id}", user="ana")
     assert said(it, "/memory undo", user="ana") == "Restored: 'Ana likes tea'"
     assert said(it, "/memory undo", user="ana") == "Nothing to undo."
+
+
+@pytest.mark.parametrize("model", ["scripted", "half \\ud83d"])
+@pytest.mark.parametrize("said", ["/memory search x", "/memory search half \\ud83d"])
+def test_half_a_character_in_a_command_is_answered(proxy: Proxy, model: str, said: str) -> None:
+    body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "{said}"}}]}}'
+    with proxy().running.client() as client:
+        answer = client.post("/v1/chat/completions", content=body.encode())
+    assert answer.status_code == 200, answer.text
+    assert "No memories found" in answer.json()["choices"][0]["message"]["content"]

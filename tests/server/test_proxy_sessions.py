@@ -207,6 +207,14 @@ def test_a_user_that_is_no_name_is_nobody(proxy: Proxy) -> None:
     assert len(it.told()) == 1 and it.upstream.last.json["user"] == {"id": 7}
 
 
+@pytest.mark.parametrize("header", ["X-Reverie-User", "X-Reverie-Space"])
+def test_a_name_that_was_left_blank_is_not_everyone(proxy: Proxy, header: str) -> None:
+    it = proxy()
+    answer = it.chat("The rent is due on Friday", headers={header: ""})
+    assert answer.status_code == 422 and "must not be empty" in answer.json()["error"]["message"]
+    assert it.told() == {} and it.upstream.requests == []
+
+
 def test_spaces_are_walls(proxy: Proxy) -> None:
     it = proxy()
     it.space.remember("The secret is blue", subject="secret")

@@ -10,6 +10,7 @@ import pytest
 
 from reverie.server import replies
 from reverie.server.replies import Stream
+from reverie.text.messages import text_of
 from tests.server.upstream import event, stream_of
 
 
@@ -80,6 +81,25 @@ def test_what_a_model_thinks_is_not_what_it_says() -> None:
 def test_a_refusal_is_said() -> None:
     stream = read(event({"refusal": "I can"}) + event({"refusal": "not."}, "stop"))
     assert stream.message == {"role": "assistant", "content": None, "refusal": "I cannot."}
+
+
+def test_what_is_said_aloud_is_said() -> None:
+    stream = Stream()
+    for audio in (
+        {"id": "audio_1"},
+        {"transcript": "The train "},
+        {"data": "UklGRg=="},
+        {"transcript": "is late", "data": "AAAA"},
+        {"expires_at": 1729018505},
+    ):
+        stream.feed(event({"audio": audio}))
+    stream.end()
+    assert stream.message is not None and stream.message["audio"] == {
+        "id": "audio_1",
+        "transcript": "The train is late",
+        "expires_at": 1729018505,
+    }
+    assert text_of(stream.message) == "The train is late"
 
 
 def test_the_first_choice_counts() -> None:

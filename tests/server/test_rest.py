@@ -94,6 +94,17 @@ def test_a_change_to_what_has_changed_is_refused(client: httpx2.Client) -> None:
     problem(client.patch(path, json={"pinned": False}, headers={"If-Match": "one"}), 422)
 
 
+def test_what_has_changed_is_not_forgotten_by_whoever_saw_it_before(client: httpx2.Client) -> None:
+    memory = remember(client, **ALEC)
+    path = f"/api/memory/{memory['id']}"
+    client.patch(path, json={"content": "Seabrook is my boss"})
+    assert problem(client.delete(path, headers={"If-Match": '"1"'}), 409)["current_version"] == 2
+    assert client.get(path).json()["forgotten_at"] is None
+    for _ in range(2):
+        assert client.delete(path, headers={"If-Match": '"2"'}).status_code == 204
+    assert client.get(path).json()["version"] == 3
+
+
 def test_a_key_makes_repeating_safe(client: httpx2.Client) -> None:
     headers = {"Idempotency-Key": "one"}
     first = client.post("/api/memory/", json=ALEC, headers=headers)
@@ -176,6 +187,15 @@ def test_spaces_and_users_stay_apart(client: httpx2.Client) -> None:
     assert seen(space="b") == {"b None"}
     assert seen(space="b", user="ana") == {"b None"}
     assert [each["name"] for each in client.get("/api/spaces").json()["spaces"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["space", "user"])
+def test_a_name_that_was_left_blank_is_no_name(client: httpx2.Client, name: str) -> None:
+    for query, headers in ({name: ""}, {}), ({}, {f"X-Reverie-{name}": ""}):
+        new = {"content": "whose is it?"}
+        answer = client.post("/api/memory/", json=new, params=query, headers=headers)
+        assert answer.status_code == 422 and "must not be empty" in answer.json()["detail"]
+    assert client.get("/api/spaces").json()["spaces"] == []
 
 
 def test_a_name_may_be_any_text(client: httpx2.Client) -> None:
@@ -414,4 +434,6 @@ def test_events_up_to_one_of_them(running: Running) -> None:
         assert sequences("limit=3&until=7") == [5, 6, 7]
         assert sequences("limit=50&until=2") == [1, 2]
         assert sequences("limit=2&until=99") == [28, 30]
+        session.append({"role": "user", "content": "with a number of its own"}, sequence=2**40)
+        assert sequences("limit=3&until=7") == [5, 6, 7]
         assert client.get("/api/sessions/none/events?until=3").json() == {"events": []}

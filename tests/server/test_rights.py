@@ -195,3 +195,17 @@ def test_every_tool_for_every_caller(
     refused = any(each in answer.text for each in why)
     assert refused == (turned_away == 403), answer.text
     assert not refused or (result["isError"] and "known" not in answer.text)
+
+
+def test_who_may_only_read_leaves_no_trace(running: Running) -> None:
+    """Neither a space nor a user comes into being because somebody looked for it."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    body = {**call, "params": {"name": "context", "arguments": {"query": "known"}}}
+    headers = {"Accept": "application/json, text/event-stream", "X-Reverie-Session": "s"}
+    with running.client(running.token("read")) as client:
+        for (method, path), right in ROUTES.items():
+            if right == "read":
+                assert ask(client, method, path).status_code in {200, 404}, path
+        asked = client.post("/mcp?space=here&user=ana", json=body, headers=headers)
+    assert "Nothing is remembered yet." in asked.text
+    assert running.store.spaces() == []

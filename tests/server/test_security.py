@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from reverie.errors import StoreUnavailable
 from reverie.server.security import Buckets, Limits
 from reverie.server.serving import listening
 from tests.server.conftest import Running, Serve
@@ -278,3 +279,18 @@ def test_a_store_that_is_away_is_said(running: Running) -> None:
     with running.client("") as client:
         answer = client.get("/healthz")
     assert (answer.status_code, json.loads(answer.text)) == (503, {"status": "unavailable"})
+
+
+@pytest.mark.parametrize("path", ["/api/profile", "/v1/models", "/mcp"])
+def test_a_store_that_is_away_is_no_accident_for_whoever_has_a_token(
+    running: Running, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def away(*_: Any) -> None:
+        raise StoreUnavailable("no route to 10.1.2.3")
+
+    token = running.token("read")
+    monkeypatch.setattr("reverie.memory.tokens.recognise", away)
+    with running.client(token) as client:
+        answer = client.get(path)
+    refused(answer, 503)
+    assert answer.headers["retry-after"] == "1" and "10.1.2.3" not in answer.text

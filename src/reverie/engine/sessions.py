@@ -459,6 +459,16 @@ def lineage_from(tx: Transaction, owner: Owner, origin: Origin) -> list[Stretch]
     return [*before[:-1], before[-1]._replace(upto=origin.sequence)]
 
 
+def cut(stretches: Sequence[Stretch], until: int | None) -> Sequence[Stretch]:
+    """What these stretches have up to a sequence."""
+    if until is None:
+        return stretches
+    return [
+        stretch._replace(upto=until if stretch.upto is None else min(stretch.upto, until))
+        for stretch in stretches
+    ]
+
+
 def spots(
     tx: Transaction,
     owner: Owner,
@@ -542,33 +552,33 @@ def by_chain(
     return next((spot for spot in found if among is None or spot.session in among), None)
 
 
-def forks(tx: Transaction, owner: Owner, session: str) -> list[str]:
-    """The sessions that go on from an event of this one."""
+def forks(
+    tx: Transaction,
+    owner: Owner,
+    session: str,
+    *,
+    at: int | None = None,
+    newest: int | None = None,
+) -> list[str]:
+    """The sessions that go on from an event of this one, or from the event ``at``."""
+    there = "" if at is None else " AND forked_sequence = ?"
+    tail = "" if newest is None else f" LIMIT {int(newest)}"
     rows = tx.all(
-        "SELECT session FROM sessions WHERE space = ? AND owner = ? AND forked_session = ? "
-        "ORDER BY position DESC",
-        (*owner, session),
+        "SELECT session FROM sessions WHERE space = ? AND owner = ? AND forked_session = ?"
+        f"{there} ORDER BY position DESC{tail}",
+        (*owner, session, *(() if at is None else (at,))),
     )
     return [row[0] for row in rows]
 
 
-def replies_to(
-    tx: Transaction, owner: Owner, spot: Spot, among: Container[str] | None = None
-) -> list[Spot]:
-    """What came right after an event: in its session, and in the sessions forked there."""
-    names = [spot.session, *forks(tx, owner, spot.session)]
-    found = []
-    for name in names:
-        row = tx.one(
-            f"SELECT {_SPOT} FROM events WHERE space = ? AND owner = ? AND session = ? "
-            "AND sequence > ? AND role <> 'system' ORDER BY sequence LIMIT 1",
-            (*owner, name, spot.sequence),
-        )
-        known = find(tx, owner, name)
-        here = name == spot.session or (known and known.forked_sequence == spot.sequence)
-        if row is not None and here and (among is None or name in among):
-            found.append(Spot(*row))
-    return found
+def first_behind(tx: Transaction, owner: Owner, session: str, sequence: int) -> Spot | None:
+    """What a session says next behind a sequence, but for system prompts."""
+    row = tx.one(
+        f"SELECT {_SPOT} FROM events WHERE space = ? AND owner = ? AND session = ? "
+        "AND sequence > ? AND role <> 'system' ORDER BY sequence LIMIT 1",
+        (*owner, session, sequence),
+    )
+    return None if row is None else Spot(*row)
 
 
 def events_at(

@@ -9,10 +9,10 @@ the beginning: what it sends is then looked for as a window (``memory/windows.py
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reverie.engine import log, sessions
+from reverie.engine import families, log, sessions
 from reverie.engine.sessions import NOTHING_SAID, Spot, linked
 from reverie.errors import KeyConflict
 from reverie.memory import events, windows, writes
@@ -153,7 +153,7 @@ def _match(
     named: str | None,
 ) -> Match:
     """Where messages with these digests, none of them a system prompt, lead to."""
-    family = None if named is None else _family(tx, owner, named)
+    family = None if named is None else families.family(tx, owner, named)
     best, chain, begin, goes_on = Match(0, None), NOTHING_SAID, 0, True
     for _ in range(MOST_INTERRUPTED):
         found = _deepest(tx, owner, marks, chain, begin, family)
@@ -161,7 +161,7 @@ def _match(
             best = found
         if best.spot is None or best.known == len(messages):
             break
-        replies = sessions.replies_to(tx, owner, best.spot, family)
+        replies = families.replies_to(tx, owner, best.spot)
         goes_on = any(reply.session == best.spot.session for reply in replies)
         step = _past_interruption(tx, owner, messages[best.known], best.known, replies)
         if step is None:
@@ -189,7 +189,7 @@ def _deepest(
     marks: Sequence[str],
     chain: str,
     begin: int,
-    family: set[str] | None,
+    family: Container[str] | None,
 ) -> Match:
     """The longest beginning of the history that is known, looked for from its end."""
     chains = []
@@ -223,15 +223,3 @@ def _past_interruption(
         if spoken(entry.body["message"]).startswith(shown):
             return Match(known + 1, spot)
     return None
-
-
-def _family(tx: Transaction, owner: Owner, session: str) -> set[str]:
-    """A session, what it was forked from, and all forks of these."""
-    names = {stretch.session for stretch in sessions.lineage(tx, owner, session)}
-    waiting = list(names)
-    while waiting:
-        for name in sessions.forks(tx, owner, waiting.pop()):
-            if name not in names:
-                names.add(name)
-                waiting.append(name)
-    return names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -71,6 +71,11 @@ class Eye:
         return self.embedder.embed_query(text[:QUERY_CHARS], weights)
 
 
+def without_secrets(resources: Resources, query: Query) -> Query:
+    """The query as it may be embedded and noted; an embedder may be somebody else's service."""
+    return replace(query, text=resources.redaction.quiet(query.text, "the query"))
+
+
 def open_eye(resources: Resources, query: Query, *, local_only: bool = False) -> Eye:
     """Decide how vectors take part, before the store is read: a remote embedder is slow.
 
@@ -131,6 +136,7 @@ def recall_as_of(
 
     As in the index, statistics are those of all an owner knew; a filter only narrows what is found.
     """
+    query = without_secrets(resources, query)
     eye = open_eye(resources, query, local_only=True)
     if eye.embedder is not None:
         with resources.engine.read() as tx:

@@ -11,6 +11,10 @@ from reverie.memory import drafts, writes
 from reverie.memory.drafts import Text
 from reverie.memory.resources import Resources
 from reverie.model import Memory, Trust
+from reverie.protocols import Clock
+
+Alter = Callable[[Memory, int], Memory | None]
+"""What a memory becomes at a time; None when nothing is to change."""
 
 
 class Revision(NamedTuple):
@@ -19,9 +23,7 @@ class Revision(NamedTuple):
     changes: dict[str, Any]
     text: Text | None
 
-    def alter(
-        self, trust: Trust, expected_version: int | None
-    ) -> Callable[[Memory, int], Memory | None]:
+    def alter(self, trust: Trust, expected_version: int | None) -> Alter:
         """What becomes of the memory when somebody of this trust revises it."""
 
         def altered(old: Memory, at: int) -> Memory:
@@ -60,10 +62,26 @@ def prepare(
     return Revision(changes | {"content": content}, drafts.prepare_text(resources, content))
 
 
-def restored(old: Memory, now: int) -> Memory | None:
-    """A forgotten memory as it comes back; None when it never went."""
-    if old.forgotten_at is None:
-        return None
-    # What is over would vanish again at once.
-    expires_at = None if old.expired(now) else old.expires_at
-    return replace(old, forgotten_at=None, expires_at=expires_at)
+def forgotten(expected_version: int | None) -> Alter:
+    """What becomes of a memory that is forgotten; nothing when it is already."""
+
+    def altered(old: Memory, at: int) -> Memory | None:
+        if old.forgotten_at is not None:
+            return None
+        writes.expect(old, expected_version)
+        return replace(old, forgotten_at=at)
+
+    return altered
+
+
+def restored(clock: Clock) -> Alter:
+    """What becomes of a forgotten memory that comes back; nothing when it never went."""
+
+    def altered(old: Memory, at: int) -> Memory | None:
+        if old.forgotten_at is None:
+            return None
+        # What is over would vanish again at once.
+        expires_at = None if old.expired(clock.now()) else old.expires_at
+        return replace(old, forgotten_at=None, expires_at=expires_at)
+
+    return altered

@@ -193,12 +193,15 @@ class Session:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def events(self, limit: int | None = None) -> list[Event]:
-        """The events in order, or the last so many; those before a fork included."""
+    def events(self, limit: int | None = None, *, until: int | None = None) -> list[Event]:
+        """The events in order, or the last so many; those before a fork included.
+
+        ``until`` is the last sequence that is wanted.
+        """
         most = None if limit is None else drafts.check_limit(limit, MOST_EVENTS)
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
-            return [] if owner is None else self._events(tx, owner, most)
+            return [] if owner is None else self._events(tx, owner, most, until)
 
     def resume(self, limit: int = 20) -> list[dict[str, Any]]:
         """The last messages in the shape they came in, ready to be sent to a model again.
@@ -257,12 +260,15 @@ class Session:
         """Every entry of this session as plain values, as ``Space.import_records`` takes them."""
         return transfer.export(self._resources, self._author, self._id)
 
-    def context(self, query: str | None = None, *, tokens: int | None = None) -> Context:
+    def context(
+        self, query: str | None = None, *, tokens: int | None = None, freeze: bool = True
+    ) -> Context:
         """What a model needs for the next turn: profile, summary, recalled memories, history.
 
         ``query`` is what to recall for; left out, the latest thing the user said. ``tokens`` is
         how much it may be, by default the setting ``context_tokens`` (4000). The profile is the
-        same bytes in every context of this session, until ``refresh``.
+        same bytes in every context of this session, until ``refresh``; with ``freeze=False``
+        nothing is written, and a session that has not seen the profile yet sees the current one.
         """
         from reverie.embed.tokens import count_tokens
         from reverie.memory.recall import Query
@@ -271,7 +277,8 @@ class Session:
             raise InvalidInput("query must be text")
         wanted = self._resources.settings.context_tokens if tokens is None else tokens
         budget = drafts.check_limit(wanted, MOST_EVENTS, "tokens")
-        self._freeze()
+        if freeze:
+            self._freeze()
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
             owners = self._space._owners(tx)
@@ -350,8 +357,11 @@ class Session:
     def _stretches(self, tx: Transaction, owner: Owner) -> list[sessions.Stretch]:
         return sessions.lineage(tx, owner, self._id, self._fork)
 
-    def _events(self, tx: Transaction, owner: Owner, most: int | None) -> list[Event]:
-        spots = sessions.spots(tx, owner, self._stretches(tx, owner), newest=most)
+    def _events(
+        self, tx: Transaction, owner: Owner, most: int | None, until: int | None = None
+    ) -> list[Event]:
+        stretches = sessions.cut(self._stretches(tx, owner), until)
+        spots = sessions.spots(tx, owner, stretches, newest=most)
         found = log.at_positions(tx, owner, [spot.position for spot in spots])
         return [sessions.event_of(found[spot.position], self._space.user) for spot in spots]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import EllipsisType
@@ -157,17 +157,18 @@ class Space:
             self._resources, self._author, _id(id), "revise", stamp, alter, made.text
         )
 
-    def forget(self, id: str, *, reason: str | None = None, key: str | None = None) -> Memory:
+    def forget(
+        self,
+        id: str,
+        *,
+        expected_version: int | None = None,
+        reason: str | None = None,
+        key: str | None = None,
+    ) -> Memory:
         """Take a memory out of every recall. Its history stays, and ``restore`` brings it back."""
         stamp = self._stamp(key, "forget", id, reason=reason)
-        return writes.change(
-            self._resources,
-            self._author,
-            _id(id),
-            "forget",
-            stamp,
-            lambda old, at: None if old.forgotten_at is not None else replace(old, forgotten_at=at),
-        )
+        alter = revising.forgotten(expected_version)
+        return writes.change(self._resources, self._author, _id(id), "forget", stamp, alter)
 
     def forget_source(
         self, source: str, *, reason: str | None = None, key: str | None = None
@@ -187,14 +188,8 @@ class Space:
 
     def restore(self, id: str, *, key: str | None = None) -> Memory:
         """Bring a forgotten memory back."""
-        return writes.change(
-            self._resources,
-            self._author,
-            _id(id),
-            "restore",
-            self._stamp(key, "restore", id),
-            lambda old, at: revising.restored(old, self._resources.clock.now()),
-        )
+        stamp, alter = self._stamp(key, "restore", id), revising.restored(self._resources.clock)
+        return writes.change(self._resources, self._author, _id(id), "restore", stamp, alter)
 
     def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
         """Destroy every version of a memory. This cannot be undone."""
@@ -233,7 +228,6 @@ class Space:
             raise InvalidInput("query must be text")
         if mode not in MODES:
             raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
-        query = self._resources.redaction.quiet(query, "the query")
         chosen = Filter(
             kinds=tuple(drafts.check_hit_kind(kind) for kind in kinds or ()),
             category=None if category is None else drafts.check_category(category),
@@ -265,6 +259,7 @@ class Space:
         """Recall, and note it. ``sequence`` is the event of this session it is for."""
         from reverie.memory import recall
 
+        asked = recall.without_secrets(self._resources, asked)
         eye = recall.open_eye(self._resources, asked)
         with self._resources.engine.read(lagging=True) as tx:
             owners = self._owners(tx)
@@ -279,11 +274,7 @@ class Space:
     def get(self, id: str) -> Memory:
         """A memory by its id, a forgotten one included."""
         with self._resources.engine.read() as tx:
-            for owner, user in self._owners(tx).items():
-                place = index.find(tx, owner, _id(id))
-                if place is not None:
-                    return writes.current_entry(tx, owner, place).state(user)
-        raise writes.missing(id)
+            return self._placed(tx, id)[1]
 
     def history(self, id: str) -> list[Version]:
         """Every version, the oldest first. An erased memory's versions have no content."""
@@ -318,16 +309,17 @@ class Space:
         with self._resources.engine.read() as tx:
             # Only the newest of all that is known now need not be read whole.
             part = most if order == "newest" and as_of is None else None
-            before = self._born(tx, after) if after is not None and part is not None else None
+            before = None
+            if after is not None and part is not None:
+                before = self._placed(tx, after)[0]
             found = self._found(tx, chosen, as_of, part, before)
-        found.sort(key=lambda pair: -pair[0])
-        if order == "category":
-            found.sort(key=lambda pair: (pair[1].category, pair[1].created_at, pair[0]))
-        listed = [memory for _, memory in found]
-        if after is not None and before is None:
-            ids = [memory.id for memory in listed]
-            listed = listed[ids.index(after) + 1 :] if after in ids else []
-        return listed[:most]
+            if after is not None and before is None:
+                # What was listed last may have left the list since: its place tells all the same.
+                listed = (pair for pair in found if pair[1].id == after)
+                last = _PLACE[order](next(listed, None) or self._placed(tx, after))
+                found = [pair for pair in found if _PLACE[order](pair) > last]
+        found.sort(key=_PLACE[order])
+        return [memory for _, memory in found[:most]]
 
     def count(
         self,
@@ -548,11 +540,12 @@ class Space:
             found.update(index.counts(tx, owner, chosen))
         return found
 
-    def _born(self, tx: Transaction, id: str) -> int:
-        for owner in self._owners(tx):
+    def _placed(self, tx: Transaction, id: str) -> tuple[int, Memory]:
+        """A memory as it is now, a forgotten one included, and where it was born."""
+        for owner, user in self._owners(tx).items():
             place = index.find(tx, owner, _id(id))
             if place is not None:
-                return place.born
+                return place.born, writes.current_entry(tx, owner, place).state(user)
         raise writes.missing(id)
 
     def _seen(self, tx: Transaction) -> Seen:
@@ -580,6 +573,10 @@ class Space:
         )
 
 
+_PLACE: Mapping[Order, Callable[[tuple[int, Memory]], Any]] = {
+    "newest": lambda pair: -pair[0],
+    "category": lambda pair: (pair[1].category, pair[1].created_at, pair[0]),
+}
 _ASKED = (
     "kind",
     "category",

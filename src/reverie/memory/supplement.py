@@ -90,7 +90,7 @@ def _replaced(
         assert stretch.upto is not None
         if not stretch.upto:
             continue  # a conversation of its own: it replaced nothing
-        others = sessions.forks(tx, owner, stretch.session)
+        others = sessions.forks(tx, owner, stretch.session, at=stretch.upto)
         found.update((name, stretch.upto + 1) for name in (stretch.session, *others))
     return frozenset(found - {(stretches[-1].session, stretches[-1].after + 1)})
 

@@ -7,11 +7,12 @@ it may belong to, and only to know which replies were cut off are messages read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from reverie.engine import log, sessions
+from reverie.engine.families import End
 from reverie.engine.sessions import NOTHING_SAID, Spot, linked
 from reverie.protocols import Owner, Transaction
 from reverie.text.greetings import only_greets
@@ -46,24 +47,22 @@ def find(
     owner: Owner,
     messages: Sequence[Mapping[str, Any]],
     marks: Sequence[str],
-    family: Collection[str],
+    family: Mapping[str, End],
     beyond: int,
 ) -> Window | None:
     """Where these sessions say what the messages begin with, more than ``beyond`` of them.
 
-    Best is where a session ends: the same words may stand in it twice, and most clients go on.
-    Then where most is known, then what was said last. That a window begins with a part of a reply
-    that was cut off is assumed only where nothing else is found.
+    Of the family the newest are looked at. Best is where a session ends: the same words may stand
+    in it twice, and most clients go on. Then where most is known, then what was said last. That a
+    window begins with a part of a reply that was cut off is assumed only where nothing else is
+    found.
     """
     if len(_speakers(messages)) < 2:
         return None
-    found = [sessions.find(tx, owner, name) for name in family]
-    known = [session for session in found if session is not None and session.events]
-    known.sort(key=lambda session: -session.position)
+    newest = sorted(family, key=lambda name: -family[name].position)[:MOST_SESSIONS]
     most = len(messages) + LOOK_BACK
-    lines = [_line(tx, owner, newest.session, most) for newest in known[:MOST_SESSIONS]]
-    ends = {session.session: session.chain for session in known}
-    search = _Search(tx, owner, messages, marks, ends)
+    lines = [_line(tx, owner, name, most) for name in newest]
+    search = _Search(tx, owner, messages, marks, family)
     for cut_off in (False, True):
         seen = [
             window
@@ -109,17 +108,15 @@ def _line(tx: Transaction, owner: Owner, session: str, most: int) -> _Line:
 
 @dataclass
 class _Search:
-    """``ends`` has the chain that each session ends with.
-
-    What was read and what an event says is kept: forks share it, and the same words may be met at
-    the beginning of many windows.
+    """What was read and what an event says is kept: forks share it, and the same words may be met
+    at the beginning of many windows.
     """
 
     tx: Transaction
     owner: Owner
     messages: Sequence[Mapping[str, Any]]
     marks: Sequence[str]
-    ends: Mapping[str, str]
+    family: Mapping[str, End]
     read: dict[int, Mapping[str, Any] | None] = field(default_factory=dict)
     said: dict[int, str] = field(default_factory=dict)
 
@@ -129,7 +126,7 @@ class _Search:
             if self._begins(line, begin, cut_off):
                 known, at = self._together(line, begin + 1)
                 last = line.spots[at - 1]
-                ends = self.ends[last.session] == last.chain
+                ends = self.family[last.session].chain == last.chain
                 yield Window(known, line.spots[begin], last, ends)
 
     def _begins(self, line: _Line, at: int, cut_off: bool) -> bool:

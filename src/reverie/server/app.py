@@ -17,7 +17,7 @@ from reverie.errors import ReverieError
 from reverie.server import health, pages, problems, proxy, rest, sessions, upkeep, vaults
 from reverie.server.mcp_http import Endpoint
 from reverie.server.metrics import Measured, Metrics
-from reverie.server.security import Guard
+from reverie.server.security import PROXY, Guard
 from reverie.server.serving import Serving
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def create_app(serving: Serving) -> ASGIApp:
 
 
 def _accident(request: Request, error: Exception) -> Response:
-    return problems.of_accident(error).response()
+    refused = problems.of_accident(error)
+    of_proxy = request.scope["path"].startswith(PROXY)
+    return refused.for_openai() if of_proxy else refused.response()
 
 
 def _refused(request: Request, error: Exception) -> Response:

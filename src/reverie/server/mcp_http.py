@@ -56,4 +56,5 @@ class Endpoint:
 def _enter(request: Any, right: Right) -> tuple[Caller, Scoped]:
     come = visit(request, right)
     # Whoever's token it is, a model chose the words.
-    return come.caller, Scoped.of(come.space("agent"), come.session)
+    may_write = come.caller.may("write")
+    return come.caller, Scoped.of(come.space("agent"), come.session, may_write=may_write)

@@ -18,14 +18,18 @@ from reverie.server.mcp_arguments import HITS, LISTED, Arguments
 
 
 class Scoped(NamedTuple):
-    """What a call reaches: a space and, when the request names one, a session of it."""
+    """What a call reaches: a space and, when the request names one, a session of it.
+
+    ``may_write``: whether whoever calls may leave a trace there.
+    """
 
     space: Async
     session: Async | None
+    may_write: bool = True
 
     @classmethod
-    def of(cls, space: Async, session: str | None) -> Scoped:
-        return cls(space, None if session is None else space.session(session))
+    def of(cls, space: Async, session: str | None, *, may_write: bool = True) -> Scoped:
+        return cls(space, None if session is None else space.session(session), may_write)
 
 
 class Answer(NamedTuple):
@@ -100,7 +104,9 @@ async def context(scoped: Scoped, given: dict[str, Any]) -> Answer:
     """Text alone: with the parts as values as well a model would read everything twice."""
     tokens = given.get("tokens")
     if scoped.session is not None:
-        known = await scoped.session.context(given.get("query"), tokens=tokens)
+        known = await scoped.session.context(
+            given.get("query"), tokens=tokens, freeze=scoped.may_write
+        )
     else:
         known = await scoped.space.context(given.get("query", ""), tokens=tokens)
     said = [SO_FAR, *map(lines.of_message, known.history)] if known.history else []

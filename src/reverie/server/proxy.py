@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx2
 from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from reverie import aio
 from reverie.aio import Async
@@ -26,6 +26,7 @@ from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Right
 from reverie.server import bodies, commands, problems, replies, scopes, turns, upstream
+from reverie.server.answers import Json
 from reverie.server.bodies import Body
 from reverie.server.problems import Refused
 from reverie.server.relay import Relay
@@ -226,4 +227,4 @@ async def _command(space: Async, command: str, body: Body, *, may_write: bool) -
         return StreamingResponse(
             iter(list(commands.chunks(text, *made))), media_type="text/event-stream"
         )
-    return JSONResponse(commands.completion(text, *made))
+    return Json(commands.completion(text, *made))

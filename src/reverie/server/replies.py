@@ -15,6 +15,7 @@ _TEXTS = ("content", "refusal")
 _SAYS = (*_TEXTS, "tool_calls", "function_call", "audio")
 MOST_LINE_BYTES = 16_000_000
 _SHORT = 32
+_IN_PIECES = frozenset({"arguments", "input", "transcript"})
 
 
 def of_completion(body: bytes) -> dict[str, Any] | None:
@@ -36,6 +37,7 @@ class Stream:
         self._texts: dict[str, list[str]] = {}
         self._calls: dict[object, dict[str, Any]] = {}
         self._function: dict[str, Any] = {}
+        self._audio: dict[str, Any] = {}
         self._finished = self._spoke_on = False
         self.done = False
         """Whether the stream has said that nothing follows."""
@@ -71,6 +73,8 @@ class Stream:
             said["tool_calls"] = list(self._calls.values())
         if self._function:
             said["function_call"] = self._function
+        if self._audio:
+            said["audio"] = self._audio
         return _spoken(said)
 
     def _take(self, line: bytes) -> None:
@@ -103,6 +107,10 @@ class Stream:
                 _merge(self._calls.setdefault(self._place(call), {}), call)
         if isinstance(delta.get("function_call"), dict):
             _merge(self._function, delta["function_call"])
+        audio = delta.get("audio")
+        if isinstance(audio, dict):
+            # Its words: the sound itself comes in pieces that cannot just be put together.
+            _merge(self._audio, {name: held for name, held in audio.items() if name != "data"})
 
     def _place(self, call: Mapping[str, Any]) -> object:
         """Which call this is a part of; some providers leave the index out."""
@@ -119,7 +127,7 @@ def _says_done(line: bytes) -> bool:
 
 
 def _merge(held: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Arguments come in pieces; whatever else is said of a call is said once."""
+    """Arguments and words come in pieces; whatever else is said of a call is said once."""
     for name, value in part.items():
         if name == "index" or value is None:
             continue
@@ -127,7 +135,7 @@ def _merge(held: dict[str, Any], part: Mapping[str, Any]) -> None:
             inner = held.setdefault(name, {})
             if isinstance(inner, dict):
                 _merge(inner, value)
-        elif name in {"arguments", "input"} and isinstance(value, str):
+        elif name in _IN_PIECES and isinstance(value, str):
             held[name] = str(held.get(name, "")) + value
         else:
             held.setdefault(name, value)

@@ -96,9 +96,15 @@ async def revise(
 
 
 @router.delete("/memory/{id:name}", tags=["Memories"], status_code=204)
-async def forget(visit: Writer, id: str, reason: str | None = None, key: Key = None) -> Response:
+async def forget(
+    visit: Writer,
+    id: str,
+    reason: str | None = None,
+    if_match: IfMatch = None,
+    key: Key = None,
+) -> Response:
     """Take a memory out of every recall; its history stays."""
-    await visit.space().forget(id, reason=reason, key=key)
+    await visit.space().forget(id, expected_version=_expected(if_match), reason=reason, key=key)
     return Response(status_code=204)
 
 

@@ -96,7 +96,8 @@ def visit(request: Request, right: Right, named: Named | None = None) -> Visit:
     serving, caller = serving_of(request), caller_of(request, right)
     about = named or named_in(request)
     only = caller.spaces is not None and len(caller.spaces) == 1
-    space = about.space or (caller.spaces[0] if caller.spaces and only else serving.settings.space)
+    usual = caller.spaces[0] if caller.spaces and only else serving.settings.space
+    space = usual if about.space is None else about.space
     if not caller.sees(space):
         raise Refused(403, "Forbidden", "this token is for other spaces")
     if caller.user is not None and about.user not in {None, caller.user}:
@@ -126,7 +127,8 @@ Key = Annotated[
 
 
 def _named(request: Request, name: str, header: str) -> str | None:
-    """Empty is not the same as not given: a user that was left blank is not everyone."""
+    """Empty is not the same as not given: a user that was left blank is not everyone, and a space
+    that was left blank is not the usual one."""
     asked = _single(request.url.query, name)
     return _header(request.headers, header) if asked is None else asked
 

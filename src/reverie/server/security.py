@@ -19,8 +19,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reverie.aio import Async
+from reverie.errors import ReverieError
 from reverie.model import RIGHTS, Right
-from reverie.server.problems import Refused, of_accident
+from reverie.server.problems import Refused, of_accident, of_error
 
 # What says nothing of anybody's memory. The page asks for a token before it shows anything.
 OPEN = ("/", "/healthz", "/login", "/page/", "/favicon.ico", "/docs", "/docs/", "/openapi.json")
@@ -196,7 +197,13 @@ class Guard:
             return None
         if hmac.compare_digest(secret.encode(), self._token.encode()):
             return Caller("operator", "operator", "admin")
-        token = await self._store.recognise(secret)
+        try:
+            token = await self._store.recognise(secret)
+        except ReverieError as error:
+            # Why it cannot is not for somebody of whom nothing is known.
+            why = of_error(error)
+            detail = "the store cannot tell whose token this is: repeat the request"
+            raise Refused(why.status, why.title, detail, headers=why.headers) from error
         return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
 
     def _bounded(self, path: str, headers: Headers, receive: Receive, answer: _Answer) -> Receive:

@@ -55,13 +55,8 @@ async def events(
     ] = None,
 ) -> Response:
     """The last events of a session, or the last until one of them; in order, verbatim."""
-    session = visit.space().session(id)
-    if until is None:
-        return Json({"events": plain(await session.events(limit))})
-    newest = await session.events(1)
-    behind = max(newest[0].sequence - until, 0) if newest else 0
-    found = [event for event in await session.events(behind + limit) if event.sequence <= until]
-    return Json({"events": plain(found[-limit:])})
+    found = await visit.space().session(id).events(limit, until=until)
+    return Json({"events": plain(found)})
 
 
 @router.post("/{id:name}/events", status_code=201, response_model=shapes.Events)
@@ -87,7 +82,8 @@ async def recalls(visit: Reader, id: str) -> Response:
 async def context(visit: Reader, id: str, body: shapes.ContextAsked | None = None) -> Response:
     """What a model needs for the next turn: profile, summary, recalled memories, history."""
     asked: dict[str, Any] = {} if body is None else body.model_dump()
-    found = await visit.space().session(id).context(**asked)
+    # Who may only read leaves no trace, not even of having been the first to ask.
+    found = await visit.space().session(id).context(**asked, freeze=visit.caller.may("write"))
     return Json({**plain(found), "system": found.system})
 
 

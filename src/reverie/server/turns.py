@@ -99,13 +99,17 @@ def wish_of(fields: Mapping[str, Any]) -> Wish:
 
 
 def named_by(fields: Mapping[str, Any], headers: Mapping[str, str], given: Named) -> Named:
-    """Our own headers win; then the body, as agent-cli and OpenAI's clients fill it."""
+    """Our own headers win; then the body, as agent-cli and OpenAI's clients fill it.
+
+    A user of ours that was left blank is not everyone: it is no name, and refused as such.
+    """
     session = _name(fields, "memory_id") or headers.get(CHAT_OF_OPEN_WEBUI)
     user = fields.get("user")
     user = user if isinstance(user, str) else None
+    guessed = user or headers.get(USER_OF_OPEN_WEBUI) or None
     return Named(
         given.space,
-        given.user or user or headers.get(USER_OF_OPEN_WEBUI) or None,
+        guessed if given.user is None else given.user,
         given.session or session or None,
     )
 

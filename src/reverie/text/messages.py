@@ -73,7 +73,7 @@ def role_of(message: Mapping[str, Any]) -> str:
         return str(message["role"])
     if _is_pydantic_ai(message):
         return _role_of_parts(message)
-    role = _string(message.get("role")).lower()
+    role = _storable(_string(message.get("role")).lower())
     if not role:
         return _role_of_item(_string(message.get("type")))
     content = message.get("content")
@@ -96,8 +96,14 @@ def speaker_of(message: Mapping[str, Any]) -> str | None:
     name = message.get("name")
     if not isinstance(name, str) or role_of(message) not in _SPEAKERS:
         return None
-    plain = " ".join(name[:_LONGEST_NAME].encode("utf-8", "replace").decode().split())
-    return plain or None
+    return " ".join(_storable(name[:_LONGEST_NAME]).split()) or None
+
+
+def _storable(name: str) -> str:
+    """What any database can hold of a name: half characters and NUL become marks."""
+    if name.isascii() and "\0" not in name:
+        return name
+    return name.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def text_of(message: Mapping[str, Any]) -> str:
