@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from reverie import Store
-from reverie.errors import VaultError
+from reverie.errors import StoreError, VaultError
 from reverie.memory import retelling
 from reverie.vault import journal, layout, operations, rebuilding
 from tests.conftest import DAY, Stores
@@ -261,6 +261,37 @@ def test_what_was_stopped_goes_on(
     assert exported(second) == exported(first) and files(root) == before
     with pytest.raises(VaultError, match="not empty"):
         rebuilding.from_vault(second, root)
+
+
+def test_a_store_that_was_told_half_a_log_neither_cuts_it_nor_takes_its_places(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    for number in range(30):
+        first.space("ana").remember(f"thing {number}")
+    operations.init(first, root)
+    before = files(root)
+    monkeypatch.setattr(retelling, "BATCH", 10)
+
+    def stop(count: int, whole: int) -> None:
+        raise KeyboardInterrupt
+
+    second = stores.open("second", vault=str(root))
+    with pytest.raises(KeyboardInterrupt):
+        rebuilding.from_vault(second, root, stop)
+    with pytest.raises(StoreError, match="vault rebuild"):
+        second.space("ana").remember("in the place of another")
+    with pytest.raises(VaultError, match="vault rebuild"):
+        operations.sync(second)
+    second.drain()
+    assert files(root) == before
+    assert rebuilding.from_vault(second, root).problems == ()
+    assert exported(second) == exported(first) and files(root) == before
+    new = second.space("ana").remember("a new one")
+    stores.clock.step(DAY)
+    second.drain()
+    assert list(root.glob(f"ana/facts/*{new.id}*.md"))
 
 
 # -- people's edits -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TypeVar
 from reverie.engine import index, log, sessions
 from reverie.engine.log import Entry
 from reverie.errors import InvalidInput, ReverieError, VaultError
-from reverie.memory import upkeep
+from reverie.memory import upkeep, vaults
 from reverie.memory.resources import Resources
 from reverie.model import Memory, Origin, Scope
 from reverie.protocols import Owner
@@ -98,8 +98,14 @@ class Mirror:
     def begin(self) -> None:
         """Read where to go on from the vault's own log, unless that is known.
 
-        Raises when the log is another store's: what it holds is nowhere else, perhaps.
+        Raises when the log is another store's, or was not wholly told to this one: what it holds is
+        nowhere else, perhaps.
         """
+        if vaults.is_untold(self._resources):
+            raise VaultError(
+                f"the store was not wholly made of {self._vault.root} yet: "
+                "run 'reverie vault rebuild' again, to the end"
+            )
         files, journal_ = self._vault.files, self._vault.journal
         if files.fact("journal") != str(journal_.size()):
             files.forget_cursors()

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from reverie.engine import log, sessions
+from reverie.engine.schema import UNTOLD
 from reverie.errors import ReverieError, VaultError
 from reverie.memory import retelling, states, vaults
 from reverie.memory.resources import Resources
@@ -56,8 +57,9 @@ def from_vault(store: Store, root: str | Path, progress: Progress | None = None)
         work.tell_log()
         work.tell_memories()
         summaries = work.tell_summaries()
+        _end(store._resources, UNTOLD)
         report = work.settle(path)
-        _end(store._resources)
+        _end(store._resources, _MARK)
         return Rebuilt(work.entries, work.from_files, summaries, report, tuple(work.problems))
 
 
@@ -252,14 +254,15 @@ def _begin(resources: Resources, path: Path) -> None:
                 "the store is not empty: give an empty one (--url), or write the vault anew "
                 "from this one with 'reverie vault rebuild --from store'"
             )
-        if row is None:
-            tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (_MARK, str(path)))
+        for mark in (_MARK, UNTOLD):
+            tx.run("DELETE FROM meta WHERE key = ?", (mark,))
+            tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (mark, str(path)))
 
 
-def _end(resources: Resources) -> None:
+def _end(resources: Resources, mark: str) -> None:
     with resources.engine.write() as tx:
         tx.oversee()
-        tx.run("DELETE FROM meta WHERE key = ?", (_MARK,))
+        tx.run("DELETE FROM meta WHERE key = ?", (mark,))
 
 
 def _note(vault: Vault, store: Store, *paths: Path) -> None:
