@@ -73,6 +73,18 @@ def test_a_memory_is_nowhere_after_a_scrub(store: Store, ana: Space, tmp_path: P
     assert not operations.sync(store)
 
 
+@pytest.mark.parametrize("space", ["ana", "a name as long as names of spaces may be " * 3])
+def test_a_long_text_is_in_no_message(store: Store, ana: Space, tmp_path: Path, space: str) -> None:
+    long = SECRET + ", as is known to nobody but my aunt who lives in the house by the sea"
+    secret = store.space(space.strip()).remember(long, subject="blue")
+    operations.sync(store)
+    subject = words(tmp_path / "vault", "combination")[0]
+    assert len(subject) <= 100 and subject.endswith(f"… (remember {secret.id})")
+    store.space(space.strip()).erase(secret.id)
+    assert operations.scrub(store).found == ()
+    assert not words(tmp_path / "vault", "combination")
+
+
 def test_a_renamed_file_is_found_as_well(store: Store, ana: Space, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     secret = ana.remember(SECRET)
