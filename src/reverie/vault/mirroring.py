@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from reverie.engine import index, log, sessions
@@ -18,7 +18,7 @@ from reverie.memory import upkeep, vaults
 from reverie.memory.resources import Resources
 from reverie.model import Memory, Origin, Scope
 from reverie.protocols import Owner
-from reverie.vault import disk, journal, layout, names, rendering
+from reverie.vault import disk, erasing, journal, layout, names, rendering
 from reverie.vault.conversations import Conversations, Edited
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
@@ -411,6 +411,9 @@ class Mirror:
             )
 
         self._retell(owner, scope, told)
+        told_now = (journal.line_of(scope, entry) for entry in entries)
+        if erasing.clear_aside(self._vault, chain(self._vault.journal.lines(), told_now)):
+            self._vault.files.note(scope.space, f"{layout.OWN}/{journal.ASIDE}")
 
     def _reword(self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]]) -> None:
         """Write files anew whose memories lost words without a new version, under new names."""

@@ -28,8 +28,6 @@ from reverie.vault.vault import Vault
 Progress = Callable[[int, int], None]
 # Names the vault that a store is being made of, until it is done.
 _MARK = "rebuilding"
-# Lines of a log that were none, or that did not fit the others.
-ASIDE = "damaged.jsonl"
 BATCH = 500
 
 
@@ -129,7 +127,7 @@ class _Work:
                 raws = [raw.rstrip(b"\n") + b"\n" for raw in file if raw.strip()]
             others = [raw for raw in raws if not self._is_told(raw)]
             if others:
-                aside = self._vault.own / ASIDE
+                aside = self._vault.own / journal.ASIDE
                 disk.append(aside, b"".join(others))
                 disk.write(path, b"".join(raw for raw in raws if raw not in set(others)))
                 _note(self._vault, self._store, path, aside)
