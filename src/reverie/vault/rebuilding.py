@@ -127,9 +127,9 @@ class _Work:
                 raws = [raw.rstrip(b"\n") + b"\n" for raw in file if raw.strip()]
             others = [raw for raw in raws if not self._is_told(raw)]
             if others:
-                aside = self._vault.own / journal.ASIDE
+                aside, left = self._vault.own / journal.ASIDE, set(others)
                 disk.append(aside, b"".join(others))
-                disk.write(path, b"".join(raw for raw in raws if raw not in set(others)))
+                disk.write(path, b"".join(raw for raw in raws if raw not in left))
                 _note(self._vault, self._store, path, aside)
 
     def _is_told(self, raw: bytes) -> bool:
