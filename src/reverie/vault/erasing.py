@@ -22,7 +22,7 @@ from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.messages import text_of
 from reverie.text.normalise import SURROGATE, one_line
-from reverie.vault import disk, journal, layout, names, rendering
+from reverie.vault import agentcli, disk, journal, layout, names, rendering
 from reverie.vault.git import Repository
 from reverie.vault.layout import Place
 from reverie.vault.rewriting import rewrite
@@ -191,6 +191,7 @@ class Eraser:
         self._current = current
         self._summed = gone.summed()
         self._said: defaultdict[Scope, _Said] = defaultdict(_Said)
+        self._scopes = {scope for scope, _ in gone.lines}
         self._erased_ids = {id for _, id in gone.memories}
         self._reworded_ids: defaultdict[str, list[Scope]] = defaultdict(list)
         for scope, id in gone.reworded:
@@ -225,6 +226,8 @@ class Eraser:
         place = self._place_of(path)
         if place is None:
             return raw
+        if path.startswith(f"{agentcli.ENTRIES}/") and self._is_of_agent_cli(path, raw):
+            return None
         if place.session is not None and (place.scope, place.session) in self._gone.sessions:
             return None
         if place.what == "memory" or (place.what == "conflict" and _is_of_memory(raw, path)):
@@ -310,6 +313,24 @@ class Eraser:
             return (scope, memory) in self._gone.reworded or line.get("sequence") in events
         return (scope, line["uuid"]) in self._gone.lines
 
+    def _is_of_agent_cli(self, path: str, raw: bytes) -> bool:
+        """Whether a file tells it that was adopted, and committed as it was before."""
+        try:
+            old = agentcli.old_of(path, raw)
+        except InvalidInput:
+            return False
+        for scope in self._scopes:
+            talk = (scope, old.conversation)
+            if (
+                (scope, agentcli.memory_id(old.uuid)) in self._gone.memories
+                or (scope, old.uuid) in self._gone.lines
+                or talk in self._gone.sessions
+                or (old.role == "summary" and talk in self._summed)
+            ):
+                self._said[scope].add(old.content)
+                return True
+        return False
+
     # -- files --------------------------------------------------------------------------------
 
     def _memory(self, scope: Scope, path: str, raw: bytes) -> bytes | None:
@@ -317,6 +338,8 @@ class Eraser:
         id = document.text("id") or document.text("conflict_of") or names.id_in(path)
         if id is None:
             return self._bare(scope, path, raw, document)
+        if (scope, agentcli.memory_id(id.lower())) in self._gone.memories:
+            id = agentcli.memory_id(id.lower())
         gone = (scope, id) in self._gone.memories or self._is_reworded(scope, id, path, document)
         self._stood.setdefault(path, set()).add(gone)
         if not gone:
@@ -352,9 +375,10 @@ class Eraser:
         gone, role = self._gone.events.get(name, set()), document.text("role")
         if role == "summary" or place.what == "summary":
             return plain if raw == self._current(path) else self._summary(name, document, plain)
-        named = _TURN.fullmatch(document.text("id") or "")
-        if role != "turns" and named is not None:
-            if int(named[1]) not in gone:
+        id = document.text("id") or ""
+        named, adopted = _TURN.fullmatch(id), (place.scope, id.lower()) in self._gone.lines
+        if role != "turns" and (named is not None or adopted):
+            if not adopted and named is not None and int(named[1]) not in gone:
                 return plain
             self._said[place.scope].add(document.content)
             return None
