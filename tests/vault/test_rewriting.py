@@ -253,6 +253,18 @@ def test_what_is_staged_is_cleaned_and_stays_staged(root: Path, repo: Repository
     assert holds(repo, SECRET) == []
 
 
+def test_what_is_left_out_of_the_work_tree_stays_so(root: Path, repo: Repository) -> None:
+    write(root, "here.md", "x")
+    write(root, "away/a.md", SECRET)
+    write(root, f"away/{SECRET.decode()}.md", "its name tells")
+    commit(root, "a")
+    by_hand(root, "sparse-checkout", "set", "--no-cone", "/here.md", "/.git*")
+    erase(repo)
+    assert status(root) == [] and files(root)["away/a.md"][1] == BLANK
+    assert repo.checkpoint("nothing is new", "ana") is None
+    assert holds(repo, SECRET) == []
+
+
 def test_names_in_an_index_that_shortens_them(root: Path, repo: Repository) -> None:
     write(root, f"{SECRET.decode()[:-1]}a", "x")
     write(root, SECRET.decode(), "x")
