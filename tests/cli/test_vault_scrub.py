@@ -31,7 +31,7 @@ def test_an_erase_says_that_git_remembers(reverie: CommandLine, root: Path) -> N
     assert in_git(root)
     assert "found nowhere" in reverie.text("vault", "scrub")
     assert not in_git(root)
-    assert "holds nothing that was erased" in reverie.text("vault", "scrub")
+    assert "Nothing is left to take out" in reverie.text("vault", "scrub")
 
 
 def test_an_erase_that_rewrites_history_proves_it(reverie: CommandLine, root: Path) -> None:

@@ -14,6 +14,8 @@ from reverie import Origin
 from reverie.errors import VaultError
 from reverie.vault import adopting, operations, rebuilding
 from reverie.vault.adopting import Adopted
+from reverie.vault.git import Repository
+from reverie.vault.searching import holds
 from tests.conftest import Stores
 from tests.talking import user
 from tests.vault.lives import exported
@@ -332,3 +334,22 @@ def test_stopped_anywhere_it_goes_on(
     assert len(store.space("ana").session("home").events()) == 3
     settled = tree(folder.root)
     assert not operations.sync(store) and tree(folder.root) == settled
+
+
+def test_what_was_adopted_and_then_erased_is_nowhere(stores: Stores, folder: Folder) -> None:
+    store = stores.open()
+    folder.put(20, "summary", "The wife of Jane's husband is her.", "other")
+    folder.put(21, "user", "a word that nobody shall know", "other")
+    folder.put(22, "memory", "a fact that nobody shall know", "global")
+    adopting.adopt(store, folder.root, space="ana")
+    space = store.space("ana")
+    (secret,) = (each for each in space.memories() if "shall know" in each.content)
+    space.erase(secret.id)
+    space.session("other").erase_event(1)
+    done = operations.scrub(store)
+    assert done.found == () and done.texts == 3
+    repository = Repository.at(folder.root)
+    assert repository is not None and holds(repository, b"that nobody shall know") == []
+    assert holds(repository, b"Jane's husband") == []
+    assert "The user lives in K" in git(folder.root, "log", "-p", "--reverse", "--", "entries")
+    assert git(folder.root, "log", "-p", "--", "entries").count("hate pizza now")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from reverie import Space, Store
 from reverie.vault import operations
 from reverie.vault.git import Repository
 from reverie.vault.searching import holds
+from tests.vault.repositories import by_hand, files, status
 
 SECRET = "the combination of the blue suitcase is seven nine three"
 KEPT = "the green suitcase has no lock whatsoever"
@@ -73,6 +75,18 @@ def test_a_memory_is_nowhere_after_a_scrub(store: Store, ana: Space, tmp_path: P
     assert not operations.sync(store)
 
 
+@pytest.mark.parametrize("space", ["ana", "a name as long as names of spaces may be " * 3])
+def test_a_long_text_is_in_no_message(store: Store, ana: Space, tmp_path: Path, space: str) -> None:
+    long = SECRET + ", as is known to nobody but my aunt who lives in the house by the sea"
+    secret = store.space(space.strip()).remember(long, subject="blue")
+    operations.sync(store)
+    subject = words(tmp_path / "vault", "combination")[0]
+    assert len(subject) <= 100 and subject.endswith(f"… (remember {secret.id})")
+    store.space(space.strip()).erase(secret.id)
+    assert operations.scrub(store).found == ()
+    assert not words(tmp_path / "vault", "combination")
+
+
 def test_a_renamed_file_is_found_as_well(store: Store, ana: Space, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     secret = ana.remember(SECRET)
@@ -101,6 +115,145 @@ def test_what_was_said_is_nowhere(store: Store, ana: Space, tmp_path: Path) -> N
     session.erase()
     assert operations.scrub(store).found == ()
     assert not places(root, KEPT) and not places(root, "hello there")
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def summarise(session: reverie.Session, text: str) -> None:
+    session.write_summary(text, upper=3, expected_epoch=session.summary().epoch)
+
+
+@pytest.mark.parametrize("turns", ["together", "apart"])
+def test_a_turn_is_nowhere_whatever_people_made_of_its_file(
+    store: Store, tmp_path: Path, turns: str
+) -> None:
+    root = tmp_path / "vault"
+    operations.init(store, root, turns=turns)
+    session = store.space("ana").session("chat")
+    for text in ("hello there, it is me", SECRET, KEPT):
+        session.append(said(text))
+    summarise(session, "the suitcase opens with 793")
+    operations.sync(store)
+    for file in [*root.glob("ana/sessions/chat/**/*.md")]:
+        file.write_bytes(file.read_bytes() + b"my own words\n")
+    assert operations.sync(store).conflicts
+    session.erase_event(2)
+    operations.sync(store)
+    summarise(session, "they said hello")
+    operations.sync(store)
+    done = operations.scrub(store)
+    assert done.found == () and done.texts
+    assert not places(root, SECRET) and not places(root, "opens with 793")
+    assert places(root, KEPT) and places(root, "hello there, it") and places(root, "said hello")
+    assert status(root) == ["?? .reverie/vault.json"] and operations.scrub(store).commits == 0
+
+
+def test_a_conversation_that_was_begun_again_stays(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    ana.session("chat").append(said(SECRET))
+    operations.sync(store)
+    ana.session("chat").erase()
+    ana.session("chat").append(said(KEPT))
+    operations.sync(store)
+    before = files(root)
+    done = operations.scrub(store)
+    assert done.found == () and done.commits
+    assert files(root) == before and status(root) == ["?? .reverie/vault.json"]
+    assert not places(root, SECRET)
+
+
+def test_words_that_gave_way_to_others_are_nowhere(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    ana.session("chat").append(said("the suitcase opens with 793"))
+    memory = ana.remember(SECRET, origin=reverie.Origin("chat", 1))
+    operations.sync(store)
+    ana.revise(memory.id, KEPT)
+    operations.sync(store)
+    ana.session("chat").erase_event(1)
+    done = operations.scrub(store)
+    assert done.found == () and done.texts == 2
+    assert not places(root, SECRET) and not words(root, "combination")
+    assert places(root, KEPT) and words(root, f"{KEPT} (revise {memory.id})")
+    assert status(root) == ["?? .reverie/vault.json"] and operations.scrub(store).commits == 0
+
+
+@pytest.mark.parametrize("path", ["ana/facts/mine.md", "ana/mine.md"])
+def test_a_file_that_was_committed_before_it_had_an_id(
+    store: Store, ana: Space, tmp_path: Path, path: str
+) -> None:
+    root = tmp_path / "vault"
+    ana.remember(KEPT)
+    operations.sync(store)
+    for text in (f"{SECRET}, as I said first\n", f"{SECRET}\n"):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text)
+        operations.checkpoint(store, "mine")
+    operations.sync(store)
+    (memory,) = (each for each in ana.memories() if SECRET in each.content)
+    ana.erase(memory.id)
+    assert operations.scrub(store).found == ()
+    assert not places(root, SECRET) and places(root, KEPT)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_what_was_put_aside_of_the_log_is_erased_as_well(
+    store: Store, ana: Space, tmp_path: Path, half: bool
+) -> None:
+    root = tmp_path / "vault"
+    secret, kept = ana.remember(SECRET), ana.remember(KEPT)
+    operations.sync(store)
+    lines = (root / ".reverie/log.jsonl").read_bytes().splitlines()
+    aside = root / ".reverie/damaged.jsonl"
+    aside.write_bytes(b"".join((line[:-20] if half else line) + b"\n" for line in lines))
+    operations.checkpoint(store, "aside")
+    ana.erase(secret.id)
+    operations.sync(store)
+    assert aside.read_bytes().count(b"\n") == 1 and kept.id.encode() in aside.read_bytes()
+    assert operations.scrub(store).found == ()
+    assert not places(root, SECRET)
+
+
+def test_another_who_says_the_same_loses_nothing(store: Store, ana: Space, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    secret, other = ana.remember(SECRET), ana.remember(SECRET, force=True)
+    own = store.space("bob").remember(SECRET)
+    operations.sync(store)
+    before = files(root)
+    ana.erase(secret.id)
+    done = operations.scrub(store)
+    assert {path for path in done.found if path.endswith(".md")} >= {"bob/MEMORY.md"}
+    for id in (other.id, own.id):
+        assert [path for path in files(root) if id in path] == [p for p in before if id in p]
+    index = by_hand(root, "show", "HEAD~1:ana/MEMORY.md").decode()
+    assert other.id in index and secret.id not in index
+
+
+def test_a_text_in_any_form_is_looked_for(store: Store, ana: Space, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    text = '"a"\n"b"\n"c"\n"d"\n"e"\n"f"\n"g"\n"h"\n"i"\n"j"\n"k"\n"l"\n"m"\n'
+    secret = ana.remember(text)
+    operations.sync(store)
+    (root / "copy.txt").write_text(json.dumps(text))
+    ana.erase(secret.id)
+    assert operations.scrub(store).found == ("copy.txt",)
+
+
+def test_half_a_character_and_few_letters_can_be_erased(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    ana.session("chat").append(said(f"{SECRET} \ud83d and on"))
+    ana.session("chat").append(said("a pin: 4711"))
+    operations.sync(store)
+    ana.session("chat").erase()
+    done = operations.scrub(store)
+    assert (done.texts, done.short, done.found) == (1, 1, ())
+    assert not places(tmp_path / "vault", SECRET)
 
 
 def test_without_anything_erased_nothing_is_rewritten(store: Store, ana: Space) -> None:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import reverie.vault.program as program
 from reverie.errors import VaultError
 from reverie.vault.git import IGNORED, Repository, _message, _person
+from reverie.vault.objects import Headed
 from reverie.vault.worktree import checked, quoted
 from tests.vault.repositories import by_hand, files, made, status, write
 
@@ -475,6 +476,20 @@ def test_odd_commits_can_be_read(root: Path, repo: Repository) -> None:
     by_hand(root, "update-ref", "HEAD", name.decode().strip())
     found = repo.log()[0]
     assert (found.author, found.at, found.subject) == ("nobody", 0, "café")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "iso-8859-11", "utf-16", "base64", "nonsense"])
+def test_a_message_in_any_encoding_can_be_read(encoding: str, root: Path, repo: Repository) -> None:
+    tree = by_hand(root, "rev-parse", "HEAD^{tree}").decode().strip()
+    raw = (
+        f"tree {tree}\nauthor A <> 5 +0000\ncommitter <> 5 +0000\nencoding {encoding}\n\n".encode()
+    )
+    raw += b"\xef\xbb\xbfodd \xfc\xff"
+    store = ("hash-object", "--literally", "-t", "commit", "-w", "--stdin")
+    by_hand(root, "update-ref", "HEAD", by_hand(root, *store, given=raw).decode().strip())
+    assert "odd" in repo.log()[0].subject
+    told = Headed.parse(raw)
+    assert told.encoded(told.text()) == told.message
 
 
 def test_diff_of_what_is_on_disk(root: Path, repo: Repository) -> None:

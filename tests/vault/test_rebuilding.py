@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from reverie import Store
-from reverie.errors import VaultError
+from reverie import Origin, Store
+from reverie.errors import StoreError, VaultError
 from reverie.memory import retelling
-from reverie.vault import journal, layout, operations, rebuilding
+from reverie.vault import disk, journal, layout, operations, rebuilding
 from tests.conftest import DAY, PROVE, Stores
 from tests.talking import user
 from tests.vault.lives import asked, exported, live
@@ -262,6 +262,37 @@ def test_what_was_stopped_goes_on(
         rebuilding.from_vault(second, root)
 
 
+def test_a_store_that_was_told_half_a_log_neither_cuts_it_nor_takes_its_places(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    for number in range(30):
+        first.space("ana").remember(f"thing {number}")
+    operations.init(first, root)
+    before = files(root)
+    monkeypatch.setattr(retelling, "BATCH", 10)
+
+    def stop(count: int, whole: int) -> None:
+        raise KeyboardInterrupt
+
+    second = stores.open("second", vault=str(root))
+    with pytest.raises(KeyboardInterrupt):
+        rebuilding.from_vault(second, root, stop)
+    with pytest.raises(StoreError, match="vault rebuild"):
+        second.space("ana").remember("in the place of another")
+    with pytest.raises(VaultError, match="vault rebuild"):
+        operations.sync(second)
+    second.drain()
+    assert files(root) == before
+    assert rebuilding.from_vault(second, root).problems == ()
+    assert exported(second) == exported(first) and files(root) == before
+    new = second.space("ana").remember("a new one")
+    stores.clock.step(DAY)
+    second.drain()
+    assert list(root.glob(f"ana/facts/*{new.id}*.md"))
+
+
 # -- people's edits -------------------------------------------------------------------------------
 
 
@@ -434,6 +465,28 @@ def test_lines_that_contradict_each_other_are_reported(stores: Stores, tmp_path:
     assert len(log_lines(root)) == 2 and len(list(root.glob("ana/facts/*.md"))) == 2
 
 
+def test_of_two_copies_of_an_entry_the_one_without_the_erased_words_counts(
+    stores: Stores, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("ana")
+    space.session("s").append(user("a secret"))
+    memory = space.remember("the secret", origin=Origin("s", 1))
+    space.revise(memory.id, "something else")
+    operations.init(first, root)
+    before = (root / ".reverie/log.jsonl").read_bytes()
+    space.session("s").erase_event(1)
+    operations.sync(first)
+    after = (root / ".reverie/log.jsonl").read_bytes()
+    for number, both in enumerate((before + after, after + before)):
+        (root / ".reverie/log.jsonl").write_bytes(both)
+        lost_cache(root)
+        other = stores.open(f"other {number}")
+        rebuilding.from_vault(other, root)
+        assert exported(other) == exported(first)
+
+
 # -- Markdown alone -------------------------------------------------------------------------------
 
 
@@ -489,6 +542,26 @@ def test_names_too_long_for_a_folder_come_back(stores: Stores, tmp_path: Path) -
     assert [each.id for each in there.session("t" * 190).memories()] == [memory.id]
 
 
+def test_words_come_back_from_markdown_with_the_line_ends_of_windows(
+    stores: Stores, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    memory = first.space("ana").remember("one line\n\n- another")
+    for text in ("hello\nthere", "and\nmore"):
+        first.space("ana").session("s").append(user(text))
+    operations.init(first, root)
+    lost_cache(root)
+    lost_log(root)
+    for path in root.glob("ana/**/*.md"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    there = stores.open("second")
+    assert rebuilding.from_vault(there, root).problems == ()
+    assert there.space("ana").get(memory.id).content == "one line\n\n- another"
+    said = [event.text for event in there.space("ana").session("s").events()]
+    assert said == ["hello\nthere", "and\nmore"]
+
+
 # -- a vault from the store -----------------------------------------------------------------------
 
 
@@ -534,3 +607,31 @@ def test_a_vault_of_another_store_is_left_alone(stores: Stores, tmp_path: Path) 
         rebuilding.to_vault(second, tmp_path / "full")
     assert files(root) == before
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+def test_a_log_that_was_being_written_anew_goes_on_where_it_was_stopped(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "vault"
+    monkeypatch.setattr(journal, "FULL_BYTES", 2_000)
+    first = stores.open("first")
+    for number in range(20):
+        first.space("ana").remember(f"thing {number}")
+        operations.init(first, root) if number == 0 else operations.sync(first)
+    before = files(root)
+    remove, removed = disk.remove, list[Path]()
+
+    def stopped(path: Path) -> None:
+        if len(removed) == 2 and path.suffix == ".jsonl":
+            raise KeyboardInterrupt
+        removed.append(path)
+        remove(path)
+
+    monkeypatch.setattr(disk, "remove", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        rebuilding.to_vault(first, root)
+    monkeypatch.setattr(disk, "remove", remove)
+    operations.sync(first)
+    assert b"".join(each for name, each in files(root).items() if "/log" in name) == b"".join(
+        each for name, each in before.items() if "/log" in name
+    )

@@ -25,6 +25,7 @@ from reverie.vault.git import Repository
 from reverie.vault.objects import Entry, Headed, delta, entries, object_id, person, places, tree_of
 from reverie.vault.program import Git
 from reverie.vault.rewriting import Rewritten, holds, rewrite
+from reverie.vault.searching import files_with
 from tests.conftest import PROVE
 from tests.vault.repositories import by_hand, files, made, status, write
 
@@ -252,6 +253,18 @@ def test_what_is_staged_is_cleaned_and_stays_staged(root: Path, repo: Repository
     erase(repo)
     assert by_hand(root, "show", ":a.md") == b"staged [erased]"
     assert status(root) == ["MM a.md", "A  other.md"]
+    assert holds(repo, SECRET) == []
+
+
+def test_what_is_left_out_of_the_work_tree_stays_so(root: Path, repo: Repository) -> None:
+    write(root, "here.md", "x")
+    write(root, "away/a.md", SECRET)
+    write(root, f"away/{SECRET.decode()}.md", "its name tells")
+    commit(root, "a")
+    by_hand(root, "sparse-checkout", "set", "--no-cone", "/here.md", "/.git*")
+    erase(repo)
+    assert status(root) == [] and files(root)["away/a.md"][1] == BLANK
+    assert repo.checkpoint("nothing is new", "ana") is None
     assert holds(repo, SECRET) == []
 
 
@@ -623,6 +636,47 @@ def test_holds_looks_into_packs_that_git_does_not_know(root: Path, repo: Reposit
     cut = pack.read_bytes()[:-40]
     write(root / ".git", "modules/x/objects/pack/tmp_pack_y", cut)
     assert holds(repo, b"nothing like it") == []
+
+
+def test_holds_looks_into_packs_of_other_repositories(root: Path, repo: Repository) -> None:
+    write(root, "a.md", SECRET)
+    commit(root, "m")
+    by_hand(root, "gc", "-q")
+    for path in [*(root / ".git/objects/pack").iterdir()]:
+        write(root / ".git", f"modules/x/objects/pack/{path.name}", path.read_bytes())
+        write(root, f"copy/.git/objects/pack/{path.name}", path.read_bytes())
+    by_hand(root, "reset", "-q", "--hard", "HEAD~1")
+    erase(repo)
+    (found,) = holds(repo, SECRET)
+    assert found.startswith(".git/modules/x/objects/pack/pack-")
+    (found,) = files_with(root, [SECRET])
+    assert found.startswith("copy/.git/objects/pack/pack-")
+
+
+def test_many_needles_are_found_wherever_each_lies(root: Path, repo: Repository) -> None:
+    many = [b"needle number %05d of a stack" % number for number in range(500)] + [b"short"]
+    for start in range(20):
+        write(root / ".git", "description", b" " * start + many[start * 7] + b"\n")
+        assert holds(repo, *many) == [".git/description"]
+    write(root / ".git", "description", b"x" * ((1 << 20) - 3) + many[400])
+    assert holds(repo, *many) == [".git/description"]
+    write(root / ".git", "description", b"a short one")
+    assert holds(repo, *many) == [".git/description"]
+    write(root / ".git", "description", b"needle number 00500 of a stack, needle number 0000")
+    assert holds(repo, *many) == []
+
+
+def test_what_cannot_be_read_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a/b.txt", "hello")
+
+    def refused(*arguments: object) -> None:
+        raise PermissionError(13, "refused")
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(VaultError, match="nothing is proved"):
+        files_with(tmp_path, [SECRET])
 
 
 def test_nothing_to_look_for(repo: Repository) -> None:

@@ -65,15 +65,17 @@ def history_of(space: Space, *, rewrite: bool) -> Scrubbed | str | None:
 
 def tell(done: Scrubbed) -> None:
     """What a scrub came to, in words."""
-    if not done.texts and not done.commits:
-        say("The vault's history holds nothing that was erased.")
+    if not done.texts and not done.short and not done.commits:
+        say("Nothing is left to take out of the vault's history.")
         return
     say(f"Rewrote {count(done.commits, 'commit')} of the vault's history.")
     looked = f"{count(done.texts, 'erased text')} in every file and every object of git"
+    if done.short:
+        remark(f"{count(done.short, 'erased text')} too short to be looked for.")
     if not done.found:
         say(f"Looked for {looked}: found nowhere.")
         return
-    remark(f"Looked for {looked}: still found in")
+    remark(f"Looked for {looked}: still found in the following; they cannot be looked for again.")
     for place in done.found:
         remark(f"  {place}")
 

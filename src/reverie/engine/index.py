@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from reverie.engine import log
 from reverie.engine.log import Entry
-from reverie.engine.schema import UNFINISHED
+from reverie.engine.schema import UNFINISHED, UNTOLD
 from reverie.errors import StoreError
 from reverie.model import Event, Memory
 from reverie.protocols import Owner, Row, Transaction
@@ -207,17 +207,25 @@ def _stretches(content: str) -> list[tuple[int, str, Terms]]:
     return [(start, text, analyse(text)) for start, text in spans]
 
 
-def require_rules(tx: Transaction) -> None:
-    """Postings are deleted by analysing again: the rules must be those that wrote them."""
+def require_rules(tx: Transaction, *, telling: bool = False) -> None:
+    """Postings are deleted by analysing again: the rules must be those that wrote them.
+
+    ``telling``: who tells a log again may write to a store that has not been told all of it.
+    """
     rows: dict[str, str] = dict(
         tx.all(
-            "SELECT key, value FROM meta WHERE key IN ('index', 'generation', 'vault', ?)",
-            (UNFINISHED,),
+            "SELECT key, value FROM meta WHERE key IN ('index', 'generation', 'vault', ?, ?)",
+            (UNFINISHED, UNTOLD),
         )
     )
     tx.kept["generation"], tx.kept["vault"] = rows.get("generation"), rows.get("vault")
     if UNFINISHED in rows:
         raise StoreError("a migration into this store was not finished: run it again, to the end")
+    if UNTOLD in rows and not telling:
+        raise StoreError(
+            f"this store was not wholly made of {rows[UNTOLD]} yet: "
+            "run 'reverie vault rebuild' again, to the end"
+        )
     if rows.get("index", MADE_BY) != MADE_BY:
         raise StoreError("another version of Reverie made the index: open the store again")
 

@@ -190,6 +190,8 @@ CURRENT = len(STEPS)
 
 # Stands in meta while a migration into this store is under way.
 UNFINISHED = "migration"
+# Stands there while a vault's log is told to it: until all is told, positions are not free.
+UNTOLD = "untold"
 
 # The tables that rebuild makes anew from the log.
 DERIVED = (

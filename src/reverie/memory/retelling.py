@@ -97,7 +97,7 @@ class _Teller:
         if owner is None:
             owner = log.ensure_owner(self._tx, scope.space, scope.user)
             if not self._owners:
-                index.require_rules(self._tx)
+                index.require_rules(self._tx, telling=True)
             self._owners[scope] = owner
         self._tx.enter(owner)
         return owner

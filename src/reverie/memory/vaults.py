@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reverie.agenda import jobs
+from reverie.engine.schema import UNTOLD
 from reverie.memory.resources import Resources
 from reverie.protocols import Owner, Transaction
 
@@ -41,6 +42,12 @@ def attach(resources: Resources, path: str | None) -> None:
         tx.kept[KEY] = path
         for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner"):
             _await(tx, resources, Owner(*row))
+
+
+def is_untold(resources: Resources) -> bool:
+    """Whether the store knows only a part of what its vault's log says."""
+    with resources.engine.read() as tx:
+        return tx.one("SELECT 1 FROM meta WHERE key = ?", (UNTOLD,)) is not None
 
 
 def note_made(resources: Resources, path: str) -> None:

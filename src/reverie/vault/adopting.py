@@ -446,7 +446,7 @@ def _rank(old: Old) -> int:
 
 
 def _memory_id(old: Old) -> str:
-    return transfer.derived_id(f"agent-cli:{old.uuid}")
+    return agentcli.memory_id(old.uuid)
 
 
 def _record(op: str, uuid: str, at: int, body: dict[str, Any]) -> dict[str, Any]:

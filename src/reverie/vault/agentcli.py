@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from reverie.errors import InvalidInput
 from reverie.memory.times import to_ms
+from reverie.memory.transfer import derived_id
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalise import one_line, plain_name
@@ -77,8 +78,18 @@ def files_in(root: Path, report: Report) -> Iterator[Old]:
             report(f"{path}: {one_line(str(error))}")
 
 
+def memory_id(uuid: str) -> str:
+    """What a memory of theirs is called here."""
+    return derived_id(f"agent-cli:{uuid}")
+
+
 def _read(root: Path, path: str) -> Old:
-    raw = disk.read(root / path)
+    raw, stamp = disk.read_stamped(root / path)
+    return old_of(path, raw, stamp.mtime // 1_000_000)
+
+
+def old_of(path: str, raw: bytes, written_at: int = 0) -> Old:
+    """What a file says. Raises InvalidInput."""
     document = frontmatter.load(raw)
     if document.broken:
         raise InvalidInput("; ".join(document.problems))
@@ -103,7 +114,7 @@ def _read(root: Path, path: str) -> Old:
         conversation,
         place.deleted,
         id if _UUID.fullmatch(id) else derived_uuid(other),
-        _created(root, path, document),
+        _created(path, document, written_at),
         document.content,
         document.text("replaced_by") or None,
         (document.text("source_id") or "").lower() or None,
@@ -126,7 +137,7 @@ def _place(path: str) -> _Place:
     return _Place(conversation, kind, deleted)
 
 
-def _created(root: Path, path: str, document: Document) -> int:
+def _created(path: str, document: Document, written_at: int) -> int:
     """As the file says, else as its name does, else when it was written."""
     named = _STAMP.match(path.rpartition("/")[2])
     spelled = document.text("created_at") or ""
@@ -136,5 +147,4 @@ def _created(root: Path, path: str, document: Document) -> int:
     try:
         return to_ms(spelled, "created_at")
     except InvalidInput:
-        found = disk.stamp(root / path)
-        return 0 if found is None else found.mtime // 1_000_000
+        return written_at

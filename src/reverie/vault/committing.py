@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from reverie.text.normalise import one_line
 from reverie.vault.files import Pending
-from reverie.vault.git import Repository
+from reverie.vault.git import SUBJECT, Repository
 from reverie.vault.vault import Vault
 
 MOST_LINES = 200
@@ -45,12 +45,26 @@ def commit_pending(vault: Vault) -> list[str]:
     return made
 
 
+def _subject(name: str, line: str) -> str:
+    """One change as the subject of a commit. By its end it is found when it has to be erased."""
+    found = _OP.search(line)
+    if found is None or len(name) + len(line) + 2 <= SUBJECT:
+        return f"{name}: {line}"
+    end = f" {found[0]}"
+    start = f"{_cut(name, SUBJECT // 3)}: "
+    return start + _cut(line[: found.start()].rstrip(), SUBJECT - len(start) - len(end)) + end
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1].rstrip() + "…"
+
+
 def message(space: str, changes: Sequence[Pending]) -> str:
     """One line for one change, else how many of what, and a line for each."""
     lines = list(dict.fromkeys(each.line for each in changes if each.line))
     name = one_line(space)
     if len(lines) == 1:
-        return f"{name}: {lines[0]}"
+        return _subject(name, lines[0])
     if not lines:
         return f"{name}: files"
     counts = Counter(found[1] for line in lines if (found := _OP.search(line)))

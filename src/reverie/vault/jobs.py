@@ -62,6 +62,10 @@ def _vault(resources: Resources, claim: Claim) -> Vault | None:
         _finish(resources, claim)
         return None
     root = Path(path)
+    if vaults.is_untold(resources):
+        _log.warning("the store was not wholly made of %s yet: 'reverie vault rebuild'", root)
+        _wait(resources, claim)
+        return None
     if Vault.is_at(root):
         return Vault.open(root)
     if root.parent.is_dir() and not vaults.was_made(resources, path):
@@ -69,10 +73,14 @@ def _vault(resources: Resources, claim: Claim) -> Vault | None:
         vaults.note_made(resources, path)
         return vault
     _log.warning("the vault %s is away: 'reverie vault init' makes it anew", root)
+    _wait(resources, claim)
+    return None
+
+
+def _wait(resources: Resources, claim: Claim) -> None:
     with resources.engine.write() as tx:
         tx.enter(claim.owner)
         claim.again(tx, resources.clock.now() + ELSEWHERE_MS)
-    return None
 
 
 def _finish(resources: Resources, claim: Claim) -> None:

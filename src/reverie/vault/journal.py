@@ -20,6 +20,9 @@ from reverie.vault import disk
 
 NEWEST = "log.jsonl"
 FULL_BYTES = 1024 * 1024
+# Lines of a log that were none, or that did not fit the others.
+ASIDE = "damaged.jsonl"
+_PART = re.compile(r'"(space|user|memory|session|sequence)": ("(?:[^"\\]|\\.)*"|null|\d{1,15})[,}]')
 _FULL = re.compile(r"log-(\d{6,})\.jsonl", re.ASCII)
 
 Line = dict[str, Any]
@@ -134,12 +137,24 @@ class Journal:
         return changed
 
     def clear(self) -> None:
-        for path in self.files():
+        """The newest first: stopped in between, it says rightly how far it goes."""
+        for path in reversed(self.files()):
             disk.remove(path)
 
 
 def mark_of(line: Line) -> tuple[int, str]:
     return line["position"], str(line.get("uuid"))
+
+
+def half_decoded(raw: bytes) -> Line:
+    """Of a line that is no entry, such as half of one: whose it was and what it was about."""
+    text, found = raw.decode("utf-8", "replace"), Line()
+    for name, value in _PART.findall(text[: text.find('"body": ')]):
+        try:
+            found.setdefault(name, json.loads(value))
+        except ValueError:
+            continue
+    return found
 
 
 def encoded(line: Mapping[str, Any]) -> bytes:

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
+from reverie.engine.log import OVERWRITTEN
 from reverie.errors import ReverieError
 from reverie.memory import records
 from reverie.memory.retelling import Told
@@ -82,8 +83,8 @@ class Logbook:
         other = _read(known)
         if other["uuid"] != line["uuid"]:
             return f"position {position} is that of another entry already"
-        if line["body"] is None:
-            # Of two copies the one that was emptied since counts: what was erased stays erased.
+        # Of two copies the one that was emptied since counts: what was erased stays erased.
+        if line["body"] is None or (other["body"] and line.get("reason") == OVERWRITTEN):
             spots[position] = spot
         return None
 

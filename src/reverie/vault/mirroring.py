@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeVar
 
 from reverie.engine import index, log, sessions
 from reverie.engine.log import Entry
 from reverie.errors import InvalidInput, ReverieError, VaultError
-from reverie.memory import upkeep
+from reverie.memory import upkeep, vaults
 from reverie.memory.resources import Resources
 from reverie.model import Memory, Origin, Scope
 from reverie.protocols import Owner
-from reverie.vault import disk, journal, layout, names, rendering
+from reverie.vault import disk, erasing, journal, layout, names, rendering
 from reverie.vault.conversations import Conversations, Edited
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
@@ -98,8 +98,14 @@ class Mirror:
     def begin(self) -> None:
         """Read where to go on from the vault's own log, unless that is known.
 
-        Raises when the log is another store's: what it holds is nowhere else, perhaps.
+        Raises when the log is another store's, or was not wholly told to this one: what it holds is
+        nowhere else, perhaps.
         """
+        if vaults.is_untold(self._resources):
+            raise VaultError(
+                f"the store was not wholly made of {self._vault.root} yet: "
+                "run 'reverie vault rebuild' again, to the end"
+            )
         files, journal_ = self._vault.files, self._vault.journal
         if files.fact("journal") != str(journal_.size()):
             files.forget_cursors()
@@ -405,6 +411,9 @@ class Mirror:
             )
 
         self._retell(owner, scope, told)
+        told_now = (journal.line_of(scope, entry) for entry in entries)
+        if erasing.clear_aside(self._vault, chain(self._vault.journal.lines(), told_now)):
+            self._vault.files.note(scope.space, f"{layout.OWN}/{journal.ASIDE}")
 
     def _reword(self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]]) -> None:
         """Write files anew whose memories lost words without a new version, under new names."""

@@ -70,7 +70,7 @@ class Headed:
         except (LookupError, UnicodeError, ValueError):
             return "utf-8"
         # Only what gives every byte back: others would change messages that nobody changed.
-        return found.name if found.name.startswith(("utf-8", "iso8859-1", "latin")) else "utf-8"
+        return "iso8859-1" if found.name == "iso8859-1" else "utf-8"
 
 
 def _errors(encoding: str) -> str:

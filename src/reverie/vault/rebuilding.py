@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from reverie.engine import log, sessions
+from reverie.engine.schema import UNTOLD
 from reverie.errors import ReverieError, VaultError
 from reverie.memory import retelling, states, vaults
 from reverie.memory.resources import Resources
@@ -27,8 +28,6 @@ from reverie.vault.vault import Vault
 Progress = Callable[[int, int], None]
 # Names the vault that a store is being made of, until it is done.
 _MARK = "rebuilding"
-# Lines of a log that were none, or that did not fit the others.
-ASIDE = "damaged.jsonl"
 BATCH = 500
 
 
@@ -56,8 +55,9 @@ def from_vault(store: Store, root: str | Path, progress: Progress | None = None)
         work.tell_log()
         work.tell_memories()
         summaries = work.tell_summaries()
+        _end(store._resources, UNTOLD)
         report = work.settle(path)
-        _end(store._resources)
+        _end(store._resources, _MARK)
         return Rebuilt(work.entries, work.from_files, summaries, report, tuple(work.problems))
 
 
@@ -127,9 +127,9 @@ class _Work:
                 raws = [raw.rstrip(b"\n") + b"\n" for raw in file if raw.strip()]
             others = [raw for raw in raws if not self._is_told(raw)]
             if others:
-                aside = self._vault.own / ASIDE
+                aside, left = self._vault.own / journal.ASIDE, set(others)
                 disk.append(aside, b"".join(others))
-                disk.write(path, b"".join(raw for raw in raws if raw not in set(others)))
+                disk.write(path, b"".join(raw for raw in raws if raw not in left))
                 _note(self._vault, self._store, path, aside)
 
     def _is_told(self, raw: bytes) -> bool:
@@ -252,14 +252,15 @@ def _begin(resources: Resources, path: Path) -> None:
                 "the store is not empty: give an empty one (--url), or write the vault anew "
                 "from this one with 'reverie vault rebuild --from store'"
             )
-        if row is None:
-            tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (_MARK, str(path)))
+        for mark in (_MARK, UNTOLD):
+            tx.run("DELETE FROM meta WHERE key = ?", (mark,))
+            tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (mark, str(path)))
 
 
-def _end(resources: Resources) -> None:
+def _end(resources: Resources, mark: str) -> None:
     with resources.engine.write() as tx:
         tx.oversee()
-        tx.run("DELETE FROM meta WHERE key = ?", (_MARK,))
+        tx.run("DELETE FROM meta WHERE key = ?", (mark,))
 
 
 def _note(vault: Vault, store: Store, *paths: Path) -> None:

@@ -66,13 +66,14 @@ class Ref(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """An entry of an index."""
+    """An entry of an index; ``away``: it is not to be in the work tree."""
 
     place: Path
     mode: bytes
     id: bytes
     stage: bytes
     path: bytes
+    away: bool
 
 
 def rewrite(
@@ -114,7 +115,8 @@ def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -
             with git.talk("index-pack", "--stdin", given=file):
                 pass
     for place in folders:
-        _restage(git, place, [line for where, line in new_staged if where == place])
+        own = [(entry, line) for entry, line in new_staged if entry.place == place]
+        _restage(git, place, own)
     if held is not None:
         git.run("update-ref", _HELD_STASHES, held.hex())
     switched = _switch(git, folders, new_refs)
@@ -199,16 +201,16 @@ class _History:
             return ref.name
         return f"{start}/{self._commits.get(_bytes(name), _bytes(name)).hex()}"
 
-    def new_staged(self, staged: list[Staged]) -> list[tuple[Path, bytes]]:
+    def new_staged(self, staged: list[Staged]) -> list[tuple[Staged, bytes]]:
         lines = []
         for entry in staged:
             new = self._changed.get((entry.path, entry.id), entry.id)
             if new is None:
                 gone = b"0 " + b"0" * len(entry.id.hex())
-                lines.append((entry.place, b"%s\t%s\0" % (gone, entry.path)))
+                lines.append((entry._replace(away=False), b"%s\t%s\0" % (gone, entry.path)))
             elif new != entry.id:
                 about = (entry.mode, new.hex().encode(), entry.stage, entry.path)
-                lines.append((entry.place, b"%s %s %s\t%s\0" % about))
+                lines.append((entry, b"%s %s %s\t%s\0" % about))
         return lines
 
     def _order(self, roots: Iterable[bytes]) -> list[bytes]:
@@ -450,18 +452,25 @@ def _restore_stashes(git: Git) -> None:
 def _staged(git: Git, place: Path) -> Iterator[Staged]:
     if not (place / "index").exists():
         return
-    for line in replace(git, folder=place).run("ls-files", "-s", "-z").split(b"\0")[:-1]:
+    for line in replace(git, folder=place).run("ls-files", "-s", "-t", "-z").split(b"\0")[:-1]:
         about, _, path = line.partition(b"\t")
-        mode, name, stage = about.split(b" ")
+        tag, mode, name, stage = about.split(b" ")
         if mode != b"160000":
-            yield Staged(place, mode, bytes.fromhex(name.decode()), stage, path)
+            yield Staged(place, mode, bytes.fromhex(name.decode()), stage, path, tag == b"S")
 
 
-def _restage(git: Git, place: Path, lines: list[bytes]) -> None:
+def _restage(git: Git, place: Path, changed: list[tuple[Staged, bytes]]) -> None:
     """Written anew even when nothing changed: it may remember more than what is staged."""
-    if (place / "index").exists():
-        options = ("--force-write-index", "--clear-resolve-undo", "-z", "--index-info")
-        replace(git, folder=place).run("update-index", *options, given=b"".join(lines))
+    if not (place / "index").exists():
+        return
+    there = replace(git, folder=place)
+    lines = b"".join(line for _, line in changed)
+    options = ("--force-write-index", "--clear-resolve-undo", "-z", "--index-info")
+    there.run("update-index", *options, given=lines)
+    # What is not in the work tree would else be taken for deleted.
+    away = b"".join(entry.path + b"\0" for entry, _ in changed if entry.away)
+    if away:
+        there.run("update-index", "--skip-worktree", "-z", "--stdin", given=away)
 
 
 def _switch(git: Git, folders: list[Path], refs: list[tuple[Ref, str, bytes | None]]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,22 +14,72 @@ from reverie.vault.program import Git
 
 _PIECE = 1 << 20
 _DELTAS = {6, 7}
+_STEP = 8
+# So many needles are looked for one after the other: that is quicker.
+FEW = 64
 
 
-def holds(repo: Repository, needle: bytes) -> list[str]:
-    """Where the needle still is: objects, reachable or not, and every file of the repository."""
-    if not needle:
-        raise VaultError("nothing to look for: give at least one byte")
+class _Needles:
+    """Many needles, looked for at the cost of one.
+
+    Bytes are compared eight at a time: a long needle holds eight that begin where we look, wherever
+    it lies itself.
+    """
+
+    def __init__(self, needles: Iterable[bytes]) -> None:
+        every = sorted(set(needles))
+        if not every or not all(every):
+            raise VaultError("nothing to look for: give at least one byte")
+        self.longest = max(map(len, every))
+        few = len(every) <= FEW
+        self._each = [one for one in every if few or len(one) < 2 * _STEP - 1]
+        self._by_part: dict[int, list[bytes]] = {}
+        for one in () if few else every:
+            if len(one) >= 2 * _STEP - 1:
+                for start in range(_STEP):
+                    part = int.from_bytes(one[start : start + _STEP], sys.byteorder)
+                    self._by_part.setdefault(part, []).append(one)
+
+    def are_in(self, data: bytes) -> bool:
+        if any(one in data for one in self._each):
+            return True
+        if not self._by_part:
+            return False
+        parts = memoryview(data)[: len(data) // _STEP * _STEP].cast("Q")
+        alike = self._by_part.keys() & parts
+        return any(one in data for part in alike for one in self._by_part[part])
+
+    def are_in_any(self, pieces: Iterable[bytes]) -> bool:
+        """Also where one lies across two pieces."""
+        rest = b""
+        for piece in pieces:
+            whole = rest + piece
+            if self.are_in(whole):
+                return True
+            rest = whole[len(whole) - self.longest + 1 :] if len(whole) >= self.longest else whole
+        return False
+
+
+def holds(repo: Repository, *needles: bytes) -> list[str]:
+    """Where one of these still is: objects, reachable or not, and every file of the repository."""
+    wanted = _Needles(needles)
     git = repo.git
-    found = [f"{kind} {name}" for name, kind in _objects(git, needle)]
-    if needle in git.run("ls-files", "-s", "-z"):
+    found = [f"{kind} {name}" for name, kind in _objects(git, wanted)]
+    if wanted.are_in(git.run("ls-files", "-s", "-z")):
         found.append("index: the name of a file")
+    packs = git.common() / "objects" / "pack"
     for place in sorted({git.folder, git.common()}):
-        found.extend(_files(place, needle))
+        found.extend(_files(place, wanted, place.parent, packs))
     return sorted(set(found))
 
 
-def _objects(git: Git, needle: bytes) -> Iterator[tuple[str, str]]:
+def files_with(root: Path, needles: Iterable[bytes]) -> list[str]:
+    """The files below a folder, git's own aside, that hold one of these or are called so."""
+    wanted = _Needles(needles)
+    return list(_files(root, wanted, root, None, without=root / ".git"))
+
+
+def _objects(git: Git, wanted: _Needles) -> Iterator[tuple[str, str]]:
     """Every object that git can name, those of packs and of other places it borrows from too."""
     every = ("--batch-all-objects", "--unordered", "--buffer", "--batch")
     with git.talk("cat-file", *every) as talk:
@@ -41,7 +92,7 @@ def _objects(git: Git, needle: bytes) -> Iterator[tuple[str, str]]:
                     "run 'git fsck' there"
                 )
             pieces = talk.pieces(int(size[0]))
-            hit = _is_in(pieces, needle)
+            hit = wanted.are_in_any(pieces)
             for _ in pieces:
                 pass
             talk.exactly(1)
@@ -49,39 +100,43 @@ def _objects(git: Git, needle: bytes) -> Iterator[tuple[str, str]]:
                 yield name, kind
 
 
-def _files(place: Path, needle: bytes) -> Iterator[str]:
-    """Names and bytes of files as they are, and what git wrote compressed and then forgot."""
+def _files(
+    place: Path, wanted: _Needles, above: Path, packs: Path | None, without: Path | None = None
+) -> Iterator[str]:
+    """Names and bytes of files as they are, and what git wrote compressed and then forgot.
+
+    ``packs`` is where git knows what lies in a pack, and has told it.
+    """
 
     def unreadable(error: OSError) -> None:
         raise VaultError(f"{place} cannot be read ({error}), so nothing is proved") from error
 
     for folder, folders, files in os.walk(place, onerror=unreadable):
+        folders[:] = [name for name in folders if Path(folder) / name != without]
         for name in (*folders, *files):
             path = Path(folder) / name
-            shown = str(path.relative_to(place.parent))
-            if needle in os.fsencode(path.relative_to(place)):
+            shown = path.relative_to(above).as_posix()
+            if wanted.are_in(os.fsencode(path.relative_to(place))):
                 yield f"{shown}: its name"
-        for name in files:
-            path = Path(folder) / name
-            shown = str(path.relative_to(place.parent))
             if path.is_symlink():
-                if needle in os.fsencode(os.readlink(path)):  # noqa: PTH115
+                if wanted.are_in(os.fsencode(os.readlink(path))):  # noqa: PTH115
                     yield shown
-            elif path.is_file() and _file_has(path, needle):
+            elif name in files and path.is_file() and _file_has(path, wanted, packs):
                 yield shown
 
 
-def _file_has(path: Path, needle: bytes) -> bool:
+def _file_has(path: Path, wanted: _Needles, packs: Path | None) -> bool:
     try:
         with path.open("rb") as file:
             start = file.read(12)
             file.seek(0)
-            if _is_in(iter(lambda: file.read(_PIECE), b""), needle):
+            if wanted.are_in_any(iter(lambda: file.read(_PIECE), b"")):
                 return True
             file.seek(0)
             if start[:4] == b"PACK":
-                return not path.with_suffix(".idx").exists() and _pack_has(file.read(), needle)
-            return start[:1] == b"\x78" and _is_in(_inflated(file.read()), needle)
+                known = path.parent == packs and path.with_suffix(".idx").exists()
+                return not known and _pack_has(file.read(), wanted)
+            return start[:1] == b"\x78" and wanted.are_in_any(_inflated(file.read()))
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -99,7 +154,7 @@ def _inflated(data: bytes) -> Iterator[bytes]:
         return
 
 
-def _pack_has(data: bytes, needle: bytes) -> bool:
+def _pack_has(data: bytes, wanted: _Needles) -> bool:
     """A pack without its index, maybe cut: object by object, as far as it goes."""
     place = 12
     while place < len(data) - 20:
@@ -115,7 +170,7 @@ def _pack_has(data: bytes, needle: bytes) -> bool:
                 content, end = _inflated_at(data, place + skip)
             except zlib.error:
                 continue
-            if needle in content:
+            if wanted.are_in(content):
                 return True
             place = end
             break
@@ -144,13 +199,3 @@ def _skips(data: bytes, place: int, kind: int) -> tuple[int, ...]:
     while end < len(data) and data[end] & 128:
         end += 1
     return (end + 1 - place,)
-
-
-def _is_in(pieces: Iterable[bytes], needle: bytes) -> bool:
-    """Also where the needle lies across two pieces."""
-    rest = b""
-    for piece in pieces:
-        if needle in rest + piece:
-            return True
-        rest = (rest + piece)[-(len(needle) - 1) :] if len(needle) > 1 else b""
-    return False

@@ -84,7 +84,12 @@ def files_of(vault: Vault, *what: str) -> Iterator[Seen]:
             continue
         if not what or place.what in what:
             with contextlib.suppress(ReverieError):
-                yield Seen(path, place, disk.read(vault.path(path)))
+                yield Seen(path, place, _with_our_line_ends(disk.read(vault.path(path))))
+
+
+def _with_our_line_ends(raw: bytes) -> bytes:
+    """A git on Windows may have given others to the whole file."""
+    return raw.replace(b"\r\n", b"\n") if raw.startswith(b"---\r\n") else raw
 
 
 def _markdown(vault: Vault) -> list[str]:
