@@ -93,6 +93,17 @@ class Mirror:
             self._complete(owner)
         return many
 
+    def summary(self, owner: Owner, session: str) -> None:
+        """The summary of a session, of which the log knows nothing."""
+        with self._resources.engine.read() as tx:
+            tx.enter(owner)
+            scope = log.scope_of(tx, owner)
+        if self._vault.wishes.shows(scope.space):
+            try:
+                self.conversations.write_summary(owner, scope, session)
+            except OBSTACLES as error:
+                self._tell(layout.session_folder(scope, session), error)
+
     # -- where to go on -----------------------------------------------------------------------
 
     def begin(self) -> None:
