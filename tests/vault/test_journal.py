@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reverie.model import Scope
-from reverie.vault import journal
+from reverie.vault import disk, journal
 from reverie.vault.journal import Journal
 from tests.vault.vaults import Kept, assert_equal, assert_journal
 
@@ -45,6 +45,28 @@ def test_a_lost_file_is_a_gap_and_never_a_loss_of_another(
     for position in range(9, 20):
         own.append([line(position)])
     assert len(list(own.lines())) == kept - gone + 11
+
+
+def test_many_entries_at_once_are_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "FULL_BYTES", 200)
+    own = Journal(tmp_path)
+    own.append([line(1)])
+    changed = own.append([line(position) for position in range(2, 30)])
+    assert sorted(changed) == sorted(own.files())
+    assert all(path.stat().st_size <= 200 for path in own.files())
+    assert [each["position"] for each in own.lines()] == list(range(1, 30))
+
+
+def test_a_log_of_any_size_is_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "MOST_BYTES", 4096)
+    notes = [kept.ana.remember(f"{number}{' word' * 400}", kind="note") for number in range(4)]
+    kept.sync()
+    (kept.root / ".reverie" / "files.db").unlink()
+    kept.ana.erase(notes[0].id)
+    kept.sync()
+    assert_equal(kept)
 
 
 def test_a_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
