@@ -7,7 +7,7 @@ in between, the same batch is written again, which changes nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
@@ -36,6 +36,8 @@ _NEW = Stamp(0, 0, 0)
 T = TypeVar("T")
 
 Progress = Callable[[int], None]
+# An entry: its position and its uuid.
+Mark = tuple[int, str]
 
 
 class Mirror:
@@ -74,7 +76,9 @@ class Mirror:
         if not vault.wishes.shows(scope.space):
             return 0
         self.begin()
-        after, many = self._resumed(owner, scope), 0
+        if vault.files.cursor(scope):
+            self._go_back([scope])
+        after, many = vault.files.cursor(scope), 0
         away = vault.lacks(layout.owner_folder(scope)) and vault.files.knows(scope)
         if self._look is not None and (away or vault.files.fact(LOOKED) is None):
             self._look()
@@ -121,7 +125,7 @@ class Mirror:
         if marks and not any(self._knows(scope, mark) for scope, mark in marks.items()):
             self._require_kin()
 
-    def _knows(self, scope: Scope, mark: tuple[int, str]) -> bool:
+    def _knows(self, scope: Scope, mark: Mark) -> bool:
         """Whether this entry is in the store."""
         with self._resources.engine.read() as tx:
             owner = log.find(tx, scope)
@@ -131,7 +135,7 @@ class Mirror:
     def _require_kin(self) -> None:
         uuids = dict[Scope, set[str]]()
         for line in self._vault.journal.lines():
-            scope = Scope(line["space"], line["user"])
+            scope = _scope_of(line)
             if scope not in uuids:
                 with self._resources.engine.read() as tx:
                     owner = log.find(tx, scope)
@@ -144,38 +148,50 @@ class Mirror:
             "or make a store of it with 'reverie vault rebuild'"
         )
 
-    def _resumed(self, owner: Owner, scope: Scope) -> int:
-        """The position behind which entries are to be mirrored.
+    def retrace(self) -> None:
+        """Go back for every owner, also one that the store does not have any more."""
+        self._go_back([scope for scope, mark in self._vault.files.marks().items() if mark[0]])
+
+    def _go_back(self, scopes: Iterable[Scope]) -> None:
+        """To the last entry that store and vault share.
 
         A store that a backup was put in the place of has another past than the vault's log from
         some entry on: that much of the log is left out, and all files are looked at again.
         """
         files, journal_ = self._vault.files, self._vault.journal
-        mark = files.mark(scope)
-        if not mark[0] or self._knows(scope, mark):
-            return mark[0]
-        own = [line for line in journal_.lines() if _is_of(line, scope)]
-        own.sort(key=journal.mark_of)
-        common = (0, "")
-        for part in _parts(own, BATCH):
+        told = {
+            scope: list[Mark]() for scope in scopes if not self._knows(scope, files.mark(scope))
+        }
+        if not told:
+            return
+        # First of all: killed behind this, everything is looked at nevertheless.
+        files.drop_owners(told, LOOKED)
+        for line in journal_.lines():
+            if (scope := _scope_of(line)) in told:
+                told[scope].append(journal.mark_of(line))
+        common = {scope: self._common(scope, sorted(marks)) for scope, marks in told.items()}
+        for path in journal_.keep(lambda line: _is_by(line, common.get(_scope_of(line)))):
+            for space in {scope.space for scope in told}:
+                files.note(space, path.relative_to(self._vault.root).as_posix())
+        with files.together():
+            for scope, mark in common.items():
+                files.set_cursor(scope, *mark)
+            files.set_fact("journal", str(journal_.size()))
+
+    def _common(self, scope: Scope, marks: Sequence[Mark]) -> Mark:
+        """The last of an owner's entries in the vault's log up to which the store has them all."""
+        common: Mark = (0, "")
+        for part in _parts(marks, BATCH):
             with self._resources.engine.read() as tx:
-                tx.enter(owner)
-                found = log.at_positions(tx, owner, [line["position"] for line in part])
-            for line in part:
-                entry = found.get(line["position"])
-                if entry is None or entry.uuid != line.get("uuid"):
-                    break
-                common = journal.mark_of(line)
-            if common != journal.mark_of(part[-1]):
-                break
-        for path in journal_.keep(lambda line: not _is_of(line, scope) or _is_by(line, common)):
-            files.note(scope.space, path.relative_to(self._vault.root).as_posix())
-        files.drop_owner(scope)
-        files.set_cursor(scope, *common)
-        files.set_fact("journal", str(journal_.size()))
-        if self._look is not None:
-            self._look()
-        return common[0]
+                owner = log.find(tx, scope)
+                positions = [position for position, _ in part]
+                found = {} if owner is None else log.at_positions(tx, owner, positions)
+            for position, uuid in part:
+                entry = found.get(position)
+                if entry is None or entry.uuid != uuid:
+                    return common
+                common = (position, uuid)
+        return common
 
     def _batch(self, owner: Owner, scope: Scope, entries: Sequence[Entry], *, last: bool) -> None:
         vault = self._vault
@@ -459,8 +475,12 @@ def _is_of(line: journal.Line, scope: Scope) -> bool:
     return bool(line["space"] == scope.space and line["user"] == scope.user)
 
 
-def _is_by(line: journal.Line, mark: tuple[int, str]) -> bool:
-    return bool(line["position"] <= mark[0])
+def _scope_of(line: journal.Line) -> Scope:
+    return Scope(line["space"], line["user"])
+
+
+def _is_by(line: journal.Line, mark: Mark | None) -> bool:
+    return mark is None or bool(line["position"] <= mark[0])
 
 
 def _raw(vault: Vault, path: str) -> bytes | None:

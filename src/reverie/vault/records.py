@@ -116,7 +116,8 @@ class Records:
             else:
                 self._problem(path, "a copy of an index: nothing was changed")
             return True
-        fields = frontmatter.load(raw).fields
+        document = frontmatter.load(raw)
+        fields = document.fields
         session = str(fields.get("conversation_id", ""))
         owner = self._owner(place.scope)
         known = None if owner is None else self._find(owner, session)
@@ -128,11 +129,12 @@ class Records:
         else:
             version = str(fields.get("id", "")).rpartition(":")[2]
             apart = path.rpartition("/")[0].rpartition("/")[0].endswith(f"/{layout.TURNS}")
-            turns = [] if apart else list(rendering.turns_in(plain))
             number = int(version) if apart and version.isdecimal() else 0
-            number = turns[-1].sequence if turns else number
-            if turns and not self._mirror.conversations.holds(owner, place.scope, session, plain):
+            told = [(turn.sequence, turn.text) for turn in rendering.turns_in(plain)]
+            told = [(number, document.content)] if apart else told
+            if told and not self._mirror.conversations.holds(owner, place.scope, session, told):
                 return False
+            number = max(told)[0] if told else 0
         self._turned(path, place, known)
         self._put(File(path, place.what, place.scope, session, number, disk.digest(raw), stamp))
         self._touched.add((place.scope, session))

@@ -79,6 +79,7 @@ class Sync:
         self._looking = True
         vault = self._vault
         self.mirror.begin()
+        self.mirror.retrace()
         if vault.files.fact(LOOKED) is None:
             self._learn_names()
         survey = disk.survey(vault.root, vault.root)
