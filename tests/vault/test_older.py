@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,4 +80,59 @@ def test_killed_when_it_went_back(tmp_path: Path, what: tuple[Any, str], after: 
     kept.mirror()
     kept.sync()
     assert_nothing_lost(kept)
+    kept.close()
+
+
+def run_git(kept: Kept, *words: str) -> str:
+    ran = subprocess.run(
+        ["git", "-C", str(kept.root), *words], capture_output=True, check=True, text=True
+    )
+    return ran.stdout
+
+
+def said(kept: Kept) -> dict[str, bytes]:
+    """All but the vault's own log: owners may follow each other in another order there."""
+    return {path: raw for path, raw in kept.bytes().items() if not path.endswith(".jsonl")}
+
+
+def assert_each_commit_changes_nothing(kept: Kept) -> None:
+    before, position = said(kept), kept.ana.position()
+    for commit in run_git(kept, "log", "--format=%H", "main").split()[:-1]:
+        run_git(kept, "checkout", "-qf", commit)
+        report = kept.sync()
+        assert not report.forgotten and not report.restored and not report.revised
+        assert not report.remembered and not report.conflicts
+        assert said(kept) == before
+    assert kept.ana.position() == position
+    assert_equal(kept)
+
+
+def test_a_commit_of_before_it_was_forgotten_or_restored(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    one, two = kept.ana.remember("one"), kept.ana.remember("two")
+    chat, talk = kept.ana.session("chat"), kept.ana.session("talk")
+    for session in (chat, talk):
+        session.append({"role": "user", "content": "hi"})
+    kept.ana.forget(two.id)
+    talk.hide()
+    kept.sync()
+    kept.ana.forget(one.id)
+    kept.ana.restore(two.id)
+    kept.sync()
+    chat.hide()
+    talk.restore()
+    kept.sync()
+    assert_each_commit_changes_nothing(kept)
+    kept.close()
+
+
+def test_the_first_of_two_commits_of_one_moment(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    eve = kept.store.space("eve")
+    for text in ("one", "two"):
+        kept.ana.remember(text)
+        eve.remember(text)
+        kept.sync()
+    assert_each_commit_changes_nothing(kept)
+    assert len(eve.memories()) == 2
     kept.close()

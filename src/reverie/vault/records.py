@@ -150,12 +150,23 @@ class Records:
         self._vault.files.note(place.scope.space, was.path)
         if place.what != "turns" or (known.hidden_at is not None) == place.deleted:
             return
+        if self._lags(place.scope, known.session):
+            return
         if place.deleted:
             self._session(place.scope, known.session).hide(reason=MOVED)
             self._report.forgotten.append(path)
         else:
             self._session(place.scope, known.session).restore()
             self._report.restored.append(path)
+
+    def _lags(self, scope: Scope, session: str) -> bool:
+        """Whether a conversation was hidden or restored since; then its files were not moved, but
+        stand where they stood at an earlier commit."""
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, scope)
+            entries = [] if owner is None else log.of_session(tx, owner, session)
+        turned = [entry.position for entry in entries if entry.op in {"hide", "restore"}]
+        return max(turned, default=0) > self._vault.files.cursor(scope)
 
     def _put_back(self, path: str, place: Place, raw: bytes) -> bool:
         """A record under another name or another's: it goes back where it was."""

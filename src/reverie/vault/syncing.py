@@ -275,8 +275,9 @@ class Sync:
         if elsewhere:
             self._copied(path, place, document, raw, stamp, states, elsewhere[0])
             return
-        self._revised(path, place, document, states, bare=told is None)
-        self._moved(path, place, document, id)
+        base = _base(document, states)
+        self._revised(path, place, document, states, base, bare=told is None)
+        self._moved(path, place, document, id, base)
         self._settle(path, place, id, raw, stamp)
 
     def _says_id(self, file: File) -> bool:
@@ -338,13 +339,12 @@ class Sync:
         place: Place,
         document: Document,
         states: Mapping[int, Memory],
+        base: Memory | None,
         *,
         bare: bool,
     ) -> None:
         """``bare``: the front matter is gone, and with it nothing but what it said."""
         current = states[max(states)]
-        told = document.text("version") or ""
-        base = states.get(int(told)) if told.isascii() and told.isdecimal() else None
         wanted = _wanted(document)
         if bare:
             wanted = _labels(current)
@@ -389,16 +389,19 @@ class Sync:
             f"is kept beside it as {file.path.rpartition('/')[2]}"
         )
 
-    def _moved(self, path: str, place: Place, document: Document, id: str) -> None:
+    def _moved(
+        self, path: str, place: Place, document: Document, id: str, base: Memory | None
+    ) -> None:
         """A person forgets and restores by moving a file."""
         current = self._current(place.scope, id)
         gone = current.forgotten_at is not None
         known = self._vault.files.of(place.scope, "memory", id)
-        was = known[0].path if known else None
-        here = None if was is None else self._vault.place_of(was)
+        here = self._vault.place_of(known[0].path) if known else None
         # Where it was says more than a line of its own, which may have been taken out.
         before = here.deleted if here is not None else "forgotten_at" in document.fields
-        if before == place.deleted or gone == place.deleted:
+        # Where the version stood that it names, it was not moved: it only lags behind.
+        lags = base is not None and (base.forgotten_at is not None) == place.deleted
+        if lags or before == place.deleted or gone == place.deleted:
             return
         handle = self._handle(place.scope, current.session)
         if place.deleted:
@@ -541,6 +544,12 @@ class Sync:
 
 def _is(known: File | None, stamp: Stamp) -> bool:
     return known is not None and known.stamp == stamp
+
+
+def _base(document: Document, states: Mapping[int, Memory]) -> Memory | None:
+    """The version that a person had before them."""
+    told = document.text("version") or ""
+    return states.get(int(told)) if told.isascii() and told.isdecimal() else None
 
 
 class Wanted(TypedDict):
