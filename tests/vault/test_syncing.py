@@ -298,6 +298,22 @@ def test_moved_to_another_user_or_space_it_is_theirs(kept: Kept) -> None:
     assert_equal(kept)
 
 
+@pytest.mark.parametrize("folder", ["deleted/users", "Deleted/users", "Users", "deleted/USERS"])
+def test_a_users_file_where_users_have_none_is_not_everybodys(kept: Kept, folder: str) -> None:
+    bob = kept.store.space("ana", user="bob")
+    secret = bob.remember("Bob's secret")
+    bob.remember("another of Bob's")
+    kept.ana.remember("shared")
+    kept.sync()
+    path = f"ana/{folder}/bob/facts/secret.md"
+    kept.move(kept.of(secret), path)
+    assert [line.partition(":")[0] for line in kept.sync().problems] == [path]
+    assert bob.get(secret.id).forgotten_at is not None
+    assert "secret" not in str(list(kept.ana.export()))
+    kept.path(path).unlink()
+    assert_equal(kept)
+
+
 def test_front_matter_that_was_taken_out_comes_back(kept: Kept) -> None:
     memory = kept.ana.remember("one", tags=["a"], subject="x")
     kept.mirror()

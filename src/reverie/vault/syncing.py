@@ -153,9 +153,13 @@ class Sync:
         """Whether a file is one of the vault's. What is Markdown and nobody's is told."""
         if self._place(path) is not None:
             return True
-        folder = path.partition("/")[0]
-        if path.lower().endswith(".md") and names.is_cut(folder) and "/" in path:
+        folder, _, rest = path.partition("/")
+        if path.lower().endswith(".md") and names.is_cut(folder) and rest:
             self._problem(path, "nobody of this name is known: nothing was changed")
+        elif layout.is_astray(path) and self._vault.wishes.shows(names.name_of(folder)):
+            self._problem(
+                path, "what is a user's stands in users/, also what was forgotten: move it"
+            )
         return False
 
     def _place(self, path: str) -> Place | None:
