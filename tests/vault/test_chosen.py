@@ -1,7 +1,17 @@
-"""A vault that shows some spaces and not others."""
+"""Which folder is the vault of a store, and which spaces it shows."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
+
+import reverie
+from reverie import Settings
+from reverie.errors import VaultError
+from reverie.vault import operations
+from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept
 
 
@@ -12,3 +22,35 @@ def test_the_summary_of_a_space_that_is_not_shown_is_not_written(kept: Kept) -> 
     talk.write_summary("what Eve said", upper=1, expected_epoch=0)
     kept.store.drain()
     assert not kept.path("eve").exists()
+
+
+def test_a_folder_that_is_another_stores_vault_stays_as_it_is(kept: Kept) -> None:
+    kept.init(kept.root, ["ana"])
+    kept.ana.remember("one")
+    kept.sync()
+    before = kept.bytes()
+    with kept.open("other.db") as other:
+        other.space("ana").remember("of the other store")
+        with pytest.raises(VaultError, match="vault of another store"):
+            operations.init(other, kept.root)
+        assert other.vault is None
+    assert kept.bytes() == before
+
+
+def test_a_vault_of_a_newer_reverie_is_not_made_an_older_one(tmp_path: Path) -> None:
+    Vault.init(tmp_path).close()
+    asked = tmp_path / ".reverie" / "vault.json"
+    told = {**json.loads(asked.read_text()), "format": 99}
+    asked.write_text(json.dumps(told))
+    with pytest.raises(VaultError, match="newer Reverie"):
+        Vault.init(tmp_path)
+    assert json.loads(asked.read_text()) == told
+    asked.write_text("rubbish")
+    Vault.init(tmp_path).close()
+
+
+def test_a_setting_is_for_a_store_that_has_no_vault(tmp_path: Path) -> None:
+    for setting, expected in (("a", "a"), ("b", "a"), ("", "a")):
+        settings = Settings(vault=str(tmp_path / setting) if setting else "")
+        with reverie.open(tmp_path / "kept.db", settings=settings, embedder="none") as store:
+            assert store.vault == tmp_path / expected

@@ -28,11 +28,12 @@ def path_of(resources: Resources) -> str | None:
         return path_in(tx)
 
 
-def attach(resources: Resources, path: str | None) -> None:
+def attach(resources: Resources, path: str | None, *, first: bool = False) -> None:
     """Mirror the store to this folder from now on, or to none; what is there already goes first."""
     with resources.engine.write() as tx:
         tx.oversee()
-        if path_in(tx) == path:
+        known = path_in(tx)
+        if known == path or (first and known is not None):
             return
         tx.run("DELETE FROM meta WHERE key = ?", (KEY,))
         if path is None:
@@ -41,6 +42,12 @@ def attach(resources: Resources, path: str | None) -> None:
         tx.kept[KEY] = path
         for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner"):
             _await(tx, resources, Owner(*row))
+
+
+def attach_first(resources: Resources, path: str) -> None:
+    """The same for a store that has none yet; another keeps the one it has."""
+    if path_of(resources) is None:
+        attach(resources, path, first=True)
 
 
 def note_made(resources: Resources, path: str) -> None:
