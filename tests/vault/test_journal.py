@@ -86,10 +86,12 @@ def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
     own.append([line(1)])
     with own.newest.open("ab") as file:
         file.write(b'rubbish\n{"a": 1}\n[]\n\n\xff\xfe\n')
+        for position, space in ((10**30, "ana"), (True, "ana"), (-1, "ana"), (3, "half \ud83d")):
+            file.write(journal.encoded({**line(1, space), "position": position}))
     own.append([line(2)])
     told: list[str] = []
     assert len(list(own.lines(told.append))) == 2
-    assert len(told) == 4
+    assert len(told) == 8
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 350, -1])

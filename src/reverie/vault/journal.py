@@ -16,10 +16,12 @@ from typing import Any
 from reverie.engine.log import Entry
 from reverie.memory import transfer
 from reverie.model import Scope
+from reverie.text.normalise import SURROGATE
 from reverie.vault import disk
 
 NEWEST = "log.jsonl"
 FULL_BYTES = 1024 * 1024
+MOST = 1 << 53
 _FULL = re.compile(r"log-(\d{6,})\.jsonl", re.ASCII)
 
 Line = dict[str, Any]
@@ -158,7 +160,11 @@ def decoded(raw: bytes) -> Line | None:
         line = json.loads(raw.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(line, dict) or not isinstance(line.get("position"), int):
+    if not isinstance(line, dict) or type(at := line.get("position")) is not int:
         return None
-    named = isinstance(line.get("space"), str) and isinstance(line.get("user"), str | None)
-    return line if named else None
+    named = _is_name(line.get("space")) and (line.get("user") is None or _is_name(line["user"]))
+    return line if named and 0 < at < MOST else None
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and not SURROGATE.search(value)

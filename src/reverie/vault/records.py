@@ -124,14 +124,12 @@ class Records:
         if session != place.session or owner is None or known is None:
             return self._put_back(path, place, raw)
         if place.what == "summary":
-            version = str(fields.get("version", ""))
-            number = int(version) if version.isdecimal() else 0
+            number = rendering.number(document.text("version"))
         else:
             version = str(fields.get("id", "")).rpartition(":")[2]
             apart = path.rpartition("/")[0].rpartition("/")[0].endswith(f"/{layout.TURNS}")
-            number = int(version) if apart and version.isdecimal() else 0
             told = [(turn.sequence, turn.text) for turn in rendering.turns_in(plain)]
-            told = [(number, document.content)] if apart else told
+            told = [(rendering.number(version), document.content)] if apart else told
             if told and not self._mirror.conversations.holds(owner, place.scope, session, told):
                 return False
             number = max(told)[0] if told else 0

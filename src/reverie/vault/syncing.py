@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from reverie.engine import log, sessions
 from reverie.engine.log import Entry
@@ -20,9 +19,8 @@ from reverie.memory.store import Store
 from reverie.model import Memory, Scope
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
-from reverie.text.normalise import category_slug, one_line
-from reverie.text.tags import clean_tags
-from reverie.vault import disk, layout, names, rendering
+from reverie.text.normalise import one_line
+from reverie.vault import disk, layout, names, rendering, wanting
 from reverie.vault.conversations import conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import Damaged, File
@@ -279,7 +277,7 @@ class Sync:
         if elsewhere:
             self._copied(path, place, document, raw, stamp, states, elsewhere[0])
             return
-        base = _base(document, states)
+        base = wanting.base(document, states)
         self._revised(path, place, document, states, base, bare=told is None)
         self._moved(path, place, document, id, base)
         self._settle(path, place, id, raw, stamp)
@@ -349,12 +347,14 @@ class Sync:
     ) -> None:
         """``bare``: the front matter is gone, and with it nothing but what it said."""
         current = states[max(states)]
-        wanted = _wanted(document)
+        wanted = wanting.wanted(document)
         if bare:
-            wanted = _labels(current)
-        if (base is not None and _says(base, document, wanted)) or _says(current, document, wanted):
+            wanted = wanting.labels(current)
+        if (base is not None and wanting.says(base, document, wanted)) or wanting.says(
+            current, document, wanted
+        ):
             return
-        if base is not None and not _same(base, current):
+        if base is not None and not wanting.same(base, current):
             self._keep_both(path, place, current)
         handle = self._handle(place.scope, current.session)
         said = document.content.encode("utf-8", "surrogatepass")
@@ -464,7 +464,7 @@ class Sync:
             source=document.text("source") or None,
             happened_at=document.text("happened_at") or None,
             expires_at=document.text("expires_at") or None,
-            **_wanted(document),
+            **wanting.wanted(document),
         )
         if id is not None:
             self._problem(path, f"memory {id} is not known here: remembered as {memory.id}")
@@ -548,54 +548,3 @@ class Sync:
 
 def _is(known: File | None, stamp: Stamp) -> bool:
     return known is not None and known.stamp == stamp
-
-
-def _base(document: Document, states: Mapping[int, Memory]) -> Memory | None:
-    """The version that a person had before them."""
-    told = document.text("version") or ""
-    return states.get(int(told)) if told.isascii() and told.isdecimal() else None
-
-
-class Wanted(TypedDict):
-    """What a file asks for besides its content."""
-
-    category: str
-    subject: str | None
-    tags: list[str]
-    pinned: bool
-
-
-def _wanted(document: Document) -> Wanted:
-    """What it does not name has its default."""
-    return {
-        "category": document.text("category") or "general",
-        "subject": document.text("subject") or None,
-        "tags": document.items("tags"),
-        "pinned": (document.text("pinned") or "").lower() in {"true", "yes", "on", "1"},
-    }
-
-
-def _labels(memory: Memory) -> Wanted:
-    return {
-        "category": memory.category,
-        "subject": memory.subject,
-        "tags": list(memory.tags),
-        "pinned": memory.pinned,
-    }
-
-
-def _says(state: Memory, document: Document, wanted: Wanted) -> bool:
-    """Whether a file says what a version does."""
-    return (
-        frontmatter.same_text(document.content, state.content)
-        and category_slug(wanted["category"]) == state.category
-        and (one_line(wanted["subject"] or "") or None) == state.subject
-        and clean_tags(wanted["tags"]) == state.tags
-        and wanted["pinned"] == state.pinned
-    )
-
-
-def _same(one: Memory, other: Memory) -> bool:
-    """Whether two versions say the same."""
-    told = ("content", "category", "subject", "tags", "pinned")
-    return all(getattr(one, name) == getattr(other, name) for name in told)
