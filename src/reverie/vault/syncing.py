@@ -174,8 +174,14 @@ class Sync:
         self._take_bare()
         missed = dict[Scope, list[File]]()
         for file in gone:
-            if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
+            if self._vault.files.at(file.path) is None or not self._vault.is_gone(file):
+                continue
+            if self._vault.wishes.shows(file.scope.space):
                 missed.setdefault(file.scope, []).append(file)
+            else:
+                # Tidied away. Shown again, it is written again.
+                self._vault.files.drop(file.path)
+                self._vault.files.note(file.scope.space, file.path)
         for scope, files in missed.items():
             if self._is_away(scope, files):
                 continue
