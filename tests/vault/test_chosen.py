@@ -12,7 +12,7 @@ from reverie import Settings
 from reverie.errors import VaultError
 from reverie.vault import operations
 from reverie.vault.vault import Vault
-from tests.vault.vaults import Kept
+from tests.vault.vaults import Kept, assert_equal, holding
 
 
 def test_the_summary_of_a_space_that_is_not_shown_is_not_written(kept: Kept) -> None:
@@ -22,6 +22,47 @@ def test_the_summary_of_a_space_that_is_not_shown_is_not_written(kept: Kept) -> 
     talk.write_summary("what Eve said", upper=1, expected_epoch=0)
     kept.store.drain()
     assert not kept.path("eve").exists()
+
+
+def test_what_is_deleted_of_a_space_that_is_not_shown_any_more_is_not_forgotten(
+    kept: Kept,
+) -> None:
+    eve = kept.store.space("eve")
+    kept.ana.remember("one")
+    two = eve.remember("two")
+    eve.remember("three")
+    talk = eve.session("chat")
+    talk.append({"role": "user", "content": "hi"})
+    kept.sync()
+    path = kept.of(two)
+    kept.init(kept.root, ["ana"])
+    kept.path(path).unlink()
+    kept.path("eve/sessions/chat/turns.md").unlink()
+    assert not kept.sync(path) and not kept.sync()
+    assert eve.get(two.id).forgotten_at is None and talk.info().hidden_at is None
+    kept.init(kept.root)
+    assert not kept.sync()
+    assert_equal(kept)
+
+
+def test_what_is_erased_of_a_space_that_is_not_shown_any_more_leaves_nothing(kept: Kept) -> None:
+    eve = kept.store.space("eve")
+    kept.ana.remember("one")
+    talk = eve.session("chat")
+    talk.append({"role": "user", "content": "the word is xyzzy"})
+    talk.write_summary("they spoke of xyzzy", upper=1, expected_epoch=0)
+    erased, other = eve.remember("xyzzy is the word"), eve.remember("before")
+    kept.sync()
+    kept.init(kept.root, ["ana"])
+    talk.erase()
+    eve.erase(erased.id)
+    eve.revise(other.id, "not to be shown")
+    kept.store.drain()
+    assert not holding(kept, b"xyzzy") and not holding(kept, b"not to be shown")
+    assert kept.told(kept.of(other)).content == "before"
+    kept.init(kept.root)
+    kept.sync()
+    assert_equal(kept)
 
 
 def test_a_folder_that_is_another_stores_vault_stays_as_it_is(kept: Kept) -> None:

@@ -6,6 +6,7 @@ in between, the same batch is written again, which changes nothing.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -19,7 +20,7 @@ from reverie.memory.resources import Resources
 from reverie.model import Memory, Origin, Scope
 from reverie.protocols import Owner
 from reverie.vault import disk, journal, layout, names, rendering
-from reverie.vault.conversations import Conversations, Edited
+from reverie.vault.conversations import Conversations, Edited, conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
 from reverie.vault.indexing import write_index
@@ -30,6 +31,8 @@ BATCH = 500
 FEW = 16
 # Whether files were ever looked at since the cache was made.
 LOOKED = "looked"
+# How far an owner whom the vault does not show any more was looked through for erasures.
+ERASED = "erased:"
 # What one file stands in the way of, and no other. A full disk is none of these.
 OBSTACLES = (disk.Obstacle, InvalidInput)
 _NEW = Stamp(0, 0, 0)
@@ -73,9 +76,10 @@ class Mirror:
         with self._resources.engine.read() as tx:
             tx.enter(owner)
             scope, last = log.scope_of(tx, owner), log.last_position(tx, owner)
-        if not vault.wishes.shows(scope.space):
-            return 0
         self.begin()
+        if not vault.wishes.shows(scope.space):
+            self._take_out(owner, scope, last)
+            return 0
         if vault.files.cursor(scope):
             self._go_back([scope])
         after, many = vault.files.cursor(scope), 0
@@ -417,9 +421,12 @@ class Mirror:
             ids = {entry.memory for entry in ended if entry.memory}
             ids.update(id for talk in talks for id in log.from_session(tx, owner, talk))
             held = {id: log.versions(tx, owner, id) for id in sorted(ids)}
-        self._reword(owner, scope, held)
-        for file in self._vault.files.of_owner(scope, "summary"):
-            self.conversations.write_summary(owner, scope, file.name)
+        if self._vault.wishes.shows(scope.space):
+            self._reword(owner, scope, held)
+            for file in self._vault.files.of_owner(scope, "summary"):
+                self.conversations.write_summary(owner, scope, file.name)
+        else:
+            self._remove_all(scope, held, talks)
         blanked = {at for entry in ended for at in (entry.body or {}).get("entries", ())}
 
         def told(line: journal.Line) -> bool:
@@ -435,11 +442,7 @@ class Mirror:
 
     def _reword(self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]]) -> None:
         """Write files anew whose memories lost words without a new version, under new names."""
-        changed = [
-            id
-            for id, versions in held.items()
-            if any(version.reason == log.OVERWRITTEN for version in versions)
-        ]
+        changed = [id for id, versions in held.items() if _is_reworded(versions)]
         for id, memory in self._current(owner, scope, changed):
             self._vault.files.silence(scope.space, id)
             for file in self._vault.files.of(scope, "memory", id):
@@ -447,6 +450,38 @@ class Mirror:
                     self._vault.remove(file)
             if memory is not None:
                 self.write_memory(scope, id, memory, "revise", again=True)
+
+    def _take_out(self, owner: Owner, scope: Scope, last: int) -> None:
+        """What is erased goes, also where the vault does not follow a space any more."""
+        files, name = self._vault.files, f"{ERASED}{json.dumps([scope.space, scope.user])}"
+        after = max(files.cursor(scope), int(files.fact(name) or 0))
+        while files.cursor(scope):
+            with self._resources.engine.read() as tx:
+                tx.enter(owner)
+                entries = log.entries(tx, owner, after, last, BATCH)
+            if not entries:
+                return
+            self._erased(owner, scope, entries)
+            after = entries[-1].position
+            files.set_fact(name, str(after))
+
+    def _remove_all(
+        self, scope: Scope, held: Mapping[str, Sequence[Entry]], talks: Iterable[str]
+    ) -> None:
+        """Whatever may hold erased words, instead of writing it anew."""
+        files, found = self._vault.files, self._vault.files.of_owner(scope, "index")
+        for id, versions in held.items():
+            if versions[-1].op == "erase":
+                self._remove_memory(scope, id, "erase")
+            elif _is_reworded(versions):
+                files.silence(scope.space, id)
+                own = files.of(scope, "memory", id)
+                found += [file for file in own if self._vault.as_we_left_it(file)]
+        for talk in talks:
+            found += [each for what in ("turns", "summary") for each in files.of(scope, what, talk)]
+            found += files.of(scope, "conflict", conflict_name(talk))
+        for file in found:
+            self._vault.remove(file)
 
     def _retell(self, owner: Owner, scope: Scope, told: Callable[[journal.Line], bool]) -> None:
         """Let lines of the vault's own log say what the store's log says now."""
@@ -462,6 +497,10 @@ class Mirror:
 
         for path in journal_.change(alter):
             self._vault.files.note(scope.space, path.relative_to(self._vault.root).as_posix())
+
+
+def _is_reworded(versions: Sequence[Entry]) -> bool:
+    return any(version.reason == log.OVERWRITTEN for version in versions)
 
 
 def _rendered(memory: Memory, before: bytes | None) -> bytes:
