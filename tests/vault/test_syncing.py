@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.errors import VaultError
+from reverie.errors import StoreBusy, VaultError
+from reverie.vault import disk
 from reverie.vault.files import Files
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
@@ -202,6 +203,50 @@ def test_deleting_forgets_and_moving_does_too(kept: Kept) -> None:
     assert len(kept.sync().restored) == 2
     assert kept.ana.get(one.id).forgotten_at is None
     assert_equal(kept)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StoreBusy("locked")])
+def test_what_was_deleted_stays_so_when_it_could_not_be_forgotten_at_once(
+    kept: Kept, error: BaseException
+) -> None:
+    memory, talk = kept.ana.remember("one"), kept.ana.session("chat")
+    kept.ana.remember("two")
+    talk.append({"role": "user", "content": "hi"})
+    kept.sync()
+    for verb, path in (
+        ("space.Space.forget", kept.of(memory)),
+        ("session.Session.hide", "ana/sessions/chat/turns.md"),
+    ):
+        kept.path(path).unlink()
+        with pytest.MonkeyPatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+            patched.setattr(f"reverie.memory.{verb}", _raising(error))
+            kept.sync()
+        assert kept.sync().forgotten == [path]
+    assert kept.ana.get(memory.id).forgotten_at is not None
+    assert talk.info().hidden_at is not None
+    assert_equal(kept)
+
+
+def _raising(error: BaseException) -> Callable[..., None]:
+    def call(*values: object, **named: object) -> None:
+        raise error
+
+    return call
+
+
+def test_what_vanishes_while_it_is_looked_at_is_no_problem(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.write("ana/facts/a.md", "for a moment\n")
+    read = disk.read_stamped
+
+    def meanwhile(path: Path) -> object:
+        if path.name == "a.md":
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(disk, "read_stamped", meanwhile)
+    assert not kept.sync()
 
 
 def test_edited_and_moved_in_one_go(kept: Kept) -> None:

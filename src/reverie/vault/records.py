@@ -99,10 +99,11 @@ class Records:
             vault.files.drop(file.path)
             self._write_anew(file)
         else:
+            # What we knew of the files goes last, so that what is killed is done the next time.
+            self._session(file.scope, file.name).hide(reason=DELETED)
             for each in own:
                 vault.files.drop(each.path)
                 vault.files.note(file.scope.space, each.path)
-            self._session(file.scope, file.name).hide(reason=DELETED)
             self._report.forgotten.append(file.path)
 
     # -- ours ---------------------------------------------------------------------------------

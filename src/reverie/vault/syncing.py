@@ -246,7 +246,9 @@ class Sync:
         except Damaged:
             raise
         except ReverieError as error:
-            self._problem(path, str(error))
+            # What has vanished since it was seen is missed the next time.
+            if not self._vault.lacks(path):
+                self._problem(path, str(error))
 
     def _conflict(self, path: str, place: Place, raw: bytes, stamp: Stamp) -> None:
         """What was kept beside a file is a person's to use and to remove."""
@@ -305,16 +307,12 @@ class Sync:
         known = self._vault.files.at(path)
         if known is None or known.what != "memory" or known.scope != place.scope:
             return None
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, place.scope)
-            entries = [] if owner is None else log.versions(tx, owner, known.name)
+        entries = self._versions(place.scope, known.name)
         return known.name if entries and entries[-1].op != "erase" else None
 
     def _is_erased(self, path: str, place: Place, id: str) -> bool:
         """An erasure that the vault has not followed yet takes every file of the memory along."""
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, place.scope)
-            entries = [] if owner is None else log.versions(tx, owner, id)
+        entries = self._versions(place.scope, id)
         if not entries or entries[-1].op != "erase":
             return False
         if entries[-1].position <= self._vault.files.cursor(place.scope):
@@ -324,11 +322,14 @@ class Sync:
         self._vault.remove(file, f"(erase {id})")
         return True
 
-    def _held(self, scope: Scope, id: str) -> list[Entry]:
-        """Every version of a memory of this owner. Raises when it was erased."""
+    def _versions(self, scope: Scope, id: str) -> list[Entry]:
         with self._resources.engine.read() as tx:
             owner = log.find(tx, scope)
-            entries = [] if owner is None else log.versions(tx, owner, id)
+            return [] if owner is None else log.versions(tx, owner, id)
+
+    def _held(self, scope: Scope, id: str) -> list[Entry]:
+        """Every version of a memory of this owner. Raises when it was erased."""
+        entries = self._versions(scope, id)
         if entries and entries[-1].op == "erase":
             raise InvalidInput(
                 f"memory {id} was erased and stays so: "
@@ -520,13 +521,18 @@ class Sync:
             self._problem(file.path, str(error))
 
     def _forgotten(self, file: File) -> None:
-        self._vault.files.drop(file.path)
-        self._vault.files.note(file.scope.space, file.path)
-        held = self._held(file.scope, file.name)
-        if not held or self._vault.files.of(file.scope, "memory", file.name):
-            return
-        current = held[-1].state(file.scope.user)
-        if current.forgotten_at is not None:
+        """What we knew of the file goes last: what fails, or is killed, is done the next time."""
+        files = self._vault.files
+        if all(other.path == file.path for other in files.of(file.scope, "memory", file.name)):
+            self._forget(file)
+        with files.together():
+            files.drop(file.path)
+            files.note(file.scope.space, file.path)
+
+    def _forget(self, file: File) -> None:
+        held = self._versions(file.scope, file.name)
+        current = held[-1].state(file.scope.user) if held and held[-1].op != "erase" else None
+        if current is None or current.forgotten_at is not None:
             return
         if held[-1].position > self._vault.files.cursor(file.scope):
             # The vault has not shown this version: nobody can have meant it.
