@@ -343,6 +343,21 @@ def test_moved_to_another_user_or_space_it_is_theirs(kept: Kept) -> None:
     assert_equal(kept)
 
 
+def test_what_a_tool_wrote_is_no_persons_because_its_file_was_touched(kept: Kept) -> None:
+    tool = kept.store.space("ana", trust="tool")
+    moved, labelled, edited = (tool.remember(text) for text in ("one", "two", "three"))
+    kept.sync()
+    kept.move(kept.of(moved), "eve/facts/one.md")
+    kept.edit(kept.of(labelled), "category: general", "category: other")
+    kept.edit(kept.of(edited), "three", "in a person's words")
+    kept.sync()
+    assert [each.trust for each in kept.store.space("eve").memories()] == ["tool"]
+    assert kept.ana.get(labelled.id).category == "other"
+    assert kept.ana.get(labelled.id).trust == "tool"
+    assert kept.ana.get(edited.id).trust == "person"
+    assert_equal(kept)
+
+
 @pytest.mark.parametrize("folder", ["deleted/users", "Deleted/users", "Users", "deleted/USERS"])
 def test_a_users_file_where_users_have_none_is_not_everybodys(kept: Kept, folder: str) -> None:
     bob = kept.store.space("ana", user="bob")

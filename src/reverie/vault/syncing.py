@@ -16,7 +16,7 @@ from reverie.errors import InvalidInput, ReverieError, VaultError
 from reverie.memory import upkeep
 from reverie.memory.space import Space
 from reverie.memory.store import Store
-from reverie.model import Memory, Scope
+from reverie.model import Memory, Scope, Trust
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalise import one_line
@@ -369,9 +369,11 @@ class Sync:
         forgotten = current.forgotten_at is not None
         if forgotten:
             current = handle.restore(current.id)
+        # Other words are the person's; what only got another label is still by whoever wrote it.
+        same = frontmatter.same_text(document.content, current.content)
         handle.revise(
             current.id,
-            document.content,
+            None if same else document.content,
             expected_version=current.version,
             key=f"vault:{current.id}:{current.version}:{digest}",
             reason=EDITED,
@@ -461,7 +463,7 @@ class Sync:
         kind = place.kind or document.text("kind")
         longer = len(document.content) > self._store.settings.fact_chars
         kind = kind if kind in {"fact", "note"} and not (kind == "fact" and longer) else None
-        handle = self._handle(place.scope, place.session)
+        handle = self._handle(place.scope, place.session, wanting.trust(document))
         memory = handle.remember(
             document.content,
             kind=kind or ("note" if longer else "fact"),
@@ -547,9 +549,9 @@ class Sync:
 
     # -- parts --------------------------------------------------------------------------------
 
-    def _handle(self, scope: Scope, session: str | None = None) -> Space:
+    def _handle(self, scope: Scope, session: str | None = None, trust: Trust = "person") -> Space:
         """Who speaks for a person's files; what only a session sees, with its eyes."""
-        space = self._store.space(scope.space, user=scope.user, actor=ACTOR)
+        space = self._store.space(scope.space, user=scope.user, actor=ACTOR, trust=trust)
         return space if session is None else space.session(session)._own_space
 
     def _problem(self, path: str, why: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypedDict
 
-from reverie.model import Memory
+from reverie.model import TRUSTS, Memory, Trust
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalise import category_slug, one_line
@@ -35,6 +35,11 @@ def wanted(document: Document) -> Wanted:
         "tags": document.items("tags"),
         "pinned": (document.text("pinned") or "").lower() in {"true", "yes", "on", "1"},
     }
+
+
+def trust(document: Document) -> Trust:
+    """A person's, unless the file says less: it may have been moved here from another owner."""
+    return next((trust for trust in TRUSTS if trust == document.text("trust")), "person")
 
 
 def labels(memory: Memory) -> Wanted:
