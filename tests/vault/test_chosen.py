@@ -10,7 +10,7 @@ import pytest
 import reverie
 from reverie import Settings
 from reverie.errors import VaultError
-from reverie.vault import operations
+from reverie.vault import adopting, operations, rebuilding
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, holding
 
@@ -95,3 +95,24 @@ def test_a_setting_is_for_a_store_that_has_no_vault(tmp_path: Path) -> None:
         settings = Settings(vault=str(tmp_path / setting) if setting else "")
         with reverie.open(tmp_path / "kept.db", settings=settings, embedder="none") as store:
             assert store.vault == tmp_path / expected
+
+
+@pytest.mark.parametrize("how", ["from vault", "to vault", "adopted"])
+def test_however_it_was_made_a_vault_that_is_away_is_not_made_again(kept: Kept, how: str) -> None:
+    kept.ana.remember("one")
+    kept.sync()
+    kept.store.close()
+    root = kept.root if how == "from vault" else kept.folder / "new"
+    with kept.open("other.db") as store:
+        if how == "from vault":
+            rebuilding.from_vault(store, root)
+        elif how == "to vault":
+            rebuilding.to_vault(store, root)
+        else:
+            (root / "entries" / "home" / "facts").mkdir(parents=True)
+            adopting.adopt(store, root)
+        assert store.vault == root
+        root.rename(kept.folder / "elsewhere")
+        store.space("ana").remember("two")
+        store.drain()
+        assert not root.exists()

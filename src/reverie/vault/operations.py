@@ -50,8 +50,9 @@ def init(
     root = Path(path).expanduser().absolute()
     _require_kin(store, root)
     Vault.init(root, spaces, turns).close()
-    vaults.attach(store._resources, str(root))
+    # First: a worker on another machine makes a folder that was never made.
     vaults.note_made(store._resources, str(root))
+    vaults.attach(store._resources, str(root))
     return sync(store, progress)
 
 
