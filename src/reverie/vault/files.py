@@ -148,6 +148,9 @@ class Files:
         values = (scope.space, scope.user or "", what)
         return list(self._found("space = ? AND user = ? AND what = ?", values))
 
+    def of_scope(self, scope: Scope) -> list[File]:
+        return list(self._found("space = ? AND user = ?", (scope.space, scope.user or "")))
+
     def knows(self, scope: Scope) -> bool:
         """Whether an owner has a file."""
         values = (scope.space, scope.user or "")

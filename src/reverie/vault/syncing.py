@@ -202,7 +202,7 @@ class Sync:
         vault = self._vault
         if not vault.lacks(f"{layout.owner_folder(scope)}/{layout.INDEX}"):
             return False
-        left = [file for file in vault.files.below("") if file.scope == scope]
+        left = vault.files.of_scope(scope)
         if any(not self._vault.is_gone(file) for file in left):
             return False
         vault.files.drop_owner(scope)
