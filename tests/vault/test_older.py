@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from reverie.vault import operations
 from reverie.vault.files import Files
 from reverie.vault.journal import Journal
 from tests.vault.vaults import Kept, assert_equal
@@ -135,4 +136,23 @@ def test_the_first_of_two_commits_of_one_moment(tmp_path: Path) -> None:
         kept.sync()
     assert_each_commit_changes_nothing(kept)
     assert len(eve.memories()) == 2
+    kept.close()
+
+
+def test_a_commit_of_before_other_spaces_were_chosen_shows_them_no_more(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    kept.ana.remember("one")
+    kept.sync()
+    operations.checkpoint(kept.store)
+    kept.init(kept.root, ["ana"])
+    kept.ana.remember("two")
+    operations.checkpoint(kept.store)
+    assert not run_git(kept, "status", "--porcelain")
+    kept.store.space("eve").remember("not to be shown")
+    oldest = run_git(kept, "log", "--reverse", "--format=%H").split()[1]
+    run_git(kept, "checkout", "-qf", oldest)
+    kept.sync()
+    assert not kept.path("eve").exists()
+    run_git(kept, "clean", "-fdq")
+    kept.sync()
     kept.close()
