@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reverie.model import Scope
-from reverie.vault import journal
+from reverie.vault import disk, journal
 from reverie.vault.journal import Journal
 from tests.vault.vaults import Kept, assert_equal, assert_journal
 
@@ -47,6 +47,28 @@ def test_a_lost_file_is_a_gap_and_never_a_loss_of_another(
     assert len(list(own.lines())) == kept - gone + 11
 
 
+def test_many_entries_at_once_are_many_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "FULL_BYTES", 200)
+    own = Journal(tmp_path)
+    own.append([line(1)])
+    changed = own.append([line(position) for position in range(2, 30)])
+    assert sorted(changed) == sorted(own.files())
+    assert all(path.stat().st_size <= 200 for path in own.files())
+    assert [each["position"] for each in own.lines()] == list(range(1, 30))
+
+
+def test_a_log_of_any_size_is_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "MOST_BYTES", 4096)
+    notes = [kept.ana.remember(f"{number}{' word' * 400}", kind="note") for number in range(4)]
+    kept.sync()
+    (kept.root / ".reverie" / "files.db").unlink()
+    kept.ana.erase(notes[0].id)
+    kept.sync()
+    assert_equal(kept)
+
+
 def test_a_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
     own = Journal(tmp_path)
     own.append([line(1), line(2)])
@@ -64,10 +86,12 @@ def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
     own.append([line(1)])
     with own.newest.open("ab") as file:
         file.write(b'rubbish\n{"a": 1}\n[]\n\n\xff\xfe\n')
+        for position, space in ((10**30, "ana"), (True, "ana"), (-1, "ana"), (3, "half \ud83d")):
+            file.write(journal.encoded({**line(1, space), "position": position}))
     own.append([line(2)])
     told: list[str] = []
     assert len(list(own.lines(told.append))) == 2
-    assert len(told) == 4
+    assert len(told) == 8
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 350, -1])

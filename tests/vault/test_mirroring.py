@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import reverie
 from reverie.errors import VaultError
 from reverie.model import Scope
 from reverie.vault import disk, operations
-from reverie.vault.files import Files
+from reverie.vault.files import File, Files
 from reverie.vault.jobs import ELSEWHERE_MS
 from reverie.vault.syncing import Sync
 from reverie.vault.vault import Vault
@@ -332,6 +333,25 @@ def test_an_owner_whose_files_are_all_gone_is_written_again(kept: Kept) -> None:
     assert not report.forgotten
     assert any("nothing was forgotten" in line for line in report.problems)
     assert all(kept.ana.get(id).forgotten_at is None for id in ids)
+    assert_equal(kept)
+
+
+def test_many_owners_whose_files_are_gone_are_looked_at_one_by_one(kept: Kept) -> None:
+    users = [f"user{number}" for number in range(5)]
+    for user in users:
+        kept.store.space("ana", user=user).remember("one")
+    kept.sync()
+    shutil.rmtree(kept.path("ana/users"))
+    looked, below = list[str](), Files.below
+
+    def counted(files: Files, folder: str) -> list[File]:
+        looked.append(folder)
+        return below(files, folder)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Files, "below", counted)
+        assert len(kept.sync().problems) == len(users)
+    assert looked == [""]
     assert_equal(kept)
 
 

@@ -45,6 +45,18 @@ def test_a_handle_sees_only_its_own(living: Living, name: str) -> None:
     assert everything(store.space("elsewhere")).strip("[]") == "The memory has no history yet."
 
 
+@pytest.mark.parametrize("folder", ["users", "deleted/users", "Users"])
+def test_what_a_person_put_elsewhere_is_still_a_users(living: Living, folder: str) -> None:
+    living.ana.remember("The office is in Bern")
+    operations.sync(living.store)
+    path = living.root / "ana" / folder / "bob" / "secret.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(SECRET)
+    assert SECRET not in scoped.diff(living.ana)
+    operations.checkpoint(living.store)
+    assert SECRET not in everything(living.ana) and "secret.txt" not in everything(living.ana)
+
+
 def test_commits_of_others_do_not_hide_ones_own(living: Living) -> None:
     living.ana.remember("First of all")
     operations.sync(living.store)

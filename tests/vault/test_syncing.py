@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.errors import VaultError
+from reverie.errors import StoreBusy, VaultError
+from reverie.vault import disk
 from reverie.vault.files import Files
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
@@ -204,6 +205,50 @@ def test_deleting_forgets_and_moving_does_too(kept: Kept) -> None:
     assert_equal(kept)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StoreBusy("locked")])
+def test_what_was_deleted_stays_so_when_it_could_not_be_forgotten_at_once(
+    kept: Kept, error: BaseException
+) -> None:
+    memory, talk = kept.ana.remember("one"), kept.ana.session("chat")
+    kept.ana.remember("two")
+    talk.append({"role": "user", "content": "hi"})
+    kept.sync()
+    for verb, path in (
+        ("space.Space.forget", kept.of(memory)),
+        ("session.Session.hide", "ana/sessions/chat/turns.md"),
+    ):
+        kept.path(path).unlink()
+        with pytest.MonkeyPatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+            patched.setattr(f"reverie.memory.{verb}", _raising(error))
+            kept.sync()
+        assert kept.sync().forgotten == [path]
+    assert kept.ana.get(memory.id).forgotten_at is not None
+    assert talk.info().hidden_at is not None
+    assert_equal(kept)
+
+
+def _raising(error: BaseException) -> Callable[..., None]:
+    def call(*values: object, **named: object) -> None:
+        raise error
+
+    return call
+
+
+def test_what_vanishes_while_it_is_looked_at_is_no_problem(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.write("ana/facts/a.md", "for a moment\n")
+    read = disk.read_stamped
+
+    def meanwhile(path: Path) -> object:
+        if path.name == "a.md":
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(disk, "read_stamped", meanwhile)
+    assert not kept.sync()
+
+
 def test_edited_and_moved_in_one_go(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
@@ -295,6 +340,37 @@ def test_moved_to_another_user_or_space_it_is_theirs(kept: Kept) -> None:
     bobs = kept.store.space("ana", user="bob")
     assert [each.content for each in bobs.memories()] == ["one"]
     assert kept.ana.get(memory.id).forgotten_at is not None
+    assert_equal(kept)
+
+
+def test_what_a_tool_wrote_is_no_persons_because_its_file_was_touched(kept: Kept) -> None:
+    tool = kept.store.space("ana", trust="tool")
+    moved, labelled, edited = (tool.remember(text) for text in ("one", "two", "three"))
+    kept.sync()
+    kept.move(kept.of(moved), "eve/facts/one.md")
+    kept.edit(kept.of(labelled), "category: general", "category: other")
+    kept.edit(kept.of(edited), "three", "in a person's words")
+    kept.sync()
+    assert [each.trust for each in kept.store.space("eve").memories()] == ["tool"]
+    assert kept.ana.get(labelled.id).category == "other"
+    assert kept.ana.get(labelled.id).trust == "tool"
+    assert kept.ana.get(edited.id).trust == "person"
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("folder", ["deleted/users", "Deleted/users", "Users", "deleted/USERS"])
+def test_a_users_file_where_users_have_none_is_not_everybodys(kept: Kept, folder: str) -> None:
+    bob = kept.store.space("ana", user="bob")
+    secret = bob.remember("Bob's secret")
+    bob.remember("another of Bob's")
+    kept.ana.remember("shared")
+    kept.sync()
+    path = f"ana/{folder}/bob/facts/secret.md"
+    kept.move(kept.of(secret), path)
+    assert [line.partition(":")[0] for line in kept.sync().problems] == [path]
+    assert bob.get(secret.id).forgotten_at is not None
+    assert "secret" not in str(list(kept.ana.export()))
+    kept.path(path).unlink()
     assert_equal(kept)
 
 

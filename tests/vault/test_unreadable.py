@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.vault import disk
+from reverie.vault import disk, rendering
 from tests.vault.vaults import Kept, assert_equal
 
 TEN_MB = 10 * 1024 * 1024
@@ -171,4 +171,26 @@ def test_odd_names_that_a_person_gives(kept: Kept) -> None:
     report = kept.sync()
     assert not report.problems
     assert len(report.remembered) == len(names)
+    assert_equal(kept)
+
+
+def test_a_number_with_more_digits_than_numbers_have(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    talk = kept.ana.session("chat")
+    talk.append({"role": "user", "content": "hi"})
+    talk.write_summary("they greeted", upper=1, expected_epoch=0)
+    kept.sync()
+    digits = "1" * 5000
+    kept.edit(kept.of(memory), "version: 1", f"version: {digits}")
+    for name, old in (("turns.md", "event 1 "), ("summaries/summary.md", "version: 1")):
+        path = f"ana/sessions/chat/{name}"
+        plain = rendering.unsealed(kept.path(path).read_bytes())
+        assert plain is not None
+        changed = plain.replace(old.encode(), old.replace("1", digits).encode())
+        kept.write(path, rendering.sealed(changed))
+    kept.write("ana/facts/other.md", "of another file\n")
+    assert kept.sync().remembered == ["ana/facts/other.md"]
+    for path in [path for path in kept.files() if ".conflict-v" in path]:
+        kept.path(path).unlink()
+    kept.sync()
     assert_equal(kept)

@@ -80,7 +80,7 @@ def open(
         upkeep.refresh_index(resources)
         upkeep.await_vectors(resources)
         if found.vault and not resources.engine.read_only:
-            vaults.attach(resources, str(Path(found.vault).expanduser().absolute()))
+            vaults.attach_first(resources, str(Path(found.vault).expanduser().absolute()))
     except BaseException:
         store.close()
         raise

@@ -29,11 +29,12 @@ def path_of(resources: Resources) -> str | None:
         return path_in(tx)
 
 
-def attach(resources: Resources, path: str | None) -> None:
+def attach(resources: Resources, path: str | None, *, first: bool = False) -> None:
     """Mirror the store to this folder from now on, or to none; what is there already goes first."""
     with resources.engine.write() as tx:
         tx.oversee()
-        if path_in(tx) == path:
+        known = path_in(tx)
+        if known == path or (first and known is not None):
             return
         tx.run("DELETE FROM meta WHERE key = ?", (KEY,))
         if path is None:
@@ -48,6 +49,12 @@ def is_untold(resources: Resources) -> bool:
     """Whether the store knows only a part of what its vault's log says."""
     with resources.engine.read() as tx:
         return tx.one("SELECT 1 FROM meta WHERE key = ?", (UNTOLD,)) is not None
+
+
+def attach_first(resources: Resources, path: str) -> None:
+    """The same for a store that has none yet; another keeps the one it has."""
+    if path_of(resources) is None:
+        attach(resources, path, first=True)
 
 
 def note_made(resources: Resources, path: str) -> None:

@@ -73,6 +73,7 @@ def adopt(
         work = _Adoption(vault, store, Scope(name), progress)
         work.take_in()
         work.place_files()
+        vaults.note_made(store._resources, str(root))
         vaults.attach(store._resources, str(root))
         work.sync.mirror.everyone()
         commit_pending(vault)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from reverie.text.normalise import one_line
+from reverie.vault import layout
 from reverie.vault.files import Pending
 from reverie.vault.git import SUBJECT, Repository
 from reverie.vault.vault import Vault
@@ -35,9 +36,15 @@ def commit_pending(vault: Vault) -> list[str]:
     made = []
     if repository is not None:
         repository.init()
-        for space in dict.fromkeys(each.space for each in pending):
+        # The vault's own log tells of all spaces: with the last of them, so that no commit says
+        # of files that they were there which it does not hold.
+        logs = {each.path: None for each in pending if each.path.startswith(f"{layout.OWN}/")}
+        spaces = list(dict.fromkeys(each.space for each in pending))
+        for space in spaces:
             own = [each for each in pending if each.space == space]
-            paths = list(dict.fromkeys(each.path for each in own))
+            paths = {each.path: None for each in own if each.path not in logs}
+            if space == spaces[-1]:
+                paths |= logs
             commit = repository.commit(paths, message(space, own), author=space)
             if commit is not None:
                 made.append(commit)

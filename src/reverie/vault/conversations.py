@@ -109,19 +109,24 @@ class Conversations:
         self.write_summary(owner, scope, session)
         self._place(owner, scope, session)
 
-    def holds(self, owner: Owner, scope: Scope, session: str, raw: bytes) -> bool:
-        """Whether the store has every event of a file of turns, or had it before it was erased."""
+    def holds(
+        self, owner: Owner, scope: Scope, session: str, told: Sequence[tuple[int, str]]
+    ) -> bool:
+        """Whether the store says of these events the same, or did before they were erased."""
+        first, last = min(told)[0], max(told)[0]
+        if last > MOST_EVENTS:
+            return False
         with self._resources.engine.read() as tx:
             tx.enter(owner)
-            entries = log.of_session(tx, owner, session)
-        said = {entry.sequence: entry for entry in entries if entry.op == "append"}
-        for turn in rendering.turns_in(raw):
-            entry = said.get(turn.sequence)
+            entries = log.appended(tx, owner, session, first, last - first + 1)
+        said = {entry.sequence: entry for entry in entries}
+        for sequence, text in told:
+            entry = said.get(sequence)
             if entry is None:
                 return False
             if entry.body is not None:
                 event = sessions.event_of(entry, scope.user)
-                if rendering.readable(event.text) != turn.text:
+                if rendering.readable(event.text) != text:
                     return False
         return True
 

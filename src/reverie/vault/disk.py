@@ -75,6 +75,15 @@ def read_stamped(path: Path) -> tuple[bytes, Stamp]:
             raise Unreadable(f"cannot be read: {error.strerror}") from error
 
 
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a regular file of any size, one after the other."""
+    with _opened(path) as file:
+        try:
+            yield from file
+        except OSError as error:
+            raise Unreadable(f"cannot be read: {error.strerror}") from error
+
+
 def ends_with(path: Path, ending: bytes) -> bool:
     with _opened(path) as file:
         file.seek(0, os.SEEK_END)

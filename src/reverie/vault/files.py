@@ -148,6 +148,9 @@ class Files:
         values = (scope.space, scope.user or "", what)
         return list(self._found("space = ? AND user = ? AND what = ?", values))
 
+    def of_scope(self, scope: Scope) -> list[File]:
+        return list(self._found("space = ? AND user = ?", (scope.space, scope.user or "")))
+
     def knows(self, scope: Scope) -> bool:
         """Whether an owner has a file."""
         values = (scope.space, scope.user or "")
@@ -181,6 +184,13 @@ class Files:
     def drop_owner(self, scope: Scope) -> None:
         """Know nothing of an owner's files any more."""
         self._run("DELETE FROM files WHERE space = ? AND user = ?", (scope.space, scope.user or ""))
+
+    def drop_owners(self, scopes: Iterable[Scope], fact: str) -> None:
+        """The same for several, and for a fact that held because of them."""
+        with self.together():
+            self._run("DELETE FROM facts WHERE name = ?", (fact,))
+            for scope in scopes:
+                self.drop_owner(scope)
 
     def _found(self, where: str, values: Iterable[object]) -> Iterator[File]:
         rows = self._run(

@@ -28,6 +28,8 @@ from reverie.vault.worktree import WorkTree, add_missing_lines, checked, quoted
 IGNORED = (
     ".reverie/files.db*",
     ".reverie/lock",
+    # What the vault shows is for 'vault init' to say, and not for a commit that is checked out.
+    ".reverie/vault.json",
     "*.tmp",
     "*.swp",
     ".DS_Store",

@@ -6,7 +6,6 @@ import logging
 from pathlib import Path
 
 from reverie.agenda.jobs import Claim
-from reverie.engine import log
 from reverie.memory import vaults
 from reverie.memory.resources import Resources
 from reverie.memory.store import Store
@@ -31,10 +30,7 @@ def mirror(resources: Resources, claim: Claim) -> None:
             sync = Sync(vault, Store(resources))
             sync.mirror.owner(claim.owner)
             if (session := claim.payload.get("summary")) is not None:
-                with resources.engine.read() as tx:
-                    tx.enter(claim.owner)
-                    scope = log.scope_of(tx, claim.owner)
-                sync.mirror.conversations.write_summary(claim.owner, scope, session)
+                sync.mirror.summary(claim.owner, session)
             waiting = bool(vault.files.pending())
         for line in (*sync.report.conflicts, *sync.report.problems):
             _log.warning("%s", line)

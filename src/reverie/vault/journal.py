@@ -16,10 +16,12 @@ from typing import Any
 from reverie.engine.log import Entry
 from reverie.memory import transfer
 from reverie.model import Scope
+from reverie.text.normalise import SURROGATE
 from reverie.vault import disk
 
 NEWEST = "log.jsonl"
 FULL_BYTES = 1024 * 1024
+MOST = 1 << 53
 # Lines of a log that were none, or that did not fit the others.
 ASIDE = "damaged.jsonl"
 _PART = re.compile(r'"(space|user|memory|session|sequence)": ("(?:[^"\\]|\\.)*"|null|\d{1,15})[,}]')
@@ -60,15 +62,22 @@ class Journal:
     def append(self, lines: Iterable[Line]) -> list[Path]:
         """Write lines, synced; the files that were changed."""
         self._mend()
-        raw = b"".join(encoded(line) for line in lines)
-        changed = [self.newest]
-        if self.size() and self.size() + len(raw) > FULL_BYTES:
-            full = self._folder / f"log-{self._next():06d}.jsonl"
-            self.newest.rename(full)
-            disk.sync_folder(self._folder)
-            changed.append(full)
-        disk.append(self.newest, raw)
+        changed, size, waiting = [self.newest], self.size(), list[bytes]()
+        for raw in map(encoded, lines):
+            if size and size + len(raw) > FULL_BYTES:
+                disk.append(self.newest, b"".join(waiting))
+                changed.append(self._put_away())
+                size, waiting = 0, []
+            size += len(raw)
+            waiting.append(raw)
+        disk.append(self.newest, b"".join(waiting))
         return changed
+
+    def _put_away(self) -> Path:
+        full = self._folder / f"log-{self._next():06d}.jsonl"
+        self.newest.rename(full)
+        disk.sync_folder(self._folder)
+        return full
 
     def _next(self) -> int:
         """The number of the next full file; one that was lost leaves a gap."""
@@ -79,17 +88,16 @@ class Journal:
         """A line that was being written when the power went is written again."""
         if not self.size() or disk.ends_with(self.newest, b"\n"):
             return
-        whole = disk.read(self.newest)
-        start = whole.rfind(b"\n") + 1
-        if decoded(whole[start:]) is None:
-            os.truncate(self.newest, start)
+        *_, last = disk.lines(self.newest)
+        if decoded(last) is None:
+            os.truncate(self.newest, self.size() - len(last))
         else:
             disk.append(self.newest, b"\n")
 
     def lines(self, report: Callable[[str], None] | None = None) -> Iterator[Line]:
         """Every entry there is; what is no entry is reported."""
         for path in self.files():
-            for number, raw in enumerate(disk.read(path).splitlines(keepends=True), 1):
+            for number, raw in enumerate(disk.lines(path), 1):
                 line = decoded(raw)
                 if line is not None:
                     yield line
@@ -112,7 +120,7 @@ class Journal:
         """Rewrite what has to change, such as what was erased; the files that were changed."""
         changed = []
         for path in self.files():
-            raws = disk.read(path).splitlines(keepends=True)
+            raws = list(disk.lines(path))
             new = [self._altered(raw, alter) for raw in raws]
             if new != raws:
                 disk.write(path, b"".join(new))
@@ -129,7 +137,7 @@ class Journal:
         """Leave out entries of another life; the files that were changed."""
         changed = []
         for path in self.files():
-            raws = disk.read(path).splitlines(keepends=True)
+            raws = list(disk.lines(path))
             kept = [raw for raw in raws if (line := decoded(raw)) is None or wanted(line)]
             if kept != raws:
                 disk.write(path, b"".join(kept))
@@ -167,7 +175,11 @@ def decoded(raw: bytes) -> Line | None:
         line = json.loads(raw.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
         return None
-    if not isinstance(line, dict) or not isinstance(line.get("position"), int):
+    if not isinstance(line, dict) or type(at := line.get("position")) is not int:
         return None
-    named = isinstance(line.get("space"), str) and isinstance(line.get("user"), str | None)
-    return line if named else None
+    named = _is_name(line.get("space")) and (line.get("user") is None or _is_name(line["user"]))
+    return line if named and 0 < at < MOST else None
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and not SURROGATE.search(value)

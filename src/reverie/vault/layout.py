@@ -85,7 +85,7 @@ def place_of(path: str, cut: Mapping[str, str]) -> Place | None:
     ``cut`` are the names of folders that are too long to stand there whole.
     """
     parts = path.split("/")
-    if len(parts) < 2 or not parts[-1].lower().endswith(".md"):
+    if len(parts) < 2 or not parts[-1].lower().endswith(".md") or is_astray(path):
         return None
     user: str | None = None
     space, rest = _name(parts[0], cut), parts[1:]
@@ -103,6 +103,18 @@ def place_of(path: str, cut: Mapping[str, str]) -> Place | None:
             return None
     kind = next((kind for kind, folder in FOLDERS.items() if rest[0] == folder), None)
     return Place(scope, _what(rest, session), deleted, session, kind)
+
+
+def is_astray(path: str) -> bool:
+    """Whether it is a user's file where users have none: it is neither theirs nor everybody's.
+
+    So it is below ``deleted/`` of the space, and below ``Users/``, which some disks do not tell
+    from ``users/``.
+    """
+    rest = path.split("/")[1:]
+    deleted = bool(rest) and rest[0].lower() == DELETED
+    rest = rest[1:] if deleted else rest
+    return len(rest) > 2 and rest[0].lower() == USERS and (deleted or rest[0] != USERS)
 
 
 def _what(rest: list[str], session: str | None) -> str:

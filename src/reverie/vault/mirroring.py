@@ -6,8 +6,9 @@ in between, the same batch is written again, which changes nothing.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from reverie.memory.resources import Resources
 from reverie.model import Memory, Origin, Scope
 from reverie.protocols import Owner
 from reverie.vault import disk, erasing, journal, layout, names, rendering
-from reverie.vault.conversations import Conversations, Edited
+from reverie.vault.conversations import Conversations, Edited, conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
 from reverie.vault.indexing import write_index
@@ -30,12 +31,16 @@ BATCH = 500
 FEW = 16
 # Whether files were ever looked at since the cache was made.
 LOOKED = "looked"
+# How far an owner whom the vault does not show any more was looked through for erasures.
+ERASED = "erased:"
 # What one file stands in the way of, and no other. A full disk is none of these.
 OBSTACLES = (disk.Obstacle, InvalidInput)
 _NEW = Stamp(0, 0, 0)
 T = TypeVar("T")
 
 Progress = Callable[[int], None]
+# An entry: its position and its uuid.
+Mark = tuple[int, str]
 
 
 class Mirror:
@@ -71,10 +76,13 @@ class Mirror:
         with self._resources.engine.read() as tx:
             tx.enter(owner)
             scope, last = log.scope_of(tx, owner), log.last_position(tx, owner)
-        if not vault.wishes.shows(scope.space):
-            return 0
         self.begin()
-        after, many = self._resumed(owner, scope), 0
+        if not vault.wishes.shows(scope.space):
+            self._take_out(owner, scope, last)
+            return 0
+        if vault.files.cursor(scope):
+            self._go_back([scope])
+        after, many = vault.files.cursor(scope), 0
         away = vault.lacks(layout.owner_folder(scope)) and vault.files.knows(scope)
         if self._look is not None and (away or vault.files.fact(LOOKED) is None):
             self._look()
@@ -92,6 +100,17 @@ class Mirror:
             # Nobody wished that: all of it is written again, not only what is new.
             self._complete(owner)
         return many
+
+    def summary(self, owner: Owner, session: str) -> None:
+        """The summary of a session, of which the log knows nothing."""
+        with self._resources.engine.read() as tx:
+            tx.enter(owner)
+            scope = log.scope_of(tx, owner)
+        if self._vault.wishes.shows(scope.space):
+            try:
+                self.conversations.write_summary(owner, scope, session)
+            except OBSTACLES as error:
+                self._tell(layout.session_folder(scope, session), error)
 
     # -- where to go on -----------------------------------------------------------------------
 
@@ -116,7 +135,7 @@ class Mirror:
         if marks and not any(self._knows(scope, mark) for scope, mark in marks.items()):
             self._require_kin()
 
-    def _knows(self, scope: Scope, mark: tuple[int, str]) -> bool:
+    def _knows(self, scope: Scope, mark: Mark) -> bool:
         """Whether this entry is in the store."""
         with self._resources.engine.read() as tx:
             owner = log.find(tx, scope)
@@ -126,7 +145,7 @@ class Mirror:
     def _require_kin(self) -> None:
         uuids = dict[Scope, set[str]]()
         for line in self._vault.journal.lines():
-            scope = Scope(line["space"], line["user"])
+            scope = _scope_of(line)
             if scope not in uuids:
                 with self._resources.engine.read() as tx:
                     owner = log.find(tx, scope)
@@ -139,38 +158,50 @@ class Mirror:
             "or make a store of it with 'reverie vault rebuild'"
         )
 
-    def _resumed(self, owner: Owner, scope: Scope) -> int:
-        """The position behind which entries are to be mirrored.
+    def retrace(self) -> None:
+        """Go back for every owner, also one that the store does not have any more."""
+        self._go_back([scope for scope, mark in self._vault.files.marks().items() if mark[0]])
+
+    def _go_back(self, scopes: Iterable[Scope]) -> None:
+        """To the last entry that store and vault share.
 
         A store that a backup was put in the place of has another past than the vault's log from
         some entry on: that much of the log is left out, and all files are looked at again.
         """
         files, journal_ = self._vault.files, self._vault.journal
-        mark = files.mark(scope)
-        if not mark[0] or self._knows(scope, mark):
-            return mark[0]
-        own = [line for line in journal_.lines() if _is_of(line, scope)]
-        own.sort(key=journal.mark_of)
-        common = (0, "")
-        for part in _parts(own, BATCH):
+        told = {
+            scope: list[Mark]() for scope in scopes if not self._knows(scope, files.mark(scope))
+        }
+        if not told:
+            return
+        # First of all: killed behind this, everything is looked at nevertheless.
+        files.drop_owners(told, LOOKED)
+        for line in journal_.lines():
+            if (scope := _scope_of(line)) in told:
+                told[scope].append(journal.mark_of(line))
+        common = {scope: self._common(scope, sorted(marks)) for scope, marks in told.items()}
+        for path in journal_.keep(lambda line: _is_by(line, common.get(_scope_of(line)))):
+            for space in {scope.space for scope in told}:
+                files.note(space, path.relative_to(self._vault.root).as_posix())
+        with files.together():
+            for scope, mark in common.items():
+                files.set_cursor(scope, *mark)
+            files.set_fact("journal", str(journal_.size()))
+
+    def _common(self, scope: Scope, marks: Sequence[Mark]) -> Mark:
+        """The last of an owner's entries in the vault's log up to which the store has them all."""
+        common: Mark = (0, "")
+        for part in _parts(marks, BATCH):
             with self._resources.engine.read() as tx:
-                tx.enter(owner)
-                found = log.at_positions(tx, owner, [line["position"] for line in part])
-            for line in part:
-                entry = found.get(line["position"])
-                if entry is None or entry.uuid != line.get("uuid"):
-                    break
-                common = journal.mark_of(line)
-            if common != journal.mark_of(part[-1]):
-                break
-        for path in journal_.keep(lambda line: not _is_of(line, scope) or _is_by(line, common)):
-            files.note(scope.space, path.relative_to(self._vault.root).as_posix())
-        files.drop_owner(scope)
-        files.set_cursor(scope, *common)
-        files.set_fact("journal", str(journal_.size()))
-        if self._look is not None:
-            self._look()
-        return common[0]
+                owner = log.find(tx, scope)
+                positions = [position for position, _ in part]
+                found = {} if owner is None else log.at_positions(tx, owner, positions)
+            for position, uuid in part:
+                entry = found.get(position)
+                if entry is None or entry.uuid != uuid:
+                    return common
+                common = (position, uuid)
+        return common
 
     def _batch(self, owner: Owner, scope: Scope, entries: Sequence[Entry], *, last: bool) -> None:
         vault = self._vault
@@ -396,9 +427,12 @@ class Mirror:
             ids = {entry.memory for entry in ended if entry.memory}
             ids.update(id for talk in talks for id in log.from_session(tx, owner, talk))
             held = {id: log.versions(tx, owner, id) for id in sorted(ids)}
-        self._reword(owner, scope, held)
-        for file in self._vault.files.of_owner(scope, "summary"):
-            self.conversations.write_summary(owner, scope, file.name)
+        if self._vault.wishes.shows(scope.space):
+            self._reword(owner, scope, held)
+            for file in self._vault.files.of_owner(scope, "summary"):
+                self.conversations.write_summary(owner, scope, file.name)
+        else:
+            self._remove_all(scope, held, talks)
         blanked = {at for entry in ended for at in (entry.body or {}).get("entries", ())}
 
         def told(line: journal.Line) -> bool:
@@ -417,11 +451,7 @@ class Mirror:
 
     def _reword(self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]]) -> None:
         """Write files anew whose memories lost words without a new version, under new names."""
-        changed = [
-            id
-            for id, versions in held.items()
-            if any(version.reason == log.OVERWRITTEN for version in versions)
-        ]
+        changed = [id for id, versions in held.items() if _is_reworded(versions)]
         for id, memory in self._current(owner, scope, changed):
             self._vault.files.silence(scope.space, id)
             for file in self._vault.files.of(scope, "memory", id):
@@ -429,6 +459,38 @@ class Mirror:
                     self._vault.remove(file)
             if memory is not None:
                 self.write_memory(scope, id, memory, "revise", again=True)
+
+    def _take_out(self, owner: Owner, scope: Scope, last: int) -> None:
+        """What is erased goes, also where the vault does not follow a space any more."""
+        files, name = self._vault.files, f"{ERASED}{json.dumps([scope.space, scope.user])}"
+        after = max(files.cursor(scope), int(files.fact(name) or 0))
+        while files.cursor(scope):
+            with self._resources.engine.read() as tx:
+                tx.enter(owner)
+                entries = log.entries(tx, owner, after, last, BATCH)
+            if not entries:
+                return
+            self._erased(owner, scope, entries)
+            after = entries[-1].position
+            files.set_fact(name, str(after))
+
+    def _remove_all(
+        self, scope: Scope, held: Mapping[str, Sequence[Entry]], talks: Iterable[str]
+    ) -> None:
+        """Whatever may hold erased words, instead of writing it anew."""
+        files, found = self._vault.files, self._vault.files.of_owner(scope, "index")
+        for id, versions in held.items():
+            if versions[-1].op == "erase":
+                self._remove_memory(scope, id, "erase")
+            elif _is_reworded(versions):
+                files.silence(scope.space, id)
+                own = files.of(scope, "memory", id)
+                found += [file for file in own if self._vault.as_we_left_it(file)]
+        for talk in talks:
+            found += [each for what in ("turns", "summary") for each in files.of(scope, what, talk)]
+            found += files.of(scope, "conflict", conflict_name(talk))
+        for file in found:
+            self._vault.remove(file)
 
     def _retell(self, owner: Owner, scope: Scope, told: Callable[[journal.Line], bool]) -> None:
         """Let lines of the vault's own log say what the store's log says now."""
@@ -446,6 +508,10 @@ class Mirror:
             self._vault.files.note(scope.space, path.relative_to(self._vault.root).as_posix())
 
 
+def _is_reworded(versions: Sequence[Entry]) -> bool:
+    return any(version.reason == log.OVERWRITTEN for version in versions)
+
+
 def _rendered(memory: Memory, before: bytes | None) -> bytes:
     try:
         return rendering.memory_file(memory, before)
@@ -457,8 +523,12 @@ def _is_of(line: journal.Line, scope: Scope) -> bool:
     return bool(line["space"] == scope.space and line["user"] == scope.user)
 
 
-def _is_by(line: journal.Line, mark: tuple[int, str]) -> bool:
-    return bool(line["position"] <= mark[0])
+def _scope_of(line: journal.Line) -> Scope:
+    return Scope(line["space"], line["user"])
+
+
+def _is_by(line: journal.Line, mark: Mark | None) -> bool:
+    return mark is None or bool(line["position"] <= mark[0])
 
 
 def _raw(vault: Vault, path: str) -> bytes | None:

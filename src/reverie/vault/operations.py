@@ -17,7 +17,7 @@ from reverie.vault.erasing import Scrubbed
 from reverie.vault.files import Damaged
 from reverie.vault.git import Commit, Repository
 from reverie.vault.syncing import Report, Sync
-from reverie.vault.vault import Vault
+from reverie.vault.vault import Vault, Wishes
 
 MANUAL = "manual"
 
@@ -48,10 +48,19 @@ def init(
 ) -> Report:
     """Make a folder the vault of a store, and write all there is into it, in one commit."""
     root = Path(path).expanduser().absolute()
+    _require_kin(store, root)
     Vault.init(root, spaces, turns).close()
-    vaults.attach(store._resources, str(root))
+    # First: a worker on another machine makes a folder that was never made.
     vaults.note_made(store._resources, str(root))
+    vaults.attach(store._resources, str(root))
     return sync(store, progress)
+
+
+def _require_kin(store: Store, root: Path) -> None:
+    """Another store's vault stays as it is, and this store without one."""
+    if (root / layout.OWN).is_dir():
+        with Vault(root, Wishes()) as vault, vault.locked():
+            Sync(vault, store).mirror.begin()
 
 
 def opened(store: Store) -> Vault:

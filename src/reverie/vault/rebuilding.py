@@ -196,6 +196,7 @@ class _Work:
         """The files are ours again, the store has its vault, and people's edits count."""
         vault = self._vault
         vault.files.look_again()
+        vaults.note_made(self._resources, str(path))
         vaults.attach(self._resources, str(path))
         self._tell_hidden()
         sync = Sync(vault, self._store)
@@ -292,6 +293,7 @@ def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -
         sync.mirror.everyone()
         _write_anew(vault, store, sync, progress)
         commit_pending(vault)
+    vaults.note_made(resources, str(path))
     vaults.attach(resources, str(path))
     return sync.report
 

@@ -99,10 +99,11 @@ class Records:
             vault.files.drop(file.path)
             self._write_anew(file)
         else:
+            # What we knew of the files goes last, so that what is killed is done the next time.
+            self._session(file.scope, file.name).hide(reason=DELETED)
             for each in own:
                 vault.files.drop(each.path)
                 vault.files.note(file.scope.space, each.path)
-            self._session(file.scope, file.name).hide(reason=DELETED)
             self._report.forgotten.append(file.path)
 
     # -- ours ---------------------------------------------------------------------------------
@@ -116,23 +117,23 @@ class Records:
             else:
                 self._problem(path, "a copy of an index: nothing was changed")
             return True
-        fields = frontmatter.load(raw).fields
+        document = frontmatter.load(raw)
+        fields = document.fields
         session = str(fields.get("conversation_id", ""))
         owner = self._owner(place.scope)
         known = None if owner is None else self._find(owner, session)
         if session != place.session or owner is None or known is None:
             return self._put_back(path, place, raw)
         if place.what == "summary":
-            version = str(fields.get("version", ""))
-            number = int(version) if version.isdecimal() else 0
+            number = rendering.number(document.text("version"))
         else:
             version = str(fields.get("id", "")).rpartition(":")[2]
             apart = path.rpartition("/")[0].rpartition("/")[0].endswith(f"/{layout.TURNS}")
-            turns = [] if apart else list(rendering.turns_in(plain))
-            number = int(version) if apart and version.isdecimal() else 0
-            number = turns[-1].sequence if turns else number
-            if turns and not self._mirror.conversations.holds(owner, place.scope, session, plain):
+            told = [(turn.sequence, turn.text) for turn in rendering.turns_in(plain)]
+            told = [(rendering.number(version), document.content)] if apart else told
+            if told and not self._mirror.conversations.holds(owner, place.scope, session, told):
                 return False
+            number = max(told)[0] if told else 0
         self._turned(path, place, known)
         self._put(File(path, place.what, place.scope, session, number, disk.digest(raw), stamp))
         self._touched.add((place.scope, session))
@@ -148,12 +149,23 @@ class Records:
         self._vault.files.note(place.scope.space, was.path)
         if place.what != "turns" or (known.hidden_at is not None) == place.deleted:
             return
+        if self._lags(place.scope, known.session):
+            return
         if place.deleted:
             self._session(place.scope, known.session).hide(reason=MOVED)
             self._report.forgotten.append(path)
         else:
             self._session(place.scope, known.session).restore()
             self._report.restored.append(path)
+
+    def _lags(self, scope: Scope, session: str) -> bool:
+        """Whether a conversation was hidden or restored since; then its files were not moved, but
+        stand where they stood at an earlier commit."""
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, scope)
+            entries = [] if owner is None else log.of_session(tx, owner, session)
+        turned = [entry.position for entry in entries if entry.op in {"hide", "restore"}]
+        return max(turned, default=0) > self._vault.files.cursor(scope)
 
     def _put_back(self, path: str, place: Place, raw: bytes) -> bool:
         """A record under another name or another's: it goes back where it was."""

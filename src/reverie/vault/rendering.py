@@ -17,11 +17,17 @@ Fields = dict[str, str | int | bool | Sequence[str]]
 # What a person may change of a memory in its file.
 EDITABLE = ("category", "subject", "tags", "pinned")
 LINE_CHARS = 100
+_NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 def when(ms: int) -> str:
     """ISO 8601 with +00:00, to the millisecond."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def number(text: str | None) -> int:
+    """A number as we write it; 0 for anything else, also for more digits than a number has."""
+    return int(text) if text and _NUMBER.fullmatch(text) else 0
 
 
 def fields_of(memory: Memory) -> Fields:
@@ -104,7 +110,7 @@ def _mark(raw: bytes) -> bytes:
 # -- conversations --------------------------------------------------------------------------------
 
 _EVENT = re.compile(
-    rb"<!-- event (\d+) (\S+) (\S+) (\d+) bytes(?: (interrupted))? -->\n\n?", re.ASCII
+    rb"<!-- event (\d{1,15}) (\S+) (\S+) (\d{1,15}) bytes(?: (interrupted))? -->\n\n?", re.ASCII
 )
 
 

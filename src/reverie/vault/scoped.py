@@ -42,8 +42,10 @@ def diff(space: Space, id: str | None = None, *, since: str | None = None) -> st
         return said
     # Every line of a file has a sign before it, so this begins a file and nothing else does.
     head, *files = re.split(r"^(?=diff --git )", said, flags=re.MULTILINE)
-    users = f"/{layout.owner_folder(Scope(space.name, None))}/{layout.USERS}/"
-    return head + "".join(file for file in files if not _names(file, users))
+    others = [f"/{folder}" for folder in _others(space.name)]
+    return head + "".join(
+        file for file in files if not any(_names(file, folder) for folder in others)
+    )
 
 
 def checkpoint(space: Space, note: str = "") -> str | None:
@@ -79,7 +81,13 @@ def _is_seen(path: str, scope: Scope) -> bool:
     shared = layout.owner_folder(Scope(scope.space, None))
     if scope.user is not None and path.startswith(f"{layout.owner_folder(scope)}/"):
         return True
-    return path.startswith(f"{shared}/") and not path.startswith(f"{shared}/{layout.USERS}/")
+    return path.startswith(f"{shared}/") and not path.lower().startswith(_others(scope.space))
+
+
+def _others(space: str) -> tuple[str, ...]:
+    """The folders of a space that hold what is not everybody's, however they are spelled."""
+    shared = layout.owner_folder(Scope(space, None))
+    return f"{shared}/{layout.USERS}/", f"{shared}/{layout.DELETED}/{layout.USERS}/"
 
 
 def _author(who: Space | Scope) -> str:
@@ -90,7 +98,7 @@ def _author(who: Space | Scope) -> str:
 def _names(file: str, folder: str) -> bool:
     """Whether the first line of a file's part names something below a folder."""
     line = file.partition("\n")[0]
-    return folder in _QUOTED.sub(lambda found: _plain(found[1]), line)
+    return folder in _QUOTED.sub(lambda found: _plain(found[1]), line).lower()
 
 
 def _plain(quoted: str) -> str:

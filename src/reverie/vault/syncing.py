@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
 
 from reverie.engine import log, sessions
 from reverie.engine.log import Entry
@@ -17,12 +16,11 @@ from reverie.errors import InvalidInput, ReverieError, VaultError
 from reverie.memory import upkeep
 from reverie.memory.space import Space
 from reverie.memory.store import Store
-from reverie.model import Memory, Scope
+from reverie.model import Memory, Scope, Trust
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
-from reverie.text.normalise import category_slug, one_line
-from reverie.text.tags import clean_tags
-from reverie.vault import disk, layout, names, rendering
+from reverie.text.normalise import one_line
+from reverie.vault import disk, layout, names, rendering, wanting
 from reverie.vault.conversations import conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import Damaged, File
@@ -79,6 +77,7 @@ class Sync:
         self._looking = True
         vault = self._vault
         self.mirror.begin()
+        self.mirror.retrace()
         if vault.files.fact(LOOKED) is None:
             self._learn_names()
         survey = disk.survey(vault.root, vault.root)
@@ -152,9 +151,13 @@ class Sync:
         """Whether a file is one of the vault's. What is Markdown and nobody's is told."""
         if self._place(path) is not None:
             return True
-        folder = path.partition("/")[0]
-        if path.lower().endswith(".md") and names.is_cut(folder) and "/" in path:
+        folder, _, rest = path.partition("/")
+        if path.lower().endswith(".md") and names.is_cut(folder) and rest:
             self._problem(path, "nobody of this name is known: nothing was changed")
+        elif layout.is_astray(path) and self._vault.wishes.shows(names.name_of(folder)):
+            self._problem(
+                path, "what is a user's stands in users/, also what was forgotten: move it"
+            )
         return False
 
     def _place(self, path: str) -> Place | None:
@@ -171,8 +174,14 @@ class Sync:
         self._take_bare()
         missed = dict[Scope, list[File]]()
         for file in gone:
-            if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
+            if self._vault.files.at(file.path) is None or not self._vault.is_gone(file):
+                continue
+            if self._vault.wishes.shows(file.scope.space):
                 missed.setdefault(file.scope, []).append(file)
+            else:
+                # Tidied away. Shown again, it is written again.
+                self._vault.files.drop(file.path)
+                self._vault.files.note(file.scope.space, file.path)
         for scope, files in missed.items():
             if self._is_away(scope, files):
                 continue
@@ -193,7 +202,7 @@ class Sync:
         vault = self._vault
         if not vault.lacks(f"{layout.owner_folder(scope)}/{layout.INDEX}"):
             return False
-        left = [file for file in vault.files.below("") if file.scope == scope]
+        left = vault.files.of_scope(scope)
         if any(not self._vault.is_gone(file) for file in left):
             return False
         vault.files.drop_owner(scope)
@@ -237,7 +246,9 @@ class Sync:
         except Damaged:
             raise
         except ReverieError as error:
-            self._problem(path, str(error))
+            # What has vanished since it was seen is missed the next time.
+            if not self._vault.lacks(path):
+                self._problem(path, str(error))
 
     def _conflict(self, path: str, place: Place, raw: bytes, stamp: Stamp) -> None:
         """What was kept beside a file is a person's to use and to remove."""
@@ -274,8 +285,9 @@ class Sync:
         if elsewhere:
             self._copied(path, place, document, raw, stamp, states, elsewhere[0])
             return
-        self._revised(path, place, document, states, bare=told is None)
-        self._moved(path, place, document, id)
+        base = wanting.base(document, states)
+        self._revised(path, place, document, states, base, bare=told is None)
+        self._moved(path, place, document, id, base)
         self._settle(path, place, id, raw, stamp)
 
     def _says_id(self, file: File) -> bool:
@@ -295,16 +307,12 @@ class Sync:
         known = self._vault.files.at(path)
         if known is None or known.what != "memory" or known.scope != place.scope:
             return None
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, place.scope)
-            entries = [] if owner is None else log.versions(tx, owner, known.name)
+        entries = self._versions(place.scope, known.name)
         return known.name if entries and entries[-1].op != "erase" else None
 
     def _is_erased(self, path: str, place: Place, id: str) -> bool:
         """An erasure that the vault has not followed yet takes every file of the memory along."""
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, place.scope)
-            entries = [] if owner is None else log.versions(tx, owner, id)
+        entries = self._versions(place.scope, id)
         if not entries or entries[-1].op != "erase":
             return False
         if entries[-1].position <= self._vault.files.cursor(place.scope):
@@ -314,11 +322,14 @@ class Sync:
         self._vault.remove(file, f"(erase {id})")
         return True
 
-    def _held(self, scope: Scope, id: str) -> list[Entry]:
-        """Every version of a memory of this owner. Raises when it was erased."""
+    def _versions(self, scope: Scope, id: str) -> list[Entry]:
         with self._resources.engine.read() as tx:
             owner = log.find(tx, scope)
-            entries = [] if owner is None else log.versions(tx, owner, id)
+            return [] if owner is None else log.versions(tx, owner, id)
+
+    def _held(self, scope: Scope, id: str) -> list[Entry]:
+        """Every version of a memory of this owner. Raises when it was erased."""
+        entries = self._versions(scope, id)
         if entries and entries[-1].op == "erase":
             raise InvalidInput(
                 f"memory {id} was erased and stays so: "
@@ -337,19 +348,20 @@ class Sync:
         place: Place,
         document: Document,
         states: Mapping[int, Memory],
+        base: Memory | None,
         *,
         bare: bool,
     ) -> None:
         """``bare``: the front matter is gone, and with it nothing but what it said."""
         current = states[max(states)]
-        told = document.text("version") or ""
-        base = states.get(int(told)) if told.isascii() and told.isdecimal() else None
-        wanted = _wanted(document)
+        wanted = wanting.wanted(document)
         if bare:
-            wanted = _labels(current)
-        if (base is not None and _says(base, document, wanted)) or _says(current, document, wanted):
+            wanted = wanting.labels(current)
+        if (base is not None and wanting.says(base, document, wanted)) or wanting.says(
+            current, document, wanted
+        ):
             return
-        if base is not None and not _same(base, current):
+        if base is not None and not wanting.same(base, current):
             self._keep_both(path, place, current)
         handle = self._handle(place.scope, current.session)
         said = document.content.encode("utf-8", "surrogatepass")
@@ -357,9 +369,11 @@ class Sync:
         forgotten = current.forgotten_at is not None
         if forgotten:
             current = handle.restore(current.id)
+        # Other words are the person's; what only got another label is still by whoever wrote it.
+        same = frontmatter.same_text(document.content, current.content)
         handle.revise(
             current.id,
-            document.content,
+            None if same else document.content,
             expected_version=current.version,
             key=f"vault:{current.id}:{current.version}:{digest}",
             reason=EDITED,
@@ -388,16 +402,19 @@ class Sync:
             f"is kept beside it as {file.path.rpartition('/')[2]}"
         )
 
-    def _moved(self, path: str, place: Place, document: Document, id: str) -> None:
+    def _moved(
+        self, path: str, place: Place, document: Document, id: str, base: Memory | None
+    ) -> None:
         """A person forgets and restores by moving a file."""
         current = self._current(place.scope, id)
         gone = current.forgotten_at is not None
         known = self._vault.files.of(place.scope, "memory", id)
-        was = known[0].path if known else None
-        here = None if was is None else self._vault.place_of(was)
+        here = self._vault.place_of(known[0].path) if known else None
         # Where it was says more than a line of its own, which may have been taken out.
         before = here.deleted if here is not None else "forgotten_at" in document.fields
-        if before == place.deleted or gone == place.deleted:
+        # Where the version stood that it names, it was not moved: it only lags behind.
+        lags = base is not None and (base.forgotten_at is not None) == place.deleted
+        if lags or before == place.deleted or gone == place.deleted:
             return
         handle = self._handle(place.scope, current.session)
         if place.deleted:
@@ -446,7 +463,7 @@ class Sync:
         kind = place.kind or document.text("kind")
         longer = len(document.content) > self._store.settings.fact_chars
         kind = kind if kind in {"fact", "note"} and not (kind == "fact" and longer) else None
-        handle = self._handle(place.scope, place.session)
+        handle = self._handle(place.scope, place.session, wanting.trust(document))
         memory = handle.remember(
             document.content,
             kind=kind or ("note" if longer else "fact"),
@@ -456,7 +473,7 @@ class Sync:
             source=document.text("source") or None,
             happened_at=document.text("happened_at") or None,
             expires_at=document.text("expires_at") or None,
-            **_wanted(document),
+            **wanting.wanted(document),
         )
         if id is not None:
             self._problem(path, f"memory {id} is not known here: remembered as {memory.id}")
@@ -506,13 +523,18 @@ class Sync:
             self._problem(file.path, str(error))
 
     def _forgotten(self, file: File) -> None:
-        self._vault.files.drop(file.path)
-        self._vault.files.note(file.scope.space, file.path)
-        held = self._held(file.scope, file.name)
-        if not held or self._vault.files.of(file.scope, "memory", file.name):
-            return
-        current = held[-1].state(file.scope.user)
-        if current.forgotten_at is not None:
+        """What we knew of the file goes last: what fails, or is killed, is done the next time."""
+        files = self._vault.files
+        if all(other.path == file.path for other in files.of(file.scope, "memory", file.name)):
+            self._forget(file)
+        with files.together():
+            files.drop(file.path)
+            files.note(file.scope.space, file.path)
+
+    def _forget(self, file: File) -> None:
+        held = self._versions(file.scope, file.name)
+        current = held[-1].state(file.scope.user) if held and held[-1].op != "erase" else None
+        if current is None or current.forgotten_at is not None:
             return
         if held[-1].position > self._vault.files.cursor(file.scope):
             # The vault has not shown this version: nobody can have meant it.
@@ -527,9 +549,9 @@ class Sync:
 
     # -- parts --------------------------------------------------------------------------------
 
-    def _handle(self, scope: Scope, session: str | None = None) -> Space:
+    def _handle(self, scope: Scope, session: str | None = None, trust: Trust = "person") -> Space:
         """Who speaks for a person's files; what only a session sees, with its eyes."""
-        space = self._store.space(scope.space, user=scope.user, actor=ACTOR)
+        space = self._store.space(scope.space, user=scope.user, actor=ACTOR, trust=trust)
         return space if session is None else space.session(session)._own_space
 
     def _problem(self, path: str, why: str) -> None:
@@ -540,48 +562,3 @@ class Sync:
 
 def _is(known: File | None, stamp: Stamp) -> bool:
     return known is not None and known.stamp == stamp
-
-
-class Wanted(TypedDict):
-    """What a file asks for besides its content."""
-
-    category: str
-    subject: str | None
-    tags: list[str]
-    pinned: bool
-
-
-def _wanted(document: Document) -> Wanted:
-    """What it does not name has its default."""
-    return {
-        "category": document.text("category") or "general",
-        "subject": document.text("subject") or None,
-        "tags": document.items("tags"),
-        "pinned": (document.text("pinned") or "").lower() in {"true", "yes", "on", "1"},
-    }
-
-
-def _labels(memory: Memory) -> Wanted:
-    return {
-        "category": memory.category,
-        "subject": memory.subject,
-        "tags": list(memory.tags),
-        "pinned": memory.pinned,
-    }
-
-
-def _says(state: Memory, document: Document, wanted: Wanted) -> bool:
-    """Whether a file says what a version does."""
-    return (
-        frontmatter.same_text(document.content, state.content)
-        and category_slug(wanted["category"]) == state.category
-        and (one_line(wanted["subject"] or "") or None) == state.subject
-        and clean_tags(wanted["tags"]) == state.tags
-        and wanted["pinned"] == state.pinned
-    )
-
-
-def _same(one: Memory, other: Memory) -> bool:
-    """Whether two versions say the same."""
-    told = ("content", "category", "subject", "tags", "pinned")
-    return all(getattr(one, name) == getattr(other, name) for name in told)

@@ -296,8 +296,7 @@ def summary_of(seen: Seen) -> Summary | None:
     document = frontmatter.load(seen.raw)
     if document.broken or not document.content.strip():
         return None
-    numbers = [document.text(name) or "0" for name in ("version", "covers_to")]
-    epoch, upper = (int(text) if text.isascii() and text.isdecimal() else 0 for text in numbers)
+    epoch, upper = (rendering.number(document.text(name)) for name in ("version", "covers_to"))
     return Summary(states.check_summary(document.content, upper), max(epoch, 1), upper)
 
 

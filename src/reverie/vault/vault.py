@@ -48,6 +48,10 @@ class Busy(VaultError):
     """Somebody else is changing the vault."""
 
 
+class NoVault(VaultError):
+    """A folder that is none, or does not say any more what it shows."""
+
+
 class Changed(disk.Obstacle):
     """A person changed a file just when it was to be written; theirs stays."""
 
@@ -74,22 +78,14 @@ class Vault:
         asked = {"format": FORMAT, "spaces": wishes.spaces, "turns": wishes.turns}
         disk.make_folder(root / layout.OWN)
         _require_own(root / layout.OWN)
+        with contextlib.suppress(NoVault):
+            _wishes_at(root)
         disk.write(root / layout.OWN / "vault.json", (json.dumps(asked) + "\n").encode())
         return cls.open(root)
 
     @classmethod
     def open(cls, root: Path) -> Vault:
-        path = root / layout.OWN / "vault.json"
-        try:
-            told = json.loads(disk.read(path))
-            form, spaces, turns = told["format"], told["spaces"], told["turns"]
-        except (disk.Unreadable, ValueError, KeyError, TypeError) as error:
-            raise VaultError(
-                f"{root} is no vault: make one with 'reverie vault init {root}'"
-            ) from error
-        if form != FORMAT:
-            raise VaultError(f"{root} was made by a newer Reverie: upgrade it")
-        return cls(root, Wishes(None if spaces is None else tuple(spaces), turns))
+        return cls(root, _wishes_at(root))
 
     @staticmethod
     def is_at(root: Path) -> bool:
@@ -261,6 +257,17 @@ class Vault:
             if not os.path.lexists(self.path(path)):
                 return path
             name = f"{stem}~{number}.md"
+
+
+def _wishes_at(root: Path) -> Wishes:
+    try:
+        told = json.loads(disk.read(root / layout.OWN / "vault.json"))
+        form, spaces, turns = told["format"], told["spaces"], told["turns"]
+    except (disk.Unreadable, ValueError, KeyError, TypeError) as error:
+        raise NoVault(f"{root} is no vault: make one with 'reverie vault init {root}'") from error
+    if form != FORMAT:
+        raise VaultError(f"{root} was made by a newer Reverie: upgrade it")
+    return Wishes(None if spaces is None else tuple(spaces), turns)
 
 
 def _require_own(own: Path) -> None:

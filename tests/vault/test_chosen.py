@@ -1,0 +1,118 @@
+"""Which folder is the vault of a store, and which spaces it shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import reverie
+from reverie import Settings
+from reverie.errors import VaultError
+from reverie.vault import adopting, operations, rebuilding
+from reverie.vault.vault import Vault
+from tests.vault.vaults import Kept, assert_equal, holding
+
+
+def test_the_summary_of_a_space_that_is_not_shown_is_not_written(kept: Kept) -> None:
+    kept.init(kept.root, ["ana"])
+    talk = kept.store.space("eve").session("chat")
+    talk.append({"role": "user", "content": "hi"})
+    talk.write_summary("what Eve said", upper=1, expected_epoch=0)
+    kept.store.drain()
+    assert not kept.path("eve").exists()
+
+
+def test_what_is_deleted_of_a_space_that_is_not_shown_any_more_is_not_forgotten(
+    kept: Kept,
+) -> None:
+    eve = kept.store.space("eve")
+    kept.ana.remember("one")
+    two = eve.remember("two")
+    eve.remember("three")
+    talk = eve.session("chat")
+    talk.append({"role": "user", "content": "hi"})
+    kept.sync()
+    path = kept.of(two)
+    kept.init(kept.root, ["ana"])
+    kept.path(path).unlink()
+    kept.path("eve/sessions/chat/turns.md").unlink()
+    assert not kept.sync(path) and not kept.sync()
+    assert eve.get(two.id).forgotten_at is None and talk.info().hidden_at is None
+    kept.init(kept.root)
+    assert not kept.sync()
+    assert_equal(kept)
+
+
+def test_what_is_erased_of_a_space_that_is_not_shown_any_more_leaves_nothing(kept: Kept) -> None:
+    eve = kept.store.space("eve")
+    kept.ana.remember("one")
+    talk = eve.session("chat")
+    talk.append({"role": "user", "content": "the word is xyzzy"})
+    talk.write_summary("they spoke of xyzzy", upper=1, expected_epoch=0)
+    erased, other = eve.remember("xyzzy is the word"), eve.remember("before")
+    kept.sync()
+    kept.init(kept.root, ["ana"])
+    talk.erase()
+    eve.erase(erased.id)
+    eve.revise(other.id, "not to be shown")
+    kept.store.drain()
+    assert not holding(kept, b"xyzzy") and not holding(kept, b"not to be shown")
+    assert kept.told(kept.of(other)).content == "before"
+    kept.init(kept.root)
+    kept.sync()
+    assert_equal(kept)
+
+
+def test_a_folder_that_is_another_stores_vault_stays_as_it_is(kept: Kept) -> None:
+    kept.init(kept.root, ["ana"])
+    kept.ana.remember("one")
+    kept.sync()
+    before = kept.bytes()
+    with kept.open("other.db") as other:
+        other.space("ana").remember("of the other store")
+        with pytest.raises(VaultError, match="vault of another store"):
+            operations.init(other, kept.root)
+        assert other.vault is None
+    assert kept.bytes() == before
+
+
+def test_a_vault_of_a_newer_reverie_is_not_made_an_older_one(tmp_path: Path) -> None:
+    Vault.init(tmp_path).close()
+    asked = tmp_path / ".reverie" / "vault.json"
+    told = {**json.loads(asked.read_text()), "format": 99}
+    asked.write_text(json.dumps(told))
+    with pytest.raises(VaultError, match="newer Reverie"):
+        Vault.init(tmp_path)
+    assert json.loads(asked.read_text()) == told
+    asked.write_text("rubbish")
+    Vault.init(tmp_path).close()
+
+
+def test_a_setting_is_for_a_store_that_has_no_vault(tmp_path: Path) -> None:
+    for setting, expected in (("a", "a"), ("b", "a"), ("", "a")):
+        settings = Settings(vault=str(tmp_path / setting) if setting else "")
+        with reverie.open(tmp_path / "kept.db", settings=settings, embedder="none") as store:
+            assert store.vault == tmp_path / expected
+
+
+@pytest.mark.parametrize("how", ["from vault", "to vault", "adopted"])
+def test_however_it_was_made_a_vault_that_is_away_is_not_made_again(kept: Kept, how: str) -> None:
+    kept.ana.remember("one")
+    kept.sync()
+    kept.store.close()
+    root = kept.root if how == "from vault" else kept.folder / "new"
+    with kept.open("other.db") as store:
+        if how == "from vault":
+            rebuilding.from_vault(store, root)
+        elif how == "to vault":
+            rebuilding.to_vault(store, root)
+        else:
+            (root / "entries" / "home" / "facts").mkdir(parents=True)
+            adopting.adopt(store, root)
+        assert store.vault == root
+        root.rename(kept.folder / "elsewhere")
+        store.space("ana").remember("two")
+        store.drain()
+        assert not root.exists()

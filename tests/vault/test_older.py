@@ -1,0 +1,158 @@
+"""One side is older than the other: a store from a backup, a vault at an earlier commit."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie.vault import operations
+from reverie.vault.files import Files
+from reverie.vault.journal import Journal
+from tests.vault.vaults import Kept, assert_equal
+
+
+def gone_back(folder: Path, turns: str = "together") -> Kept:
+    """A store that a backup was put in the place of, and a vault that knows more."""
+    kept = Kept(folder, turns=turns)
+    one, talk = kept.ana.remember("one"), kept.ana.session("chat")
+    talk.append({"role": "user", "content": "before"})
+    kept.sync()
+    kept.store.backup(folder / "backup.db")
+    kept.ana.revise(one.id, "one, revised")
+    kept.ana.remember("later")
+    kept.store.space("ana", user="bob").remember("Bob's")
+    talk.append({"role": "user", "content": "after"})
+    kept.sync()
+    kept.store.restore_backup(folder / "backup.db")
+    kept.ana.remember("another life")
+    return kept
+
+
+def assert_nothing_lost(kept: Kept) -> None:
+    assert {each.content for each in kept.ana.memories()} == {
+        "one, revised",
+        "later",
+        "another life",
+    }
+    bob = kept.store.space("ana", user="bob")
+    assert "Bob's" in {each.content for each in bob.memories()}
+    beside = [path for path in kept.files() if ".conflict-v" in path]
+    assert any("after" in kept.read(path) for path in beside)
+    for path in beside:
+        kept.path(path).unlink()
+    kept.sync()
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("turns", ["together", "apart"])
+@pytest.mark.parametrize("first", ["sync", "mirror", "watcher"])
+def test_what_the_vault_alone_still_has_is_taken_in(tmp_path: Path, turns: str, first: str) -> None:
+    kept = gone_back(tmp_path, turns)
+    if first == "mirror":
+        kept.mirror()
+    elif first == "watcher":
+        kept.sync("ana/facts")
+    kept.sync()
+    assert_nothing_lost(kept)
+    kept.close()
+
+
+def _dying(call: Callable[..., Any], after: bool) -> Callable[..., Any]:
+    def step(*values: Any) -> None:
+        if after:
+            call(*values)
+        raise KeyboardInterrupt
+
+    return step
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("what", [(Files, "drop_owner"), (Journal, "keep"), (Files, "set_cursor")])
+def test_killed_when_it_went_back(tmp_path: Path, what: tuple[Any, str], after: bool) -> None:
+    kept = gone_back(tmp_path)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(*what, _dying(getattr(*what), after))
+        with pytest.raises(KeyboardInterrupt):
+            kept.mirror()
+    kept.mirror()
+    kept.sync()
+    assert_nothing_lost(kept)
+    kept.close()
+
+
+def run_git(kept: Kept, *words: str) -> str:
+    ran = subprocess.run(
+        ["git", "-C", str(kept.root), *words], capture_output=True, check=True, text=True
+    )
+    return ran.stdout
+
+
+def said(kept: Kept) -> dict[str, bytes]:
+    """All but the vault's own log: owners may follow each other in another order there."""
+    return {path: raw for path, raw in kept.bytes().items() if not path.endswith(".jsonl")}
+
+
+def assert_each_commit_changes_nothing(kept: Kept) -> None:
+    before, position = said(kept), kept.ana.position()
+    for commit in run_git(kept, "log", "--format=%H", "main").split()[:-1]:
+        run_git(kept, "checkout", "-qf", commit)
+        report = kept.sync()
+        assert not report.forgotten and not report.restored and not report.revised
+        assert not report.remembered and not report.conflicts
+        assert said(kept) == before
+    assert kept.ana.position() == position
+    assert_equal(kept)
+
+
+def test_a_commit_of_before_it_was_forgotten_or_restored(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    one, two = kept.ana.remember("one"), kept.ana.remember("two")
+    chat, talk = kept.ana.session("chat"), kept.ana.session("talk")
+    for session in (chat, talk):
+        session.append({"role": "user", "content": "hi"})
+    kept.ana.forget(two.id)
+    talk.hide()
+    kept.sync()
+    kept.ana.forget(one.id)
+    kept.ana.restore(two.id)
+    kept.sync()
+    chat.hide()
+    talk.restore()
+    kept.sync()
+    assert_each_commit_changes_nothing(kept)
+    kept.close()
+
+
+def test_the_first_of_two_commits_of_one_moment(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    eve = kept.store.space("eve")
+    for text in ("one", "two"):
+        kept.ana.remember(text)
+        eve.remember(text)
+        kept.sync()
+    assert_each_commit_changes_nothing(kept)
+    assert len(eve.memories()) == 2
+    kept.close()
+
+
+def test_a_commit_of_before_other_spaces_were_chosen_shows_them_no_more(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    kept.ana.remember("one")
+    kept.sync()
+    operations.checkpoint(kept.store)
+    kept.init(kept.root, ["ana"])
+    kept.ana.remember("two")
+    operations.checkpoint(kept.store)
+    assert not run_git(kept, "status", "--porcelain")
+    kept.store.space("eve").remember("not to be shown")
+    oldest = run_git(kept, "log", "--reverse", "--format=%H").split()[1]
+    run_git(kept, "checkout", "-qf", oldest)
+    kept.sync()
+    assert not kept.path("eve").exists()
+    run_git(kept, "clean", "-fdq")
+    kept.sync()
+    kept.close()
