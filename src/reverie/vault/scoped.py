@@ -85,8 +85,9 @@ def _is_seen(path: str, scope: Scope) -> bool:
 
 
 def _others(space: str) -> tuple[str, ...]:
-    """The folders of a space that hold what is not everybody's, however they are spelled."""
-    shared = layout.owner_folder(Scope(space, None))
+    """The folders of a space that hold what is not everybody's, in small letters: a disk may not
+    tell them from others."""
+    shared = layout.owner_folder(Scope(space, None)).lower()
     return f"{shared}/{layout.USERS}/", f"{shared}/{layout.DELETED}/{layout.USERS}/"
 
 
