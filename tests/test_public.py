@@ -69,6 +69,14 @@ def test_a_store_without_vectors_loads_no_model(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_server_loads_what_mcp_needs_for_the_first_who_asks() -> None:
+    code = "import sys, reverie.server.app; print([m for m in ('mcp',) if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
 def test_every_error_is_ours_documented_public_and_in_the_tree(error: type[Exception]) -> None:
     assert issubclass(error, errors.ReverieError)

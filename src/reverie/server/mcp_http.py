@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
@@ -23,34 +24,53 @@ class Endpoint:
     """The ASGI application at ``/mcp``; ``lifespan`` must surround all that it serves.
 
     No session is kept and nothing is ever sent unasked, so there is nothing to GET or DELETE.
+    What it needs is loaded for the first message: that takes as long as all the rest of a server.
     """
 
     def __init__(self) -> None:
-        self._manager: StreamableHTTPSessionManager | MissingExtra
-        try:
-            from reverie.server import mcp
-        except MissingExtra as missing:
-            self._manager = missing
-            return
-        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-        server = mcp.create(_enter)
-        # Host and Origin were checked by the guard.
-        self._manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
+        self._running: asyncio.Task[None] | None = None
+        self._over: asyncio.Event
+        self._manager: asyncio.Future[StreamableHTTPSessionManager]
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
-        manager = self._manager
-        async with contextlib.nullcontext() if isinstance(manager, MissingExtra) else manager.run():
+        self._over = asyncio.Event()
+        self._manager = asyncio.get_running_loop().create_future()
+        try:
             yield
+        finally:
+            self._over.set()
+            if self._running is not None:
+                await self._running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if isinstance(self._manager, MissingExtra):
-            raise self._manager
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        await self._manager.handle_request(scope, receive, send)
+        if self._running is None:
+            self._running = asyncio.create_task(self._run())
+        manager = await asyncio.shield(self._manager)
+        await manager.handle_request(scope, receive, send)
+
+    async def _run(self) -> None:
+        """A task of its own: whoever enters a manager's run must be the one who leaves it."""
+        try:
+            manager = await asyncio.to_thread(_loaded)
+        except (MissingExtra, ImportError) as error:
+            self._manager.set_exception(error)
+            return
+        async with manager.run():
+            self._manager.set_result(manager)
+            await self._over.wait()
+
+
+def _loaded() -> StreamableHTTPSessionManager:
+    from reverie.server import mcp  # first: it says what is missing
+
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # isort: skip
+
+    # Host and Origin were checked by the guard.
+    return StreamableHTTPSessionManager(mcp.create(_enter), json_response=True, stateless=True)
 
 
 def _enter(request: Any, right: Right) -> tuple[Caller, Scoped]:
