@@ -21,6 +21,7 @@ import reverie.vault.program as program
 from reverie.errors import VaultError
 from reverie.vault.git import IGNORED, Repository, _message, _person
 from reverie.vault.objects import Headed
+from reverie.vault.program import STALE_LOCK
 from reverie.vault.worktree import checked, quoted
 from tests.vault.repositories import by_hand, files, made, status, write
 
@@ -676,7 +677,7 @@ def test_a_broken_repository_says_so(root: Path, repo: Repository) -> None:
 def test_a_forgotten_lock_is_removed(name: str, root: Path, repo: Repository) -> None:
     lock = root / ".git" / name
     lock.touch()
-    os.utime(lock, (time.time() - 61,) * 2)
+    os.utime(lock, (time.time() - STALE_LOCK - 1,) * 2)
     commit(repo, write(root, "a"))
     assert not lock.exists()
     assert status(root) == []
@@ -790,7 +791,7 @@ def test_killed_at_any_point_the_next_commit_works(whom: str, root: Path, repo: 
         # Told as done means done.
         by_hand(root, "merge-base", "--is-ancestor", told, "HEAD")
         for lock in (root / ".git").rglob("*.lock"):
-            os.utime(lock, (time.time() - 120,) * 2)
+            os.utime(lock, (time.time() - 2 * STALE_LOCK,) * 2)
         names = [str(path.relative_to(root)) for path in root.glob("new/*")]
         changed = [*names, *(f"file {one}.md" for one in range(7))]
         repo.commit([*changed, write(root, "after", str(number))], f"after {number}", author="ana")

@@ -23,7 +23,7 @@ from reverie.errors import VaultError
 from reverie.vault import rewriting
 from reverie.vault.git import Repository
 from reverie.vault.objects import Entry, Headed, delta, entries, object_id, person, places, tree_of
-from reverie.vault.program import Git
+from reverie.vault.program import STALE_LOCK, Git
 from reverie.vault.rewriting import Rewritten, holds, rewrite
 from reverie.vault.searching import files_with
 from tests.conftest import PROVE
@@ -516,7 +516,7 @@ def test_killed_at_any_point_it_can_be_done_again(root: Path, repo: Repository) 
             process.send_signal(signal.SIGKILL)
         time.sleep(0.1)
         for lock in (root / ".git").rglob("*.lock"):
-            os.utime(lock, (time.time() - 120,) * 2)
+            os.utime(lock, (time.time() - 2 * STALE_LOCK,) * 2)
     erase(repo)
     assert everything(root, "--branches") == before
     assert holds(repo, SECRET) == []

@@ -31,7 +31,8 @@ OLDEST = (2, 30)
 SECONDS = 120.0
 LONGEST = 3600.0
 LOCK_WAIT = 5.0
-STALE_LOCK = 60.0
+# A person may think over a message for a while, and their git holds a lock meanwhile.
+STALE_LOCK = 600.0
 NOBODY = "Reverie"
 ADDRESS = "reverie@reverie.invalid"
 
