@@ -33,26 +33,31 @@ ENGINES = ("postgres", "sqlite")
 
 # With REVERIE_PROVE=1 every proof is done at its full length.
 PROVE = bool(os.environ.get("REVERIE_PROVE"))
-_MANY, _EACH = 8, 4
+_SEEDS, _MANY_FAULTS, _MANY_CASES = 2, 20, 4
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test of many cases runs all of them over SQLite, and over PostgreSQL every fourth."""
+    """What gates a change is a part of every proof: some of the seeds, a third of many places for
+    a fault, and over PostgreSQL a fourth of a test's cases; over SQLite all of them."""
     if PROVE:
         return
+    faults: defaultdict[str, list[pytest.Item]] = defaultdict(list)
     cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    left: set[pytest.Item] = set()
     for item in items:
-        case = getattr(item, "callspec", None)
-        if case is not None and "postgres" in case.params.values():
-            cases[item.nodeid.partition("[")[0]].append(item)
-    left = {
-        item
-        for many in cases.values()
-        if len(many) >= _MANY
-        for place, item in enumerate(many)
-        if place % _EACH
-    }
-    config.hook.pytest_deselected(items=sorted(left, key=lambda item: item.nodeid))
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        name = item.nodeid.partition("[")[0]
+        if "seed" in params and params["seed"] >= _SEEDS:
+            left.add(item)
+        elif "at" in params:
+            faults[name].append(item)
+        elif "postgres" in params.values():
+            cases[name].append(item)
+    for groups, many, each in ((faults, _MANY_FAULTS, 3), (cases, _MANY_CASES, 4)):
+        for group in groups.values():
+            if len(group) >= many:
+                left.update(item for place, item in enumerate(group) if place % each)
+    config.hook.pytest_deselected(items=[item for item in items if item in left])
     items[:] = [item for item in items if item not in left]
 
 

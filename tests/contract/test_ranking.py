@@ -17,7 +17,7 @@ from reverie import RANKINGS, Event, Hit, Origin, Ranking, Scope, Session, Space
 from reverie.engine import log
 from reverie.memory import generations
 from reverie.text import sameness
-from tests.conftest import DAY, HOUR, START, FakeClock, FakeEmbedder, Stores, engine_of, rows
+from tests.conftest import DAY, HOUR, PROVE, START, FakeClock, FakeEmbedder, Stores, engine_of, rows
 from tests.talking import reply, talk, user
 
 QUESTION = "Where did you get that accordion?"
@@ -34,7 +34,7 @@ MODES: tuple[Any, ...] = ("keyword", "vector", "hybrid")
 quietly = settings(
     derandomize=True,
     deadline=None,
-    max_examples=100,
+    max_examples=100 if PROVE else 30,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
@@ -499,7 +499,7 @@ def test_a_recall_of_this_moment_is_a_recall(
 
 
 @pytest.mark.parametrize("ranking", [name for name in RANKINGS if name != "default"])
-@settings(quietly, max_examples=30, phases=[Phase.generate])
+@settings(quietly, max_examples=30 if PROVE else 10, phases=[Phase.generate])
 @given(TOLD, QUERIES)
 def test_and_so_it_is_by_any_ranking(
     numbered: tuple[Store, itertools.count[int]], ranking: str, told: Told, query: str

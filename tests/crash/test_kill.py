@@ -35,7 +35,7 @@ from tests.crash.workload import (
 ROOT = Path(__file__).parents[2]
 SPACE = "crash"
 CASES = 8
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // CASES, 1)
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80")) // CASES, 1)
 # A file serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_FILE = 40
 ROUNDS_A_CHECK = 5

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import reverie
+from tests.conftest import PROVE
 from tests.crash.peer import answers, peers
 from tests.crash.workload import WORDS, open_store, position_of, text_of
 
 SPACE = "shared"
 WRITERS = 8
-WRITES = 500
+WRITES = 500 if PROVE else 100
 
 
 def test_eight_processes_write_one_file(tmp_path: Path) -> None:

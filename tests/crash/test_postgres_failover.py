@@ -19,7 +19,7 @@ from tests.crash.postgres_writer import check, pause, start, writers
 from tests.crash.workload import open_store
 from tests.servers import Server, running
 
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "20")) // 5, 1)
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "10")) // 5, 1)
 LONGEST_DELAY = 0.5
 # What the store promises after a server is back, and beyond which a call hangs.
 BACK_WITHIN_SECONDS = 5.0

@@ -15,7 +15,7 @@ from tests.crash.test_kill import SPACE, Launcher, take_in
 from tests.crash.workload import Ledger, open_store, perform, position_of
 from tests.servers import Server, running
 
-ROUNDS = int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "20"))
+ROUNDS = int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "10"))
 # A database serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_DATABASE = 20
 ROUNDS_A_VERIFY = 5

@@ -14,7 +14,7 @@ import reverie
 from reverie import Settings
 from tests.crash.served import TOKEN, Served
 
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 100, 2)
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80")) // 40, 2)
 CLIENTS = 4
 PATIENCE = 60.0
 

@@ -20,7 +20,7 @@ from tests.crash.served import TOKEN, Served
 from tests.server.conftest import CHAT
 from tests.server.upstream import Pieces, Received, Reply, Whole, running, stream_of
 
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 50, 2)
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80")) // 20, 2)
 CLIENTS = 3
 PATIENCE = 60.0
 

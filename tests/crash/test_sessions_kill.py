@@ -32,7 +32,7 @@ from tests.crash.test_kill import LONGEST_DELAY, Launcher
 WRITER = "tests.crash.session_writer"
 CASES = 4
 # A fifth of the long run is for sessions.
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 5 // CASES, 1)
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80")) // 4 // CASES, 1)
 # A file serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_FILE = 20
 ROUNDS_A_DRAIN = 4

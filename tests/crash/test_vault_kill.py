@@ -15,7 +15,7 @@ from tests.crash.test_kill import Launcher
 from tests.property.test_vault import Life, take_conflicts_away
 from tests.vault.vaults import Kept, assert_equal
 
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "200")) // 20, 5)
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80")) // 10, 5)
 # A vault serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_VAULT = 10
 LONGEST_DELAY = 0.4

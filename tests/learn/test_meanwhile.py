@@ -21,7 +21,7 @@ import reverie
 from reverie.agenda.jobs import LEASE_MS
 from reverie.model import Origin
 from reverie.testing import Answer, ScriptedModel
-from tests.conftest import START
+from tests.conftest import PROVE, START
 from tests.crash.learner import (
     SPACE,
     Learners,
@@ -36,7 +36,7 @@ from tests.talking import reply, user
 THREADS = 5
 # No word of one write is a word of another: what a person revises would settle what is learned.
 LETTERS = "abcde"
-KILLS = 30
+KILLS = 30 if PROVE else 10
 # Nobody needs it unless something hangs.
 PATIENCE = 60.0
 POLL = 0.005
