@@ -13,12 +13,12 @@ from reverie.clock import ID_LENGTH
 from reverie.errors import InvalidInput, ReverieError
 from reverie.memory import states, transfer
 from reverie.memory.times import to_ms
-from reverie.model import KINDS, TRUSTS, Scope, Summary
+from reverie.model import KINDS, Scope, Summary
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalise import category_slug, one_line
 from reverie.text.tags import clean_tags, concept_tags
-from reverie.vault import disk, layout, names, rendering
+from reverie.vault import disk, layout, names, rendering, wanting
 from reverie.vault.layout import Place
 from reverie.vault.vault import Vault
 
@@ -153,26 +153,24 @@ def lost_version(beside: Mapping[str, Any], version: int, at: int) -> Record:
 
 
 def _body(seen: Seen, document: Document) -> Record:
-    kind = document.text("kind") or seen.place.kind
-    trust = document.text("trust")
-    subject = one_line(document.text("subject") or "")
+    kind, asked = document.text("kind") or seen.place.kind, wanting.wanted(document)
     return {
         "kind": kind if kind in KINDS else "note",
         "content": document.content,
-        "category": category_slug(document.text("category") or "general"),
-        "subject": subject or None,
-        "tags": list(_tags(document)),
+        "category": category_slug(asked["category"]),
+        "subject": one_line(asked["subject"] or "") or None,
+        "tags": list(_tags(asked["tags"])),
         "concept_tags": list(concept_tags(document.content)),
         "session": seen.place.session,
         "source": document.text("source") or None,
-        "trust": trust if trust in TRUSTS else "person",
-        "pinned": (document.text("pinned") or "").lower() in {"true", "yes", "on", "1"},
+        "trust": wanting.trust(document),
+        "pinned": asked["pinned"],
     }
 
 
-def _tags(document: Document) -> tuple[str, ...]:
+def _tags(asked: list[str]) -> tuple[str, ...]:
     try:
-        return clean_tags(document.items("tags"))
+        return clean_tags(asked)
     except InvalidInput:
         return ()
 
