@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from reverie.errors import MissingExtra
 from reverie.model import Right
 from reverie.server.mcp_tools import Scoped
 from reverie.server.scopes import visit
@@ -35,32 +34,33 @@ class Endpoint:
     @contextlib.asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
         self._over = asyncio.Event()
-        self._manager = asyncio.get_running_loop().create_future()
         try:
             yield
         finally:
             self._over.set()
-            if self._running is not None:
-                await self._running
+            running, self._running = self._running, None
+            if running is not None:
+                await running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        if self._running is None:
-            self._running = asyncio.create_task(self._run())
+        if self._running is None or self._running.done():  # done: it failed, perhaps not again
+            self._manager = asyncio.get_running_loop().create_future()
+            self._running = asyncio.create_task(self._run(self._manager))
         manager = await asyncio.shield(self._manager)
         await manager.handle_request(scope, receive, send)
 
-    async def _run(self) -> None:
+    async def _run(self, told: asyncio.Future[StreamableHTTPSessionManager]) -> None:
         """A task of its own: whoever enters a manager's run must be the one who leaves it."""
         try:
             manager = await asyncio.to_thread(_loaded)
-        except (MissingExtra, ImportError) as error:
-            self._manager.set_exception(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits to hear of it
+            told.set_exception(error)
             return
         async with manager.run():
-            self._manager.set_result(manager)
+            told.set_result(manager)
             await self._over.wait()
 
 
