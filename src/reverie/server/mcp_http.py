@@ -27,18 +27,19 @@ class Endpoint:
     """
 
     def __init__(self) -> None:
+        self._loading: asyncio.Task[StreamableHTTPSessionManager] | None = None
         self._running: asyncio.Task[None] | None = None
+        self._ready: asyncio.Event
         self._over: asyncio.Event
-        self._manager: asyncio.Future[StreamableHTTPSessionManager]
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
-        self._over = asyncio.Event()
+        self._ready, self._over = asyncio.Event(), asyncio.Event()
         try:
             yield
         finally:
             self._over.set()
-            running, self._running = self._running, None
+            running, self._loading, self._running = self._running, None, None
             if running is not None:
                 await running
 
@@ -46,21 +47,20 @@ class Endpoint:
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        if self._running is None or self._running.done():  # done: it failed, perhaps not again
-            self._manager = asyncio.get_running_loop().create_future()
-            self._running = asyncio.create_task(self._run(self._manager))
-        manager = await asyncio.shield(self._manager)
+        loading = self._loading
+        # What failed, with too many open files for one, need not fail again.
+        if loading is None or (loading.done() and loading.exception() is not None):
+            loading = self._loading = asyncio.create_task(asyncio.to_thread(_loaded))
+        manager = await asyncio.shield(loading)
+        if self._running is None:
+            self._running = asyncio.create_task(self._run(manager))
+        await self._ready.wait()
         await manager.handle_request(scope, receive, send)
 
-    async def _run(self, told: asyncio.Future[StreamableHTTPSessionManager]) -> None:
+    async def _run(self, manager: StreamableHTTPSessionManager) -> None:
         """A task of its own: whoever enters a manager's run must be the one who leaves it."""
-        try:
-            manager = await asyncio.to_thread(_loaded)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits to hear of it
-            told.set_exception(error)
-            return
         async with manager.run():
-            told.set_result(manager)
+            self._ready.set()
             await self._over.wait()
 
 
