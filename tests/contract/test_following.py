@@ -592,3 +592,27 @@ def test_what_is_asked_again_and_again_costs_no_more_each_time(
         assert texts(followed) == ["What is new today?", f"{number} things"]
     assert len(space.sessions()) == 61
     assert costs[60] < costs[30] + 10
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_chats_that_began_with_the_same_words_are_not_all_read(
+    store: Store, space: Space, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    with store._resources.engine.read() as tx:
+        kind = type(tx)
+    real, most = kind.all, 0
+
+    def noted(tx: Any, *given: Any, **more: Any) -> Any:
+        nonlocal most
+        rows = real(tx, *given, **more)
+        most = max(most, len(rows))
+        return rows
+
+    monkeypatch.setattr(kind, "all", noted)
+    for number in range(20):
+        chat = space.follow([user("hi")], session=f"chat {number}" if named else None)
+        chat.append(reply(f"{number} times"))
+    assert len(space.sessions(limit=3)) == 3 and kept(store) == 40
+    most = 0
+    space.follow([user("hi")], session="another" if named else None)
+    assert most < 10

@@ -296,6 +296,16 @@ def test_a_list_goes_on_behind_what_has_left_it_since(space: Space, order: Order
         space.memories(order=order, after="absent00", limit=1)
 
 
+def test_the_list_of_a_category_goes_on_behind_what_has_moved_to_another(space: Space) -> None:
+    for n in range(4):
+        space.remember(f"thing {n}", category="m")
+    whole = space.memories(order="category", category="m")
+    for n, category in enumerate(("a", "z")):
+        space.revise(whole[n].id, category=category)
+        rest = space.memories(order="category", category="m", after=whole[n].id, limit=10)
+        assert rest == whole[n + 1 :]
+
+
 def test_memories_by_kind(space: Space) -> None:
     fact, note = space.remember("f"), space.remember("n", kind="note")
     assert space.memories(kind="fact") == [fact]

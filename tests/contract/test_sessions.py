@@ -556,3 +556,12 @@ def test_whoever_speaks_under_a_name_that_is_none_is_heard(
     assert [event.message for event in session.events()] == [message]
     assert [hit.text for hit in space.recall("When does the ferry leave?")] == texts(session)
     assert len(space.sessions()) == 1 and store.verify().ok
+
+
+def test_until_is_a_sequence_however_large(space: Space) -> None:
+    session = space.session("s")
+    session.append_many([user("first"), user("second")])
+    assert texts(session) == [event.text for event in session.events(until=10**30)]
+    for wrong in (0, -1, 1.5, "1", True):
+        with pytest.raises(InvalidInput, match="until must be a whole number from 1"):
+            session.events(until=wrong)  # type: ignore[arg-type]

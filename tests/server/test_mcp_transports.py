@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -10,8 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
+from reverie.errors import MissingExtra
+from reverie.server import mcp_http
 from tests.server.agents import ACCEPT, arguments, environment
 from tests.server.conftest import Running, Serve
 
@@ -155,3 +159,30 @@ def test_stdio_ends_with_a_signal(process: subprocess.Popen[str], number: signal
     process.send_signal(number)
     assert process.wait(30) == -number
     assert process.stderr and process.stderr.read() == ""
+
+
+def test_what_failed_to_load_is_told_and_loaded_for_the_next_who_asks(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = mcp_http._loaded, [OSError("Too many open files"), MissingExtra("MCP", "mcp")]
+
+    def loaded() -> Any:
+        if failures:
+            raise failures.pop(0)
+        return real()
+
+    monkeypatch.setattr(mcp_http, "_loaded", loaded)
+    with serve().client() as client:
+        answers = [client.post("/mcp", json=LIST, headers=ACCEPT, timeout=10) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [500, 501, 200]
+
+
+def test_an_endpoint_that_is_started_again_answers_again() -> None:
+    endpoint, ping = mcp_http.Endpoint(), {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+    async def ask() -> int:
+        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(endpoint), base_url="http://x")
+        async with endpoint.lifespan(None), client, asyncio.timeout(10):
+            return (await client.post("/", json=ping, headers=ACCEPT)).status_code
+
+    assert [asyncio.run(ask()), asyncio.run(ask())] == [200, 200]

@@ -541,11 +541,12 @@ def by_chain(
     One that its session ends with is better than any other, then the newest.
     """
     columns = ", ".join(f"e.{name}" for name in Spot._fields)
+    tail = " LIMIT 1" if among is None else ""
     rows = tx.all(
         f"SELECT {columns} FROM events e JOIN sessions s "
         "ON s.space = e.space AND s.owner = e.owner AND s.session = e.session "
         "WHERE e.space = ? AND e.owner = ? AND e.chain = ? "
-        "ORDER BY CASE WHEN s.chain = e.chain THEN 0 ELSE 1 END, e.position DESC",
+        f"ORDER BY CASE WHEN s.chain = e.chain THEN 0 ELSE 1 END, e.position DESC{tail}",
         (*owner, chain),
     )
     found = (Spot(*row) for row in rows)

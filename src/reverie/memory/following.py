@@ -154,6 +154,8 @@ def _match(
 ) -> Match:
     """Where messages with these digests, none of them a system prompt, lead to."""
     family = None if named is None else families.family(tx, owner, named)
+    if family is not None and not any(end.position for end in family.values()):
+        return Match(0, None)  # a new name: many others may have begun with the same words
     best, chain, begin, goes_on = Match(0, None), NOTHING_SAID, 0, True
     for _ in range(MOST_INTERRUPTED):
         found = _deepest(tx, owner, marks, chain, begin, family)

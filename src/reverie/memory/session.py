@@ -199,6 +199,8 @@ class Session:
         ``until`` is the last sequence that is wanted.
         """
         most = None if limit is None else drafts.check_limit(limit, MOST_EVENTS)
+        if until is not None:
+            until = drafts.check_limit(until, events.LAST_SEQUENCE, "until")
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
             return [] if owner is None else self._events(tx, owner, most, until)

@@ -316,7 +316,9 @@ class Space:
             if after is not None and before is None:
                 # What was listed last may have left the list since: its place tells all the same.
                 listed = (pair for pair in found if pair[1].id == after)
-                last = _PLACE[order](next(listed, None) or self._placed(tx, after))
+                born, state = next(listed, None) or self._placed(tx, after)
+                state = replace(state, category=chosen.category or state.category)
+                last = _PLACE[order]((born, state))
                 found = [pair for pair in found if _PLACE[order](pair) > last]
         found.sort(key=_PLACE[order])
         return [memory for _, memory in found[:most]]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from reverie.errors import MissingExtra
 from reverie.model import Right
 from reverie.server.mcp_tools import Scoped
 from reverie.server.scopes import visit
@@ -28,39 +27,40 @@ class Endpoint:
     """
 
     def __init__(self) -> None:
+        self._loading: asyncio.Task[StreamableHTTPSessionManager] | None = None
         self._running: asyncio.Task[None] | None = None
+        self._ready: asyncio.Event
         self._over: asyncio.Event
-        self._manager: asyncio.Future[StreamableHTTPSessionManager]
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
-        self._over = asyncio.Event()
-        self._manager = asyncio.get_running_loop().create_future()
+        self._ready, self._over = asyncio.Event(), asyncio.Event()
         try:
             yield
         finally:
             self._over.set()
-            if self._running is not None:
-                await self._running
+            running, self._loading, self._running = self._running, None, None
+            if running is not None:
+                await running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "POST":
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
+        loading = self._loading
+        # What failed, with too many open files for one, need not fail again.
+        if loading is None or (loading.done() and loading.exception() is not None):
+            loading = self._loading = asyncio.create_task(asyncio.to_thread(_loaded))
+        manager = await asyncio.shield(loading)
         if self._running is None:
-            self._running = asyncio.create_task(self._run())
-        manager = await asyncio.shield(self._manager)
+            self._running = asyncio.create_task(self._run(manager))
+        await self._ready.wait()
         await manager.handle_request(scope, receive, send)
 
-    async def _run(self) -> None:
+    async def _run(self, manager: StreamableHTTPSessionManager) -> None:
         """A task of its own: whoever enters a manager's run must be the one who leaves it."""
-        try:
-            manager = await asyncio.to_thread(_loaded)
-        except (MissingExtra, ImportError) as error:
-            self._manager.set_exception(error)
-            return
         async with manager.run():
-            self._manager.set_result(manager)
+            self._ready.set()
             await self._over.wait()
 
 
