@@ -260,3 +260,29 @@ def test_without_anything_erased_nothing_is_rewritten(store: Store, ana: Space) 
     ana.remember(KEPT)
     operations.sync(store)
     assert operations.scrub(store).commits == 0
+
+
+def test_what_a_space_that_is_not_shown_any_more_erased_is_nowhere(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    secret = ana.remember(SECRET)
+    store.space("eve").remember(KEPT)
+    operations.sync(store)
+    operations.init(store, root, spaces=["eve"])
+    ana.erase(secret.id)
+    assert operations.scrub(store).found == ()
+    assert places(root, "blue suitcase") == []
+    assert words(root, "suitcase-is") == words(root, "blue") == []
+
+
+def test_what_was_restored_and_then_erased_is_nowhere(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    secret = ana.remember(SECRET)
+    ana.forget(secret.id)
+    ana.restore(secret.id)
+    operations.sync(store)
+    ana.erase(secret.id)
+    assert operations.scrub(store).found == ()
+    assert places(tmp_path / "vault", "blue suitcase") == []
