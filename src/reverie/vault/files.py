@@ -185,10 +185,11 @@ class Files:
         """Know nothing of an owner's files any more."""
         self._run("DELETE FROM files WHERE space = ? AND user = ?", (scope.space, scope.user or ""))
 
-    def drop_owners(self, scopes: Iterable[Scope], fact: str) -> None:
-        """The same for several, and for a fact that held because of them."""
+    def drop_owners(self, scopes: Iterable[Scope], facts: Iterable[str]) -> None:
+        """The same for several, and for facts that held because of them."""
         with self.together():
-            self._run("DELETE FROM facts WHERE name = ?", (fact,))
+            for fact in facts:
+                self._run("DELETE FROM facts WHERE name = ?", (fact,))
             for scope in scopes:
                 self.drop_owner(scope)
 

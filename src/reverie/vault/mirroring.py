@@ -23,7 +23,7 @@ from reverie.vault import disk, erasing, journal, layout, names, rendering
 from reverie.vault.conversations import Conversations, Edited, conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
-from reverie.vault.indexing import write_index
+from reverie.vault.indexing import learn_files, write_index
 from reverie.vault.vault import Vault
 
 BATCH = 500
@@ -77,11 +77,11 @@ class Mirror:
             tx.enter(owner)
             scope, last = log.scope_of(tx, owner), log.last_position(tx, owner)
         self.begin()
+        if vault.files.cursor(scope):
+            self._go_back([scope])
         if not vault.wishes.shows(scope.space):
             self._take_out(owner, scope, last)
             return 0
-        if vault.files.cursor(scope):
-            self._go_back([scope])
         after, many = vault.files.cursor(scope), 0
         away = vault.lacks(layout.owner_folder(scope)) and vault.files.knows(scope)
         if self._look is not None and (away or vault.files.fact(LOOKED) is None):
@@ -175,7 +175,7 @@ class Mirror:
         if not told:
             return
         # First of all: killed behind this, everything is looked at nevertheless.
-        files.drop_owners(told, LOOKED)
+        files.drop_owners(told, (LOOKED, *map(_looked_through, told)))
         for line in journal_.lines():
             if (scope := _scope_of(line)) in told:
                 told[scope].append(journal.mark_of(line))
@@ -432,7 +432,7 @@ class Mirror:
             for file in self._vault.files.of_owner(scope, "summary"):
                 self.conversations.write_summary(owner, scope, file.name)
         else:
-            self._remove_all(scope, held, talks)
+            self._remove_all(owner, scope, held, talks)
         blanked = {at for entry in ended for at in (entry.body or {}).get("entries", ())}
 
         def told(line: journal.Line) -> bool:
@@ -462,30 +462,40 @@ class Mirror:
 
     def _take_out(self, owner: Owner, scope: Scope, last: int) -> None:
         """What is erased goes, also where the vault does not follow a space any more."""
-        files, name = self._vault.files, f"{ERASED}{json.dumps([scope.space, scope.user])}"
-        after = max(files.cursor(scope), int(files.fact(name) or 0))
-        while files.cursor(scope):
+        files, name = self._vault.files, _looked_through(scope)
+        mark, shown = _mark_in(files.fact(name)), files.mark(scope)
+        if not shown[0]:
+            return
+        if not self._knows(scope, mark):
+            # A new cache, or a store that a backup was put in the place of.
+            learn_files(self._vault, scope)
+            mark = shown
+            files.set_fact(name, json.dumps(mark))
+        after = max(mark, shown)
+        while True:
             with self._resources.engine.read() as tx:
                 tx.enter(owner)
-                entries = log.entries(tx, owner, after, last, BATCH)
+                entries = log.entries(tx, owner, after[0], last, BATCH)
             if not entries:
                 return
             self._erased(owner, scope, entries)
-            after = entries[-1].position
-            files.set_fact(name, str(after))
+            after = (entries[-1].position, entries[-1].uuid)
+            files.set_fact(name, json.dumps(after))
 
     def _remove_all(
-        self, scope: Scope, held: Mapping[str, Sequence[Entry]], talks: Iterable[str]
+        self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]], talks: Iterable[str]
     ) -> None:
         """Whatever may hold erased words, instead of writing it anew."""
         files, found = self._vault.files, self._vault.files.of_owner(scope, "index")
+        # Those of forks as well.
+        found += self.conversations.old_summaries(owner, scope)
         for id, versions in held.items():
             if versions[-1].op == "erase":
                 self._remove_memory(scope, id, "erase")
             elif _is_reworded(versions):
                 files.silence(scope.space, id)
                 own = files.of(scope, "memory", id)
-                found += [file for file in own if self._vault.as_we_left_it(file)]
+                found += [f for f in own if not f.digest or self._vault.as_we_left_it(f)]
         for talk in talks:
             found += [each for what in ("turns", "summary") for each in files.of(scope, what, talk)]
             found += files.of(scope, "conflict", conflict_name(talk))
@@ -506,6 +516,16 @@ class Mirror:
 
         for path in journal_.change(alter):
             self._vault.files.note(scope.space, path.relative_to(self._vault.root).as_posix())
+
+
+def _looked_through(scope: Scope) -> str:
+    """The fact of an owner whom the vault does not show."""
+    return f"{ERASED}{json.dumps([scope.space, scope.user])}"
+
+
+def _mark_in(fact: str | None) -> Mark:
+    position, uuid = (0, "") if fact is None else json.loads(fact)
+    return position, uuid
 
 
 def _is_reworded(versions: Sequence[Entry]) -> bool:
