@@ -64,6 +64,8 @@ class Mirror:
         self._edited = edited
         self._look = look
         self._problem = problem
+        # Whether the vault is known to be this store's: to ask is to look at all owners.
+        self._kin = False
         self.conversations = Conversations(vault, resources, edited)
 
     def everyone(self, progress: Progress | None = None) -> int:
@@ -131,9 +133,13 @@ class Mirror:
             for scope, (position, uuid) in journal_.marks().items():
                 files.set_cursor(scope, position, uuid)
             files.set_fact("journal", str(journal_.size()))
+            self._kin = False
+        if self._kin:
+            return
         marks = files.marks()
         if marks and not any(self._knows(scope, mark) for scope, mark in marks.items()):
             self._require_kin()
+        self._kin = True
 
     def _knows(self, scope: Scope, mark: Mark) -> bool:
         """Whether this entry is in the store."""
