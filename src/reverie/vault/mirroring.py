@@ -122,11 +122,8 @@ class Mirror:
         Raises when the log is another store's, or was not wholly told to this one: what it holds is
         nowhere else, perhaps.
         """
-        if vaults.is_untold(self._resources):
-            raise VaultError(
-                f"the store was not wholly made of {self._vault.root} yet: "
-                "run 'reverie vault rebuild' again, to the end"
-            )
+        if (half := vaults.untold(self._resources)) is not None:
+            raise VaultError(half)
         files, journal_ = self._vault.files, self._vault.journal
         if files.fact("journal") != str(journal_.size()):
             files.forget_cursors()
