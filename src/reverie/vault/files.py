@@ -244,6 +244,11 @@ class Files:
     def set_fact(self, name: str, value: str) -> None:
         self._run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
+    def drop_facts(self, prefix: str) -> None:
+        """The facts whose names begin so."""
+        names = (prefix, f"{prefix}\U0010ffff")
+        self._run("DELETE FROM facts WHERE name >= ? AND name < ?", names)
+
     # -- what git does not hold yet -----------------------------------------------------------
 
     def note(self, space: str, path: str, line: str = "") -> None:

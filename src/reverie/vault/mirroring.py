@@ -33,6 +33,8 @@ FEW = 16
 LOOKED = "looked"
 # How far an owner whom the vault does not show any more was looked through for erasures.
 ERASED = "erased:"
+# From which version on a file may tell of another past than the store's, until all are looked at.
+STRANGER = "stranger:"
 # What one file stands in the way of, and no other. A full disk is none of these.
 OBSTACLES = (disk.Obstacle, InvalidInput)
 _NEW = Stamp(0, 0, 0)
@@ -183,6 +185,7 @@ class Mirror:
             if (scope := _scope_of(line)) in told:
                 told[scope].append(journal.mark_of(line))
         common = {scope: self._common(scope, sorted(marks)) for scope, marks in told.items()}
+        self._note_strangers(common)
         for path in journal_.keep(lambda line: _is_by(line, common.get(_scope_of(line)))):
             for space in {scope.space for scope in told}:
                 files.note(space, path.relative_to(self._vault.root).as_posix())
@@ -190,6 +193,23 @@ class Mirror:
             for scope, mark in common.items():
                 files.set_cursor(scope, *mark)
             files.set_fact("journal", str(journal_.size()))
+
+    def _note_strangers(self, common: Mapping[Scope, Mark]) -> None:
+        """From which version on the files of memories tell of a past that the store has not."""
+        first = dict[str, int]()
+        for line in self._vault.journal.lines():
+            scope, version = _scope_of(line), line.get("version")
+            if line.get("memory") and type(version) is int and not _is_by(line, common.get(scope)):
+                name = _stranger(scope, line["memory"])
+                first[name] = min(version, first.get(name, version))
+        with self._vault.files.together():
+            for name, version in first.items():
+                self._vault.files.set_fact(name, str(version))
+
+    def shared(self, scope: Scope, id: str, version: int) -> int:
+        """The last version up to this one that the store and the file of a memory share."""
+        first = self._vault.files.fact(_stranger(scope, id))
+        return version if first is None else min(version, int(first) - 1)
 
     def _common(self, scope: Scope, marks: Sequence[Mark]) -> Mark:
         """The last of an owner's entries in the vault's log up to which the store has them all."""
@@ -524,6 +544,11 @@ class Mirror:
 def _looked_through(scope: Scope) -> str:
     """The fact of an owner whom the vault does not show."""
     return f"{ERASED}{json.dumps([scope.space, scope.user])}"
+
+
+def _stranger(scope: Scope, id: str) -> str:
+    """The fact of a memory of which the vault knew versions that the store has not."""
+    return f"{STRANGER}{json.dumps([scope.space, scope.user, id])}"
 
 
 def _mark_in(fact: str | None) -> Mark:
