@@ -116,3 +116,55 @@ def test_however_it_was_made_a_vault_that_is_away_is_not_made_again(kept: Kept, 
         store.space("ana").remember("two")
         store.drain()
         assert not root.exists()
+
+
+def test_what_is_erased_leaves_the_files_of_a_space_that_nobody_remembers_showing(
+    kept: Kept,
+) -> None:
+    eve = kept.store.space("eve")
+    kept.ana.remember("one")
+    erased = eve.remember("xyzzy is the word")
+    talk = eve.session("chat")
+    talk.append({"role": "user", "content": "the word is xyzzy"})
+    talk.write_summary("they spoke of xyzzy", upper=1, expected_epoch=0)
+    kept.sync()
+    kept.init(kept.root, ["ana"])
+    kept.path(".reverie/files.db").unlink()
+    eve.erase(erased.id)
+    talk.erase()
+    kept.sync()
+    assert not holding(kept, b"xyzzy")
+
+
+def test_what_is_erased_since_a_backup_leaves_a_space_that_is_not_shown(kept: Kept) -> None:
+    eve = kept.store.space("eve")
+    kept.ana.remember("one")
+    erased = eve.remember("xyzzy is the word")
+    kept.sync()
+    kept.init(kept.root, ["ana"])
+    kept.store.backup(kept.folder / "backup.db")
+    for text in ("two", "three"):
+        eve.remember(text)
+    kept.sync()
+    kept.store.close()
+    kept.store = kept.open()
+    kept.store.restore_backup(kept.folder / "backup.db")
+    kept.store.space("eve").erase(erased.id)
+    kept.sync()
+    assert not holding(kept, b"xyzzy")
+
+
+def test_what_is_erased_leaves_the_summaries_of_forks_that_are_not_shown(kept: Kept) -> None:
+    eve = kept.store.space("eve")
+    said = [{"role": "user", "content": text} for text in ("the word is xyzzy", "go on")]
+    talk = eve.follow(said)
+    fork = eve.follow([said[0], {"role": "user", "content": "otherwise"}])
+    assert fork.forked_from == (talk.id, 1)
+    fork.write_summary("they spoke of xyzzy", upper=2, expected_epoch=0)
+    kept.ana.remember("one")
+    kept.sync()
+    assert holding(kept, b"they spoke")
+    kept.init(kept.root, ["ana"])
+    talk.erase_event(1)
+    kept.sync()
+    assert not holding(kept, b"xyzzy")

@@ -13,6 +13,7 @@ from reverie.vault import operations
 from reverie.vault.git import Repository
 from reverie.vault.searching import holds
 from tests.vault.repositories import by_hand, files, status
+from tests.vault.vaults import Kept, holding
 
 SECRET = "the combination of the blue suitcase is seven nine three"
 KEPT = "the green suitcase has no lock whatsoever"
@@ -260,3 +261,47 @@ def test_without_anything_erased_nothing_is_rewritten(store: Store, ana: Space) 
     ana.remember(KEPT)
     operations.sync(store)
     assert operations.scrub(store).commits == 0
+
+
+def test_what_a_space_that_is_not_shown_any_more_erased_is_nowhere(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    secret = ana.remember(SECRET)
+    store.space("eve").remember(KEPT)
+    operations.sync(store)
+    operations.init(store, root, spaces=["eve"])
+    ana.erase(secret.id)
+    assert operations.scrub(store).found == ()
+    assert places(root, "blue suitcase") == []
+    assert words(root, "suitcase-is") == words(root, "blue") == []
+
+
+def test_what_was_restored_and_then_erased_is_nowhere(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    secret = ana.remember(SECRET)
+    ana.forget(secret.id)
+    ana.restore(secret.id)
+    operations.sync(store)
+    ana.erase(secret.id)
+    assert operations.scrub(store).found == ()
+    assert places(tmp_path / "vault", "blue suitcase") == []
+
+
+@pytest.mark.parametrize("name", ["memory", "session", "uuid", "sequence", "origin"])
+@pytest.mark.parametrize("file", ["damaged.jsonl", "log.jsonl"])
+def test_a_line_with_something_else_in_the_place_of_a_name_is_in_nobodys_way(
+    kept: Kept, name: str, file: str
+) -> None:
+    secret = kept.ana.remember(SECRET)
+    kept.ana.remember(KEPT)
+    kept.sync()
+    path = kept.path(f".reverie/{file}")
+    line = {"space": "ana", "user": None, "position": 1, "op": "append", "session": "s"}
+    damaged = {**line, "sequence": 1, "uuid": "u", name: [["x"]], "body": None}
+    before = path.read_bytes() if path.exists() else b""
+    path.write_bytes(before + json.dumps(damaged).encode() + b"\n")
+    kept.ana.erase(secret.id)
+    kept.sync()
+    assert not holding(kept, b"suitcase is seven")

@@ -462,3 +462,24 @@ def test_a_mirror_made_without_a_report_raises(kept: Kept) -> None:
         with pytest.raises(VaultError):
             Mirror(vault, kept.store._resources, lambda file: None).everyone()
         Sync(vault, kept.store).mirror.everyone()
+
+
+def test_to_look_at_all_owners_costs_no_more_for_each_of_them(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[None]()
+    monkeypatch.setattr(Files, "marks", _noted(Files.marks, asked))
+    for number in range(12):
+        kept.store.space("team", user=f"user {number}").remember(f"of {number}")
+    kept.mirror()
+    asked.clear()
+    kept.mirror()
+    assert len(asked) == 1
+
+
+def _noted(function: Callable[[Files], Any], asked: list[None]) -> Callable[[Files], Any]:
+    def noting(files: Files) -> Any:
+        asked.append(None)
+        return function(files)
+
+    return noting

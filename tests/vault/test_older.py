@@ -156,3 +156,25 @@ def test_a_commit_of_before_other_spaces_were_chosen_shows_them_no_more(tmp_path
     run_git(kept, "clean", "-fdq")
     kept.sync()
     kept.close()
+
+
+@pytest.mark.parametrize("first", ["sync", "mirror"])
+def test_what_was_revised_in_both_lives_is_kept_on_both_sides(kept: Kept, first: str) -> None:
+    one, two = kept.ana.remember("one"), kept.ana.remember("two")
+    kept.sync()
+    kept.store.backup(kept.folder / "backup.db")
+    kept.ana.revise(one.id, "of the first life")
+    kept.ana.revise(two.id, "two, revised")
+    kept.sync()
+    kept.store.restore_backup(kept.folder / "backup.db")
+    kept.ana.revise(one.id, "of the second life")
+    if first == "mirror":
+        kept.mirror()
+    kept.sync()
+    (beside,) = [path for path in kept.files() if ".conflict-v2" in path]
+    assert "of the second life" in kept.read(beside)
+    assert kept.ana.get(one.id).content == "of the first life"
+    assert kept.ana.get(two.id).content == "two, revised"
+    kept.edit(kept.of(one), "of the first life", "of a third")
+    assert not kept.sync().conflicts
+    assert_equal(kept)

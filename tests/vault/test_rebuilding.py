@@ -635,3 +635,41 @@ def test_a_log_that_was_being_written_anew_goes_on_where_it_was_stopped(
     assert b"".join(each for name, each in files(root).items() if "/log" in name) == b"".join(
         each for name, each in before.items() if "/log" in name
     )
+
+
+def test_a_store_that_was_told_half_a_log_says_the_way_out_wherever_its_vault_is_now(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, moved = tmp_path / "vault", tmp_path / "moved"
+    first = stores.open("first")
+    for number in range(30):
+        first.space("ana").remember(f"thing {number}")
+    operations.init(first, root)
+    monkeypatch.setattr(retelling, "BATCH", 10)
+
+    def stop(count: int, whole: int) -> None:
+        raise KeyboardInterrupt
+
+    second = stores.open("second")
+    with pytest.raises(KeyboardInterrupt):
+        rebuilding.from_vault(second, root, stop)
+    root.rename(moved)
+    way = rf"not wholly made of {root} yet: run '.* rebuild {root}'.*make another store"
+    with pytest.raises(VaultError, match=way):
+        rebuilding.from_vault(second, moved)
+    with pytest.raises(VaultError, match=way):
+        rebuilding.to_vault(second, tmp_path / "new")
+    with pytest.raises(StoreError, match=way):
+        second.space("ana").remember("in the place of another")
+    assert rebuilding.from_vault(stores.open("third"), moved).entries == 30
+
+
+def test_a_store_that_was_told_nothing_can_be_written_to(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    mirrored(stores, root, memories=5)
+    (root / ".reverie" / "log.jsonl").unlink()
+    (root / ".reverie" / "log.jsonl").mkdir()
+    second = stores.open("second")
+    with pytest.raises(VaultError, match="cannot be read"):
+        rebuilding.from_vault(second, root)
+    second.space("ana").remember("one")

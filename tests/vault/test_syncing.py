@@ -571,3 +571,23 @@ def test_two_people_at_once(kept: Kept) -> None:
     kept.sync()
     said = [version.content for version in kept.ana.history(memory.id)]
     assert said == ["one", "theirs", "mine"]
+
+
+@pytest.mark.parametrize("user", [None, "Bob"])
+def test_a_folder_that_is_called_as_a_person_writes_the_name(kept: Kept, user: str | None) -> None:
+    space = kept.store.space("Ana", user=user)
+    written, ours = ("Ana", "Ana=1") if user is None else ("Ana/users/Bob", "Ana=1/users/Bob=1")
+    kept.write(f"{written}/facts/mine.md", "by hand\n")
+    kept.sync()
+    (memory,) = space.memories()
+    assert kept.files() == [f"{ours}/facts/mine.md"]
+    space.forget(memory.id)
+    kept.sync()
+    assert kept.files() == [f"{ours}/deleted/facts/mine.md"]
+    space.restore(memory.id)
+    kept.sync()
+    assert kept.files() == [f"{ours}/facts/mine.md"]
+    kept.write(f"{written}/sessions/Chat/facts/other.md", "of a chat\n")
+    kept.sync()
+    assert f"{ours}/sessions/Chat/facts/other.md" in kept.files()
+    assert_equal(kept)

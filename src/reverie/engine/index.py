@@ -222,12 +222,17 @@ def require_rules(tx: Transaction, *, telling: bool = False) -> None:
     if UNFINISHED in rows:
         raise StoreError("a migration into this store was not finished: run it again, to the end")
     if UNTOLD in rows and not telling:
-        raise StoreError(
-            f"this store was not wholly made of {rows[UNTOLD]} yet: "
-            "run 'reverie vault rebuild' again, to the end"
-        )
+        raise StoreError(half_told(rows[UNTOLD]))
     if rows.get("index", MADE_BY) != MADE_BY:
         raise StoreError("another version of Reverie made the index: open the store again")
+
+
+def half_told(vault: str) -> str:
+    """What stands in the way of a store that only a part of a vault's log was told to."""
+    return (
+        f"this store was not wholly made of {vault} yet: run 'reverie vault rebuild {vault}' "
+        "again, to the end, or make another store of the vault, wherever that is now (--url)"
+    )
 
 
 # -- writing --------------------------------------------------------------------------------------

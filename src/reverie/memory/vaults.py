@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from reverie.agenda import jobs
+from reverie.engine.index import half_told
 from reverie.engine.schema import UNTOLD
 from reverie.memory.resources import Resources
 from reverie.protocols import Owner, Transaction
@@ -45,10 +46,15 @@ def attach(resources: Resources, path: str | None, *, first: bool = False) -> No
             _await(tx, resources, Owner(*row))
 
 
-def is_untold(resources: Resources) -> bool:
-    """Whether the store knows only a part of what its vault's log says."""
+def untold(resources: Resources) -> str | None:
+    """That the store knows only a part of what a vault's log says, if so, and the way out."""
     with resources.engine.read() as tx:
-        return tx.one("SELECT 1 FROM meta WHERE key = ?", (UNTOLD,)) is not None
+        return untold_in(tx)
+
+
+def untold_in(tx: Transaction) -> str | None:
+    row = tx.one("SELECT value FROM meta WHERE key = ?", (UNTOLD,))
+    return None if row is None else half_told(row[0])
 
 
 def attach_first(resources: Resources, path: str) -> None:

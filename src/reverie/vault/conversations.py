@@ -161,6 +161,16 @@ class Conversations:
         vault.write(new, raw, f"summary of {session}")
         self._place(owner, scope, session)
 
+    def old_summaries(self, owner: Owner, scope: Scope) -> list[File]:
+        """The files of summaries that the store has not any more."""
+        with self._resources.engine.read() as tx:
+            tx.enter(owner)
+            return [
+                file
+                for file in self._vault.files.of_owner(scope, "summary")
+                if states.read_summary(tx, owner, file.name).epoch != file.version
+            ]
+
     def _place(self, owner: Owner, scope: Scope, session: str) -> None:
         """Among what was forgotten while it is hidden."""
         with self._resources.engine.read() as tx:

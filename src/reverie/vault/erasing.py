@@ -108,7 +108,11 @@ def gone_of(lines: Iterable[journal.Line]) -> Gone:
         overwritten = line.get("reason") == OVERWRITTEN
         if memory and overwritten:
             gone.reworded.add((scope, memory))
-        if overwritten or (body is None and op not in {"hide", "restore"}):
+        if memory and body is None:
+            # What says so stands nowhere if the vault did not show its space any more.
+            gone.memories.add((scope, memory))
+        # Hiding a session and bringing it back say nothing, and have no body.
+        if overwritten or (body is None and (memory or op not in {"hide", "restore"})):
             gone.lines[scope, str(line.get("uuid"))] = line
         if isinstance(body, dict):
             living.add((scope, session or body.get("session") or ""))

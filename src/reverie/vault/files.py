@@ -185,10 +185,11 @@ class Files:
         """Know nothing of an owner's files any more."""
         self._run("DELETE FROM files WHERE space = ? AND user = ?", (scope.space, scope.user or ""))
 
-    def drop_owners(self, scopes: Iterable[Scope], fact: str) -> None:
-        """The same for several, and for a fact that held because of them."""
+    def drop_owners(self, scopes: Iterable[Scope], facts: Iterable[str]) -> None:
+        """The same for several, and for facts that held because of them."""
         with self.together():
-            self._run("DELETE FROM facts WHERE name = ?", (fact,))
+            for fact in facts:
+                self._run("DELETE FROM facts WHERE name = ?", (fact,))
             for scope in scopes:
                 self.drop_owner(scope)
 
@@ -242,6 +243,11 @@ class Files:
 
     def set_fact(self, name: str, value: str) -> None:
         self._run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+    def drop_facts(self, prefix: str) -> None:
+        """The facts whose names begin so."""
+        names = (prefix, f"{prefix}\U0010ffff")
+        self._run("DELETE FROM facts WHERE name >= ? AND name < ?", names)
 
     # -- what git does not hold yet -----------------------------------------------------------
 

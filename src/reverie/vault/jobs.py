@@ -58,8 +58,8 @@ def _vault(resources: Resources, claim: Claim) -> Vault | None:
         _finish(resources, claim)
         return None
     root = Path(path)
-    if vaults.is_untold(resources):
-        _log.warning("the store was not wholly made of %s yet: 'reverie vault rebuild'", root)
+    if (half := vaults.untold(resources)) is not None:
+        _log.warning("%s", half)
         _wait(resources, claim)
         return None
     if Vault.is_at(root):

@@ -178,7 +178,18 @@ def decoded(raw: bytes) -> Line | None:
     if not isinstance(line, dict) or type(at := line.get("position")) is not int:
         return None
     named = _is_name(line.get("space")) and (line.get("user") is None or _is_name(line["user"]))
-    return line if named and 0 < at < MOST else None
+    return line if named and 0 < at < MOST and _is_flat(line) else None
+
+
+def _is_flat(line: Line) -> bool:
+    """Whether what others are compared with can be compared."""
+    names = ("memory", "session", "sequence", "uuid")
+    origin = line.get("origin") or (None, None)
+    return not any(isinstance(line.get(name), (list, dict)) for name in names) and (
+        isinstance(origin, (list, tuple))
+        and len(origin) == 2
+        and not any(isinstance(each, (list, dict)) for each in origin)
+    )
 
 
 def _is_name(value: object) -> bool:

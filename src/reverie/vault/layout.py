@@ -60,14 +60,24 @@ def summary_path(scope: Scope, session: str) -> str:
 
 def in_deleted(scope: Scope, path: str) -> str:
     """The same file among what was forgotten."""
-    above = owner_folder(scope)
-    rest = path.removeprefix(f"{above}/")
-    return path if rest.startswith(f"{DELETED}/") else f"{above}/{DELETED}/{rest}"
+    above, rest = _parted(scope, path)
+    return f"{above}/{rest}" if rest.startswith(f"{DELETED}/") else f"{above}/{DELETED}/{rest}"
 
 
 def out_of_deleted(scope: Scope, path: str) -> str:
-    above = owner_folder(scope)
-    return f"{above}/{path.removeprefix(f'{above}/').removeprefix(f'{DELETED}/')}"
+    above, rest = _parted(scope, path)
+    return f"{above}/{rest.removeprefix(f'{DELETED}/')}"
+
+
+def _parted(scope: Scope, path: str) -> tuple[str, str]:
+    """The folder of an owner, and where a file of theirs lies in it.
+
+    A person may have written ``Ana/`` for ``Ana=1/``: that is no folder of ours.
+    """
+    parts, many, own = path.split("/"), 1 if scope.user is None else 3, owner_folder(scope)
+    above = "/".join(parts[:many])
+    same = names.disk_key(above) == names.disk_key(own)
+    return above if same else own, "/".join(parts[many:])
 
 
 def conflict_path(path: str, version: int) -> str:

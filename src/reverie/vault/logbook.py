@@ -19,7 +19,7 @@ from reverie.memory import records
 from reverie.memory.retelling import Told
 from reverie.model import Scope
 from reverie.text.normalise import one_line
-from reverie.vault import journal, telling
+from reverie.vault import disk, journal, telling
 from reverie.vault.journal import Line
 from reverie.vault.telling import Conversation, Happened
 
@@ -60,18 +60,17 @@ class Logbook:
 
     def _take(self, path: Path) -> None:
         offset = 0
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                spot, offset = _Spot(path, number, offset), offset + len(raw)
-                if not raw.strip():
-                    continue
-                line = journal.decoded(raw)
-                why = "no entry of a log" if line is None else problem(line)
-                if line is not None and why is None:
-                    why = self._add(line, spot)
-                if why is not None:
-                    self.damaged += 1
-                    self._report(f"{path.name}, line {number}: {why}")
+        for number, raw in enumerate(disk.lines(path), 1):
+            spot, offset = _Spot(path, number, offset), offset + len(raw)
+            if not raw.strip():
+                continue
+            line = journal.decoded(raw)
+            why = "no entry of a log" if line is None else problem(line)
+            if line is not None and why is None:
+                why = self._add(line, spot)
+            if why is not None:
+                self.damaged += 1
+                self._report(f"{path.name}, line {number}: {why}")
 
     def _add(self, line: Line, spot: _Spot) -> str | None:
         spots = self._spaces.setdefault(line["space"], {})

@@ -23,7 +23,7 @@ from reverie.vault import disk, erasing, journal, layout, names, rendering
 from reverie.vault.conversations import Conversations, Edited, conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
-from reverie.vault.indexing import write_index
+from reverie.vault.indexing import learn_files, write_index
 from reverie.vault.vault import Vault
 
 BATCH = 500
@@ -33,6 +33,8 @@ FEW = 16
 LOOKED = "looked"
 # How far an owner whom the vault does not show any more was looked through for erasures.
 ERASED = "erased:"
+# From which version on a file may tell of another past than the store's, until all are looked at.
+STRANGER = "stranger:"
 # What one file stands in the way of, and no other. A full disk is none of these.
 OBSTACLES = (disk.Obstacle, InvalidInput)
 _NEW = Stamp(0, 0, 0)
@@ -64,6 +66,8 @@ class Mirror:
         self._edited = edited
         self._look = look
         self._problem = problem
+        # Whether the vault is known to be this store's: to ask is to look at all owners.
+        self._kin = False
         self.conversations = Conversations(vault, resources, edited)
 
     def everyone(self, progress: Progress | None = None) -> int:
@@ -77,11 +81,11 @@ class Mirror:
             tx.enter(owner)
             scope, last = log.scope_of(tx, owner), log.last_position(tx, owner)
         self.begin()
+        if vault.files.cursor(scope):
+            self._go_back([scope])
         if not vault.wishes.shows(scope.space):
             self._take_out(owner, scope, last)
             return 0
-        if vault.files.cursor(scope):
-            self._go_back([scope])
         after, many = vault.files.cursor(scope), 0
         away = vault.lacks(layout.owner_folder(scope)) and vault.files.knows(scope)
         if self._look is not None and (away or vault.files.fact(LOOKED) is None):
@@ -120,20 +124,21 @@ class Mirror:
         Raises when the log is another store's, or was not wholly told to this one: what it holds is
         nowhere else, perhaps.
         """
-        if vaults.is_untold(self._resources):
-            raise VaultError(
-                f"the store was not wholly made of {self._vault.root} yet: "
-                "run 'reverie vault rebuild' again, to the end"
-            )
+        if (half := vaults.untold(self._resources)) is not None:
+            raise VaultError(half)
         files, journal_ = self._vault.files, self._vault.journal
         if files.fact("journal") != str(journal_.size()):
             files.forget_cursors()
             for scope, (position, uuid) in journal_.marks().items():
                 files.set_cursor(scope, position, uuid)
             files.set_fact("journal", str(journal_.size()))
+            self._kin = False
+        if self._kin:
+            return
         marks = files.marks()
         if marks and not any(self._knows(scope, mark) for scope, mark in marks.items()):
             self._require_kin()
+        self._kin = True
 
     def _knows(self, scope: Scope, mark: Mark) -> bool:
         """Whether this entry is in the store."""
@@ -175,11 +180,12 @@ class Mirror:
         if not told:
             return
         # First of all: killed behind this, everything is looked at nevertheless.
-        files.drop_owners(told, LOOKED)
+        files.drop_owners(told, (LOOKED, *map(_looked_through, told)))
         for line in journal_.lines():
             if (scope := _scope_of(line)) in told:
                 told[scope].append(journal.mark_of(line))
         common = {scope: self._common(scope, sorted(marks)) for scope, marks in told.items()}
+        self._note_strangers(common)
         for path in journal_.keep(lambda line: _is_by(line, common.get(_scope_of(line)))):
             for space in {scope.space for scope in told}:
                 files.note(space, path.relative_to(self._vault.root).as_posix())
@@ -187,6 +193,23 @@ class Mirror:
             for scope, mark in common.items():
                 files.set_cursor(scope, *mark)
             files.set_fact("journal", str(journal_.size()))
+
+    def _note_strangers(self, common: Mapping[Scope, Mark]) -> None:
+        """From which version on the files of memories tell of a past that the store has not."""
+        first = dict[str, int]()
+        for line in self._vault.journal.lines():
+            scope, version = _scope_of(line), line.get("version")
+            if line.get("memory") and type(version) is int and not _is_by(line, common.get(scope)):
+                name = _stranger(scope, line["memory"])
+                first[name] = min(version, first.get(name, version))
+        with self._vault.files.together():
+            for name, version in first.items():
+                self._vault.files.set_fact(name, str(version))
+
+    def shared(self, scope: Scope, id: str, version: int) -> int:
+        """The last version up to this one that the store and the file of a memory share."""
+        first = self._vault.files.fact(_stranger(scope, id))
+        return version if first is None else min(version, int(first) - 1)
 
     def _common(self, scope: Scope, marks: Sequence[Mark]) -> Mark:
         """The last of an owner's entries in the vault's log up to which the store has them all."""
@@ -432,7 +455,7 @@ class Mirror:
             for file in self._vault.files.of_owner(scope, "summary"):
                 self.conversations.write_summary(owner, scope, file.name)
         else:
-            self._remove_all(scope, held, talks)
+            self._remove_all(owner, scope, held, talks)
         blanked = {at for entry in ended for at in (entry.body or {}).get("entries", ())}
 
         def told(line: journal.Line) -> bool:
@@ -462,30 +485,40 @@ class Mirror:
 
     def _take_out(self, owner: Owner, scope: Scope, last: int) -> None:
         """What is erased goes, also where the vault does not follow a space any more."""
-        files, name = self._vault.files, f"{ERASED}{json.dumps([scope.space, scope.user])}"
-        after = max(files.cursor(scope), int(files.fact(name) or 0))
-        while files.cursor(scope):
+        files, name = self._vault.files, _looked_through(scope)
+        mark, shown = _mark_in(files.fact(name)), files.mark(scope)
+        if not shown[0]:
+            return
+        if not self._knows(scope, mark):
+            # A new cache, or a store that a backup was put in the place of.
+            learn_files(self._vault, scope)
+            mark = shown
+            files.set_fact(name, json.dumps(mark))
+        after = max(mark, shown)
+        while True:
             with self._resources.engine.read() as tx:
                 tx.enter(owner)
-                entries = log.entries(tx, owner, after, last, BATCH)
+                entries = log.entries(tx, owner, after[0], last, BATCH)
             if not entries:
                 return
             self._erased(owner, scope, entries)
-            after = entries[-1].position
-            files.set_fact(name, str(after))
+            after = (entries[-1].position, entries[-1].uuid)
+            files.set_fact(name, json.dumps(after))
 
     def _remove_all(
-        self, scope: Scope, held: Mapping[str, Sequence[Entry]], talks: Iterable[str]
+        self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]], talks: Iterable[str]
     ) -> None:
         """Whatever may hold erased words, instead of writing it anew."""
         files, found = self._vault.files, self._vault.files.of_owner(scope, "index")
+        # Those of forks as well.
+        found += self.conversations.old_summaries(owner, scope)
         for id, versions in held.items():
             if versions[-1].op == "erase":
                 self._remove_memory(scope, id, "erase")
             elif _is_reworded(versions):
                 files.silence(scope.space, id)
                 own = files.of(scope, "memory", id)
-                found += [file for file in own if self._vault.as_we_left_it(file)]
+                found += [f for f in own if not f.digest or self._vault.as_we_left_it(f)]
         for talk in talks:
             found += [each for what in ("turns", "summary") for each in files.of(scope, what, talk)]
             found += files.of(scope, "conflict", conflict_name(talk))
@@ -506,6 +539,21 @@ class Mirror:
 
         for path in journal_.change(alter):
             self._vault.files.note(scope.space, path.relative_to(self._vault.root).as_posix())
+
+
+def _looked_through(scope: Scope) -> str:
+    """The fact of an owner whom the vault does not show."""
+    return f"{ERASED}{json.dumps([scope.space, scope.user])}"
+
+
+def _stranger(scope: Scope, id: str) -> str:
+    """The fact of a memory of which the vault knew versions that the store has not."""
+    return f"{STRANGER}{json.dumps([scope.space, scope.user, id])}"
+
+
+def _mark_in(fact: str | None) -> Mark:
+    position, uuid = (0, "") if fact is None else json.loads(fact)
+    return position, uuid
 
 
 def _is_reworded(versions: Sequence[Entry]) -> bool:

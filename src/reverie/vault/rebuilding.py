@@ -52,7 +52,11 @@ def from_vault(store: Store, root: str | Path, progress: Progress | None = None)
     with _opened(path) as vault, vault.locked():
         _begin(store._resources, path)
         work = _Work(vault, store, progress)
-        work.tell_log()
+        try:
+            work.tell_log()
+        except BaseException:
+            _give_up(store._resources)
+            raise
         work.tell_memories()
         summaries = work.tell_summaries()
         _end(store._resources, UNTOLD)
@@ -249,6 +253,8 @@ def _begin(resources: Resources, path: Path) -> None:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (_MARK,))
         filled = tx.one("SELECT 1 FROM log LIMIT 1") is not None
         if filled and (row is None or row[0] != str(path)):
+            if (half := vaults.untold_in(tx)) is not None:
+                raise VaultError(f"the store is not empty, and {half}")
             raise VaultError(
                 "the store is not empty: give an empty one (--url), or write the vault anew "
                 "from this one with 'reverie vault rebuild --from store'"
@@ -256,6 +262,14 @@ def _begin(resources: Resources, path: Path) -> None:
         for mark in (_MARK, UNTOLD):
             tx.run("DELETE FROM meta WHERE key = ?", (mark,))
             tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (mark, str(path)))
+
+
+def _give_up(resources: Resources) -> None:
+    """A store that was told nothing is as empty as it was, and anybody's."""
+    with resources.engine.write() as tx:
+        tx.oversee()
+        if tx.one("SELECT 1 FROM log LIMIT 1") is None:
+            tx.run("DELETE FROM meta WHERE key IN (?, ?)", (_MARK, UNTOLD))
 
 
 def _end(resources: Resources, mark: str) -> None:

@@ -25,7 +25,7 @@ from reverie.vault.conversations import conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import Damaged, File
 from reverie.vault.layout import Place
-from reverie.vault.mirroring import LOOKED, Mirror
+from reverie.vault.mirroring import LOOKED, STRANGER, Mirror
 from reverie.vault.records import ACTOR as ACTOR
 from reverie.vault.records import DELETED as DELETED
 from reverie.vault.records import MOVED as MOVED
@@ -97,7 +97,9 @@ class Sync:
             else:
                 self._problem(path, "a folder stands where its file was: nothing was changed")
         self._take(changed, gone)
-        vault.files.set_fact(LOOKED, "yes")
+        with vault.files.together():
+            vault.files.drop_facts(STRANGER)
+            vault.files.set_fact(LOOKED, "yes")
         return self.report
 
     def these(self, paths: Iterable[str]) -> Report:
@@ -285,7 +287,8 @@ class Sync:
         if elsewhere:
             self._copied(path, place, document, raw, stamp, states, elsewhere[0])
             return
-        base = wanting.base(document, states)
+        version = rendering.number(document.text("version"))
+        base = states.get(self.mirror.shared(place.scope, id, version))
         self._revised(path, place, document, states, base, bare=told is None)
         self._moved(path, place, document, id, base)
         self._settle(path, place, id, raw, stamp)

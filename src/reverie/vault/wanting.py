@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TypedDict
 
 from reverie.model import TRUSTS, Memory, Trust
@@ -10,12 +9,6 @@ from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalise import category_slug, one_line
 from reverie.text.tags import clean_tags
-from reverie.vault import rendering
-
-
-def base(document: Document, states: Mapping[int, Memory]) -> Memory | None:
-    """The version that a person had before them."""
-    return states.get(rendering.number(document.text("version")))
 
 
 class Wanted(TypedDict):
