@@ -58,7 +58,9 @@ class Talker(threading.Thread):
         headers = {"Authorization": f"Bearer {TOKEN}"}
         while True:
             try:
-                answer = httpx2.post(self._url, json=body, headers=headers, timeout=PATIENCE)
+                answer = httpx2.post(
+                    self._url, json=body, headers=headers, timeout=PATIENCE, verify=False
+                )
             except httpx2.HTTPError:
                 self.repeated += 1
                 if self._over.wait(0.05):
