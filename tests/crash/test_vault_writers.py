@@ -57,10 +57,9 @@ class Editor(threading.Thread):
         path = self.chance.choice(files)
         if choice < 0.8:
             raw = self.kept.path(path).read_bytes()
-            head, mark, before = raw.partition(b"\n---\n\n")
+            head, mark, _ = raw.partition(b"\n---\n\n")
             if mark:
-                # What nobody has seen yet is theirs to replace.
-                self.replaced.add(before.decode().strip())
+                self.replaces(raw)
                 self.kept.write(path, head + mark + text.encode() + b"\n")
                 self.texts.append(text)
         elif choice < 0.9:
@@ -69,7 +68,14 @@ class Editor(threading.Thread):
             turn = layout.out_of_deleted if "/deleted/" in path else layout.in_deleted
             place = layout.place_of(path, {})
             assert place is not None
+            target = self.kept.path(turn(place.scope, path))
+            if target.exists():
+                self.replaces(target.read_bytes())
             self.kept.move(path, turn(place.scope, path))
+
+    def replaces(self, raw: bytes) -> None:
+        """What nobody has seen yet is theirs to replace, by another text or another file."""
+        self.replaced.add(raw.rpartition(b"\n---\n\n")[2].decode().strip())
 
 
 def sync_often(path: str, stop: threading.Event, problems: list[str]) -> None:
