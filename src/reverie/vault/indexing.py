@@ -1,7 +1,4 @@
-"""``MEMORY.md``: what an owner knows at a glance, as long as a profile and no longer.
-
-And which files an owner has, where the cache has lost it and nobody will look at them.
-"""
+"""``MEMORY.md``: what an owner knows at a glance, as long as a profile and no longer."""
 
 from __future__ import annotations
 
@@ -12,9 +9,8 @@ from reverie.engine import index
 from reverie.memory.resources import Resources
 from reverie.model import Scope
 from reverie.protocols import Owner
-from reverie.text import frontmatter
-from reverie.vault import disk, layout, names, rendering
-from reverie.vault.conversations import Edited, conflict_name
+from reverie.vault import disk, layout, rendering
+from reverie.vault.conversations import Edited
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
 from reverie.vault.vault import Vault
@@ -46,22 +42,3 @@ def write_index(
     elif edited is not None and vault.stamp(path) is not None:
         edited(before or new)
     vault.write(new, raw)
-
-
-def learn_files(vault: Vault, scope: Scope) -> None:
-    """Which files an owner has. How we left them nobody knows: their digest is empty."""
-    found = disk.survey(vault.root, vault.path(layout.owner_folder(scope)))
-    for path in found.files:
-        place = vault.place_of(path)
-        if place is None or place.scope != scope or vault.files.at(path) is not None:
-            continue
-        try:
-            document = frontmatter.load(disk.read(vault.path(path)))
-        except disk.Unreadable:
-            continue
-        name = place.session or ""
-        if place.what in {"memory", "conflict"}:
-            told = document.text("id") or document.text("conflict_of") or names.id_in(path)
-            name = told or conflict_name(name)
-        version = rendering.number(document.text("version")) if place.what == "summary" else 0
-        vault.files.put(File(path, place.what, scope, name, version, "", Stamp(0, 0, 0)))

@@ -23,7 +23,8 @@ from reverie.vault import disk, erasing, journal, layout, names, rendering
 from reverie.vault.conversations import Conversations, Edited, conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File
-from reverie.vault.indexing import learn_files, write_index
+from reverie.vault.indexing import write_index
+from reverie.vault.relearning import learn_files
 from reverie.vault.vault import Vault
 
 BATCH = 500

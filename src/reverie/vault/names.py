@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import stat
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,30 +147,6 @@ def within(root: Path, *parts: str) -> Path:
                 f"{part!r} cannot be a name in the vault: use names that this program makes"
             )
     return root.joinpath(*parts)
-
-
-def through_symlink(root: Path, path: Path) -> bool:
-    """Whether anything below the root on the way to the path is a link; what is missing is none."""
-    try:
-        steps = path.relative_to(root).parts
-    except ValueError:
-        steps = ("..",)
-    if ".." in steps:
-        raise VaultError(f"{str(path)!r} is not in the vault {root}: name a path below it")
-    here = root
-    for step in steps:
-        here /= step
-        try:
-            found = here.lstat()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except (OSError, ValueError) as error:
-            raise VaultError(f"{str(here)!r} cannot be looked at: {error}") from error
-        # A junction of Windows leads elsewhere like a link and is none.
-        tag = getattr(found, "st_reparse_tag", 0)
-        if stat.S_ISLNK(found.st_mode) or tag == getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", -1):
-            return True
-    return False
 
 
 def _units(name: str) -> Iterator[str]:

@@ -14,8 +14,6 @@ from reverie.text import frontmatter
 from reverie.text.normalise import one_line
 
 Fields = dict[str, str | int | bool | Sequence[str]]
-# What a person may change of a memory in its file.
-EDITABLE = ("category", "subject", "tags", "pinned")
 LINE_CHARS = 100
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
