@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: run test cover check crash serving vault bench prove clean
+.PHONY: run test cover check crash serving vault bench prove long clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -45,7 +45,10 @@ serving: $(VENV)/.browser  ## the server's long proofs: 64 clients for a minute,
 vault: $(VENV)/.ready  ## the vault's long proofs: every setting of git, 500 queries, thousands of random lives
 	REVERIE_PROVE=1 REVERIE_PROPERTY_EXAMPLES=1000 $(BIN)/pytest -n $(WORKERS) tests/vault tests/property/test_vault.py
 
-prove: crash serving vault cover bench  ## the long proofs
+prove: $(VENV)/.browser  ## the table of docs/reliability.md; ROW="R7 R8", QUICK=1, RESUME=1, SEED=…, WRITE_DOCS=1
+	$(BIN)/python -m tests.prove $(ROW) $(if $(QUICK),--quick) $(if $(RESUME),--resume) $(if $(SEED),--seed $(SEED)) $(if $(WRITE_DOCS),--write-docs)
+
+long: crash serving vault cover bench  ## every long run besides
 
 bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5, numpy, bare statements and peers
 	-$(BIN)/python bench/retrieval.py  # without its data it says so
