@@ -16,6 +16,7 @@ import pytest
 
 from reverie import Settings, outbound
 from reverie.errors import EmbeddingFailed, ModelFailed
+from tests.figures import figure
 
 # Names as a hostile name server would answer for them.
 NAMES = {
@@ -165,7 +166,10 @@ def test_there_are_enough_hostile_addresses() -> None:
 def test_no_hostile_address_is_connected_to(
     url: str, lookups: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    connections: list[str] = []
+
     def connect(*_: Any, **__: Any) -> None:
+        connections.append(url)
         raise AssertionError("connected")
 
     monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", connect)
@@ -177,6 +181,8 @@ def test_no_hostile_address_is_connected_to(
         pytest.raises((httpx.TransportError, httpx.InvalidURL)),
     ):
         client.get(url)
+    figure("hostile addresses", 1)
+    figure("connections made", len(connections))
 
 
 @pytest.mark.parametrize(

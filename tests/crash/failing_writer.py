@@ -11,8 +11,11 @@ import json
 import os
 import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import reverie
 
 # Loaded before the forks, so that a child begins at once.
 import reverie.embed.hashing  # noqa: F401
@@ -23,15 +26,59 @@ from tests.crash.workload import Intent, Ledger, as_plain, open_store, perform
 SPACE = "faults"
 
 
-def run(fault: dict[str, Any], path: Path) -> dict[str, Any]:
+CHOICES = ("sync_at", "write_at", "short_at", "read_at", "errno", "lasting", "database")
+QUERIES = ("amber birch", "river velvet willow", "saffron")
+
+
+def armed(fault: dict[str, Any]) -> ctypes.c_int:
+    """Set the fault, and return the counter of how often it happened."""
     library = ctypes.CDLL(None)
+    for name in CHOICES:
+        if name in fault:
+            ctypes.c_int.in_dll(library, f"reverie_{name}").value = fault[name]
+    return ctypes.c_int.in_dll(library, "reverie_fired")
+
+
+def questions(store: reverie.Store) -> dict[str, Callable[[], Any]]:
+    """Everything that is asked of a store whose disk fails to read."""
+    space = store.space(SPACE)
+    asked: dict[str, Callable[[], Any]] = {
+        "list": lambda: [(m.id, m.content) for m in space.memories(include_forgotten=True)],
+        "verify": lambda: list(store.verify().problems),
+        "export": lambda: [record["body"] for record in space.export()],
+    }
+    for query in QUERIES:
+        for mode in ("keyword", "vector", "hybrid"):
+            asked[f"{mode}: {query}"] = lambda query=query, mode=mode: [
+                (hit.id, hit.score) for hit in space.recall(query, mode=mode, limit=20)
+            ]
+    return asked
+
+
+def read(fault: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Ask everything while the disk fails, then again when it reads once more."""
+    store = open_store(path)
+    fired = armed(fault)
+    asked = questions(store)
+    told: list[dict[str, Any]] = []
+    for _ in range(2):
+        answers: dict[str, Any] = {}
+        for name, ask in asked.items():
+            try:
+                answers[name] = ask()
+            except ReverieError as error:
+                answers[name] = {"error": type(error).__name__}
+        told.append(answers)
+    return {"fault": fault, "fired": fired.value, "told": told}
+
+
+def run(fault: dict[str, Any], path: Path) -> dict[str, Any]:
+    if "read_at" in fault:
+        return read(fault, path)
     chance, ledger = random.Random(fault["seed"]), Ledger()
     store = open_store(path)
     space = store.space(SPACE)
-    for name in ("sync_at", "write_at", "errno", "lasting", "database"):
-        if name in fault:
-            ctypes.c_int.in_dll(library, f"reverie_{name}").value = fault[name]
-    fired = ctypes.c_int.in_dll(library, "reverie_fired")
+    fired = armed(fault)
     said: list[dict[str, Any]] = []
     late: list[str] = []
     for number in range(fault["steps"]):

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,21 +26,24 @@ def load(order: dict[str, Any]) -> dict[str, Any]:
     """Many writes in a row, each its own transaction."""
     acks: list[str] = []
     errors: list[str] = []
+    waits: list[float] = []
     store = open_store(order["path"])
     chance = random.Random(order["seed"])
     for number in range(order["count"]):
         content = f"writer {order['seed']} wrote line {number} of {chance.random()}"
+        began = time.monotonic()
         try:
             memory = store.space(order["space"]).remember(content, key=f"{order['seed']}:{number}")
             assert memory.content == content
             acks.append(memory.id)
         except Exception as error:  # noqa: BLE001
             errors.append(repr(error))
+        waits.append(time.monotonic() - began)
         if order.get("reopen") and number % order["reopen"] == 0:
             store.close()
             store = open_store(order["path"])
     store.close()
-    return {"acks": acks, "errors": errors}
+    return {"acks": acks, "errors": errors, "waits": waits}
 
 
 def answers(store: reverie.Store, name: str, queries: list[str]) -> list[Any]:

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -201,6 +202,15 @@ def pause(working: Sequence[Writer]) -> None:
         writer.tell("pause")
     for writer in working:
         writer.until("paused")
+
+
+def differing(store: reverie.Store, working: Sequence[Writer]) -> int:
+    """Count the acknowledged keys that the log lacks and those it holds more than once."""
+    logged = Counter(
+        str(row[0]) for row in rows(store, "SELECT key FROM log WHERE key IS NOT NULL")
+    )
+    keys = {str(key_hash(key)) for writer in working for key in writer.keys}
+    return sum(logged[key] != 1 for key in keys)
 
 
 def check(store: reverie.Store, working: Sequence[Writer]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,17 @@ from typing import Any
 
 import pytest
 
-from tests.crash.workload import Ack, Ledger, intent_from, open_store
+from tests.conftest import PROVE
+from tests.crash import failing_writer
+from tests.crash.workload import Ack, Ledger, intent_from, open_store, perform
+from tests.figures import figure
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SPACE = "faults"
+# Which call fails: each of the first so many.
+SYNCS = 200 if PROVE else 60
+CALLS = range(1, 201) if PROVE else (1, 2, 3, 5, 9, 17, 33, 65, 129)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +43,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def results_of(library: Path, folder: Path, faults: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for number in range(len(faults)):
-        (folder / str(number)).mkdir()
+        (folder / str(number)).mkdir(exist_ok=True)
     done = subprocess.run(
         [sys.executable, "-m", "tests.crash.failing_writer"],
         input=json.dumps({"folder": str(folder), "faults": faults}) + "\n",
@@ -62,6 +69,7 @@ def check(path: Path, result: dict[str, Any]) -> None:
             pending = intent
     with open_store(path) as store:
         assert store.verify().problems == ()
+        figure("acknowledged writes missing", len(ledger.missing(store.space(SPACE), pending)))
         if pending is not None and "acknowledged" not in result["late"]:
             ledger.settle(store, SPACE, pending)
             ledger.check(store.space(SPACE))
@@ -72,11 +80,21 @@ def check(path: Path, result: dict[str, Any]) -> None:
         assert store.verify().problems == ()
 
 
-@pytest.mark.parametrize("ats", [range(first, 61, 4) for first in range(1, 5)])
+def report_acknowledgements(result: dict[str, Any]) -> None:
+    """Count what was acknowledged after a sync had failed, at once or later."""
+    later = [line for line in result["said"] if line["fired"] and "ack" in line]
+    figure("failed syncs", result["fired"])
+    figure(
+        "acknowledgements after a failed sync", len(later) + result["late"].count("acknowledged")
+    )
+
+
+@pytest.mark.parametrize("ats", [range(first, SYNCS + 1, 4) for first in range(1, 5)])
 def test_no_acknowledgement_after_a_failed_sync(library: Path, tmp_path: Path, ats: range) -> None:
-    faults = [{"sync_at": at, "seed": at, "steps": 70} for at in ats]
+    faults = [{"sync_at": at, "seed": at, "steps": max(70, 2 * at)} for at in ats]
     for number, result in enumerate(results_of(library, tmp_path, faults)):
         assert result["fired"] == 1, result["fault"]
+        report_acknowledgements(result)
         check(tmp_path / str(number) / "store.db", result)
         assert "error" in result["said"][-1], (result["fault"], "the failed sync was acknowledged")
         assert result["said"][-1]["error"] == "StoreFailed"
@@ -90,6 +108,7 @@ def test_no_acknowledgement_after_a_failed_checkpoint(library: Path, tmp_path: P
     for number, result in enumerate(results_of(library, tmp_path, faults)):
         assert result["fired"], result["fault"]
         check(tmp_path / str(number) / "store.db", result)
+        report_acknowledgements(result)
         later = [line for line in result["said"] if line["fired"] and "ack" in line]
         assert not later, f"{len(later)} writes were acknowledged after a sync had failed"
         assert result["late"] == ["StoreFailed"] * 3
@@ -100,10 +119,59 @@ def test_a_write_the_kernel_refuses(library: Path, tmp_path: Path, code: int) ->
     expected = "StoreFull" if code == errno.ENOSPC else "StoreFailed"
     faults = [
         {"write_at": at, "seed": at, "steps": 70, "errno": code, "lasting": 1}
-        for at in (1, 2, 3, 5, 9, 17, 33, 65, 129, 257)
+        for at in (*CALLS, 257)
     ]
     for number, result in enumerate(results_of(library, tmp_path, faults)):
         assert result["fired"], result["fault"]
+        figure("failed writes", 1)
         check(tmp_path / str(number) / "store.db", result)
         assert result["said"][-1].get("error") == expected, result["fault"]
         assert result["late"] == [expected] * 3
+
+
+def test_short_writes_lose_nothing(library: Path, tmp_path: Path) -> None:
+    """A write that the kernel does by half is completed, whichever it is."""
+    faults = [{"short_at": at, "seed": at, "steps": 70} for at in CALLS]
+    for number, result in enumerate(results_of(library, tmp_path, faults)):
+        assert result["fired"] == 1, result["fault"]
+        figure("short writes", 1)
+        check(tmp_path / str(number) / "store.db", result)
+        assert "error" not in result["said"][-1], result["said"][-1]
+        assert result["late"] == ["acknowledged"] * 3
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of more pages than reads will fail."""
+    path = tmp_path_factory.mktemp("filled") / "store.db"
+    chance, ledger = random.Random(5), Ledger()
+    with open_store(path) as store:
+        for number in range(1_200 if PROVE else 300):
+            intent = ledger.plan(chance, f"k{number}")
+            ledger.record(intent, perform(store.space(SPACE), intent))
+    return path
+
+
+def test_failed_reads_give_an_error_or_the_right_answer(
+    library: Path, tmp_path: Path, filled: Path
+) -> None:
+    with open_store(filled) as store:
+        asked = failing_writer.questions(store)
+        right = json.loads(json.dumps({name: ask() for name, ask in asked.items()}))
+    faults = [{"read_at": at} for at in CALLS]
+    for number in range(len(faults)):
+        (tmp_path / str(number)).mkdir()
+        shutil.copyfile(filled, tmp_path / str(number) / "store.db")
+    wrong = 0
+    for result in results_of(library, tmp_path, faults):
+        assert result["fired"] == 1, result["fault"]
+        figure("failed reads", 1)
+        answers = [pair for told in result["told"] for pair in told.items()]
+        refused = [said for _, said in answers if isinstance(said, dict)]
+        differing = [name for name, said in answers if said not in (right[name], *refused)]
+        wrong += len(differing)
+        assert not differing, (result["fault"], differing)
+        # Typed, whatever it is taken for; whether a failed read is damage is another test's matter.
+        assert {said["error"] for said in refused} <= {"StoreFailed", "StoreDamaged"}, refused
+        assert result["told"][1] == right, "the disk reads again, and so does the store"
+    figure("wrong answers", wrong)

@@ -18,6 +18,7 @@ from reverie.errors import ReverieError, StoreError, StoreFailed, StoreFull
 from reverie.model import Mode
 from tests.crash.failing_vfs import FailingVFS, Fault
 from tests.crash.workload import Intent, Ledger, open_store, perform, position_of, text_of
+from tests.figures import figure
 
 SPACE = "faults"
 STEPS = 70
@@ -29,6 +30,8 @@ QUERIES = ("amber birch", "river velvet willow", "saffron")
 def vfs() -> Iterator[FailingVFS]:
     made = FailingVFS()
     yield made
+    if made.fault is not None:
+        figure(f"failed {made.fault.operation}s", made.fired)
     made.disarm()
     made.unregister()
 

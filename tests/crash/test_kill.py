@@ -31,6 +31,7 @@ from tests.crash.workload import (
     position_of,
     text_of,
 )
+from tests.figures import figure
 
 ROOT = Path(__file__).parents[2]
 SPACE = "crash"
@@ -137,8 +138,13 @@ def test_acknowledged_writes_survive(tmp_path: Path, launcher: Launcher, case: i
         before = ledger.entries
         pending = take_in(ledger, said)
         acknowledged += ledger.entries - before
+        figure("kills", 1)
+        began = time.monotonic()
         with open_store(path, embedder) as store:
             space = store.space(SPACE)
+            space.memories(limit=1)
+            figure("slowest reopening", time.monotonic() - began, "max")
+            figure("acknowledged writes missing", len(ledger.missing(space, pending)))
             there = ledger.check_unknown(space, pending)
             assert position_of(store, SPACE) == ledger.entries + there
             if pending is not None:
@@ -147,7 +153,10 @@ def test_acknowledged_writes_survive(tmp_path: Path, launcher: Launcher, case: i
             ledger.check_recall(space, chance, 2)
             if number % ROUNDS_A_CHECK == 0 or number == ROUNDS - 1:
                 ledger.check(space)
-                assert store.verify().problems == ()
+                problems = store.verify().problems
+                figure("problems found by verify", len(problems))
+                assert problems == ()
+    figure("acknowledged writes", acknowledged)
     print(f"{ROUNDS} kills, {acknowledged} acknowledged, {unknown} unknown, {applied} of them kept")
 
 

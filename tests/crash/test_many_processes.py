@@ -11,10 +11,11 @@ import reverie
 from tests.conftest import PROVE
 from tests.crash.peer import answers, peers
 from tests.crash.workload import WORDS, open_store, position_of, text_of
+from tests.figures import figure, percentile
 
 SPACE = "shared"
 WRITERS = 8
-WRITES = 500 if PROVE else 100
+WRITES = 2_000 if PROVE else 100
 
 
 def test_eight_processes_write_one_file(tmp_path: Path) -> None:
@@ -23,8 +24,15 @@ def test_eight_processes_write_one_file(tmp_path: Path) -> None:
         for seed, writer in enumerate(writers):
             writer.ask("load", path=str(path), space=SPACE, seed=seed, count=WRITES)
         said = [writer.answer() for writer in writers]
-    assert [one["errors"] for one in said] == [[]] * WRITERS
     acks = [id for one in said for id in one["acks"]]
+    with open_store(path) as store:
+        present = {memory.id for memory in store.space(SPACE).memories()}
+    figure("acknowledged writes", len(acks))
+    figure("acknowledged writes missing", len(set(acks) - present))
+    figure("errors seen by a caller", sum(len(one["errors"]) for one in said))
+    waits = [wait for one in said for wait in one["waits"]]
+    figure("wait of a write, p99", percentile(waits, 0.99), "max")
+    assert [one["errors"] for one in said] == [[]] * WRITERS
     assert len(acks) == len(set(acks)) == WRITERS * WRITES
     with open_store(path) as store:
         space = store.space(SPACE)

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.crash.postgres_writer import check, pause, start, writers
+from tests.crash.postgres_writer import check, differing, pause, start, writers
 from tests.crash.test_kill import SPACE, Launcher, take_in
 from tests.crash.workload import Ledger, open_store, perform, position_of
+from tests.figures import figure
 from tests.servers import Server, running
 
 ROUNDS = int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "10"))
@@ -48,7 +49,14 @@ def test_a_server_that_stops_at_once_loses_nothing(server: Server) -> None:
                 server.stop("immediate")
                 time.sleep(chance.uniform(0, LONGEST_ABSENCE))
                 server.start()
+                again = time.monotonic()
                 pause(working)
+                figure("stops of the server", 1)
+                # The first acknowledgement of each writer after the server was there again.
+                firsts = [[at for at in w.acknowledged_at if at > again] for w in working]
+                waits = [times[0] - again for times in firsts if times]
+                figure("slowest reconnection", max(waits, default=0.0), "max")
+                figure("acknowledged writes missing or doubled", differing(store, working))
                 check(store, working)
                 if number % ROUNDS_A_VERIFY == ROUNDS_A_VERIFY - 1:
                     assert store.verify().problems == ()

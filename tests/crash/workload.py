@@ -156,6 +156,14 @@ class Ledger:
             assert [v.content for v in versions] == [None] * state.version, (id, versions)
             assert versions[-1].op == "erase"
 
+    def missing(self, space: reverie.Space, unknown: Intent | None = None) -> list[str]:
+        """Return the memories that are not as acknowledged, but for the one of unknown fate."""
+        actual = Ledger.read(space).states
+        unsure = unknown.target if unknown is not None else ""
+        return [
+            id for id, state in self.visible().items() if id != unsure and actual.get(id) != state
+        ]
+
     def check_unknown(self, space: reverie.Space, intent: Intent | None) -> bool:
         """A write that was not acknowledged is wholly there or wholly absent; whether it is."""
         actual, before = Ledger.read(space).states, self.visible()

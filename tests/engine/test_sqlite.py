@@ -35,6 +35,7 @@ from reverie.errors import (
 from reverie.protocols import Owner
 from tests.crash.peer import peers
 from tests.crash.workload import open_store, text_of
+from tests.figures import figure
 
 Verb = Callable[[], object]
 
@@ -125,7 +126,9 @@ def test_every_verb_refuses_a_handle_from_before_a_fork(tmp_path: Path, name: st
             except ForkedHandle:
                 return "ForkedHandle"
 
-        assert in_child(work) == "ForkedHandle"
+        refused = in_child(work)
+        figure("verbs refused after a fork", refused == "ForkedHandle")
+        assert refused == "ForkedHandle"
         # The parent goes on as if nothing had happened.
         assert store.space("s").get(id).content == "the parent wrote this"
         store.space("s").remember("and this")
@@ -760,7 +763,10 @@ def test_erased_content_is_in_no_file(tmp_path: Path, seed: int) -> None:
         for id in gone:
             with pytest.raises(NotFound):
                 space.get(id)
-    assert leaks(tmp_path, {id: words[id] for id in gone}) == {}
+    left = leaks(tmp_path, {id: words[id] for id in gone})
+    figure("memories erased", len(gone))
+    figure("files that still hold it", len(left))
+    assert left == {}
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -31,6 +31,7 @@ from tests.crash.learner import (
     open_learning,
     question_of,
 )
+from tests.figures import figure
 from tests.talking import reply, user
 
 THREADS = 5
@@ -164,6 +165,7 @@ def test_fifty_writes_while_a_model_thinks(
                     f"another process says kettle{number}",
                     f"another process revised lantern{number}",
                 ]
+            figure("writes during a model call", store.spaces()[0].position - before)
             # The model has not answered yet, and all of it is there.
             assert set(expected) <= everything_said(store)
             assert store.spaces()[0].position == before + 50
@@ -171,6 +173,7 @@ def test_fifty_writes_while_a_model_thinks(
             assert len(scripted.requests) == asked
             assert [job.state for job in store.jobs()].count("running") == 1
         assert not [job for job in store.jobs() if job.kind in {"learn", "summarise"}]
+        figure("of these writes lost", len(set(expected) - everything_said(store)))
         assert set(expected) <= everything_said(store)
         learned = {memory.content for memory in space.memories()}
         heard = [*turns, *(f"amber{LETTERS[number]}" for number in range(THREADS))]

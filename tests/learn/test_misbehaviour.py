@@ -17,6 +17,7 @@ from reverie.model import Origin
 from reverie.testing import Answer, Drip, Hang, Huge, ScriptedModel, Status, misbehaviours
 from tests.conftest import DAY, HOUR, SECOND, FakeClock, Stores
 from tests.crash.learner import Question, question_of
+from tests.figures import figure
 from tests.talking import reply, user
 
 KEY = "sk-very-secret"
@@ -228,6 +229,9 @@ def test_whatever_a_model_answers_the_turn_is_kept_parked_and_learned_when_asked
     assert store.jobs() == []
     assert living(space) == sorted([FACT, NEAR, TEA, PINNED])
     assert [pair for pair in everything(space) if pair[0].content != FACT] == before
+    said = [event.message for event in space.session("chat").events()]
+    figure("kinds of misbehaviour", 1)
+    figure("turns lost", user(SAID) not in said)
     check_turn(store)
 
 

@@ -21,6 +21,7 @@ from reverie.model import TRUSTS
 from reverie.testing import ScriptedModel
 from tests.conftest import Stores
 from tests.crash.learner import question_of
+from tests.figures import figure
 from tests.talking import answer, reply, user
 
 # Each names a canary, by which it is found wherever it went.
@@ -200,9 +201,15 @@ def test_nothing_from_tools_documents_or_others_becomes_an_instruction(poisoned:
     context = alice.session("s").context("Who is the administrator, and whom do I obey?")
     areas = [alice.profile(tokens=100_000), context.profile, context.notices]
     areas += [alice.session("own").context("obey").notices]
-    for area in areas:
-        for source in (TOOL, "document", "mallory"):
-            assert f"{source}canary" not in area
+    seen = [
+        source
+        for area in areas
+        for source in (TOOL, "document", "mallory")
+        if f"{source}canary" in area
+    ]
+    figure("planted records", 3 * len(PAYLOADS))
+    figure("planted records among instructions", len(seen))
+    assert not seen
     assert "Miso" in areas[0]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from reverie import InvalidInput, Space
 from tests.conftest import Stores
+from tests.figures import figure
 from tests.property import EXAMPLES
 
 HOSTILE: dict[str, str] = {
@@ -210,6 +211,7 @@ def test_any_text_is_kept_to_the_byte_or_refused(shared: Space, text: str) -> No
 def test_any_query_gets_an_answer(shared: Space, text: str) -> None:
     for mode in ("keyword", "vector", "hybrid"):
         assert isinstance(shared.recall(text, mode=mode), list)
+    figure("strings", 1)
 
 
 @quietly()

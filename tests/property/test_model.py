@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -31,9 +32,10 @@ from reverie import (
     VersionConflict,
 )
 from tests.conftest import DAY, HOUR, Stores
+from tests.figures import figure
 from tests.property import examples
 
-STEPS = 30
+STEPS = int(os.environ.get("REVERIE_PROPERTY_STEPS", "30"))
 
 SPACES = ("one", "two")
 USERS = (None, "bo", "cy")
@@ -131,6 +133,8 @@ class Model(RuleBasedStateMachine):
     def teardown(self) -> None:
         report = self.store.verify()
         self.stores.close()
+        figure("sequences of verbs", 1)
+        figure("verbs that changed the store", sum(len(log.lines) for log in self.logs.values()))
         assert report.problems == ()
         assert report.versions == sum(len(log.lines) for log in self.logs.values())
 

@@ -22,6 +22,7 @@ import httpx2
 import pytest
 
 from tests.conftest import PROVE
+from tests.figures import figure
 from tests.server import malformed
 from tests.server.agents import arguments, environment
 
@@ -62,6 +63,8 @@ def grown_to(process: subprocess.Popen[bytes]) -> int:
 
 
 def report(what: str, told: Counter[Any], grown: int) -> None:
+    figure("messages", MANY)
+    figure("growth of memory", grown / 2**20, "max")
     print(f"{what}: {MANY} messages, {dict(told)}, grew by {grown / 1024 / 1024:.1f} MB")
     if PROVE:
         assert grown <= MOST_GROWTH
@@ -77,6 +80,7 @@ def test_over_http(tmp_path: Path) -> None:
         told, grown = asyncio.run(_sent(places["mcp"], process))
         assert process.poll() is None
     assert sum(told.values()) == MANY + WARM
+    figure("answers of 5xx", sum(n for status, n in told.items() if status >= 500))
     assert all(status < 500 for status in told), told
     report("HTTP", told, grown)
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.figures import figure
 from tests.server.conftest import CHAT, PATIENCE, Proxied, Proxy
 from tests.server.upstream import Pieces, event, stream_of
 
@@ -112,6 +113,7 @@ def test_an_upstream_that_dies_leaves_what_it_said(proxy: Proxy, batch: int) -> 
         events = next(each for each in it.told().values() if each[0][1] == said)
         words = " ".join(WORDS[: cut[0] - 1])
         assert events[1:] == ([("assistant", words, True)] if words else [])
+        figure("cuts", 1)
         assert b"".join(pieces[: cut[0]]).startswith(got)
 
 
@@ -139,6 +141,7 @@ def test_a_client_that_leaves_leaves_what_was_said(proxy: Proxy, batch: int) -> 
         if words:
             until(lambda: bool(kept()))
         assert kept() == ([("assistant", words, True)] if words else [])
+        figure("cuts", 1)
 
 
 def test_an_interrupted_reply_is_found_again_and_gone_on_from(proxy: Proxy) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from reverie.model import RIGHTS
 from reverie.server import mcp
+from tests.figures import figure
 from tests.server.conftest import Running, Serve
 
 # What a route asks for. None: everybody may.
@@ -117,6 +118,7 @@ def test_every_cell_of_the_table(
     with running.client(tokens[caller]) as client:
         answer = ask(client, method, path)
     turned_away = allowed(caller, ROUTES[method, path])
+    figure("cells", 1)
     if path in OF_ITSELF and caller.startswith("other"):
         assert answer.status_code == 200
         assert ('"here"' in answer.text) == (caller == "other user")
@@ -186,6 +188,7 @@ def test_every_tool_for_every_caller(
     with running.client(tokens[caller], headers={**headers, "X-Reverie-User": "ana"}) as client:
         answer = client.post("/mcp", json=body)
     turned_away = allowed(caller, ROUTES[TOOLS[tool]])
+    figure("cells", 1)
     if turned_away == 401:
         assert answer.status_code == 401
         return

@@ -19,6 +19,7 @@ from reverie.errors import StoreError, VaultError
 from reverie.memory import retelling
 from reverie.vault import disk, journal, layout, operations, rebuilding
 from tests.conftest import DAY, PROVE, Stores
+from tests.figures import figure
 from tests.talking import user
 from tests.vault.lives import asked, exported, live
 
@@ -66,9 +67,13 @@ def same_hits(one: Store, other: Store, many: int) -> None:
         for name in (None, *info.users):
             here, there = (store.space(info.name, user=name) for store in (one, other))
             for query in asked(3, many // 4):
-                assert [(hit.id, hit.score) for hit in here.recall(query, limit=10)] == [
-                    (hit.id, hit.score) for hit in there.recall(query, limit=10)
-                ]
+                one_hits, other_hits = (
+                    [(hit.id, hit.score) for hit in space.recall(query, limit=10)]
+                    for space in (here, there)
+                )
+                figure("queries", 1)
+                figure("queries answered differently", one_hits != other_hits)
+                assert one_hits == other_hits
 
 
 def summaries(store: Store) -> dict[Any, Any]:
