@@ -64,7 +64,9 @@ class Samples:
     def report(self) -> None:
         warm = int(len(self.memory) * WARM)
         figure("growth of memory, share", self.memory[-1] / self.memory[warm] - 1, "max")
-        figure("growth of open files", min(self.files[warm:][-3:]) - max(self.files[: warm + 1]))
+        figure(
+            "growth of open files", min(self.files[warm:][-3:]) - max(self.files[: warm + 1]), "max"
+        )
         figure("largest write-ahead log", self.largest / 2**20, "max")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import apsw
 
-from reverie.errors import StoreDamaged
+from reverie.errors import ConfigError, StoreDamaged
 
 APPLICATION_ID = 0x52455645  # "REVE"
 
@@ -21,7 +21,13 @@ def parse_address(url: str) -> tuple[Path, dict[str, str]]:
     if not options or not options.keys() <= {"mode", "vfs"}:
         text, options = url.removeprefix("sqlite://"), {}
     path = urllib.parse.unquote(text) if url.startswith("sqlite://") else text
-    return Path(path).expanduser().absolute(), options
+    try:
+        return Path(path).expanduser().absolute(), options
+    except (RuntimeError, ValueError) as error:
+        # A ~name that is nobody's, or one that no name can be.
+        raise ConfigError(
+            "the path begins with ~ and nobody's home: give the whole path"
+        ) from error
 
 
 def copy_store_file(source: Path, target: Path) -> None:

@@ -33,31 +33,39 @@ def find(text: str, own: Iterable[str] = ()) -> list[Found]:
         for secret in own
         for at in re.finditer(re.escape(secret), text)
     ]
-    lowered = _lowered(text)
-    runs = _long_runs(text)
+    # The name of what was taken out says nothing about the word after it.
+    looked_at = _MARKED.sub(_blank, text) if "[redacted: " in text else text
+    lowered = _lowered(looked_at)
+    runs = _long_runs(looked_at)
     if runs or any(map(lowered.__contains__, _HINTS)):
         # Patterns are many, and most programs end without having met a text that needs them.
         from reverie.text import secretrules
 
-        found += secretrules.found_in(text, lowered, runs)
+        found += secretrules.found_in(looked_at, lowered, runs)
     return _apart(text, found) if found else []
 
 
 # A chat comes again with every turn of it.
 _found_before = lru_cache(maxsize=2_000)(find)
 _LONGEST_KEPT = 4_000
+_MAX_ROUNDS = 8
 
 
 def redacted(text: str, own: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
     """The text with a mark in the place of each secret, and the kinds of what was there."""
-    found = _found_before(text, own) if len(text) <= _LONGEST_KEPT else find(text, own)
-    if not found:
-        return text, ()
-    parts, last = [], 0
-    for kind, start, end in found:
-        parts += [text[last:start], MARK.format(kind)]
-        last = end
-    return "".join(parts) + text[last:], tuple(dict.fromkeys(each.kind for each in found))
+    kinds: dict[str, None] = {}
+    # What stood beside a secret may be one itself once that is gone: what is redacted stays so.
+    for _ in range(_MAX_ROUNDS):
+        found = _found_before(text, own) if len(text) <= _LONGEST_KEPT else find(text, own)
+        if not found:
+            break
+        kinds |= dict.fromkeys(each.kind for each in found)
+        parts, last = [], 0
+        for kind, start, end in found:
+            parts += [text[last:start], MARK.format(kind)]
+            last = end
+        text = "".join(parts) + text[last:]
+    return text, tuple(kinds)
 
 
 def redacted_all(value: Any, own: tuple[str, ...] = ()) -> tuple[Any, tuple[str, ...]]:
@@ -152,6 +160,13 @@ def _lowered(text: str) -> str:
 
 # What stands where a secret was: no key fits into words that short.
 _MARKED = re.compile(r"\[redacted: \w[a-z0-9.]{0,11}(?: [a-z0-9.]{1,11}){0,4}\]")
+
+
+def _blank(mark: re.Match[str]) -> str:
+    """Return a mark of the same length without words."""
+    return f"[{' ' * (len(mark[0]) - 2)}]"
+
+
 # What says of itself that it is a digest is none of the kinds that are only guessed.
 _DIGEST = re.compile(
     r"\b(?:sha-?\d{1,3}|md5|blake\w{1,4}|integrity|etag|checksum)[=:-]{1,2}\s?[\"']?[\w+/=-]{20,}",
