@@ -22,7 +22,7 @@ Combine = Literal["sum", "max", "min"]
 
 def figure(name: str, value: float, combine: Combine = "sum") -> None:
     """Report a measured value under a name."""
-    _append({"figure": name, "value": value, "combine": combine})
+    _append({"figure": name, "value": float(value), "combine": combine})
 
 
 def combined(lines: Iterable[dict[str, Any]]) -> dict[str, float]:
