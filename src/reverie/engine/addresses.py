@@ -47,7 +47,7 @@ def parse(url: str) -> Address:
         if "@" in plain:
             raise ProgrammingError("two of them")
         given = conninfo_to_dict(address)
-    except ProgrammingError as error:
+    except (ProgrammingError, UnicodeError) as error:
         # What it says is not told: it may quote a password.
         raise ConfigError(
             f"this {scheme}:// address is none of a database: give "
