@@ -13,6 +13,7 @@ import pytest
 
 from reverie import InvalidInput, NotFound, ReverieError, SharedReadOnly, Space, Store
 from tests.conftest import DAY, Stores
+from tests.figures import figure
 from tests.property import EXAMPLES
 
 # Names that a careless comparison would take for each other.
@@ -109,6 +110,7 @@ class World:
             key=self.chance.choice([None, f"key{next(self.number)}"]),
         )
         self.made[who].append(memory.id)
+        figure("operations", 1)
         if self.chance.random() < 0.3:
             handle.revise(memory.id, f"zebra again {word}", reason=word)
         if self.chance.random() < 0.2:
@@ -147,8 +149,11 @@ def test_no_canary_is_seen_elsewhere(stores: Stores, seed: int) -> None:
         world.write(world.chance.choice(world.owners))
     for who in world.owners:
         handle = world.handle(who)
-        assert named_in(world.everything(who)) <= visible(who)
-        assert named_in(list(handle.export())) <= {who}
+        said, exported = world.everything(who), list(handle.export())
+        crossed = (named_in(said) - visible(who)) | (named_in(exported) - {who})
+        figure("operations", len(said) + 1)
+        figure("canaries seen elsewhere", len(crossed))
+        assert not crossed
         for other in world.owners:
             if other in visible(who):
                 continue
@@ -192,6 +197,7 @@ def assert_absent(handle: Space, id: str) -> None:
         lambda id: handle.revise(id, "x", expected_version=99),
         lambda id: handle.forget(id, key="some key"),
     ]
+    figure("operations", 2 * len(verbs))
     for verb in verbs:
         kind, text = message(verb, id)
         assert (kind, text) == message(verb, "00000000")

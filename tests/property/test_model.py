@@ -129,11 +129,18 @@ class Model(RuleBasedStateMachine):
         self.store = self.stores.open(self.name)
         self.logs = {name: Log() for name in SPACES}
         self.keys: dict[tuple[Who, str], tuple[Callable[[], Any], Any]] = {}
+        # Invariants are looked at before the first step, too.
+        self.steps = -1
+
+    @invariant()
+    def step_is_counted(self) -> None:
+        self.steps += 1
 
     def teardown(self) -> None:
         report = self.store.verify()
         self.stores.close()
         figure("sequences of verbs", 1)
+        figure("longest sequence", self.steps, "max")
         figure("verbs that changed the store", sum(len(log.lines) for log in self.logs.values()))
         assert report.problems == ()
         assert report.versions == sum(len(log.lines) for log in self.logs.values())
