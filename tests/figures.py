@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import add
 from typing import Any, Literal
 
 import pytest
@@ -27,7 +28,7 @@ def figure(name: str, value: float, combine: Combine = "sum") -> None:
 
 def combined(lines: Iterable[dict[str, Any]]) -> dict[str, float]:
     """Combine the values of each name in the way their lines say."""
-    functions = {"sum": lambda old, new: old + new, "max": max, "min": min}
+    functions: dict[str, Callable[[float, float], float]] = {"sum": add, "max": max, "min": min}
     result: dict[str, float] = {}
     for line in lines:
         if "figure" in line:

@@ -7,11 +7,13 @@ prints one line: what was acknowledged, what was not, and how the store behaved 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import json
 import os
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,14 @@ import reverie
 import reverie.embed.hashing  # noqa: F401
 import reverie.engine.sqlite  # noqa: F401
 from reverie.errors import ReverieError
+from reverie.model import Mode
 from tests.crash.workload import Intent, Ledger, as_plain, open_store, perform
 
 SPACE = "faults"
 
 
 CHOICES = ("sync_at", "write_at", "short_at", "read_at", "errno", "lasting", "database")
+MODES: tuple[Mode, ...] = ("keyword", "vector", "hybrid")
 QUERIES = ("amber birch", "river velvet willow", "saffron")
 
 
@@ -47,12 +51,13 @@ def questions(store: reverie.Store) -> dict[str, Callable[[], Any]]:
         "verify": lambda: list(store.verify().problems),
         "export": lambda: [record["body"] for record in space.export()],
     }
-    for query in QUERIES:
-        for mode in ("keyword", "vector", "hybrid"):
-            asked[f"{mode}: {query}"] = lambda query=query, mode=mode: [
-                (hit.id, hit.score) for hit in space.recall(query, mode=mode, limit=20)
-            ]
+    for query, mode in itertools.product(QUERIES, MODES):
+        asked[f"{mode}: {query}"] = partial(_recalled, space, query, mode)
     return asked
+
+
+def _recalled(space: reverie.Space, query: str, mode: Mode) -> list[tuple[str, float]]:
+    return [(hit.id, hit.score) for hit in space.recall(query, mode=mode, limit=20)]
 
 
 def read(fault: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -113,24 +113,22 @@ def missing(row: Row) -> list[str]:
 
 def prove(run: Run, row: Row) -> Result:
     """Run one row and judge what it reported."""
-    common: dict[str, Any] = {
-        "id": row.id,
-        "quick": run.quick,
-        "seed": run.seed,
-        "revision": run.revision,
-    }
     if absent := missing(row):
-        return Result(**common, status="not run", reasons=(f"there is no {', '.join(absent)}",))
+        reasons = (f"there is no {', '.join(absent)}",)
+        return Result(row.id, "not run", run.quick, run.seed, run.revision, reasons=reasons)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder) / "figures.jsonl"
         code, output = _run(command_of(row), environment_of(run, row, figures))
         lines = list(_lines(figures))
+    return judged(run, row, code, lines, output, round(time.monotonic() - started, 1))
+
+
+def judged(
+    run: Run, row: Row, code: int, lines: list[dict[str, Any]], output: str, seconds: float
+) -> Result:
+    """Judge a row by how its command ended and by the figures and cases that it reported."""
     outcomes = [line for line in lines if "case" in line]
-    counted = {
-        outcome: sum(line["outcome"] == outcome for line in outcomes)
-        for outcome in ("passed", "failed", "skipped")
-    }
     values = combined(lines)
     reasons = _shortfalls(run, row, values)
     if code:
@@ -139,12 +137,17 @@ def prove(run: Run, row: Row) -> Result:
     # What was left out was not proved, even where everything else passed.
     reasons += [f"left out: {reason.removeprefix('Skipped: ')}" for reason in skips]
     return Result(
-        **common,
-        status="failed" if reasons else "passed",
+        row.id,
+        "failed" if reasons else "passed",
+        run.quick,
+        run.seed,
+        run.revision,
         figures=values,
-        **counted,
+        passed=sum(line["outcome"] == "passed" for line in outcomes),
+        failed=sum(line["outcome"] == "failed" for line in outcomes),
+        skipped=sum(line["outcome"] == "skipped" for line in outcomes),
         reasons=tuple(reasons),
-        seconds=round(time.monotonic() - started, 1),
+        seconds=seconds,
         output=output[-KEPT_OUTPUT:] if reasons else "",
     )
 

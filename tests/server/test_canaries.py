@@ -66,9 +66,9 @@ def acted(client: httpx2.Client, chance: random.Random, word: str, known: list[s
                 ]
             )
             call = {"name": tool, "arguments": given}
-            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+            frame = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
             accepted = {"Accept": "application/json, text/event-stream"}
-            answer = client.post("/mcp", json=body, headers=accepted)
+            answer = client.post("/mcp", json=frame, headers=accepted)
     assert answer.status_code < 500, answer.text
     if answer.status_code == 429:
         time.sleep(float(answer.headers["retry-after"]))

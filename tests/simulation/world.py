@@ -228,7 +228,8 @@ class World:
         verb = step.verb if kept or step.verb not in {"revise", "forget"} else "remember"
         target = kept[int(step.pick * len(kept))] if kept else ""
         text = f"{token} {' '.join(chance.choices(WORDS, k=6))}"
-        method, path, body, more = "POST", "/api/memory/", {"content": text}, {}
+        method, path, more = "POST", "/api/memory/", dict[str, str]()
+        body: dict[str, Any] | None = {"content": text}
         if verb == "revise":
             method, path = "PUT", f"/api/memory/{target}"
         elif verb == "forget":
