@@ -314,7 +314,7 @@ ROWS: list[Row] = [
         "owners that are easily mistaken for each other: no canary is seen elsewhere",
         (least("operations", 20_000), none("canaries seen elsewhere")),
         ("tests/property/test_isolation.py", "tests/server/test_canaries.py"),
-        full={"REVERIE_PROPERTY_EXAMPLES": "1200"},
+        full={"REVERIE_PROPERTY_EXAMPLES": "240"},
         quick={"REVERIE_PROPERTY_EXAMPLES": "30"},
         minutes=15,
     ),
