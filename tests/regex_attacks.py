@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.conftest import PROVE
+
 _parser: Any = importlib.import_module("re._parser")
 _compiler: Any = importlib.import_module("re._compiler")
 
@@ -26,7 +28,8 @@ Run = Callable[[Any], object]
 METHODS = ("match", "fullmatch", "search", "sub", "split", "findall", "finditer")
 # Nothing that repeats less often can be pumped far.
 PUMPED_FROM = 24
-MANY_PUMPS, MANY_ATTACKS = 14, 120
+MANY_PUMPS, MANY_ATTACKS = (50, 900) if PROVE else (10, 48)
+MANY_PUMPED = 3 if PROVE else 1
 SUFFIXES = ("", "!", "\x00", "\n", "\n\n!", ">", "x\x00")
 ORDINARY = "aA0_-. \n\t!<>[]\"'`/\\:=,@é你ñ\u0301\u200d\u3042"
 
@@ -314,7 +317,7 @@ def slow(
 ) -> tuple[Attack, Growth] | None:
     """An attack under which this use of a pattern is not linear, and how it grows."""
     run, encode = run_of(pattern, method), isinstance(pattern.pattern, bytes)
-    for attack in worst(run, attacks(pattern), 2_000, 3, encode):
+    for attack in worst(run, attacks(pattern), 1_000, MANY_PUMPED, encode):
         if (found := growth(run, attack, most, encode)) is not None:
             return attack, found
     return None

@@ -31,6 +31,7 @@ from reverie.server.mcp_lines import profile_here
 from reverie.server.mcp_tools import TOOLS, Answer, Scoped, Tool
 from reverie.server.problems import Refused
 from reverie.server.security import Caller
+from reverie.text.framing import inert, inert_line, inert_values
 from reverie.text.normalise import one_line
 
 INSTRUCTIONS = (
@@ -173,7 +174,8 @@ class _Door:
             text, kind = profile_here(await space.profile()), "text/markdown"
         elif params.uri.startswith(MEMORY):
             memory = await space.get(params.uri.removeprefix(MEMORY))
-            text, kind = json.dumps(plain(memory), ensure_ascii=False), "application/json"
+            shown = inert_values(plain(memory))
+            text, kind = json.dumps(shown, ensure_ascii=False), "application/json"
         else:
             raise MCPError(types.INVALID_PARAMS, f"there is no resource {_cut(params.uri, 200)!r}")
         contents = types.TextResourceContents(uri=params.uri, text=text, mime_type=kind)
@@ -248,9 +250,10 @@ def _told(tool: Tool) -> types.Tool:
 
 
 def _result(answer: Answer, *, failed: bool = False) -> types.CallToolResult:
+    """An answer as clients take it. A model may read either part: neither can forge a speaker."""
     return types.CallToolResult(
-        content=[types.TextContent(text=answer.text)],
-        structured_content=None if answer.values is None else dict(answer.values),
+        content=[types.TextContent(text=inert(answer.text))],
+        structured_content=None if answer.values is None else inert_values(dict(answer.values)),
         is_error=failed,
     )
 
@@ -259,14 +262,14 @@ def _resource(memory: Memory) -> types.Resource:
     return types.Resource(
         uri=MEMORY + memory.id,
         name=memory.id,
-        title=_cut(one_line(memory.subject or memory.content), TITLE_CHARS),
+        title=_cut(inert_line(memory.subject or memory.content), TITLE_CHARS),
         mime_type="application/json",
         annotations=types.Annotations(last_modified=when(memory.updated_at)),
     )
 
 
 def _one_line(error: Exception) -> str:
-    text = one_line(str(error))
+    text = one_line(inert(str(error)))
     if isinstance(error, NotFound):
         # What to do next is said for the command line.
         text = text.partition(": ")[0] + ": recall and memories show the ids there are"
