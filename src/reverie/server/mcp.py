@@ -132,7 +132,7 @@ class _Door:
     ) -> types.CallToolResult:
         tool = next((tool for tool in TOOLS if tool.name == params.name), None)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool {_cut(params.name, 100)!r}")
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {_cut(inert(params.name), 100)!r}")
         try:
             return _result(await self._called(ctx, tool, params.arguments or {}))
         except MCPError as error:
@@ -177,7 +177,7 @@ class _Door:
             shown = inert_values(plain(memory))
             text, kind = json.dumps(shown, ensure_ascii=False), "application/json"
         else:
-            raise MCPError(types.INVALID_PARAMS, f"there is no resource {_cut(params.uri, 200)!r}")
+            raise MCPError(types.INVALID_PARAMS, f"there is no resource {_cut(inert(params.uri), 200)!r}")
         contents = types.TextResourceContents(uri=params.uri, text=text, mime_type=kind)
         return types.ReadResourceResult(contents=[contents])
 
@@ -224,7 +224,7 @@ class _Door:
     ) -> types.GetPromptResult:
         prompt = next((each for each in prompts.PROMPTS if each.name == params.name), None)
         if prompt is None:
-            raise MCPError(types.INVALID_PARAMS, f"there is no prompt {_cut(params.name, 100)!r}")
+            raise MCPError(types.INVALID_PARAMS, f"there is no prompt {_cut(inert(params.name), 100)!r}")
         scoped = self._scoped(ctx, prompt.right)
         text = await prompt.written(scoped.space, params.arguments or {})
         said = types.PromptMessage(role="user", content=types.TextContent(text=text))

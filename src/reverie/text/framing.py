@@ -35,10 +35,10 @@ _SQUARE = (
 # Whitespace may stand wherever a reader would overlook it. Every part is possessive or bounded:
 # the time is linear, whatever comes.
 _MARKER = re.compile(
-    r"<\s*+\|[^<>]{0,80}?\|\s*+>|"
+    r"<\s*+\|(?=(?P<bar>.{0,80}?\|\s*+>))|"
     rf"\[[\s/\\]*+(?:{_SQUARE})\s*+\]|\]~!?b[\[\]]|"
     r"<{1,2}[\s/\\]*+(?P<name>[^\W\d][\w:.-]*+)(?=(?P<rest>[^<>]{0,200}+>{1,2}))?",
-    re.IGNORECASE,
+    re.IGNORECASE | re.DOTALL,
 )
 _JOINT = re.compile(r"[\W_]+")
 _HARMLESS = {"<": "‹", ">": "›", "[": "(", "]": ")"}
@@ -49,7 +49,7 @@ _ALIKE = str.maketrans(
 )
 _HIDDEN = frozenset({"Cf", "Mn", "Me"})
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-_OPENING = re.compile(r"\]~|[<[＜﹤［〈〈⟨❬❰ᐸ˂⧼【〔⟦❲⁅]")
+_OPENING = re.compile(r"[~～<[＜﹤［〈〈⟨❬❰ᐸ˂⧼【〔⟦❲⁅]")
 _UNUSUAL = re.compile(r"[^\t-\r\x1c-~]")
 # Letters that only a model sees.
 _TAG_LETTERS = re.compile(r"[\U000e0000-\U000e007f]+")
@@ -85,13 +85,13 @@ def inert(text: str) -> str:
 
 def inert_line(text: str) -> str:
     """The same on one line, which cannot begin as an item of ours does."""
-    line = one_line(inert(text))
+    line = _one_line(text)
     return "\\" + line if line.startswith("[") else line
 
 
 def inert_name(text: str) -> str:
     """The same for a name that stands in brackets of ours: it cannot close them."""
-    return one_line(inert(text)).replace("[", "(").replace("]", ")")
+    return _one_line(text).replace("[", "(").replace("]", ")")
 
 
 def inert_lines(text: str) -> str:
@@ -111,8 +111,13 @@ def inert_values(value: Any) -> Any:
     return [inert_values(each) for each in value] if isinstance(value, list | tuple) else value
 
 
+def _one_line(text: str) -> str:
+    """On one line a space stands where invisible characters stood: that may end a name."""
+    return inert(one_line(inert(text)))
+
+
 def _span(found: re.Match[str]) -> tuple[int, int]:
-    return found.start(), max(found.end(), found.end("rest"))
+    return found.start(), max(found.end(), found.end("bar"), found.end("rest"))
 
 
 def _speaks(name: str | None) -> bool:
@@ -133,11 +138,9 @@ def _folds(text: str) -> Sequence[str]:
 
 @lru_cache(maxsize=4096)
 def _folded(char: str) -> str:
-    if char.isspace():
-        return char
+    if char.isspace() or unicodedata.category(char) == "Cc":
+        return " "
     plain = unicodedata.normalize("NFKD", char).casefold().translate(_ALIKE)
     return "".join(
-        each
-        for each in plain
-        if unicodedata.category(each) not in _HIDDEN and each not in _BLANK and each >= " "
+        each for each in plain if unicodedata.category(each) not in _HIDDEN and each not in _BLANK
     )
