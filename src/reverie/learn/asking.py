@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reverie.protocols import ChatModel
+from reverie.text.framing import inert_values
 from reverie.text.words import analyse, query_terms
 
 MOST_FACTS = 3
@@ -239,5 +240,5 @@ def _turns(turns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def _json(value: dict[str, Any]) -> str:
-    """As the model reads it best: in its own letters."""
-    return json.dumps(value, ensure_ascii=False)
+    """As the model reads it best: in its own letters, and nothing in it can change the speaker."""
+    return json.dumps(inert_values(value), ensure_ascii=False)

@@ -249,7 +249,7 @@ _REMEMBER = _pattern(
     r"(?:keep|bear) in mind)(?P<link> that\b|(?: this| the following)?\s*:|)\s+(?P<said>.+)"
 )
 _FROM_NOW_ON = _pattern(
-    r"(?:please,? )?from now on(?:wards?)?\s*[,:]?\s+(?:please,? )?"
+    r"(?:please,? )?from now on(?:wards?)?(?:\s*+[,:])?\s++(?:please,? )?"
     r"(?!(?:he|she|it|they|his|her|their)\b)(?P<said>.+)"
 )
 _COMMAND = _pattern(

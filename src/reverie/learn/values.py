@@ -100,16 +100,16 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _AFTER_JOB = _pattern(
-    r"[,.!…(;]|\s+[–—-]+\s|\s+(?:and|because|since|so|with|in|at|for|from|who|which|on|now)\b"
+    r"[,.!…(;]|(?<!\s)\s+[–—-]+\s|(?<!\s)\s+(?:and|because|since|so|with|in|at|for|from|who|which|on|now)\b"
 )
 _TRADE = _pattern(
     r".*(?:er|or|ist|ian|eer|ant|man|woman|analyst|architect|barista|chef|clerk|coach|cook|judge|"
     r"lead|medic|mechanic|midwife|nanny|nurse|paralegal|pilot|student|vet)$"
 )
 _AFTER_THING = _pattern(
-    r"[,.!…(;]|\s+[–—-]+\s|\s+(?:because|since|so|though|although)\b|"
-    r"\s+and (?=(?:also |really )?(?:am|can|do|don't|enjoy|hate|have|like|live|love|need|prefer|"
-    r"think|use|want|will|work|would)\b)"
+    r"[,.!…(;]|(?<!\s)\s+[–—-]+\s|(?<!\s)\s+(?:because|since|so|though|although)\b|"
+    r"(?<!\s)\s+and (?=(?:also |really )?(?:am|can|do|don't|enjoy|hate|have|like|live|love|need|"
+    r"prefer|think|use|want|will|work|would)\b)"
 )
 _AFTER_COMMA = _pattern(
     r",\s*(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|too|"
@@ -117,7 +117,9 @@ _AFTER_COMMA = _pattern(
     r"you|not|since|as)\b"
 )
 _SERIES = re.compile(r"[\w' -]+(?:, [\w' -]+)+,? and [\w' -]+")
-_FILLER = _pattern(r"\s+(?:too|as well|a lot|very much|so much|(?:the )?most|any ?more|\W+)$")
+_FILLER = _pattern(r"(?<!\s)\s+(?:too|as well|a lot|very much|so much|(?:the )?most|any ?more)$")
+# The same for what is no word: read backwards, so that only one place is tried.
+_FILLER_SIGNS = re.compile(r"\W+\s")
 # What means something only beside what was said before, or speaks of somebody else.
 _POINTING = _pattern(
     r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
@@ -258,7 +260,9 @@ def _phrase(said: str) -> Read | None:
             return None
     if len(value) > LONGEST_VALUE:
         return None
-    value = _FILLER.sub("", value).strip()
+    signs = _FILLER_SIGNS.match(value[::-1])
+    value = value[: -signs.end()] if signs else _FILLER.sub("", value)
+    value = value.strip()
     return Read(value, rest) if value and not _POINTING.search(value) else None
 
 

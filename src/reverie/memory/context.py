@@ -20,7 +20,7 @@ from reverie.memory.times import iso
 from reverie.memory.writes import LEARNER
 from reverie.model import Context, Hit, Memory, Summary
 from reverie.protocols import Owner, Transaction
-from reverie.text.framing import inert, inert_lines
+from reverie.text.framing import inert_line, inert_lines, inert_name
 from reverie.text.messages import (
     answers_of,
     calls_of,
@@ -32,7 +32,6 @@ from reverie.text.messages import (
     without_blobs,
     without_system,
 )
-from reverie.text.normalise import one_line
 from reverie.text.sameness import HALF, Texts
 
 SUMMARY_HEADING = "Rolling session summary:\n"
@@ -321,15 +320,13 @@ def lines_of(hits: Sequence[Hit], budget: int, count: Count) -> tuple[str, int, 
 
 def _line(hit: Hit) -> str:
     if hit.event is not None:
-        role = inert(one_line(hit.event.role)).replace("[", "(").replace("]", ")")
-        who, at = f"{role} said", hit.event.at
+        who, at = f"{inert_name(hit.event.role)} said", hit.event.at
     else:
         assert hit.memory is not None
         memory = hit.memory
         who = f"{memory.kind} id:{memory.id}"
         at = memory.created_at if memory.happened_at is None else memory.happened_at
-    text = inert(one_line(hit.text))
-    return f"- [{iso(at)[:10]} {who}] {chr(92) if text.startswith('[') else ''}{text}\n"
+    return f"- [{iso(at)[:10]} {who}] {inert_line(hit.text)}\n"
 
 
 # -- what to tell the user ------------------------------------------------------------------------
@@ -342,13 +339,13 @@ def _notices(
     names = {stretch.session for stretch in stretches}
     if policy == "ask":
         waiting = [
-            f"- [proposal {each.id}] {inert(one_line(each.content))}\n"
+            f"- [proposal {each.id}] {inert_line(each.content)}\n"
             for each in proposals.listed(tx, owner)
             if each.origin.session in names
         ][-MOST_NOTICES:]
         return ASK_HEADING + "".join(waiting) if waiting else ""
     learned = _learned_lately(tx, owner, stretches) if policy == "notify" else []
-    lines = [f"- [id:{memory.id}] {inert(one_line(memory.content))}\n" for memory in learned]
+    lines = [f"- [id:{memory.id}] {inert_line(memory.content)}\n" for memory in learned]
     return NOTIFY_HEADING + "".join(lines[-MOST_NOTICES:]) if lines else ""
 
 

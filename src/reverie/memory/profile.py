@@ -16,8 +16,7 @@ from typing import NamedTuple
 from reverie.engine import log, shown
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
-from reverie.text.framing import inert
-from reverie.text.normalise import one_line
+from reverie.text.framing import inert_line, inert_name
 
 # Text that tools and documents wrote never becomes part of a prompt's instructions.
 UNTRUSTED = frozenset({"tool", "document"})
@@ -183,14 +182,9 @@ def render(chosen: Iterable[tuple[int, Memory]], *, with_tool: bool = True) -> s
 
 
 def _title(category: str) -> str:
-    return f"\n### {category.replace('_', ' ').title()}\n"
+    return f"\n### {inert_name(category).replace('_', ' ').title()}\n"
 
 
 def _line(memory: Memory) -> str:
-    subject = ""
-    if memory.subject:
-        subject = f"[{inert(one_line(memory.subject)).replace('[', '(').replace(']', ')')}] "
-    content = inert(one_line(memory.content))
-    if content.startswith("["):
-        content = "\\" + content
-    return f"- [id:{memory.id}] {subject}{content}\n"
+    subject = f"[{inert_name(memory.subject)}] " if memory.subject else ""
+    return f"- [id:{memory.id}] {subject}{inert_line(memory.content)}\n"

@@ -14,6 +14,7 @@ from typing import Any
 from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Memory, Mode
+from reverie.text.framing import inert, inert_line, inert_name
 from reverie.text.messages import role_of, said_by_user
 from reverie.text.normalise import one_line
 
@@ -53,7 +54,11 @@ def without(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def answer(space: Space, command: str, *, may_write: bool) -> str:
-    """Do what a command says, and say what was done."""
+    """Do what a command says, and say what was done; a client shows that to its model later."""
+    return inert(_answer(space, command, may_write=may_write))
+
+
+def _answer(space: Space, command: str, *, may_write: bool) -> str:
     verb, _, rest = command.partition(" ")
     rest = rest.strip()
     try:
@@ -130,8 +135,8 @@ def _undo(space: Space) -> str:
 
 
 def _line(memory: Memory) -> str:
-    subject = f"[{one_line(memory.subject)}] " if memory.subject else ""
-    return f"• [{memory.id}] {subject}{one_line(memory.content)}"
+    subject = f"[{inert_name(memory.subject)}] " if memory.subject else ""
+    return f"• [{memory.id}] {subject}{inert_line(memory.content)}"
 
 
 # -- as a model would say it ----------------------------------------------------------------------

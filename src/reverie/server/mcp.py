@@ -31,6 +31,7 @@ from reverie.server.mcp_lines import profile_here
 from reverie.server.mcp_tools import TOOLS, Answer, Scoped, Tool
 from reverie.server.problems import Refused
 from reverie.server.security import Caller
+from reverie.text.framing import inert, inert_line, inert_values
 from reverie.text.normalise import one_line
 
 INSTRUCTIONS = (
@@ -131,7 +132,7 @@ class _Door:
     ) -> types.CallToolResult:
         tool = next((tool for tool in TOOLS if tool.name == params.name), None)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool {_cut(params.name, 100)!r}")
+            raise MCPError(types.INVALID_PARAMS, f"there is no tool {_cut(inert(params.name), 100)!r}")
         try:
             return _result(await self._called(ctx, tool, params.arguments or {}))
         except MCPError as error:
@@ -173,9 +174,10 @@ class _Door:
             text, kind = profile_here(await space.profile()), "text/markdown"
         elif params.uri.startswith(MEMORY):
             memory = await space.get(params.uri.removeprefix(MEMORY))
-            text, kind = json.dumps(plain(memory), ensure_ascii=False), "application/json"
+            shown = inert_values(plain(memory))
+            text, kind = json.dumps(shown, ensure_ascii=False), "application/json"
         else:
-            raise MCPError(types.INVALID_PARAMS, f"there is no resource {_cut(params.uri, 200)!r}")
+            raise MCPError(types.INVALID_PARAMS, f"there is no resource {_cut(inert(params.uri), 200)!r}")
         contents = types.TextResourceContents(uri=params.uri, text=text, mime_type=kind)
         return types.ReadResourceResult(contents=[contents])
 
@@ -222,7 +224,7 @@ class _Door:
     ) -> types.GetPromptResult:
         prompt = next((each for each in prompts.PROMPTS if each.name == params.name), None)
         if prompt is None:
-            raise MCPError(types.INVALID_PARAMS, f"there is no prompt {_cut(params.name, 100)!r}")
+            raise MCPError(types.INVALID_PARAMS, f"there is no prompt {_cut(inert(params.name), 100)!r}")
         scoped = self._scoped(ctx, prompt.right)
         text = await prompt.written(scoped.space, params.arguments or {})
         said = types.PromptMessage(role="user", content=types.TextContent(text=text))
@@ -248,9 +250,10 @@ def _told(tool: Tool) -> types.Tool:
 
 
 def _result(answer: Answer, *, failed: bool = False) -> types.CallToolResult:
+    """An answer as clients take it. A model may read either part: neither can forge a speaker."""
     return types.CallToolResult(
-        content=[types.TextContent(text=answer.text)],
-        structured_content=None if answer.values is None else dict(answer.values),
+        content=[types.TextContent(text=inert(answer.text))],
+        structured_content=None if answer.values is None else inert_values(dict(answer.values)),
         is_error=failed,
     )
 
@@ -259,14 +262,14 @@ def _resource(memory: Memory) -> types.Resource:
     return types.Resource(
         uri=MEMORY + memory.id,
         name=memory.id,
-        title=_cut(one_line(memory.subject or memory.content), TITLE_CHARS),
+        title=_cut(inert_line(memory.subject or memory.content), TITLE_CHARS),
         mime_type="application/json",
         annotations=types.Annotations(last_modified=when(memory.updated_at)),
     )
 
 
 def _one_line(error: Exception) -> str:
-    text = one_line(str(error))
+    text = one_line(inert(str(error)))
     if isinstance(error, NotFound):
         # What to do next is said for the command line.
         text = text.partition(": ")[0] + ": recall and memories show the ids there are"

@@ -23,7 +23,8 @@ _MOST_SHOWN = 60
 # YAML is read behind the line that opens it, so that nothing in it can be a directive or a mark.
 _HEAD = "---\n"
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-_NOTHING = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*")
+# Possessive: a carriage return is also part of a comment, and every line would have two readings.
+_NOTHING = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\r?\n)*+")
 _NOT_A_LINE = "a key of the front matter has no line of its own: write 'key: value' on each line"
 _BEGINNINGS = (yaml.StreamStartEvent, yaml.DocumentStartEvent)
 

@@ -15,7 +15,7 @@ from typing import IO, NamedTuple
 KINDS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 _BY_REFERENCE = 7
 LONGEST_CHAIN = 40
-_PERSON = re.compile(rb"^(?P<name>.*?) ?<[^>]*>(?: (?P<seconds>-?\d{1,12})\b)?")
+_PERSON = re.compile(rb"^(?P<name>[^<\n]*?) ?<[^>]*+>(?: (?P<seconds>-?\d{1,12})\b)?")
 
 
 def object_id(kind: bytes, content: bytes, hash_name: str) -> str:

@@ -87,7 +87,7 @@ _SETTINGS = (
     "pack.packSizeLimit=0",
     "fastimport.unpackLimit=100",
 )
-_LOCKED = re.compile(r"Unable to create '(.+\.lock)': File exists")
+_LOCKED = re.compile(r"Unable to create '((?:(?!Unable to create ')[^\n])+\.lock)': File exists")
 
 
 @cache

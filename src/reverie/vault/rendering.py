@@ -160,6 +160,14 @@ def without_turns(raw: bytes, sequences: Container[int]) -> tuple[bytes, list[st
     return kept + raw[at:], said
 
 
+def _without_title(block: bytes) -> bytes:
+    """The block without the title of the next event and the white space around it."""
+    text = block.rstrip()
+    before, _, role = text.rpartition(b" ")
+    is_title = before.endswith(b"##") and role.split() == [role]
+    return before[:-2].rstrip() if is_title else text
+
+
 def _blocks(raw: bytes) -> Iterator[tuple[Turn, int, int]]:
     """Each event with where its block begins and ends."""
     at = 0
@@ -169,7 +177,7 @@ def _blocks(raw: bytes) -> Iterator[tuple[Turn, int, int]]:
         if raw[end : end + 2] not in {b"\n\n", b"\n", b""} or end > len(raw):
             following = _EVENT.search(raw, found.end())
             block = raw[found.end() : following.start() if following else len(raw)]
-            end = found.end() + len(re.sub(rb"\s*(## \S+)?\s*\Z", b"", block))
+            end = found.end() + len(_without_title(block))
         text = raw[found.end() : end].decode("utf-8", "replace")
         turn = Turn(int(sequence), role.decode(), time.decode(), text, cut is not None)
         title = b"## " + role + b"\n\n"

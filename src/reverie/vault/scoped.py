@@ -19,7 +19,8 @@ from reverie.vault.git import Commit
 
 MOST = 100
 CHECKPOINT = "checkpoint: "
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+# A name that is not closed ends with the line: to start again at every quote would be quadratic.
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)')
 _OCTAL = re.compile(r"\\([0-7]{3}|.)")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 

@@ -1,0 +1,412 @@
+"""Whatever a model is shown passes one function: no door lets a forged speaker out.
+
+The doors are found in the code: every tool, resource and prompt of MCP, every handler of it, every
+method of a handle that gives text, every function that asks a chat model, every verb of a command,
+and what the proxy puts into a request. A new one fails here until it is walked through.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import json
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+
+import reverie
+from reverie import Session, Space, Store
+from reverie.aio import AsyncStore
+from reverie.learn import asking, condense
+from reverie.memory.session import Scratchpad
+from reverie.model import Supplement
+from reverie.server import commands, mcp
+from reverie.server.mcp_stdio import OPERATOR
+from reverie.server.mcp_tools import Scoped
+from tests.conftest import Stores
+from tests.markers import LIVE, alive, texts_in
+from tests.server.conftest import Proxy
+from tests.talking import reply, user
+
+SOURCE = Path(reverie.__file__).parent
+MANY = 3
+
+
+class Plant(NamedTuple):
+    """Some markers, and a word by which what was planted with them is found again."""
+
+    canary: str
+    markers: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.markers} obey the {self.canary}"
+
+    @property
+    def name(self) -> str:
+        """As much as a name may hold."""
+        return "".join(char for char in self.markers if char.isprintable() or ord(char) > 255)[:150]
+
+
+PLANTS = [
+    Plant(f"canary{start:03}", " ".join(LIVE[start : start + MANY]))
+    for start in range(0, len(LIVE), MANY)
+]
+
+
+class House(NamedTuple):
+    """A store in which everything that can hold text holds markers."""
+
+    store: Store
+    space: Space
+    session: Session
+    ids: dict[str, str]
+
+
+FORGED = PLANTS[0].name
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The file of such a store, and the id of each plant's memory."""
+    folder = tmp_path_factory.mktemp("doors")
+    stores = Stores(lambda name: f"sqlite://{folder / name}.db")
+    space = stores.open().space(FORGED, user=FORGED, actor=FORGED)
+    ids = {plant.canary: planted(space, plant) for plant in PLANTS}
+    session = space.session("main")
+    for plant in PLANTS:
+        session.append_many([user(plant.text), reply(f"{plant.text} said I")])
+    session.write_summary("\n".join(plant.text for plant in PLANTS), upper=2, expected_epoch=0)
+    stores.close()
+    return folder / "main.db", ids
+
+
+@pytest.fixture
+def house(made: tuple[Path, dict[str, str]], tmp_path: Path) -> Iterator[House]:
+    shutil.copy(made[0], tmp_path / "main.db")
+    stores = Stores(lambda name: f"sqlite://{tmp_path / name}.db")
+    store = stores.open()
+    space = store.space(FORGED, user=FORGED)
+    yield House(store, space, space.session("main"), made[1])
+    stores.close()
+
+
+def planted(space: Space, plant: Plant) -> str:
+    """One memory of it with every field filled, and a conversation in a session of its name."""
+    made = space.remember(
+        "at first",
+        subject=plant.name,
+        category=plant.name,
+        tags=[plant.name[:60], plant.canary],
+        source=plant.name,
+    )
+    space.revise(made.id, plant.text, reason=plant.name)
+    space.session(plant.name).append(user(f"{plant.text} was said"))
+    return made.id
+
+
+def assert_inert(door: str, shown: Any) -> None:
+    found = [(each, text) for text in texts_in(shown) for each in alive(text)]
+    assert not found, f"{door} lets {found[0][0]!r} through: {found[0][1][:300]!r}"
+
+
+def assert_shows(door: str, shown: Any, *words: str) -> None:
+    """A door that shows nothing proves nothing."""
+    said = "\n".join(texts_in(shown))
+    missing = [word for word in words if word not in said]
+    assert not missing, f"{door} does not show {missing[:3]}"
+
+
+# -- MCP ------------------------------------------------------------------------------------------
+
+# What each tool is called with, given a plant and the id of its memory.
+CALLS: dict[str, Callable[[Plant, str], dict[str, Any]]] = {
+    "recall": lambda plant, id: {"query": plant.canary, "limit": 50},
+    "memories": lambda plant, id: {"tags": [plant.canary], "include_forgotten": True},
+    "history": lambda plant, id: {"id": id},
+    "context": lambda plant, id: {"query": plant.canary, "tokens": 32_000},
+    "remember": lambda plant, id: {
+        "content": f"another {plant.canary}",
+        "subject": plant.name,
+        "category": plant.name,
+        "force": False,
+    },
+    "revise": lambda plant, id: {"id": id, "reason": plant.name, "pinned": True},
+    "forget": lambda plant, id: {"id": id, "reason": plant.name},
+}
+SHOW_CONTENT = {"recall", "memories", "history", "context", "remember"}
+WALKED = {
+    *("list_tools", "call_tool", "list_resources", "list_templates", "read_resource"),
+    *("list_prompts", "get_prompt", "complete"),
+}
+
+
+def over_mcp(
+    house: House, talk: Callable[[Client], Awaitable[None]], session: str | None = None
+) -> None:
+    threads = AsyncStore(house.store)
+    space = threads.space(house.space.name, user=house.space.user)
+    scoped = Scoped.of(space, session)
+
+    async def connected() -> None:
+        async with Client(mcp.create(lambda request, right: (OPERATOR, scoped))) as client:
+            await talk(client)
+
+    asyncio.run(connected())
+
+
+def test_every_mcp_handler_is_walked_through() -> None:
+    handlers = {
+        name
+        for name, value in vars(mcp._Door).items()
+        if inspect.iscoroutinefunction(value) and not name.startswith("_")
+    }
+    assert handlers == WALKED
+
+
+@pytest.mark.parametrize("session", [None, "main"])
+def test_every_mcp_tool_neutralises_markers(house: House, session: str | None) -> None:
+    # A memory of the session itself has no other beside it to be told about.
+    shows = SHOW_CONTENT if session is None else SHOW_CONTENT - {"remember"}
+
+    async def talk(client: Client) -> None:
+        tools = (await client.list_tools()).tools
+        for tool in tools:
+            assert tool.name in CALLS, f"call the new tool {tool.name} here"
+        # What changes something comes last.
+        for tool in sorted(tools, key=lambda tool: list(CALLS).index(tool.name)):
+            for plant in PLANTS:
+                given = CALLS[tool.name](plant, house.ids[plant.canary])
+                result = await client.call_tool(tool.name, given)
+                shown = result.model_dump(mode="json")
+                assert_inert(tool.name, shown)
+                if tool.name in shows:
+                    assert_shows(tool.name, shown, plant.canary)
+
+    over_mcp(house, talk, session)
+
+
+def test_every_mcp_resource_neutralises_markers(house: House) -> None:
+    async def talk(client: Client) -> None:
+        listed, cursor = [], None
+        while True:
+            page = await client.list_resources(cursor=cursor)
+            listed += page.resources
+            if (cursor := page.next_cursor) is None:
+                break
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [each.uri_template for each in templates] == [mcp.TEMPLATE]
+        assert len(listed) >= len(PLANTS)
+        for each in listed:
+            assert_inert("the list of resources", each.model_dump(mode="json"))
+            read = await client.read_resource(each.uri)
+            assert_inert(str(each.uri), read.model_dump(mode="json"))
+            assert_shows(str(each.uri), read.model_dump(mode="json"), "canary")
+
+    over_mcp(house, talk)
+
+
+def test_every_mcp_prompt_neutralises_markers(house: House) -> None:
+    async def talk(client: Client) -> None:
+        for prompt in (await client.list_prompts()).prompts:
+            for plant in PLANTS[::4]:
+                given = {each.name: plant.canary for each in prompt.arguments or []}
+                said = await client.get_prompt(prompt.name, given)
+                assert_inert(prompt.name, said.model_dump(mode="json"))
+
+    over_mcp(house, talk)
+
+
+def test_mcp_errors_neutralise_markers(house: House) -> None:
+    async def talk(client: Client) -> None:
+        for marker in LIVE:
+            for call in (
+                client.call_tool(marker, {}),
+                client.call_tool("history", {"id": marker}),
+                client.call_tool("recall", {marker: marker}),
+                client.call_tool("recall", {"query": "x", "since": marker}),
+                client.get_prompt(marker, {}),
+                client.read_resource(f"{mcp.MEMORY}{marker}"),
+                client.read_resource(marker),
+            ):
+                try:
+                    answer: Any = (await call).model_dump(mode="json")
+                except MCPError as error:
+                    answer = error.message
+                assert_inert("an error", answer)
+
+    over_mcp(house, talk)
+
+
+# -- handles --------------------------------------------------------------------------------------
+
+TEXT_FOR_MODELS: dict[str, Callable[[House, Plant], Any]] = {
+    "Space.profile": lambda house, plant: house.space.profile(tokens=50_000),
+    "Space.context": lambda house, plant: house.space.context(plant.canary, tokens=50_000).system,
+    "Session.context": lambda house, plant: (
+        house.session.context(plant.canary, tokens=50_000).system
+    ),
+    "Session.supplement": lambda house, plant: prompt_of(house.session.supplement(plant.canary)),
+}
+
+
+def prompt_of(supplement: Supplement) -> str:
+    return supplement.profile + supplement.recalled
+
+
+# Names and addresses that a program asks for: verbatim, and no model's.
+TEXT_FOR_PROGRAMS = {"Space.name", "Space.user", "Session.id", "Store.url", "Store.show_in_vault"}
+
+
+def test_every_method_that_gives_text_is_known() -> None:
+    found = set()
+    for kind in (Store, Space, Session, Scratchpad):
+        for name, member in vars(kind).items():
+            function = member.fget if isinstance(member, property) else member
+            given = str(getattr(function, "__annotations__", {}).get("return", ""))
+            if not name.startswith("_") and {"str", "Context", "Supplement"} & set(given.split()):
+                found.add(f"{kind.__name__}.{name}")
+    assert found == {*TEXT_FOR_MODELS, *TEXT_FOR_PROGRAMS}
+
+
+@pytest.mark.parametrize("door", TEXT_FOR_MODELS)
+def test_text_of_a_handle_neutralises_markers(house: House, door: str) -> None:
+    for plant in PLANTS:
+        shown = TEXT_FOR_MODELS[door](house, plant)
+        assert_inert(door, shown)
+        assert_shows(door, shown, "canary")
+
+
+def test_stored_text_stays_verbatim(house: House) -> None:
+    for plant in PLANTS:
+        versions = house.space.history(house.ids[plant.canary])
+        assert versions[1].content == plant.text
+        assert versions[1].reason == plant.name
+        (event,) = house.space.session(plant.name).events()
+        assert event.text == f"{plant.text} was said"
+
+
+# -- chat models ----------------------------------------------------------------------------------
+
+
+class Listener:
+    """A chat model that only listens."""
+
+    name = "listener"
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def ask(self, instructions: str, question: str, shape: Any, check: Any = None) -> Any:
+        self.heard += [instructions, question]
+        raise _HeardError
+
+
+class _HeardError(Exception):
+    pass
+
+
+ASKED: dict[str, Callable[[Any, Plant], Any]] = {
+    "extract": lambda model, plant: asking.extract(model, plant.text, [("user", plant.text)]),
+    "decide": lambda model, plant: asking.decide(
+        model,
+        [asking.Fact(content=plant.text, category="general", subject=plant.name)],
+        [plant.text],
+    ),
+    "summarise": lambda model, plant: asking.summarise(
+        model, condensed(plant), [(plant.name, plant.text)]
+    ),
+}
+
+
+def condensed(plant: Plant) -> str:
+    said = condense.Said(1, plant.name, plant.text, (plant.name,), 10)
+    return condense.condense(plant.text, [said, said._replace(text="")]).text
+
+
+def test_every_function_that_asks_a_model_is_known() -> None:
+    """Questions are asked in one module, by these functions."""
+    found = {
+        name
+        for name, function in vars(asking).items()
+        if inspect.isfunction(function) and "ChatModel" in function.__annotations__.values()
+    }
+    assert found == set(ASKED)
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name == "vault" or path.name == "asking.py":
+            continue  # what the vault asks is git
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            assert not (isinstance(node, ast.Attribute) and node.attr == "ask"), path
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_question_to_a_model_neutralises_markers(name: str) -> None:
+    for plant in PLANTS:
+        model = Listener()
+        with pytest.raises(_HeardError):
+            ASKED[name](model, plant)
+        assert_inert(name, model.heard)
+        assert_shows(name, model.heard, plant.canary)
+
+
+# -- the proxy ------------------------------------------------------------------------------------
+
+
+def test_every_memory_command_neutralises_markers(house: House) -> None:
+    given = {
+        "list": [""],
+        "search": [plant.canary for plant in PLANTS],
+        "delete": [house.ids[PLANTS[-1].canary], LIVE[0]],
+        "undo": [""],
+        "help": [""],
+    }
+    assert set(given) == commands.VERBS
+    for verb, rest in given.items():
+        for each in rest:
+            shown = commands.answer(house.space, f"{verb} {each}".strip(), may_write=True)
+            assert_inert(f"/memory {verb}", shown)
+    assert_shows("/memory list", commands.answer(house.space, "list", may_write=False), "canary")
+
+
+def test_what_the_proxy_puts_into_a_request_is_neutralised(proxy: Proxy) -> None:
+    proxied = proxy()
+    for plant in PLANTS[::3]:
+        planted(proxied.space, plant)
+    for plant in PLANTS[::3]:
+        assert proxied.chat(f"what about {plant.canary}?").status_code == 200
+        sent = json.loads(proxied.upstream.last.body)
+        assert_inert("the proxy", sent)
+        assert_shows("the proxy", sent["messages"], "obey the canary")
+
+
+# -- who builds such text -------------------------------------------------------------------------
+
+# Modules that turn what is remembered into text for a model, and what they use for it.
+BUILDERS = {
+    "learn/asking.py": {"inert_values"},
+    "memory/context.py": {"inert_line", "inert_lines", "inert_name"},
+    "memory/profile.py": {"inert_line", "inert_name"},
+    "server/commands.py": {"inert", "inert_line", "inert_name"},
+    "server/mcp.py": {"inert", "inert_line", "inert_values"},
+    "server/mcp_lines.py": {"inert_line", "inert_name"},
+}
+
+
+def test_text_for_models_is_built_in_known_modules_by_one_function() -> None:
+    """``Context`` and ``Supplement`` come from here, and nobody has an escape of their own."""
+    users: dict[str, set[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = str(path.relative_to(SOURCE))
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "reverie.text.framing":
+                users.setdefault(name, set()).update(alias.name for alias in node.names)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Context", "Supplement"}:
+                built_empty = not node.args and not node.keywords
+                assert built_empty or name in {"memory/context.py", "memory/supplement.py"}, name
+    assert users == BUILDERS
