@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from reverie.learn import pasted
@@ -30,6 +31,8 @@ LEFT_OUT = "[pasted text]"
 # Prose of at least this length, or in this many paragraphs, must speak of the person to be theirs.
 _LONG_PROSE = 420
 _MANY_PARAGRAPHS = 3
+# A line at least this long that ends within a sentence was broken to fit.
+_WRAPPED = 55
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,34 +102,36 @@ _WITHHELD = _pattern(
 
 # -- role play, fiction, examples -----------------------------------------------------------------
 
-_PRAISE = (
-    r"best|greatest|star|genius|legend|life ?saver|angel|hero|treasure|gem|one|man|great|good|big|"
-    r"huge|real|true|lot|bit|little|wonderful|amazing|fantastic|awesome|kind|nice|smart|wizard"
+_ASKING = (
+    r"(?:please,? |pls |kindly |now |then |and |hey,? |hi,? |ok(?:ay)?,? )?(?:(?:can|could|would|will) "
+    r"(?:you|u)(?: please| pls)? |i(?:'d like| want| need) you to |help me (?:to )?|help,? |go )?"
 )
 _MAKE_BELIEVE = _pattern(
-    r"\brole-?play(?:ing)?\b|\bpretend(?:ing)?\b|\blet's (?:play|pretend|imagine|assume|say|act|do an? "
-    r"(?:\w{1,20} )?(?:simulation|role|game|scene|exercise|drill|interview))\b|\bact (?:as|like)\b|"
-    r"\b(?:simulat(?:e|ion)|improv|larp|d&d|dnd|campaign:|game ?master|fan ?fic(?:tion)?|screenplay|"
-    r"monologue|protagonist|narrator|villain|fictional|make-believe|alter ego|hypothetical(?:ly)?)\b|"
-    r"\byou(?:'re| are|'ll be| will be) (?:now |playing )?(?:an?|the|my) "
-    rf"(?!(?:{_PRAISE})\b)\w|\byou(?:'re| are) now\b|\bfrom now on,? you(?:'re| are|'ll be)\b|"
-    r"(?:^|[.!?]\s)be (?:an?|the|my) \w|\b(?:my|the|a|this|our) character(?:'s| is| named| called)?\b|"
-    r"\bin (?:this|our|the|my|a|an) (?:\w{1,20} )?(?:adventure|campaign|game|story|novel|world|"
-    r"universe|simulation|movie|film|play|scene|dream|sketch)\b|\bfor (?:our|the|my) (?:improv|larp|"
-    r"play|sketch|skit|novel|story|screenplay|drama club)\b|\bonce upon a time\b|"
-    r"\b(?:my|this|the|a) (?:short story|novel|fanfic|script|screenplay)(?:'s)?\b|"
-    r"\bdraft of (?:a|my)\b|\bspeak(?:ing)? as (?:my|the|an?)\b|\bpicture (?:this|that|a|me)\b|"
-    r"\bimagin(?:e|ing)\b|(?:^|[.!?]\s)(?:suppose|assume|say)(?: that)? (?:i|i'm|my|we|a|an|the|you|"
-    r"someone|somebody)\b|\b(?:scene|story|chapter|opening line|diary entry) (?:i wrote|so far|about|"
-    r"for|in which|where)\b|"
-    r"\b(?:write|compose|draft|continue|create|generate|invent|tell)(?: \S{1,30}){0,6} (?:stor(?:y|ies)|"
-    r"poem|song|monologue|diary|haiku|rap|sketch|joke|scene|play|limerick|sonnet|fable|tale)\b|"
-    r"(?:^|[.!?]\s)continue\W|\bi want you to (?:act|be|play)\b|\bbreak character\b|\bin character\b"
+    r"\brole-?play(?:ing)?\b|^(?:now |just |please |let's )?(?:pretend|imagine|picture (?:this|that|a|me))\b|"
+    r"\blet's (?:play (?!it\b)|act out|assume|say|imagine|pretend|do an? (?:\w{1,20} )?(?:simulation|role|game|"
+    r"scene|drill))|\b(?:please |you to |can you |^)act (?:as|like) (?:an?|my|the|if)\b|\bgame ?master\b|"
+    r"^(?:for )?(?:our |the |my )?(?:improv|larp|d&d|dnd)\b.{0,30}[:,]|^in (?:this|our|the|my|a) (?:[\w&]{1,20} )?(?:adventure|campaign|"
+    r"game|story|novel|simulation|scene|sketch|universe|roleplay),? (?:i|i'm|my|we|you|there)\b|"
+    r"^in (?:our|my) (?:d&d|dnd)\b|\bfor (?:our|the|my) (?:improv|larp|skit)\b|"
+    r"^(?:screenplay|short story|fan ?fic\w{0,5}|monologue|scene|fiction|draft of a \w{1,20})\b(?=\W|$)(?! is| was)|"
+    r"^you(?:'re| are) (?:now |playing )?(?:an?|the|my) (?!(?:best|greatest|star|genius|legend|life ?saver|angel|"
+    r"hero|treasure|gem|one|man|real|true|great|good|big|inspiration|pro)\b)\w{1,20}(?: \w{1,20})?(?: and i(?:'m| am)\b|\W*$)|"
+    r"\bi(?:'m| am) (?:an?|the|your) \w{1,20}(?: \w{1,20})?,? (?:and )?you(?:'re| are) (?:an?|the|my)\b|"
+    r"^you are now\b|^from now on,? you(?:'re| are)\b|^be (?:an?|my) \w|\bmy character(?:'s| is| in)\b|"
+    r"\bcharacter (?:is )?(?:called|named)\b|\bspeaking as (?:my|the|an?)\b|\bonce upon a time\b|"
+    r"^(?:suppose|assume|say)(?: that)?,? (?:i|i'm|my|we|a|an|the|you|someone|somebody)\b|^hypothetically\b|"
+    r"\b(?:the|my) (?:narrator|protagonist|hero|villain) (?:says?|is|goes)\b|\bbreak character\b|"
+    r"\bi want you to (?:act|be|play)\b|^(?:please )?continue:|\bsimulate an? \w|\bstory so far\b|"
+    rf"^{_ASKING}(?:write|compose|create|generate|invent|tell|make up|finish|continue)(?: \S{{1,30}}){{0,6}} "
+    r"(?:stor(?:y|ies)|poem|song|monologue|diary|haiku|rap|sketch|joke|scene|play|limerick|sonnet|fable|"
+    r"tale|dialogue|conversation)\b"
 )
 _EXAMPLE = _pattern(
-    r"\bfor (?:example|instance)\b|\be\.g\.|\ban? example\b|\bexamples? ?(?:\d|:|sentence|input)|"
-    r"\bsuch as [\"'“‘]|\bsomething like:|\b(?:sample|dummy|placeholder|mock|test) (?:data|input|text|"
-    r"user|profile|sentence|message)\b|^test:|\bexpected(?: output)?:"
+    r"\bfor (?:example|instance): |\be\.g\. ?[\"'“]|\bexample (?:sentence|would be|input|text)\b|^examples? ?[\d:]|"
+    r"\bsuch as [\"'“‘]|\bsomething like: |\b(?:sample|dummy|placeholder|mock|test) (?:data|input|"
+    r"user|profile|sentence)\b|^test: |\bexpected(?: output)?:|"
+    r"\b(?:someone|somebody|(?:a|the|one) (?:user|customer|person|client|patient)) (?:types|writes|says|asks|"
+    r"tells you|enters)\b"
 )
 _PLACEHOLDER = re.compile(
     r"\{\{?[\w .-]{1,40}\}?\}|\$\{\w|\[(?:[A-Z]{2,20}|[A-Z][a-z]{1,20}(?: [A-Z][a-z]{1,20}){1,3}|"
@@ -138,7 +143,7 @@ _VERSE = _pattern(
     r"(?:the|this) (?:song|poem|line)\b|\bsong (?:that )?goes\b|\bhaiku\b|\bthe met(?:re|er) here\b"
 )
 _HOMEWORK = _pattern(
-    r"\bhomework\b.{0,40}[:,]|\b(?:son|daughter|kid|child|brother|sister|student)'?s homework\b|"
+    r"^(?:\w{1,20} ){0,3}homework[:,]|\b(?:son|daughter|kid|child|brother|sister|student)'?s homework\b|"
     r"\b(?:exercise|task|question|problem) \d{1,3}[.:)]|\besl\b|\bfill (?:in )?the (?:gaps|blanks?)\b|"
     r"^fill in\b|\b(?:word|math|maths) problem\b|\bdictation\b|\b(?:past|present|future|right|correct) "
     r"tense\b|\bcorrect the mistakes\b|\bfind the (?:verbs?|nouns?|mistakes?|errors?)\b|"
@@ -146,41 +151,50 @@ _HOMEWORK = _pattern(
 )
 # Irony colours the whole message.
 _IRONY = _pattern(
-    r"🙄|(?:^|\s)/s\b|^(?:oh (?:sure|yes|great|joy|wow)|yeah,? right|sure,|wow, great|of course i)\b|"
-    r"\b(?:lol|lmao|rofl|haha\w{0,20}|jk|just kidding|just joking)\W*$|\bknock,? knock\b|"
-    r"\bhere's (?:a joke|one)\b|\btwo (?:men|guys|friends) in a bar\b|\bi just (?-i:LOVE)\b|, clearly\b"
+    r"🙄|(?:^|\s)/s\b|^(?:oh,? (?:sure|great|joy)[,.!]|yeah,? right\b|wow,? great\.)|, clearly\.|"
+    r"\b(?:lmao|rofl|jk|just kidding|just joking)\W*$|\bknock,? knock\b|^here's a joke\b|"
+    r"\btwo (?:men|guys|friends) in a bar\b|\bi just (?-i:LOVE)\b"
 )
 
 # Nobody says this of themselves: somebody else wrote the message, for a model to read.
 _INJECTION = _pattern(
     r"\b(?:ignore|disregard|forget|override) (?:all |any )?(?:of )?(?:the |your |my )?(?:previous|prior|above|earlier)"
-    r" (?:instructions?|prompts?|rules|messages?)\b|\b(?:to|for|dear|attention|note to) (?:the |any |all )?(?:ai|llm|"
-    r"language model|ai assistant|ai model|ai agent|chatbot)s?\b(?: (?:reading|processing|model|agent|assistant))?"
+    r" (?:instructions?|prompts?|rules|messages?)\b|\b(?:dear|attention|note (?:to|for)|message (?:to|for)) (?:the |any |all )?"
+    r"(?:ai|llm|language model|chatbot)s?\b|\b(?:ai|llm|language model)s? (?:assistant )?(?:reading|processing) this\b"
+)
+
+# Who said it stands after it: "… (Larry Wall)", "… — Mark Twain".
+_ATTRIBUTION = re.compile(
+    r"(?:[—–] ?|\()[A-Z][\w.'-]{0,20}(?: (?:[a-z]{1,3} )?[A-Z][\w.'-]{1,20}){1,3}\)?\.?$"
 )
 
 # -- words of others ------------------------------------------------------------------------------
 
 _SAYING = (
-    r"(?:says?|said|asks?|asked|wrote|writes|goes|told (?:me|us)|texted(?: me)?|tells (?:me|us)|"
-    r"was like|keeps? (?:saying|telling (?:me|us))|posted|replied|answered|stated|states|reads?)"
+    r"(?<!\bi )(?<!\bto )(?<!who )(?<!i'd )(?<!i'll )(?<!i've )(?<!i just )(?<!we )(?:says?|said|wrote|writes|goes|"
+    r"told (?:me|us)|texted(?: me)?|tells (?:me|us)|was like|keeps? (?:saying|telling (?:me|us))|posted|"
+    r"replied|answered|stated|states|reads?)"
 )
 _OTHERS_SPEAK = _pattern(
     rf"\b{_SAYING}(?:,|:| that| to)? (?:[\"“«']|(?:i|i'm|i've|my|always|never|remember|from now on)\b)|"
-    rf"\b{_SAYING}:|\bwords were\b|\b(?:is|was) asking:|"
-    r"\b(?:sent|gave|forwarded|emailed|left|showed|handed|dm'd|messaged)(?: (?:me|us|him|her|them))? "
+    rf"\b{_SAYING}:|(?<!to )\basks?:|\bwords were\b|\b(?:is|was) asking:|"
+    r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)(?: (?:me|us|him|her|them))? "
     r"(?:this|the following|an? (?:note|letter|mail|email|message|text))\b|"
-    r"\b(?:got|received|found) (?:this|an? (?:letter|mail|email|note|message|memo))\b|"
+    r"(?:^|\bi |\bwe |\bjust )(?:got|received|found) this (?:(?:\w{1,20} )?(?:letter|e-?mail|mail|note|"
+    r"message|memo|text)\b|from\b|today\W*$|in the mail\b)|"
     r"\bthis is what\b.{1,60}\b(?:said|told|wrote|sent)\b|\bwhat (?:my|the|our) \w{1,20} "
-    r"(?:sent|wrote|said)\b|\bon behalf of\b|\b(?:asking|posting|writing|speaking) (?:this )?for (?:a|my)\b|"
-    r"\b(?:sign|poster|manual|wiki|docs?|documentation|letter|guide|handbook|policy|rules?|label|"
-    r"website|web site|site|page|article|book|instructions?|faq|notice|banner|memo|leaflet|it) "
-    r"(?:says?|reads?|states?|were|was:|goes|tells? (?:you|us|me))\b|\baccording to\b|"
+    r"(?:sent|wrote|said)\b|\bon behalf of\b|\b(?:asking|posting|speaking) (?:this )?for (?:a|my) (?:friend|dad|mom|mum|"
+    r"father|mother|sister|brother|wife|husband|son|daughter|colleague|client|neighbou?r|relative)\b|"
+    r"\b(?:sign|poster|manual|wiki|docs?|documentation|letter|guide|handbook|policy|label|website|web site|site|"
+    r"page|article|book|instructions?|faq|notice|banner|memo|leaflet) (?:says?|reads?|states?|tells? (?:you|us|me))\b|"
+    r"\b(?:instructions?|rules?) (?:were|was|are):|^(?:it|he|she) says (?:from now on|that|always|never)\b|"
+    r"^according to (?:the|my|our)\b|"
     r"^from the (?:[\w-]{1,20} )?(?:guide|manual|docs?|documentation|handbook|wiki|faq|book|website)\b|"
     r"\bthere's a saying\b|\bas the saying goes\b|\bold saying\b|"
     r"\b(?:dad|mom|mum|mother|father|grandmother|grandma|grandpa|grandfather|teacher|boss|coach|wife|"
-    r"husband|friend|landlord|neighbou?r|colleague|doctor|sister|brother) (?:always |often |once |keeps "
-    r"|also )?(?:says|said|tells|telling|preaches|insists|wrote|writes|asks|texted)\b|"
-    r"\bwas on their (?:website|page|site)\b|\b(?:someone|somebody|a user|a guy|people) (?:on|in|from|at) "
+    r"husband|friend|landlord|neighbou?r|colleague|doctor|sister|brother) (?:always |often |once |keeps )"
+    r"(?:says|said|tells|telling|preaches)\b|\bwas on their (?:website|page|site)\b|"
+    r"\b(?:someone|somebody|a user|a guy|people) (?:on|in|from|at) \S{1,30}(?: \S{1,30})? (?:says?|said|asks?|wrote|writes|posted)\b"
 )
 
 # -- requests to work on a text -------------------------------------------------------------------
@@ -193,16 +207,12 @@ _TEXT_NOUN = (
     r"diff|patch|ticket|tickets|issue|complaint|recipe|contract|lease|clause|agreement|policy|"
     r"minutes|cv|resume|résumé|bio|profile|cover letter|prompt|instructions?|system prompt|"
     r"sentence|sentences|quote|caption|blurb|description|ad|advert|notice|statement|discharge letter|"
-    r"customer|opening|readme below|schema|prompt log|translation|homework|entry|excerpt|line|lines|"
-    r"one|section|step \d|paragraph \d|bug|invoice|offer|listing|slide|slides|speech|interview)"
+    r"opening(?: line)?|schema|prompt log|homework|excerpt|section|invoice|listing|customer|bug in)"
 )
 _GIVEN = (
-    rf"(?:(?:this|these|that|those|the|my|our|his|her|their|a better|'s) (?:\w{{1,20}}(?:'s)? )?{_TEXT_NOUN}\b|"
-    r"(?:this|these|it|them|the (?:above|below|following)|following|below|above)\b)"
-)
-_ASKING = (
-    r"(?:please,? |pls |kindly |now |then |and |hey,? |hi,? |ok(?:ay)?,? )?(?:(?:can|could|would|will) "
-    r"(?:you|u)(?: please| pls)? |i(?:'d like| want| need) you to |help me (?:to )?|help,? |go )?"
+    rf"(?:(?:this|these|that|those|the|my|our|his|her|their) (?:\w{{1,20}}(?:'s)? ){{0,2}}{_TEXT_NOUN}\b|"
+    r"(?:this|these|it|them)(?=\W*$|[,.:;!?]| (?:for|please|and|in|into|to|as|more|with|from|over|again|"
+    r"better)\b)|(?:the (?:above|below|following|reviews|decisions)|following|below|above)\b|clause \d)"
 )
 # Work that is always done on a text, whatever else the sentence says.
 _TEXT_WORK = (
@@ -222,14 +232,14 @@ _LANGUAGE = (
 )
 _WORK_REQUEST = _pattern(
     rf"^{_ASKING}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
-    rf"^{_ASKING}{_WORK} (?:me )?(?:a (?:reply|response|answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
+    rf"(?:^{_ASKING}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
     rf"{_GIVEN}|^{_ASKING}{_WORK}(?: please| pls| this)?\W*$|^(?:grammar|spelling|thoughts|feedback)\W*$|"
     rf"\b(?:auf|ins|en|in|into|al|to) {_LANGUAGE}(?: bitte| please)?\W{{0,3}}:|^traduce\b|"
     rf"^(?:how|what)\b.{{1,40}}\b(?:in|for|into) {_LANGUAGE}\b|\bthe {_LANGUAGE} for\b|"
     r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|one) (?:say|"
     r"write|put|phrase|translate|spell)\b|"
-    rf"^{_ASKING}(?:make|turn) {_GIVEN}.{{0,60}}|\bextract (?:the|all)\b|\b(?:shorten|improve|polish) (?:my|this)\b|"
-    r"\bmake (?:it|this|that) (?:sound |more |less |shorter|longer|better|polite|formal)|"
+    rf"^{_ASKING}(?:make|turn) {_GIVEN}.{{0,60}}|"
+    rf"^{_ASKING}make (?:it|this|that) (?:sound |more |less |shorter|longer|better|polite|formal)|"
     r"^(?:give|any) (?:me )?(?:feedback|a summary|the gist)\b|\bgive me the gist\b"
 )
 # A question that may be about a text in the lines after it.
@@ -240,6 +250,7 @@ _POINTS = _pattern(
     r"\b(?:wrong|happening|going on|say|mean|meant|agreeing to|argument|point) here\b|"
     rf"\b(?:does|doesn't|did) (?:it|he|she|they)\b|\bthe {_TEXT_NOUN}\b|\bany idea\b"
 )
+_POINTS_VAGUELY = _pattern(r"\b(?:this|these|here|above|below|it)\b")
 _LOOKS_BACK = _pattern(
     rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\b(?:above)\b|\bwhat does (?:this|that|it) "
     rf"(?:say|mean)\W*$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|want|say)\b|"
@@ -250,9 +261,13 @@ _JUDGED = _pattern(
     r"spam|fake|legit|good english|a scam|formal|okay|ok)\b"
 )
 _HANDED_OVER = _pattern(
-    rf"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|"
-    rf"the following|check (?:this|it) out|attached)\b(?: .{{0,40}})?(?:\b{_TEXT_NOUN}\b|\b(?:i wrote|so far|what)\b|:)|"
-    rf"\bmy (?:gpt |system |custom )?(?:prompt|instructions?)\b|\bthe following was\b"
+    r"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are))\b.{0,40}(?:\b(?:i wrote|so far)\b|:$)|"
+    r"\bmy (?:gpt |system |custom )(?:prompt|instructions?)\b|^the following (?:was|is|are)\b|^see below\b"
+)
+# The same where the text follows in lines of its own.
+_SHOWS = _pattern(
+    rf"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|check (?:this|it) "
+    rf"out|attached)\b(?:.{{0,40}}\b{_TEXT_NOUN}\b|.{{0,20}}$)"
 )
 
 # -- prose ----------------------------------------------------------------------------------------
@@ -261,12 +276,13 @@ _CONVERSATION = _pattern(
     r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|us|our|ours|you|you're|your|yours|"
     r"please|thanks|thank|let's|hi|hello|hey|sorry|yes|no|ok|okay)\b|\?"
 )
-_FIRST_PERSON = _pattern(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|our|us)\b")
+_FIRST_PERSON = _pattern(r"(?<![\w-])(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|our|us)\b")
 _REFERS = _pattern(r"(?:it|that|this|he|she|they|what a|good|great|cool|nice|perfect|wow|so)\b")
 _SAID_AFTERWARDS = _pattern(
     r"(?:also|and|oh|btw|by the way|p\.?s\.?|one more thing|for (?:the|your) (?:future|record|memory))"
     r"[,:.!]? (?:and |also |please,? ){0,2}(?:remember|keep in mind|don't forget|from now on|always|never)\b"
 )
+_UNFINISHED = _pattern(r"\b(?:a|an|the|of|to|in|on|at|for|from|with|and|or|is|are|that|by|as)$")
 _ABOUT_ME = _pattern(r"\b(?:me|myself|remember|note|mind|preferences|facts)\b.{0,40}:$")
 _OWN_ITEM = _pattern(r"(?:i|i'm|i've|my|we|our|call me)\b")
 
@@ -276,14 +292,10 @@ def own_words(text: str) -> OwnWords:
     if not text.strip() or len(text) > LONGEST_TEXT:
         return OwnWords()
     raw = join_quotations(without_fences(normalized(text))).split("\n")
-    lines = ["" if pasted.is_delimited(line) else line for line in raw]
+    lines = ["" if pasted.is_delimited(line, at) else line for at, line in enumerate(raw)]
     if any(_WITHHELD.search(sentence) for line in lines for sentence in split_sentences(line)):
         return OwnWords(withheld=True)
-    spoken = [sentence.words for line in lines for sentence in _sentences(line)]
-    kept = _without_make_believe(lines, spoken)
-    if kept is lines:
-        kept = _before_material(lines, raw)
-        kept = _without_impersonal_requests(kept)
+    kept = _without_make_believe(lines, _without_foreign_requests(_before_material(lines, raw)))
     if _is_foreign_prose(kept):
         kept = []
     if kept == raw:
@@ -312,16 +324,20 @@ def _stretches(lines: Sequence[str]) -> Iterator[str]:
 # -- role play, fiction, examples -----------------------------------------------------------------
 
 
-def _without_make_believe(lines: list[str], spoken: Sequence[str]) -> list[str]:
-    """Return the lines, or what was asked outright before make-believe began."""
+def _without_make_believe(lines: Sequence[str], kept: list[str]) -> list[str]:
+    """Return what was kept of the lines, or of it what was asked before make-believe began."""
     whole = "\n".join(lines).strip()
-    if any(sign.search(whole) for sign in (_PLACEHOLDER, _IRONY, _INJECTION)):
+    if any(sign.search(whole) for sign in (_PLACEHOLDER, _IRONY, _INJECTION, _ATTRIBUTION)):
         return []
-    for place, sentence in enumerate(spoken):
+    before: list[str] = []
+    for sentence in (each.words for line in lines for each in _sentences(line)):
         asked = starts_request(sentence)
         if _MAKE_BELIEVE.search(sentence) or (not asked and _is_no_statement(sentence)):
-            return [before for before in spoken[:place] if starts_request(before)]
-    return lines
+            left = (each.words for line in kept for each in _sentences(line))
+            return [words for words in left if words in before]
+        if asked:
+            before.append(sentence)
+    return kept
 
 
 def _is_no_statement(sentence: str) -> bool:
@@ -373,7 +389,7 @@ def _request_in(line: str) -> _Request | None:
         if starts_request(words):
             continue
         if _WORK_REQUEST.search(words) or _HANDED_OVER.search(words) or _JUDGED.search(words):
-            return _Request(start, end, bool(_LOOKS_BACK.search(words)))
+            return _Request(start, end, looks_back=True)
         if _OTHERS_SPEAK.search(words):
             handed_over = words.endswith(":") or not line[end:].strip()
             return _Request(start, end, looks_back=False, to_paragraph_end=not handed_over)
@@ -387,7 +403,10 @@ def _asks_about_next(line: str) -> bool:
     last = None
     for last in _sentences(line):
         pass
-    return last is not None and bool(_ASKS.match(last.words) and _POINTS.search(last.words))
+    if last is None:
+        return False
+    asks = _ASKS.match(last.words) and _POINTS.search(last.words)
+    return bool(asks or _SHOWS.match(last.words))
 
 
 def _goes_on(lines: Sequence[str], raw: Sequence[str], at: int) -> bool:
@@ -430,25 +449,58 @@ def _is_foreign_prose(lines: Sequence[str]) -> bool:
     return own * 2 < len(spoken)
 
 
-def _without_impersonal_requests(lines: Sequence[str]) -> list[str]:
-    """Return the lines without rules for everybody: "The road is steep. Always use low gear.\"."""
-    impersonal = {
-        place
-        for place, line in enumerate(lines)
-        if any(_is_impersonal(sentence.words) for sentence in _sentences(line))
-    }
-    if not impersonal:
-        return list(lines)
-    kept = []
-    for place, line in enumerate(lines):
-        left = line
-        for start, end, words in reversed(list(_sentences(line))):
-            near = impersonal.intersection((place - 1, place, place + 1))
-            if near and starts_request(words) and not _FIRST_PERSON.search(words):
-                first = not start and not any(map(str.strip, lines[:place]))
-                left = left if first else left[:start] + left[end:]
-        kept.append(left)
+def _without_foreign_requests(lines: list[str]) -> list[str]:
+    """Return the lines without requests that are rules for everybody, or not at a person's place.
+
+    "The road is steep. Always use low gear." comes from a guide, whoever sends it. Requests stand
+    in the first paragraph or in the last one.
+    """
+    paragraphs = list(_paragraphs(lines))
+    pointing = any(map(_asks_about_text, _closing_sentences(lines, paragraphs)))
+    kept = list(lines)
+    for number, places in enumerate(paragraphs):
+        outside = 0 < number < len(paragraphs) - 1
+        foreign = len(paragraphs) > 1 and pointing or _is_wrapped([lines[at] for at in places])
+        for at in places:
+            said = list(_sentences(lines[at]))
+            impersonal = foreign or any(_is_impersonal(each.words) for each in said)
+            for start, end, words in reversed(said):
+                first = not start and at == paragraphs[0][0] and not foreign
+                general = impersonal and not first and not _FIRST_PERSON.search(words)
+                if starts_request(words) and (outside or general):
+                    kept[at] = kept[at][:start] + kept[at][end:]
     return kept
+
+
+def _paragraphs(lines: Sequence[str]) -> Iterator[list[int]]:
+    """Return the places of the lines of each paragraph."""
+    places: list[int] = []
+    for at, line in enumerate((*lines, "")):
+        if line.strip():
+            places.append(at)
+        elif places:
+            yield places
+            places = []
+
+
+def _closing_sentences(lines: Sequence[str], paragraphs: Sequence[list[int]]) -> Iterator[str]:
+    """Return the last sentence of the first paragraph, and of the last one."""
+    for places in (*paragraphs[:1], *paragraphs[-1:]):
+        yield from [sentence.words for sentence in _sentences(lines[places[-1]])][-1:]
+
+
+def _asks_about_text(words: str) -> bool:
+    return bool(_ASKS.match(words) and _POINTS_VAGUELY.search(words) or _SHOWS.match(words))
+
+
+def _is_wrapped(lines: Sequence[str]) -> bool:
+    """Tell whether lines were broken to fit a width, as no person does who types."""
+    return any(
+        len(line) >= _WRAPPED
+        and line[-1:] not in ".!?…:;"
+        and (following[:1].islower() or bool(_UNFINISHED.search(line)))
+        for line, following in pairwise(line.strip() for line in lines)
+    )
 
 
 def _is_impersonal(words: str) -> bool:

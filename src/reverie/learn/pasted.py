@@ -16,7 +16,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 _MAIL = _pattern(
     r"(?:from|to|cc|bcc|subject|date|sent|reply-to|received|return-path|message-id|von|an|betreff|"
     r"datum|gesendet|de|para|asunto|objet|envoyé): |(?:fwd?|re|aw|wg): |begin forwarded|"
-    r"(?:on|am|le) .{1,80} (?:wrote|schrieb|écrit)\b|-{2,} ?(?:original|forwarded)"
+    r"(?:on|am|le) .{1,80} (?:wrote|schrieb|écrit)\b.{0,40}:$|-{2,} ?(?:original|forwarded)"
 )
 # A greeting alone in its line, to somebody who is not the assistant.
 _SALUTATION = _pattern(
@@ -55,7 +55,7 @@ _DATA = _pattern(
 )
 _ROW = re.compile(r"[\w\"-]{1,40}(?:[,;][\w\" .'-]{1,60}){1,20}$")
 _MARKUP = _pattern(
-    r"#{1,6} |[-=_*~#+]{3,}|</?[a-z!?]|&[a-z]{2,8};|\[[^\]]{1,80}\]\([^)]{1,200}\)|http/\d|"
+    r"#{1,6} |\ue001?``|[-=_*~#+]{3,}|</?[a-z!?]|&[a-z]{2,8};|\[[^\]]{1,80}\]\([^)]{1,200}\)|http/\d|"
     r"(?:get|post|put|patch|delete|head) /\S{0,200} http/|!\[|\{%|\.\. [a-z]|={2,}"
 )
 _INSIDE = _pattern(r"</[a-z]|&lt;|<!--|\s\|\s.{1,80}\s\|\s|→|\s->\s")
@@ -107,8 +107,10 @@ def starts_material(lines: Sequence[str], at: int) -> bool:
     return bool(_SALUTATION.match(line)) and _is_letter(lines, at)
 
 
-def is_delimited(line: str) -> bool:
+def is_delimited(line: str, at: int) -> bool:
     """Tell whether a line is marked as quoted, indented or part of a table."""
+    if at and line.startswith("  ") and not is_item(line):
+        return True
     return line.startswith((">", "|", "    ", "\t"))
 
 

@@ -379,6 +379,8 @@ def _is_request(sentence: str) -> bool:
 
 
 def _requested(sentence: str) -> Iterator[Statement]:
+    if sentence.endswith(":"):
+        return
     if found := _REMEMBER.match(sentence):
         said = found["said"]
         if _says_something(said, found["link"].strip()):
