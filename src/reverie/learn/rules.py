@@ -299,7 +299,12 @@ def statements(text: str) -> list[Statement]:
 
 def asks_to_remember(text: str) -> bool:
     """Whether the message asks outright that something be kept in mind."""
-    return any(map(_is_request, sentences(own_words(text).text)))
+    return any(True for _ in requests(text))
+
+
+def requests(text: str) -> Iterator[str]:
+    """Return the person's own sentences that ask outright for something to be kept in mind."""
+    return (as_written(each) for each in sentences(own_words(text).text) if _is_request(each))
 
 
 def corrected(before: str, text: str) -> list[Statement]:
