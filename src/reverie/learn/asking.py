@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from reverie.learn.own_words import LEFT_OUT
 from reverie.protocols import ChatModel
 from reverie.text.framing import inert_values
 from reverie.text.words import analyse, query_terms
@@ -32,6 +33,7 @@ You take notes for a long-term memory. You get JSON: "message" is what the user 
 
 Give 0 to {MOST_FACTS} facts about the user or their world that "message" itself states and that
 will still matter in weeks.
+- "{LEFT_OUT}" stands for text of others that the user passed on: it states nothing.
 - Use "earlier" only to find out what words like "she" or "it" in "message" refer to.
 - One fact is one short sentence on one line that can be understood alone, in the third person, in
   the language of "message", and with its words for names and things.
@@ -131,9 +133,13 @@ def extract(
     earlier: Sequence[tuple[str, str]] = (),
     *,
     fact_chars: int = MOST_CONTENT_CHARS,
+    stated: str | None = None,
 ) -> list[Fact]:
-    """The facts a user's message states. ``earlier`` is (role, text) of each turn before it."""
-    terms = analyse(message).counts.keys()
+    """The facts a user's message states. ``earlier`` is (role, text) of each turn before it.
+
+    ``stated`` is the message without the marks of what was left out of it.
+    """
+    terms = analyse(message if stated is None else stated).counts.keys()
 
     def check(answer: Facts) -> str | None:
         for number, fact in enumerate(answer.facts):

@@ -13,6 +13,8 @@ from typing import Literal
 from reverie.engine import index, log, sessions
 from reverie.engine.index import Place
 from reverie.errors import ReverieError
+from reverie.learn.instructions import is_asked, is_instruction
+from reverie.learn.own_words import OwnWords
 from reverie.memory import answers, drafts, proposals, writes
 from reverie.memory.answers import Proposed
 from reverie.memory.drafts import Draft, Text
@@ -27,6 +29,7 @@ UNRECONCILED = "unreconciled"
 THE_USER = frozenset(analyse("user").counts)
 ERASED_SINCE = "something was erased after this was said"
 CHANGED_SINCE = "something like it was revised or forgotten after this was said"
+UNASKED = "it tells the assistant what to do, and was not asked for"
 
 
 class Stale(ReverieError):
@@ -35,13 +38,19 @@ class Stale(ReverieError):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the user said, where it stands, and whether they asked for it to be kept."""
+    """What the user said, where it stands, and whether they asked for it to be kept.
+
+    ``own`` are the stretches of the text that may be learned from, ``requests`` the sentences of
+    it that ask outright.
+    """
 
     origin: Origin
     position: int
     text: str
     earlier: tuple[tuple[str, str], ...]
     explicit: bool
+    own: OwnWords = OwnWords()
+    requests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +143,18 @@ def apply(
         for memory, place in places.items()
         if memory in settled.memories or _overtaken(tx, owner, turn, place)
     }
+    # What is only proposed takes nothing's place yet.
+    spared = {
+        memory
+        for each in prepared
+        if _is_unasked(each.change, turn)
+        for memory in each.change.replaces
+    }
     for each in prepared:
         change = each.change
         if left_alone.intersection(change.replaces):
+            continue
+        if change.event == "DELETE" and change.target is not None and change.target.id in spared:
             continue
         if change.target is None:
             _add(tx, resources, owner, author, turn, each, settled, source)
@@ -146,6 +164,8 @@ def apply(
             continue
         if change.event == "DELETE":
             _forget(tx, resources, owner, author, turn, change, place)
+        elif _is_unasked(change, turn):
+            _propose_instead(tx, resources, owner, author, turn, change, source)
         else:
             _revise(tx, resources, owner, author, turn, each, place, source)
 
@@ -200,12 +220,35 @@ def _add(
         return
     asks = resources.settings.write_policy.lower() == "ask" and not change.explicit
     doubt = settled.doubt(change.content)
+    if doubt is None and _is_unasked(change, turn):
+        doubt = UNASKED
     if asks or doubt is not None:
         proposed = Proposed(change.content, each.draft.category, each.draft.subject, source)
         answers.propose(tx, resources, owner, author, turn.origin, proposed, doubt or change.reason)
         return
     stamp = Stamp(origin=turn.origin, reason=change.reason)
     writes.add_memory(tx, resources, owner, author, each.draft, stamp)
+
+
+def _propose_instead(
+    tx: Transaction,
+    resources: Resources,
+    owner: Owner,
+    author: Author,
+    turn: Turn,
+    change: Change,
+    source: str,
+) -> None:
+    """Propose a new text for a memory as a memory of its own, unless it already waits."""
+    proposed = Proposed(change.content, change.category, change.subject, source)
+    draft = answers.draft_of(resources, proposed)
+    if not known_already(tx, resources, owner, draft):
+        answers.propose(tx, resources, owner, author, turn.origin, proposed, UNASKED)
+
+
+def _is_unasked(change: Change, turn: Turn) -> bool:
+    """Tell whether a change would make the assistant behave as nobody asked outright."""
+    return is_instruction(change.content) and not is_asked(change.content, turn.requests)
 
 
 def known_already(tx: Transaction, resources: Resources, owner: Owner, draft: Draft) -> bool:

@@ -12,11 +12,14 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from reverie.learn.own_words import own_words
 from reverie.learn.sentences import (
     as_written,
+    corrected_midway,
     has_label,
     has_quotation,
     sentences,
+    with_corrections,
     without_lead_in,
 )
 from reverie.learn.values import READERS, Read
@@ -209,6 +212,7 @@ _TAKEN_BACK = _pattern(
     r"yeah,? right|in my dreams|said no|or (?:not|at least|so)|if|unless|only|until|for now|"
     r"but (?:only|not|then|now)|at least|then|later|after that|afterwards|eventually)\b|/s\b"
 )
+_LAUGH = _pattern(r",? ?\b(?:lol|lmao|rofl|haha\w*|jk)\b")
 _JOINT = _pattern(r"(,? and (?=(?:I|my)\b)|,? but |, (?=(?:I|my)\b))")
 _OPEN_START = _pattern(r"(?:I|my|we|our|it|this|that's|there|thanks|thank you)\b")
 _TIME = (
@@ -256,6 +260,7 @@ _COMMAND = _pattern(
     rf"(?:please,? )?(?P<whole>(?P<when>always|never) (?P<said>(?:{'|'.join(_COMMANDS.split())})\b"
     r"(?!\W*(?:that|this|it|so|up|never|again)\b)\s+\S.*))"
 )
+_PREPOSITION = _pattern(r"(?:in|at|to|for|as|on) ")
 _NO_FACT = _pattern(r"(?:to|when|how|what|why|where|who|me|us|him|her|them|if)\b")
 _OWN = _pattern(r"(?:I|my|this|these)\b")
 # "Remember that time we met" looks back, and tells nothing.
@@ -284,7 +289,7 @@ class _Found(NamedTuple):
 def statements(text: str) -> list[Statement]:
     """What the person states outright, in the order said; of what is said twice, the last."""
     kept: dict[str, Statement] = {}
-    for statement in _all(text):
+    for statement in _all(own_words(text).text):
         key = folded(statement.content)
         earlier = kept.pop(key, statement)
         kept[key] = replace(statement, explicit=statement.explicit or earlier.explicit)
@@ -294,23 +299,76 @@ def statements(text: str) -> list[Statement]:
 
 def asks_to_remember(text: str) -> bool:
     """Whether the message asks outright that something be kept in mind."""
-    return any(map(_is_request, sentences(text)))
+    return any(True for _ in requests(text))
+
+
+def requests(text: str) -> Iterator[str]:
+    """Return the person's own sentences that ask outright for something to be kept in mind."""
+    return (as_written(each) for each in sentences(own_words(text).text) if _is_request(each))
+
+
+def corrected(before: str, text: str) -> list[Statement]:
+    """Return what a turn that only corrects makes of the last statement of the turn before it."""
+    said = list(with_corrections(own_words(before).text))
+    now = list(with_corrections(own_words(text).text))
+    if len(now) != 1 or not now[0].correction or not said or _is_request(said[-1].words):
+        return []
+    found = [each.statement for each in _stated(said[-1].words)]
+    amended = _amended(said[-1].words, found, now[0].correction)
+    return [each for each in amended[-1:] if each.single and each not in found]
 
 
 def _all(text: str) -> Iterator[Statement]:
-    said = list(sentences(text))
+    spoken = list(with_corrections(text))
+    said = [sentence.words for sentence in spoken]
     requests = [_is_request(sentence) for sentence in said]
     material = [
         place
         for place, sentence in enumerate(said)
         if not requests[place] and _MATERIAL.search(sentence)
     ]
+    if any(map(_is_joke, said)):
+        return
     for place, (sentence, following) in enumerate(pairwise([*said, ""])):
         if requests[place]:
             if not material or place < material[0]:
                 yield from _requested(sentence)
         elif not material and not _TAKEN_BACK.match(following):
-            yield from (found.statement for found in _stated(sentence))
+            later = spoken[place + 1].correction if following else ""
+            yield from _with_correction(sentence, later)
+
+
+def _with_correction(sentence: str, later: str) -> list[Statement]:
+    """Return what a sentence states once it is corrected, by itself or by the next one."""
+    if midway := corrected_midway(sentence):
+        found = [each.statement for each in _stated(midway[0])]
+        amended = _amended(midway[0], found, midway[1])
+        if amended != found:
+            return amended
+    found = [each.statement for each in _stated(sentence)]
+    return _amended(sentence, found, later)
+
+
+def _amended(sentence: str, found: list[Statement], correction: str) -> list[Statement]:
+    """Return the statements of a sentence with another value in the place of the last one."""
+    if not found or not correction or not (value := found[-1].value):
+        return found
+    before, _, after = sentence.rpartition(value)
+    for new in (correction, _PREPOSITION.sub("", correction)):
+        read = [each.statement for each in _stated(f"{before}{new}{after}")]
+        if len(read) == len(found) and _same_matter(read[-1], found[-1]):
+            return read
+    return found
+
+
+def _same_matter(new: Statement, old: Statement) -> bool:
+    return (new.category, new.single, new.retracts) == (old.category, old.single, old.retracts)
+
+
+def _is_joke(sentence: str) -> bool:
+    """Tell whether a sentence would state something, were it not for a laugh: then none is meant."""
+    serious = _LAUGH.sub("", sentence)
+    return serious != sentence and any(True for _ in _stated(serious))
 
 
 def _is_request(sentence: str) -> bool:
@@ -326,6 +384,8 @@ def _is_request(sentence: str) -> bool:
 
 
 def _requested(sentence: str) -> Iterator[Statement]:
+    if sentence.endswith(":"):
+        return
     if found := _REMEMBER.match(sentence):
         said = found["said"]
         if _says_something(said, found["link"].strip()):

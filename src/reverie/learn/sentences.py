@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from reverie.text.normalise import one_line
 
@@ -40,10 +41,31 @@ _END = re.compile(r"(?<![.!?…;])[.!?…;]++[\"'”’)\]]*+(?=\s|$)")
 _NEXT = re.compile(r"\s+(?:I|My|We|Please|Remember|Always|Never|From)\b")
 _LEAD_IN = re.compile(
     r"(?:actually|no|nope|yes|yeah|yep|sorry|well|btw|by the way|oh|and|also|so|but|ok|okay|fyi|"
-    r"p\.?s|note|correction|update|now|i meant?)(?:\s*[,.!:…–—-]+\s*|\s+)|remember, |"
+    r"p\.?s|note|correction|update|now|i meant?|wait|oops|whoops|hold on|scratch that)(?:\s*[,.!:…–—-]+\s*|\s+)|remember, |"
     r"(?:hi|hello|hey)(?:(?: \w+){0,2}\s*[,.!–—-]+\s*|(?: there| again)?\s+)",
     re.IGNORECASE,
 )
+# How a person takes back the last thing said, and says what it should have been.
+_CORRECTS = re.compile(
+    r"(?:oops|whoops|sorry|no|nope|wait|hold on|actually|i mean|i meant|i meant to say|correction|"
+    r"make that|scratch that|or rather|rather|my bad|my mistake|typo)(?:\s?[,.:;!…–—-]{1,3}\s?|\s)|"
+    r"\*(?=\w)",
+    re.IGNORECASE,
+)
+_MIDWAY = re.compile(
+    r"(?:,|…|\.\.\.| [–—-]{1,2}) ?(?=(?:i meant? |(?:oops|whoops|sorry|no|wait|scratch that|my bad)[,:–—-]|"
+    r"no,? wait\b|or rather\b|make that\b))",
+    re.IGNORECASE,
+)
+_LONGEST_CORRECTION = 6
+_NO_CORRECTION = re.compile(
+    r"(?:thanks?|thank|problem|worries|need|idea|way|matter|really|seriously|i|i'm|i've|i'd|my|we|it|"
+    r"it's|that|that's|this|what|not|never|but|and|because|for|about|if|you|your|he|she|they|there|can|"
+    r"could|do|does|don't|is|are|was|how|why|where|when|who|which|just|only|also|please|ok|okay|yes|no|"
+    r"of|everyone|everybody|guys|dude|man|let|let's|one|more|again|with|forget|remember|always)\b",
+    re.IGNORECASE,
+)
+_ONE_MORE = re.compile(r"\b(?:too|also|as well|either)\b", re.IGNORECASE)
 _ASIDE = re.compile(r",? (?:by the way|btw|fyi|you know)(?=[.!…]*$)", re.IGNORECASE)
 _LABEL = re.compile(r":(?:\s|$)")
 _REQUEST = re.compile(
@@ -53,24 +75,60 @@ _REQUEST = re.compile(
 )
 
 
+class Sentence(NamedTuple):
+    """A sentence without "Actually" before or "btw" after it.
+
+    ``correction`` is what it puts in the place of what was said before: "Milan" in "I mean Milan".
+    """
+
+    words: str
+    correction: str = ""
+
+
 def sentences(text: str) -> Iterator[str]:
     """What the person says, a sentence at a time, without "Actually" before or "btw" behind it."""
+    return (sentence.words for sentence in with_corrections(text))
+
+
+def with_corrections(text: str) -> Iterator[Sentence]:
+    """Return what the person says, a sentence at a time, with what each corrects."""
     labelled = False
     for line in _lines(text):
         if _FOREIGN.match(line):
             return
         labelled = labelled and bool(line)
-        for sentence in _split(line):
+        for sentence in split_sentences(line):
             if labelled:
                 break
             own = _ASIDE.sub("", without_lead_in(sentence))
-            yield own
+            yield Sentence(own, correction_in(sentence))
             # "Bob: I live in Rome" is said by another, "Translate: …" by nobody.
             labelled = has_label(own) and not _REQUEST.match(own)
         if line.endswith(":"):
             if not _ABOUT_ME.match(line):
                 return
             labelled = False
+
+
+def correction_in(sentence: str) -> str:
+    """Return what a sentence puts in the place of something said before, or nothing."""
+    rest, marked = sentence, False
+    for _ in range(4):
+        if not (found := _CORRECTS.match(rest)):
+            break
+        rest, marked = rest[found.end() :], True
+    rest = rest.rstrip(" .!…")
+    if not marked or not rest or len(rest.split()) > _LONGEST_CORRECTION or "?" in rest:
+        return ""
+    return "" if _NO_CORRECTION.match(rest) or _ONE_MORE.search(rest) else rest
+
+
+def corrected_midway(sentence: str) -> tuple[str, str] | None:
+    """Take "I live in Rome, I mean Milan" apart, into what was said first and the correction."""
+    for found in _MIDWAY.finditer(sentence):
+        if correction := correction_in(sentence[found.end() :]):
+            return sentence[: found.start()], correction
+    return None
 
 
 def without_lead_in(sentence: str) -> str:
@@ -100,7 +158,7 @@ def is_abbreviated(before: str) -> bool:
     return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper()) or "." in word
 
 
-def _split(line: str) -> Iterator[str]:
+def split_sentences(line: str) -> Iterator[str]:
     start = 0
     for found in _END.finditer(line):
         goes_on = found[0] == "." and is_abbreviated(line[start : found.start()])
@@ -132,9 +190,31 @@ def _marked(text: str) -> str:
     """The text without blocks of code, its apostrophes plain and each quotation one word."""
     if len(text) > LONGEST_TEXT:
         return ""
+    return join_quotations(_FENCE.sub("\n\n", normalized(text)))
+
+
+def normalized(text: str) -> str:
+    """Return the text with plain line ends and apostrophes, and without characters of ours."""
     plain = re.sub(r"[\ud800-\udfff\ue000\ue001]", "\ufffd", text)
     plain = re.sub(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "\n", plain)
-    plain = re.sub(r"[\u2018\u2019\u02bc\uff07]", "'", plain)
-    return _QUOTED.sub(
-        lambda quoted: _QUOTE + re.sub(r"\s", _SPACE, quoted[0]), _FENCE.sub("\n\n", plain)
-    )
+    return re.sub(r"[\u2018\u2019\u02bc\uff07]", "'", plain)
+
+
+def without_fences(text: str) -> str:
+    """Return the text with each block of code as one quoted line."""
+    return _FENCE.sub("\n>\n", text)
+
+
+def join_quotations(text: str) -> str:
+    """Return the text with each quotation as one long word."""
+    return _QUOTED.sub(lambda quoted: _QUOTE + re.sub(r"\s", _SPACE, quoted[0]), text)
+
+
+def split_quotations(text: str) -> str:
+    """Return the text with its quotations as they were, spaces for the ends of lines in them."""
+    return text.replace(_QUOTE, "").replace(_SPACE, " ")
+
+
+def starts_request(sentence: str) -> bool:
+    """Tell whether a sentence starts as a request to keep something in mind does."""
+    return bool(_REQUEST.match(sentence))

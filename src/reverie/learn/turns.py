@@ -17,6 +17,7 @@ from reverie.learn import asking, changes, rules
 from reverie.learn.asking import Decision, Fact
 from reverie.learn.changes import UNRECONCILED, Change, Stale, Turn
 from reverie.learn.llm import open_model
+from reverie.learn.own_words import own_words
 from reverie.memory import recall, writes
 from reverie.memory.resources import Resources
 from reverie.model import Memory, Origin, Trust
@@ -40,7 +41,8 @@ def learn(resources: Resources, claim: Claim) -> None:
     """What a ``learn`` job does."""
     turn = _read(resources, claim)
     how = resources.settings.learning
-    if turn is None or how == "off":
+    # Of a turn without words of the person's own a model is not even asked.
+    if turn is None or how == "off" or not turn.own.stretches:
         with resources.engine.write() as tx:
             tx.enter(claim.owner)
             claim.finish(tx)
@@ -66,16 +68,19 @@ def _read(resources: Resources, claim: Claim) -> Turn | None:
         (event.role, event.text[:EARLIER_CHARS])
         for event in before
         if event.role in {"user", "assistant"} and event.text.strip()
+        if not (event.role == "user" and own_words(event.text).withheld)
     )
     readable = text.encode("utf-8", "replace").decode()
-    return Turn(origin, entry.position, readable, earlier, rules.asks_to_remember(readable))
+    requests = tuple(rules.requests(readable))
+    own = own_words(readable)
+    return Turn(origin, entry.position, readable, earlier, bool(requests), own, requests)
 
 
 # -- by rules -------------------------------------------------------------------------------------
 
 
 def _by_rules(resources: Resources, claim: Claim, turn: Turn) -> None:
-    statements = rules.statements(turn.text)
+    statements = rules.statements(turn.text) or _corrected(turn)
     for _ in range(MOST_PLANS):
         with resources.engine.read() as tx:
             tx.enter(claim.owner)
@@ -84,6 +89,12 @@ def _by_rules(resources: Resources, claim: Claim, turn: Turn) -> None:
         if _applied(resources, claim, turn, planned, seen, "agent", RULES):
             return
     raise Stale("memories kept changing while a turn was learned from")
+
+
+def _corrected(turn: Turn) -> list[rules.Statement]:
+    """Return what a turn like "I meant Milan" makes of what the user said just before."""
+    said = [text for role, text in turn.earlier if role == "user"]
+    return rules.corrected(said[-1], turn.text) if said else []
 
 
 def by_rules(
@@ -145,7 +156,13 @@ def _of_subject(
 def _by_model(resources: Resources, claim: Claim, turn: Turn) -> None:
     model = open_model(resources.settings)
     assert model is not None
-    facts = asking.extract(model, turn.text, turn.earlier, fact_chars=resources.settings.fact_chars)
+    facts = asking.extract(
+        model,
+        turn.own.marked,
+        turn.earlier,
+        fact_chars=resources.settings.fact_chars,
+        stated=turn.own.text,
+    )
     if turn.explicit and not facts:
         # The user asked for it to be kept, whatever the model thinks of it.
         _by_rules(resources, claim, turn)

@@ -1,0 +1,162 @@
+"""Recognise lines that a person copied from elsewhere: logs, code, mail, chats, markup, tables.
+
+Every pattern is tried on one line, from its start, and takes time linear in the line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+_MAIL = _pattern(
+    r"(?:from|to|cc|bcc|subject|date|sent|reply-to|received|return-path|message-id|von|an|betreff|"
+    r"datum|gesendet|de|para|asunto|objet|envoyé): |(?:fwd?|re|aw|wg): |begin forwarded|"
+    r"(?:on|am|le) .{1,80} (?:wrote|schrieb|écrit)\b.{0,40}:$|-{2,} ?(?:original|forwarded)"
+)
+# A greeting alone in its line, to somebody who is not the assistant.
+_SALUTATION = _pattern(
+    r"(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|hallo|liebe[rs]?)"
+    r"(?! (?:there|again|assistant|claude|chatgpt|gpt|gemini|copilot|reverie|ai|bot|friend|buddy|"
+    r"you|i|i'm|my|it|this|can|could|what|how|is|do)\b)(?: [^\s,!.:]{1,30}){1,4} ?[,!:]?$"
+)
+_SIGN_OFF = _pattern(
+    r"(?:best|kind|warm|many)? ?(?:regards|wishes|greetings)[,!.]?$|"
+    r"(?:best|cheers|sincerely|yours(?: \w{1,12})?|love|respectfully|lg|mfg)[,.]$"
+)
+_LOG = _pattern(
+    r"\[?\d{4}-\d\d-\d\d[t ]\d\d:|\[\d{1,2}:\d\d|\d{1,2}:\d\d:\d\d|\d\d:\d\d\.\d{3} -->|webvtt$|"
+    r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) {1,2}\d{1,2} \d\d:\d\d|"
+    r"\[(?:error|warn(?:ing)?|info|debug|trace|fatal|hint|notice)\]|traceback \(|"
+    r"(?:error|warn(?:ing)?|info|debug|trace|fatal|notice|hint|panic): |npm (?:err!|warn)|"
+    r"[vdiwef]/[\w.]{1,40}[:(]|[\w.-]{1,40}\[\d{1,8}\]:|\S{1,80} \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$"
+)
+_TERMINAL = _pattern(
+    r"[$%❯➜] \S|~ ?[%$]|>>> ?|\.\.\. \S|[\w.-]{1,40}@[\w.-]{1,40}:.{0,80}[$#%>](?: |$)|"
+    r"(?:\(\w{1,20}\) )?[\w.-]{1,40}@[\w.-]{1,40} .{0,40}[%$#](?: |$)|ps [a-z]:\\|[a-z]:\\\S{0,80}>"
+)
+_CODE = re.compile(
+    r"(?:def|class|fn|func|function|interface|struct|enum|impl|namespace) \w{1,60} ?[(:{<]|"
+    r"(?:public|private|protected|static|void|int) \w[\w<> ]{0,80}[({;=]|"
+    r"(?:const|let|var) \w{1,40} ?[=:]|(?:import|package|using) [\w.{}* ]{1,80};?$|"
+    r"(?:if|for|while|elif|else|try|except)\b.{0,120}[:{]$|(?:print|return|raise)\b.{0,80}[;)]$|"
+    r"from [\w.]{1,60} import |#include\b|#!/|//|/\*|\*/|<\?|\?>|diff --git|@@ -|"
+    r"(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP) [\w*].{0,200};|commit [0-9a-f]{6,40}|"
+    r"(?:---|\+\+\+) [\w/]|[+-](?=[^\s\d+-])|[\])}]{1,4}[;,]?$|[\w.]{1,60} ?[+-]?= ?\S|"
+    r"(?:feat|fix|chore|docs|refactor|test|build|perf)(?:\([\w-]{1,30}\))?!?: |BREAKING CHANGE:|"
+    r"(?:console|System|std|self|this)[.:]{1,2}\w{1,40}|https?://\S{1,500}$"
+)
+_DATA = _pattern(
+    r"[\[{] {0,4}[\"'{\[]|\"[\w -]{1,60}\" {0,2}[:;,]|- {1,3}[a-z_]{1,30}: |[a-z_]{2,30}:$"
+)
+_ROW = re.compile(r"[\w\"-]{1,40}(?:[,;][\w\" .'-]{1,60}){1,20}$")
+_MARKUP = _pattern(
+    r"#{1,6} |\ue001?``|[-=_*~#+]{3,}|</?[a-z!?]|&[a-z]{2,8};|\[[^\]]{1,80}\]\([^)]{1,200}\)|http/\d|"
+    r"(?:get|post|put|patch|delete|head) /\S{0,200} http/|!\[|\{%|\.\. [a-z]|={2,}"
+)
+_INSIDE = _pattern(r"</[a-z]|&lt;|<!--|\s\|\s.{1,80}\s\|\s|→|\s->\s")
+_PIECE = _pattern(
+    r"[(\[](?:verse|chorus|bridge|intro|outro|hook|refrain|pre-chorus)\b|chapter (?:\d|[ivx]+\b|one)|"
+    r"(?:int|ext)\. |act [ivx\d]+\b|★|☆|\d(?:[.,]\d)? ?/ ?(?:5|10)\b(?!/)|\d stars?\b|part (?:one|\d)|"
+    r"§ ?\d|article \d|clause \d|step \d|page \d|§|©|ticket #|(?:ingredients|method|attendees|"
+    r"present|minutes|agenda|abstract|introduction|summary|menu|skip to content)\b:?$|"
+    r"[\w/-]{1,60}\.[a-z]{1,5}:?$|rt @|@\w{1,30}:|(?:patient|pt|cc|hpi|bp)\b.{0,40}:|curriculum vitae|"
+    r"#{2,} ?(?:instruction|input|system)|\W{0,3}(?:system|assistant|user|human|ai)\W{0,3}: "
+)
+# The kind of a document as its first words: "User manual, page 3."
+_DOCUMENT = _pattern(
+    r"(?:the |our )?(?:\w{1,20} ){0,2}(?:nda|terms|privacy policy|agreement|contract|lease|manual|memo|press release|"
+    r"policy|guidelines?|briefing|invoice|transcript|podcast|report|newsletter|lecture|handout|syllabus|"
+    r"faq|minutes|user story|job (?:ad|description)|datasheet|leaflet|brochure)\b[^.!?:]{0,40}[.:] "
+)
+_LABEL = re.compile(r"(?:[-*•] )?[<(\[]?[\w@.'§-]{1,24}(?: [\w.'&-]{1,20}){0,2}[>)\]]?(?: \([\d:]{1,8}\))?:(?: |$)")
+_CHAT = re.compile(r"<[\w.-]{1,24}> \S|[A-Z]\w{0,20} - \S")
+_OWN_LABEL = _pattern(
+    r"(?:p\.?s\.?|note|correction|update|edit|fyi|btw|by the way|question|context|background|"
+    r"please|remember|also|actually|sorry|important|reminder|fun fact|about me|.{0,30}\bme|from now "
+    r"on|always|never|my \w{1,20}(?: \w{1,20})?)\s{0,2}:"
+)
+_ITEM = re.compile(r"(?:[-*•–]|\d{1,2}[.)]) +(?=\S)")
+# A name of what follows, in a line of its own: no sentence, and nothing said to somebody.
+_TITLE = re.compile(r"[A-Z][^.!?,;:…\"“]{1,60}$")
+_SPOKEN = _pattern(
+    r"(?:i|i'm|i've|i'd|my|me|you|your|please|thanks|thank|thx|hi|hello|hey|ok|okay|yes|no|"
+    r"quick|question|help|sorry|update|good|great|cool|nice|wow|well|so|also|btw|remember|always|"
+    r"never|from now|keep|call|don't|do|is|are|am|was|has|can|it's|that's|here's|let's)\b"
+)
+_NO_TITLE = _pattern(
+    r"\b(?:i|i'm|i've|my|me|mine|you|your|is|are|was|were|has|have|had|will|can|does|did|need)\b"
+)
+
+
+def starts_material(lines: Sequence[str], at: int) -> bool:
+    """Tell whether material that is not the person's own begins with this line."""
+    line = lines[at].strip()
+    if not line:
+        return False
+    if any(sign.match(line) for sign in (_MAIL, _LOG, _TERMINAL, _MARKUP, _PIECE, _CODE)):
+        return True
+    if _INSIDE.search(line) or _is_data(lines, at) or _is_chat(lines, at):
+        return True
+    if _is_title(lines, at) or (_DOCUMENT.match(line) and not _NO_TITLE.search(line.split(". ")[0])):
+        return True
+    return bool(_SALUTATION.match(line)) and _is_letter(lines, at)
+
+
+def is_delimited(line: str, at: int) -> bool:
+    """Tell whether a line is marked as quoted, indented or part of a table."""
+    if at and line.startswith("  ") and not is_item(line):
+        return True
+    return line.startswith((">", "|", "    ", "\t"))
+
+
+def is_item(line: str) -> bool:
+    """Tell whether a line is an item of a list."""
+    return bool(_ITEM.match(line.strip()))
+
+
+def without_bullet(line: str) -> str:
+    """Return an item of a list without what marks it as one."""
+    return _ITEM.sub("", line.strip(), count=1)
+
+
+def _is_data(lines: Sequence[str], at: int) -> bool:
+    line = lines[at].strip()
+    if _ROW.match(line):
+        return sum(bool(_ROW.match(each.strip())) for each in lines) > 1
+    return bool(_DATA.match(line))
+
+
+def _is_label(line: str) -> bool:
+    return bool(_LABEL.match(line) or _CHAT.match(line)) and not _OWN_LABEL.match(line)
+
+
+def _is_chat(lines: Sequence[str], at: int) -> bool:
+    """Two lines with a label each: a conversation of others, or a form."""
+    if not _is_label(lines[at].strip()):
+        return False
+    return sum(_is_label(line.strip()) for line in lines) > 1
+
+
+def _is_title(lines: Sequence[str], at: int) -> bool:
+    line = lines[at].strip()
+    if not _TITLE.match(line) or len(line.split()) > 7 or _SPOKEN.match(line):
+        return False
+    if is_item(line) or _NO_TITLE.search(line):
+        return False
+    return any(following.strip() for following in lines[at + 1 :])
+
+
+def _is_letter(lines: Sequence[str], at: int) -> bool:
+    """A greeting by name starts a letter when text follows it on lines of their own."""
+    return any(following.strip() for following in lines[at + 1 :])
+
+
+def is_signed(lines: Sequence[str]) -> bool:
+    """Tell whether a text ends as a letter does."""
+    tail = [line.strip() for line in lines if line.strip()][-3:]
+    return any(_SIGN_OFF.match(line) for line in tail)
