@@ -7,6 +7,7 @@ Deleted, it is made anew from the files.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,6 +78,9 @@ class Files:
 
     @staticmethod
     def _opened(path: Path) -> apsw.Connection:
+        # SQLite gives the files beside it the permissions of this one.
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        os.close(os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600))
         connection = apsw.Connection(str(path))
         try:
             connection.set_busy_timeout(10_000)
@@ -129,7 +133,7 @@ class Files:
         """Let all files be looked at once more, and the vault's own log be read from its start."""
         with self.together():
             self._run("DELETE FROM cursors")
-            self._run("DELETE FROM facts WHERE name NOT LIKE 'cut:%'")
+            self._run("DELETE FROM facts WHERE name NOT LIKE 'cut:%' AND name <> 'private'")
 
     def scrub(self) -> None:
         """Leave nothing behind of what was deleted here."""

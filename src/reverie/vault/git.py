@@ -21,8 +21,9 @@ from typing import TypeAlias
 from reverie.clock import SystemClock
 from reverie.errors import VaultError
 from reverie.protocols import Clock
+from reverie.vault.disk import make_folder
 from reverie.vault.objects import Headed, object_id, person
-from reverie.vault.program import ADDRESS, NOBODY, Git, find_git
+from reverie.vault.program import ADDRESS, NOBODY, PRIVATE_MODE, Git, find_git
 from reverie.vault.worktree import WorkTree, add_missing_lines, checked, quoted
 
 IGNORED = (
@@ -96,15 +97,21 @@ class Repository:
             self.commit([".gitignore", ".gitattributes"], "vault init", author="")
 
     def _make(self) -> None:
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise VaultError(
-                f"{self.root} cannot be made ({error}): choose another folder"
-            ) from error
+        make_folder(self.root)
         git = Git(self._program, self.root, self.root / ".git")
         with tempfile.TemporaryDirectory() as empty:
             git.run("init", "-q", f"--template={empty}", "--initial-branch=main")
+
+    def keep_private(self) -> None:
+        """Let the owner's own git write objects, refs and logs that nobody else can read.
+
+        A setting that the owner made is left; so is a repository that lies outside the vault.
+        """
+        name, git = "core.sharedRepository", self.git
+        if not (self.root / ".git" / "config").is_file():
+            return
+        if git.asks("config", "--local", "--get", name) is None:
+            git.run("config", "--local", name, PRIVATE_MODE)
 
     def commit(self, paths: Iterable[str], message: str, *, author: str) -> str | None:
         """Commits these paths as they are on disk, a folder with all below it; None if equal."""

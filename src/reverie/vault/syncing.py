@@ -20,7 +20,7 @@ from reverie.model import Memory, Scope, Trust
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalise import one_line
-from reverie.vault import disk, layout, names, rendering, wanting
+from reverie.vault import disk, layout, names, permissions, rendering, wanting
 from reverie.vault.conversations import conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import Damaged, File
@@ -81,10 +81,14 @@ class Sync:
         if vault.files.fact(LOOKED) is None:
             self._learn_names()
         survey = disk.survey(vault.root, vault.root)
-        for path, why in survey.closed.items():
-            self._problem(path, why)
+        for closed, why in survey.closed.items():
+            self._problem(closed, why)
         for draft in survey.drafts:
             draft.unlink(missing_ok=True)
+        if vault.is_private:
+            # What another program wrote here; on a disk without permissions, to try is in vain.
+            for shared in survey.shared:
+                permissions.make_private(shared)
         known = {file.path: file for file in vault.files.below("")}
         shown = {path: stamp for path, stamp in survey.files.items() if self._is_shown(path)}
         changed = [path for path, stamp in sorted(shown.items()) if not _is(known.get(path), stamp)]
