@@ -136,7 +136,12 @@ def test_only_the_top_is_looked_at_once_a_vault_is_closed(
     kept.sync()
     kept.root.chmod(0o755)
     looked = list[Path]()
-    monkeypatch.setattr(permissions, "close_tree", lambda root: looked.append(root) or 0)
+
+    def noted(root: Path) -> int:
+        looked.append(root)
+        return 0
+
+    monkeypatch.setattr(permissions, "close_tree", noted)
     Vault.open(kept.root).close()
     assert not looked and shared_paths(kept.root) == []
     kept.close()
