@@ -325,6 +325,37 @@ def test_ordinary_files_are_not_taken_for_secrets(raw: bytes) -> None:
     assert CommitPolicy(Redaction()).secrets_in("ana/facts/a.md", raw) == ()
 
 
+def test_memories_about_passwords_are_committed(kept: Kept) -> None:
+    """Names of files and links in the index are made of words that passed already."""
+    begin(kept)
+    for content in (
+        "My password manager is 1Password",
+        "The secret key of Alec is in the safe",
+        "The token for the API Gateway2Go is kept by Ana",
+        "Passwords were rotated in May2026",
+    ):
+        for _ in range(20):
+            kept.ana.remember(content, force=True)
+    kept.ana.session("my-secret-key-of-2026Plan").append({"role": "user", "content": "hi"})
+    assert not kept.sync().problems
+    assert operations.status(kept.store).withheld == ()
+    assert all("[redacted" not in each.body for each in operations.history(kept.ana, limit=5))
+    assert by_hand(kept.root, "status", "--porcelain") == b""
+
+
+@pytest.mark.parametrize(
+    ("message", "left"),
+    [
+        ("ana: tea (remember aB3dE6gH)", "ana: tea (remember aB3dE6gH)"),
+        ("ana: my password is (revise aB3dE6gH)", "ana: my password is (revise aB3dE6gH)"),
+        ("a: 2\n\n- password=Tr0ub4dor&3 (forget x1)", "a: 2\n\n- password=[redacted: password]"
+         " (forget x1)"),
+    ],
+)  # fmt: skip
+def test_message_keeps_what_an_erasure_finds_it_by(message: str, left: str) -> None:
+    assert CommitPolicy(Redaction()).message(message) == left
+
+
 def test_status_and_sync_tell_of_files_kept_out(command: CommandLine) -> None:  # noqa: F811
     command.remember("tea is hot")
     command.run("vault", "init", "vault")

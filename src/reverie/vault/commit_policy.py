@@ -22,6 +22,14 @@ Kinds = tuple[str, ...]
 
 _LOG = re.compile(rf"{re.escape(layout.OWN)}/log(-\d{{6,}})?\.jsonl")
 _SEEN = "clean:"
+_CHANGE = re.compile(r" ?\(\w+ \w+\)\Z")
+# Where a link of an index leads.
+_TARGET = re.compile(r"\]\([^()\s]*\)")
+# What is a secret by the word before it, and not by its own looks.
+_CALLED = frozenset({"password", "secret"})
+# What says where the capitals of a folder's name are.
+_CAPITALS = re.compile(r"=[0-9a-f]+\Z")
+_GIVEN = re.compile(r"[=:\s]")
 # Bytes of no text: between them may stand words.
 _PRINTABLE = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else 32 for byte in range(256))
 
@@ -42,13 +50,20 @@ class CommitPolicy:
         self._facts = facts
 
     def message(self, text: str) -> str:
-        """Return the text of a commit as it may be kept."""
-        return self._redaction.quiet(text, "the commit")
+        """Return the text of a commit as it may be kept, line by line.
+
+        How a line ends says which memory it tells of, and is what an erasure finds it by.
+        """
+        parts = ((line, _CHANGE.search(line)) for line in text.split("\n"))
+        return "\n".join(
+            self._redaction.quiet(line[: end.start()] if end else line, "the commit")
+            + (end[0] if end else "")
+            for line, end in parts
+        )
 
     def secrets_in(self, path: str, raw: bytes) -> Kinds:
         """Return the kinds of secrets that keep a file, or its name, out of git."""
-        named = self._kinds([path.split("/")])
-        if named:
+        if named := self._in_names(path):
             return named
         if _LOG.fullmatch(path):
             return self._in_log(path, raw)
@@ -59,6 +74,18 @@ class CommitPolicy:
         for value in values:
             found.update(dict.fromkeys(self._redaction.refused(value)))
         return tuple(found)
+
+    def _in_names(self, path: str) -> Kinds:
+        """Look at the names of a file and its folders.
+
+        Words joined by lines, as our own names are, say nothing of what follows them.
+        """
+        return tuple(
+            kind
+            for part in path.split("/")
+            for kind in self._redaction.refused(part)
+            if kind not in _CALLED or _GIVEN.search(_CAPITALS.sub("", part))
+        )
 
     def _in_log(self, path: str, raw: bytes) -> Kinds:
         """Look at the lines that were added since the last time: a log only grows."""
@@ -100,8 +127,11 @@ def _values(path: str, raw: bytes) -> Iterator[Any]:
     if not path.lower().endswith(".md") or (document := frontmatter.load(raw)).broken:
         yield _text(raw)
     elif rendering.unsealed(raw) is not None:
-        # A record of ours, of texts that were looked at one by one.
-        yield from _text(raw).splitlines()
+        # A record of ours, of texts that were looked at one by one; above them stand only ids.
+        text = document.content
+        if path.endswith(f"/{layout.INDEX}"):
+            text = _TARGET.sub("]", text)
+        yield from text.splitlines()
     else:
         yield _plain(document.fields)
         # Also comments, and keys that were not understood.
