@@ -179,7 +179,7 @@ def take_in(store: Store, path: str | None) -> None:
 
 def commit(store: Store) -> None:
     with operations.opened(store) as vault, vault.locked():
-        commit_pending(vault)
+        commit_pending(vault, store._resources.redaction)
 
 
 def spent(work: Callable[[], object]) -> Sample:

@@ -67,7 +67,35 @@ def test_status_says_where_and_how_far(reverie: CommandLine, root: Path) -> None
         "git": True,
         "uncommitted": 0,
         "conflict_copies": [],
+        "missing": [],
+        "withheld": [],
     }
+
+
+def test_many_missing_files_are_told_and_wait_for_an_answer(
+    reverie: CommandLine, root: Path
+) -> None:
+    ids = [reverie.remember(f"Fact number {number}") for number in range(6)]
+    reverie.run("vault", "init", "vault")
+    paths = [file_of(reverie, id) for id in ids[:4]]
+    for path in paths:
+        path.unlink()
+    said = reverie.text("vault", "sync", code=1)
+    assert said.count("\n") == 1 and "nothing is forgotten yet" in said
+    assert "--missing forget" in said and "--missing restore" in said
+    assert len(reverie.json("vault", "status")["missing"]) == 4
+    told = reverie.text("vault", "status")
+    assert "missing" in told and all(path.name in told for path in paths)
+    # Other commands neither forget nor write them again.
+    reverie.remember("Something else")
+    assert not any(path.exists() for path in paths)
+    assert reverie.json("vault", "sync", "--missing", "restore")["forgotten"] == []
+    assert all(path.is_file() for path in paths)
+    for path in paths:
+        path.unlink()
+    assert len(reverie.json("vault", "sync", "--missing", "forget")["forgotten"]) == 4
+    assert reverie.json("vault", "status")["missing"] == []
+    assert reverie.json("show", ids[0])["forgotten_at"] is not None
 
 
 def test_sync_tells_what_it_did_and_what_it_could_not(reverie: CommandLine, root: Path) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import reverie
 from reverie import Settings, Store
 from reverie.memory import vaults
+from reverie.memory.redaction import Redaction
 from reverie.model import Memory, Scope
 from reverie.text import frontmatter
 from reverie.vault import disk, layout, operations, rendering
+from reverie.vault.missing import Answer
 from reverie.vault.syncing import Report
 from reverie.vault.vault import Vault
 from tests.conftest import FakeClock, SeededIds
@@ -60,13 +62,13 @@ class Kept:
     def ana(self) -> reverie.Space:
         return self.store.space("ana")
 
-    def sync(self, *paths: str) -> Report:
+    def sync(self, *paths: str, missing: Answer = "ask") -> Report:
         """What ``operations.sync`` does, without git unless it was asked for."""
         if self._git:
-            return operations.sync(self.store, paths=paths or None)
+            return operations.sync(self.store, paths=paths or None, missing=missing)
         commit, operations.commit_pending = operations.commit_pending, _no_commit  # type: ignore[attr-defined]
         try:
-            return operations.sync(self.store, paths=paths or None)
+            return operations.sync(self.store, paths=paths or None, missing=missing)
         finally:
             operations.commit_pending = commit  # type: ignore[attr-defined]
 
@@ -148,7 +150,7 @@ class Kept:
         }
 
 
-def _no_commit(vault: Vault) -> list[str]:
+def _no_commit(vault: Vault, redaction: Redaction | None = None) -> list[str]:
     vault.files.committed(vault.files.pending())
     return []
 

@@ -28,6 +28,7 @@ from reverie.cli.vault_moves import adopt_command, rebuild_command
 from reverie.cli.vault_scrub import scrub_command
 
 if TYPE_CHECKING:
+    from reverie.vault.missing import Answer
     from reverie.vault.operations import Status
     from reverie.vault.syncing import Report
 
@@ -127,10 +128,16 @@ def status_command(asked: Asked) -> None:
             "files": f"{status.files}, {behind}",
             "git": f"{_git(status)}, {count(status.uncommitted, 'file')} to be committed",
             "conflicts": len(status.conflicts),
+            "missing": len(status.missing),
+            "kept out of git": len(status.withheld),
         }
     )
     for path in status.conflicts:
         say(f"  - {path}")
+    for path in status.missing:
+        say(f"  - {path} is gone: 'reverie vault sync --missing forget' or '--missing restore'")
+    for path in status.withheld:
+        say(f"  - {path} holds a secret and stays out of git")
 
 
 def _status(status: Status) -> dict[str, Any]:
@@ -142,6 +149,8 @@ def _status(status: Status) -> dict[str, Any]:
         "git": status.git,
         "uncommitted": status.uncommitted,
         "conflict_copies": status.conflicts,
+        "missing": status.missing,
+        "withheld": status.withheld,
     }
 
 
@@ -149,18 +158,32 @@ def _git(status: Status) -> str:
     return "in git" if status.git else "without git, which is not installed"
 
 
-@vault_command.command("sync", epilog=examples("reverie vault sync", "reverie vault sync --json"))
+@vault_command.command(
+    "sync",
+    epilog=examples(
+        "reverie vault sync", "reverie vault sync --missing restore", "reverie vault sync --json"
+    ),
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["ask", "forget", "restore"]),
+    default="ask",
+    show_default=True,
+    help="Many files are gone: tell it and wait, forget what they held, or write them again.",
+)
 @on_store
-def sync_command(asked: Asked) -> None:
+def sync_command(asked: Asked, missing: Answer) -> None:
     """Let files and store say the same, once.
 
     What people changed in the files goes into the store, what the store learned into the files,
-    and all of it into git. With 1 as exit code, something could not be taken in.
+    and all of it into git. A deleted file is forgotten; when more than half of a space's files are
+    gone, or more than 20, that has to be confirmed with --missing. With 1 as exit code, something
+    could not be taken in.
     """
     from reverie.vault import operations
 
     with asked.open_store() as store, progress("syncing") as shown:
-        report = operations.sync(store, shown)
+        report = operations.sync(store, shown, missing=missing)
     if asked.as_json:
         print_json(vars(report))
     else:

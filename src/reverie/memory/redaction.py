@@ -49,6 +49,12 @@ class Redaction:
         policy = "redact" if self.policy == "block" else self.policy
         return self._kept(texts, what, policy)
 
+    def refused(self, value: Any) -> tuple[str, ...]:
+        """Return the kinds of secrets within plain values that the policy does not keep."""
+        if self.policy in {"off", "warn"}:
+            return () if secrets.without(value, self.own) == value else (secrets.OWN,)
+        return secrets.redacted_all(value, self.own)[1]
+
     def _kept(self, value: Any, what: str, policy: str) -> Any:
         if policy == "off":
             return secrets.without(value, self.own)

@@ -75,7 +75,8 @@ def operators_token(settings: Settings) -> str:
     path = token_file()
     with contextlib.suppress(FileNotFoundError):
         return _read_token(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    for folder in reversed([path.parent, *path.parent.parents]):
+        folder.mkdir(mode=0o700, exist_ok=True)
     fresh = tokens.new_secret("operator")
     # Whole before it has its name: another server may start at this moment.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

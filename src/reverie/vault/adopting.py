@@ -14,6 +14,7 @@ from typing import Any
 from reverie.engine import index, log, sessions
 from reverie.errors import InvalidInput, ReverieError, VaultError
 from reverie.memory import retelling, states, transfer, vaults
+from reverie.memory.redaction import Redaction
 from reverie.memory.retelling import Told
 from reverie.memory.store import Store
 from reverie.model import Event, Memory, Origin, Scope, Summary
@@ -22,7 +23,8 @@ from reverie.text.normalise import category_slug, one_line
 from reverie.text.tags import concept_tags
 from reverie.vault import agentcli, conversations, disk, layout, names, rendering
 from reverie.vault.agentcli import Old
-from reverie.vault.committing import commit_pending
+from reverie.vault.commit_policy import CommitPolicy
+from reverie.vault.committing import commit_pending, repository_of
 from reverie.vault.files import File
 from reverie.vault.git import Repository
 from reverie.vault.rebuilding import require_own
@@ -69,21 +71,21 @@ def adopt(
         Vault.init(root, None, "apart").close()
     with Vault.open(root) as vault, vault.locked():
         require_own(store._resources, vault)
-        _keep_as_it_was(root, name)
+        _keep_as_it_was(root, name, store._resources.redaction)
         work = _Adoption(vault, store, Scope(name), progress)
         work.take_in()
         work.place_files()
         vaults.note_made(store._resources, str(root))
         vaults.attach(store._resources, str(root))
         work.sync.mirror.everyone()
-        commit_pending(vault)
+        commit_pending(vault, store._resources.redaction)
         return work.report
 
 
-def _keep_as_it_was(root: Path, space: str) -> None:
-    """Git holds every file as agent-cli left it before any is touched."""
+def _keep_as_it_was(root: Path, space: str, redaction: Redaction) -> None:
+    """Git holds every file as agent-cli left it before any is touched, but for secrets."""
     add_missing_lines(root / ".gitignore", agentcli.DERIVED)
-    repository = Repository.at(root)
+    repository = Repository.at(root, policy=CommitPolicy(redaction))
     if repository is not None:
         repository.init()
         repository.checkpoint(AS_IT_WAS, space)
@@ -364,7 +366,7 @@ class _Adoption:
         return None if taken or vault.files.at(path) is not None else path
 
     def _commit_moves(self) -> None:
-        repository = Repository.at(self._vault.root)
+        repository = repository_of(self._vault, self._resources.redaction)
         paths = dict.fromkeys(each.path for each in self._vault.files.pending())
         if repository is not None and paths:
             space = self._scope.space

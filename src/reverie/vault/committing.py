@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from reverie.memory.redaction import Redaction
 from reverie.text.normalise import one_line
 from reverie.vault import layout
-from reverie.vault.files import Pending
+from reverie.vault.commit_policy import CommitPolicy
+from reverie.vault.files import Pending, Withheld
 from reverie.vault.git import SUBJECT, Repository
 from reverie.vault.vault import Vault
 
 MOST_LINES = 200
+_log = logging.getLogger("reverie.vault")
 _OP = re.compile(r"\((remember|revise|forget|restore|erase|promote) \w+\)$")
 _DONE = {
     "remember": "remembered",
@@ -24,15 +28,20 @@ _DONE = {
 }
 
 
-def commit_pending(vault: Vault) -> list[str]:
+def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
     """Commit what was written since, each space by itself; the commits made.
 
-    The caller holds the lock. Without git, nothing waits for it.
+    The caller holds the lock. Without git, nothing waits for it. What holds a secret waits until
+    it is taken out, and a file that is gone until the person says whether they meant it.
     """
-    pending = vault.files.pending()
-    if not pending:
+    withheld = vault.files.withheld()
+    again = [Pending(0, each.space, each.path, "") for each in withheld if each.space]
+    noted = vault.files.pending()
+    if not noted and not again:
         return []
-    repository = Repository.at(vault.root)
+    held = set(vault.files.held())
+    pending = [each for each in (*noted, *again) if each.path not in held]
+    repository = repository_of(vault, redaction)
     made = []
     if repository is not None:
         repository.init()
@@ -48,8 +57,45 @@ def commit_pending(vault: Vault) -> list[str]:
             commit = repository.commit(paths, message(space, own), author=space)
             if commit is not None:
                 made.append(commit)
-    vault.files.committed(pending)
+        note_withheld(vault, repository, {each.path: each.space for each in pending})
+    vault.files.committed(noted)
     return made
+
+
+def repository_of(vault: Vault, redaction: Redaction) -> Repository | None:
+    """Return the vault's repository, which commits what the policy lets in; None without git."""
+    return Repository.at(vault.root, policy=CommitPolicy(redaction, vault.files))
+
+
+def note_withheld(
+    vault: Vault, repository: Repository, asked: Mapping[str, str], *, everything: bool = False
+) -> None:
+    """Remember which files were left out; ``asked`` are the spaces of those to be committed.
+
+    ``everything``: nothing else holds a secret. Else what was left out before still counts.
+    """
+    before = vault.files.withheld()
+    known = {each.path: each.space for each in before}
+    seen = {*asked, *repository.withheld}
+    left = [
+        each
+        for each in before
+        if not everything and each.path not in seen and not vault.lacks(each.path)
+    ]
+    new = [
+        Withheld(path, asked.get(path) or known.get(path, ""), ", ".join(kinds))
+        for path, kinds in repository.withheld.items()
+    ]
+    for each in new:
+        if each.path not in known:
+            _log.warning("%s", withheld_line(each.path, each.why))
+    if [*left, *new] != before:
+        vault.files.set_withheld([*left, *new])
+
+
+def withheld_line(path: str, why: str) -> str:
+    """Return what is said of a file that stays out of git."""
+    return f"{one_line(path)}: it holds a secret ({why}) and stays out of git: take the secret out"
 
 
 def _subject(name: str, line: str) -> str:

@@ -152,6 +152,9 @@ class Conversations:
         if known and not vault.as_we_left_it(known[0]):
             self._edited(known[0])
             known = vault.files.of(scope, "summary", session)
+        if known and vault.files.is_held(known[0].path):
+            # It was deleted with its conversation, and the person is asked whether they meant it.
+            return
         if known and known[0].version == summary.epoch and vault.as_we_left_it(known[0]):
             return
         path = known[0].path if known else self._free(layout.summary_path(scope, session), scope)

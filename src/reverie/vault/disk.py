@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from reverie.errors import VaultError
+from reverie.vault.permissions import is_shared
 
 # What ends so is being written; a person's programs leave it alone, and so does git.
 DRAFT = ".tmp"
@@ -201,8 +202,14 @@ def prune(folder: Path, root: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
+    """Create a folder and the folders above it that are missing, all for the owner alone."""
+    missing = [folder]
+    # Not ``parents=True``, which creates the folders above with the permissions of the umask.
+    while not missing[-1].exists() and missing[-1].parent != missing[-1]:
+        missing.append(missing[-1].parent)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in reversed(missing):
+            each.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise _failed(f"{folder} cannot be made", error) from error
 
@@ -242,12 +249,13 @@ def walk(root: Path, below: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 @dataclass
 class Survey:
-    """What lies below a folder: files with their stamps, what nobody can look into and why, and
-    drafts that a killed process left."""
+    """What lies below a folder: files with their stamps, what nobody can look into and why,
+    drafts that a killed process left, and what other users of the machine have permissions for."""
 
     files: dict[str, Stamp] = field(default_factory=dict)
     closed: dict[str, str] = field(default_factory=dict)
     drafts: list[Path] = field(default_factory=list)
+    shared: list[Path] = field(default_factory=list)
 
     def hides(self, path: str) -> bool:
         """Whether a path may stand where nobody can look."""
@@ -281,10 +289,14 @@ def _see(found: Survey, entry: os.DirEntry[str], path: str, waiting: list[Path])
         path.encode()
         if entry.is_symlink():
             found.closed[path] = LINK
-        elif entry.is_dir(follow_symlinks=False):
+            return
+        about = entry.stat(follow_symlinks=False)
+        if is_shared(about.st_mode):
+            found.shared.append(Path(entry.path))
+        if stat.S_ISDIR(about.st_mode):
             waiting.append(Path(entry.path))
         else:
-            found.files[path] = _stamp_of(entry.stat(follow_symlinks=False))
+            found.files[path] = _stamp_of(about)
     except UnicodeEncodeError:
         shown = path.encode("utf-8", "replace").decode()
         found.closed[shown] = "its name is not UTF-8: give it another"

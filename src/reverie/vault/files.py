@@ -7,6 +7,7 @@ Deleted, it is made anew from the files.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,8 +30,14 @@ CREATE TABLE IF NOT EXISTS cursors (
     PRIMARY KEY (space, user)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS pending (
     number INTEGER PRIMARY KEY, space TEXT NOT NULL, path TEXT NOT NULL, line TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS held (path TEXT PRIMARY KEY, at INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS withheld (
+    path TEXT PRIMARY KEY, space TEXT NOT NULL, why TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS forgotten (
+    number INTEGER PRIMARY KEY, space TEXT NOT NULL, user TEXT NOT NULL, at INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
+_NAMES = ("files", "cursors", "pending", "held", "withheld", "forgotten", "facts")
 FORMAT = 2
 
 
@@ -56,6 +63,15 @@ class Pending(NamedTuple):
     line: str
 
 
+class Withheld(NamedTuple):
+    """A file that stays out of git. ``space`` is empty for a person's own, which only a checkpoint
+    would commit; ``why`` names the kinds of secrets."""
+
+    path: str
+    space: str
+    why: str
+
+
 class Damaged(VaultError):
     """The cache could not be read and was thrown away: begin again."""
 
@@ -77,6 +93,9 @@ class Files:
 
     @staticmethod
     def _opened(path: Path) -> apsw.Connection:
+        # SQLite gives the files beside it the permissions of this one.
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        os.close(os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600))
         connection = apsw.Connection(str(path))
         try:
             connection.set_busy_timeout(10_000)
@@ -86,7 +105,7 @@ class Files:
             connection.pragma("secure_delete", True)
             with connection:
                 if connection.pragma("user_version") != FORMAT:
-                    for table in ("files", "cursors", "pending", "facts"):
+                    for table in _NAMES:
                         connection.execute(f"DROP TABLE IF EXISTS {table}")
                     connection.pragma("user_version", FORMAT)
                 connection.execute(_TABLES)
@@ -129,7 +148,7 @@ class Files:
         """Let all files be looked at once more, and the vault's own log be read from its start."""
         with self.together():
             self._run("DELETE FROM cursors")
-            self._run("DELETE FROM facts WHERE name NOT LIKE 'cut:%'")
+            self._run("DELETE FROM facts WHERE name NOT LIKE 'cut:%' AND name <> 'private'")
 
     def scrub(self) -> None:
         """Leave nothing behind of what was deleted here."""
@@ -180,9 +199,13 @@ class Files:
 
     def drop(self, path: str) -> None:
         self._run("DELETE FROM files WHERE path = ?", (path,))
+        self.release(path)
+        self._run("DELETE FROM withheld WHERE path = ?", (path,))
 
     def drop_owner(self, scope: Scope) -> None:
         """Know nothing of an owner's files any more."""
+        own = "SELECT path FROM files WHERE space = ? AND user = ?"
+        self._run(f"DELETE FROM held WHERE path IN ({own})", (scope.space, scope.user or ""))
         self._run("DELETE FROM files WHERE space = ? AND user = ?", (scope.space, scope.user or ""))
 
     def drop_owners(self, scopes: Iterable[Scope], facts: Iterable[str]) -> None:
@@ -202,6 +225,37 @@ class Files:
         for each in rows:
             path, what, space, user, name, version, digest, *stamp = each
             yield File(path, what, Scope(space, user or None), name, version, digest, Stamp(*stamp))
+
+    # -- files that are gone ------------------------------------------------------------------
+
+    def hold(self, path: str, at: int) -> None:
+        """Neither forget nor write again a file that is gone, until the person answers."""
+        self._run("INSERT OR IGNORE INTO held VALUES (?, ?)", (path, at))
+
+    def release(self, path: str) -> None:
+        self._run("DELETE FROM held WHERE path = ?", (path,))
+
+    def held(self) -> list[str]:
+        return [path for (path,) in self._run("SELECT path FROM held ORDER BY path")]
+
+    def is_held(self, path: str) -> bool:
+        return bool(self._run("SELECT 1 FROM held WHERE path = ?", (path,)))
+
+    def note_forgotten(self, scope: Scope, at: int) -> None:
+        """Remember for a while that a deleted file was taken for a wish."""
+        self._run(
+            "INSERT INTO forgotten (space, user, at) VALUES (?, ?, ?)",
+            (scope.space, scope.user or "", at),
+        )
+
+    def forgotten_since(self, at: int) -> dict[Scope, int]:
+        """Return how many deleted files of each owner were taken for wishes since then."""
+        self._run("DELETE FROM forgotten WHERE at < ?", (at,))
+        rows = self._run("SELECT space, user, count(*) FROM forgotten GROUP BY space, user")
+        return {Scope(space, user or None): many for space, user, many in rows}
+
+    def forget_window(self) -> None:
+        self._run("DELETE FROM forgotten")
 
     # -- how far the log was followed ---------------------------------------------------------
 
@@ -257,6 +311,17 @@ class Files:
     def pending(self) -> list[Pending]:
         rows = self._run("SELECT number, space, path, line FROM pending ORDER BY 1")
         return [Pending(*row) for row in rows]
+
+    def withheld(self) -> list[Withheld]:
+        """Return the files that stay out of git because they hold a secret."""
+        rows = self._run("SELECT path, space, why FROM withheld ORDER BY path")
+        return [Withheld(*row) for row in rows]
+
+    def set_withheld(self, withheld: Iterable[Withheld]) -> None:
+        with self.together():
+            self._run("DELETE FROM withheld")
+            for each in withheld:
+                self._run("INSERT OR REPLACE INTO withheld VALUES (?, ?, ?)", each)
 
     def committed(self, pending: Iterable[Pending]) -> None:
         with self.together():

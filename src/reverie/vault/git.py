@@ -13,16 +13,19 @@ import re
 import tempfile
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from reverie.clock import SystemClock
 from reverie.errors import VaultError
+from reverie.memory.redaction import Redaction
 from reverie.protocols import Clock
+from reverie.vault.commit_policy import CommitPolicy, Kinds
+from reverie.vault.disk import make_folder
 from reverie.vault.objects import Headed, object_id, person
-from reverie.vault.program import ADDRESS, NOBODY, Git, find_git
+from reverie.vault.program import ADDRESS, NOBODY, PRIVATE_MODE, Git, find_git
 from reverie.vault.worktree import WorkTree, add_missing_lines, checked, quoted
 
 IGNORED = (
@@ -68,16 +71,28 @@ class Commit:
 class Repository:
     """The repository whose top is ``root``. Needs the vault's lock for what changes something."""
 
-    def __init__(self, root: Path, *, program: str = "git", clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        program: str = "git",
+        clock: Clock | None = None,
+        policy: CommitPolicy | None = None,
+    ) -> None:
         self.root = root.absolute()
         self._program = program
         self._clock = clock or SystemClock()
+        self._policy = policy or CommitPolicy(Redaction())
+        # Files that commits of this object left out, and the kinds of secrets that they hold.
+        self.withheld: dict[str, Kinds] = {}
 
     @classmethod
-    def at(cls, root: Path, *, clock: Clock | None = None) -> Repository | None:
+    def at(
+        cls, root: Path, *, clock: Clock | None = None, policy: CommitPolicy | None = None
+    ) -> Repository | None:
         """None where there is no git, or one older than 2.30."""
         program = find_git(root)
-        return None if program is None else cls(root, program=program, clock=clock)
+        return None if program is None else cls(root, program=program, clock=clock, policy=policy)
 
     @property
     def git(self) -> Git:
@@ -96,18 +111,27 @@ class Repository:
             self.commit([".gitignore", ".gitattributes"], "vault init", author="")
 
     def _make(self) -> None:
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise VaultError(
-                f"{self.root} cannot be made ({error}): choose another folder"
-            ) from error
+        make_folder(self.root)
         git = Git(self._program, self.root, self.root / ".git")
         with tempfile.TemporaryDirectory() as empty:
             git.run("init", "-q", f"--template={empty}", "--initial-branch=main")
 
+    def keep_private(self) -> None:
+        """Let the owner's own git write objects, refs and logs that nobody else can read.
+
+        A setting that the owner made is left; so is a repository that lies outside the vault.
+        """
+        name, git = "core.sharedRepository", self.git
+        if not (self.root / ".git" / "config").is_file():
+            return
+        if git.asks("config", "--local", "--get", name) is None:
+            git.run("config", "--local", name, PRIVATE_MODE)
+
     def commit(self, paths: Iterable[str], message: str, *, author: str) -> str | None:
-        """Commits these paths as they are on disk, a folder with all below it; None if equal."""
+        """Commits these paths as they are on disk, a folder with all below it; None if equal.
+
+        What holds a secret is left out, and ``withheld`` tells of it.
+        """
         given = sorted({checked(path) for path in paths})
         if not given:
             return None
@@ -116,10 +140,13 @@ class Repository:
         names = self._spread(git, tree, given)
         for attempt in range(ATTEMPTS):
             head = self._head(git)
-            names = _differing(tree, names, _stored(git, head, names), hash_name_of(git))
-            if not names:
+            kind = hash_name_of(git)
+            names = _differing(tree, names, _stored(git, head, names), kind)
+            allowed = self._allowed(tree, names, kind)
+            if not allowed:
                 return None
-            new = self._write(git, tree, head, names, _message(message), _person(author))
+            about = _message(self._policy.message(message)), _person(self._policy.message(author))
+            new = self._write(git, tree, head, allowed, kind, *about)
             lines = _index_lines(git, new)
             # The index first: left behind alone it says "staged", the branch alone "reverted".
             git.run("update-index", "-z", "--index-info", given=lines)
@@ -138,11 +165,29 @@ class Repository:
             return new
         return None
 
-    def checkpoint(self, note: str, author: str) -> str | None:
-        """Commits everything that changed in the vault."""
-        git = self.git
+    def _allowed(self, tree: WorkTree, names: Iterable[str], kind: str) -> dict[str, str]:
+        """The files that may be committed, and the ids of what they say; none of what is gone."""
+        allowed = dict[str, str]()
+        for name in names:
+            found = tree.read(name)
+            if self._is_clean(name, found):
+                allowed[name] = "" if found is None else object_id(b"blob", found[1], kind)
+        return allowed
+
+    def _is_clean(self, name: str, found: tuple[bytes, bytes] | None) -> bool:
+        """Whether a file may be committed as it was read; what is gone may."""
+        secrets = () if found is None else self._policy.secrets_in(name, found[1])
+        self.withheld.pop(name, None)
+        if secrets:
+            self.withheld[name] = secrets
+        return not secrets
+
+    def checkpoint(self, note: str, author: str, leave: Iterable[str] = ()) -> str | None:
+        """Commits everything that changed in the vault but these files."""
+        git, left = self.git, set(leave)
         tree = self._ready(git)
-        changed = _changed(git, tree, self._head(git), None)
+        found = _changed(git, tree, self._head(git), None)
+        changed = [name for name in found if name not in left]
         return self.commit(changed, f"checkpoint: {note.strip() or 'manual'}", author=author)
 
     def log(self, path: str | None = None, limit: int = 10) -> list[Commit]:
@@ -245,7 +290,8 @@ class Repository:
         git: Git,
         tree: WorkTree,
         head: str | None,
-        names: list[str],
+        allowed: Mapping[str, str],
+        kind: str,
         message: bytes,
         author: bytes,
     ) -> str:
@@ -259,9 +305,13 @@ class Repository:
             if head is not None:
                 talk.say(b"from %s\n" % head.encode())
             # Removals first: where a file was, a folder may be now.
-            for name in sorted(names, key=tree.has):
-                for part in _modified(tree, name):
-                    talk.say(part)
+            for name in sorted(allowed, key=tree.has):
+                found = tree.read(name)
+                saved = found and object_id(b"blob", found[1], kind) != allowed[name]
+                # Saved since it was looked at: that may be what holds a secret.
+                if not saved or self._is_clean(name, found):
+                    for part in _modified(name, found):
+                        talk.say(part)
             new = talk.ask(b"\nget-mark :1\n")
             # The ref was needed for the stream alone; ending on nothing, it is never written.
             talk.say(f"reset {_PRIVATE_REF}\nfrom ".encode(), b"0" * len(new), b"\n\ndone\n")
@@ -296,8 +346,7 @@ def _compared(git: Git, tree: WorkTree, base: str | None, below: str | None, fol
     return said.decode("utf-8", "replace")
 
 
-def _modified(tree: WorkTree, name: str) -> Iterator[bytes]:
-    found = tree.read(name)
+def _modified(name: str, found: tuple[bytes, bytes] | None) -> Iterator[bytes]:
     if found is None:
         yield b"D " + quoted(os.fsencode(name)) + b"\n"
         return

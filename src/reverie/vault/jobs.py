@@ -47,7 +47,7 @@ def commit(resources: Resources, claim: Claim) -> None:
     if vault is None:
         return
     with vault, vault.locked():
-        commit_pending(vault)
+        commit_pending(vault, resources.redaction)
     _finish(resources, claim)
 
 

@@ -69,6 +69,11 @@ def out_of_deleted(scope: Scope, path: str) -> str:
     return f"{above}/{rest.removeprefix(f'{DELETED}/')}"
 
 
+def is_deleted(scope: Scope, path: str) -> bool:
+    """Return whether a file of an owner lies among what was forgotten."""
+    return _parted(scope, path)[1].startswith(f"{DELETED}/")
+
+
 def _parted(scope: Scope, path: str) -> tuple[str, str]:
     """The folder of an owner, and where a file of theirs lies in it.
 

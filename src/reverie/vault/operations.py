@@ -8,14 +8,21 @@ from pathlib import Path
 
 from reverie.errors import NotFound, VaultError
 from reverie.memory import upkeep, vaults
+from reverie.memory.redaction import Redaction
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.vault import erasing, layout
-from reverie.vault.committing import commit_pending
+from reverie.vault.committing import (
+    commit_pending,
+    note_withheld,
+    repository_of,
+    withheld_line,
+)
 from reverie.vault.erasing import Scrubbed
 from reverie.vault.files import Damaged
 from reverie.vault.git import Commit, Repository
+from reverie.vault.missing import Answer
 from reverie.vault.syncing import Report, Sync
 from reverie.vault.vault import Vault, Wishes
 
@@ -36,6 +43,10 @@ class Status:
     """Entries of the log that the files do not show yet."""
     conflicts: tuple[str, ...]
     git: bool
+    missing: tuple[str, ...] = ()
+    """Files that are gone, and of which the person has to say whether they meant it."""
+    withheld: tuple[str, ...] = ()
+    """Files that stay out of git because they hold a secret."""
 
 
 def init(
@@ -72,23 +83,29 @@ def opened(store: Store) -> Vault:
 
 
 def sync(
-    store: Store, progress: Progress | None = None, paths: Iterable[str] | None = None
+    store: Store,
+    progress: Progress | None = None,
+    paths: Iterable[str] | None = None,
+    missing: Answer = "ask",
 ) -> Report:
     """People's changes into the store, the store's into the files, all of it into git.
 
-    ``paths``: only these were changed by people.
+    ``paths``: only these were changed by people. ``missing`` says what becomes of many files that
+    are gone at once: they are held and reported, forgotten, or written again.
     """
     chosen = None if paths is None else list(paths)
     try:
-        return _synced(store, progress, chosen)
+        return _synced(store, progress, chosen, missing)
     except Damaged:
         # Now there is a new cache, which is filled by looking at all there is.
-        return _synced(store, progress, None)
+        return _synced(store, progress, None, missing)
 
 
-def _synced(store: Store, progress: Progress | None, paths: Sequence[str] | None) -> Report:
+def _synced(
+    store: Store, progress: Progress | None, paths: Sequence[str] | None, missing: Answer
+) -> Report:
     with opened(store) as vault, vault.locked():
-        work = Sync(vault, store)
+        work = Sync(vault, store, missing)
         if paths is None:
             work.everything()
         else:
@@ -104,7 +121,9 @@ def _synced(store: Store, progress: Progress | None, paths: Sequence[str] | None
         work.mirror.everyone(advance)
         if paths is None:
             work.mirror.complete()
-        commit_pending(vault)
+        commit_pending(vault, store._resources.redaction)
+        for path, _, why in vault.files.withheld():
+            work.report.problems.append(withheld_line(path, why))
         return work.report
 
 
@@ -119,6 +138,8 @@ def status(store: Store) -> Status:
             _behind(store, vault),
             tuple(file.path for file in files if file.what == "conflict"),
             Repository.at(vault.root) is not None,
+            tuple(path for path in vault.files.held() if vault.lacks(path)),
+            tuple(each.path for each in vault.files.withheld()),
         )
 
 
@@ -140,7 +161,10 @@ def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str 
     with opened(store) as vault, vault.locked():
         Sync(vault, store).mirror.everyone()
         pending = vault.files.pending()
-        made = _repository(vault).checkpoint(note.strip() or MANUAL, author)
+        repository = _repository(vault, store._resources.redaction)
+        made = repository.checkpoint(note.strip() or MANUAL, author, vault.files.held())
+        spaces = {each.path: each.space for each in pending}
+        note_withheld(vault, repository, spaces, everything=True)
         vault.files.committed(pending)
         return made
 
@@ -149,14 +173,14 @@ def history(space: Space, id: str | None = None, limit: int = 10) -> list[Commit
     """The commits of the vault, or of one memory's file, the newest first."""
     with opened(_store(space)) as vault:
         path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
-        return _repository(vault).log(path, limit)
+        return _repository(vault, space._resources.redaction).log(path, limit)
 
 
 def diff(space: Space, id: str | None = None, *, since: str | None = None) -> str:
     """What has changed since a commit, or with the last one."""
     with opened(_store(space)) as vault:
         path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
-        return _repository(vault).diff(path, since=since)
+        return _repository(vault, space._resources.redaction).diff(path, since=since)
 
 
 def file_of(space: Space, id: str) -> Path | None:
@@ -178,8 +202,8 @@ def _path(vault: Vault, space: Space, id: str) -> str:
     raise NotFound(f"the vault has no file of memory {id}: run 'reverie vault sync'")
 
 
-def _repository(vault: Vault) -> Repository:
-    found = Repository.at(vault.root)
+def _repository(vault: Vault, redaction: Redaction) -> Repository:
+    found = repository_of(vault, redaction)
     if found is None:
         raise VaultError("git is not installed, or too old: the vault has no history")
     found.init()
@@ -198,5 +222,5 @@ def scrub(store: Store) -> Scrubbed:
     """Take what was erased out of the files and of git's history, and look whether it is gone."""
     with opened(store) as vault, vault.locked():
         Sync(vault, store).mirror.everyone()
-        commit_pending(vault)
+        commit_pending(vault, store._resources.redaction)
         return erasing.scrub(vault)

@@ -35,6 +35,9 @@ LOCK_WAIT = 5.0
 STALE_LOCK = 600.0
 NOBODY = "Reverie"
 ADDRESS = "reverie@reverie.invalid"
+# What git writes is for the owner alone, whatever the umask of whoever runs it.
+PRIVATE_MODE = "0600"
+_UMASK = 0o077 if os.name == "posix" else -1
 
 _KEPT = ("PATH", "TMPDIR", "TMP", "TEMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _ENVIRONMENT = {
@@ -64,6 +67,7 @@ _ENVIRONMENT = {
 _SETTINGS = (
     f"core.hooksPath={os.devnull}",
     f"core.attributesFile={os.devnull}",
+    f"core.sharedRepository={PRIVATE_MODE}",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
     "core.splitIndex=false",
@@ -221,6 +225,7 @@ class Git:
                 cwd=self.root,
                 env=_environment(here | dict(more or {})),
                 start_new_session=True,
+                umask=_UMASK,
             )
         except (OSError, ValueError) as error:
             raise VaultError(

@@ -213,7 +213,7 @@ class _Work:
                 what = "memory" if file.what == "memory" else "session"
                 folder = layout.owner_folder(file.scope)
                 self.problems.append(f"{folder}: {what} {file.name} had no file")
-        commit_pending(vault)
+        commit_pending(vault, self._resources.redaction)
         return sync.report
 
     def _tell_hidden(self) -> None:
@@ -306,7 +306,7 @@ def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -
         sync.everything()
         sync.mirror.everyone()
         _write_anew(vault, store, sync, progress)
-        commit_pending(vault)
+        commit_pending(vault, resources.redaction)
     vaults.note_made(resources, str(path))
     vaults.attach(resources, str(path))
     return sync.report

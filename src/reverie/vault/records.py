@@ -58,6 +58,10 @@ class Records:
         self._problem = problem
         self._touched: set[tuple[Scope, str]] = set()
 
+    def touch(self, scope: Scope, session: str) -> None:
+        """Let ``settle`` write what the files of a conversation lack."""
+        self._touched.add((scope, session))
+
     def settle(self) -> None:
         """Write what conversations lack whose files were moved or went back in time."""
         while self._touched:

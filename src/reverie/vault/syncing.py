@@ -7,7 +7,7 @@ that only lags behind is never taken for an edit, and what both sides changed is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reverie.engine import log, sessions
@@ -20,12 +20,13 @@ from reverie.model import Memory, Scope, Trust
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalise import one_line
-from reverie.vault import disk, layout, names, rendering, wanting
+from reverie.vault import disk, layout, names, permissions, rendering, wanting
 from reverie.vault.conversations import conflict_name
 from reverie.vault.disk import Stamp
 from reverie.vault.files import Damaged, File
 from reverie.vault.layout import Place
 from reverie.vault.mirroring import LOOKED, STRANGER, Mirror
+from reverie.vault.missing import Answer, MissingFiles, versions_of
 from reverie.vault.records import ACTOR as ACTOR
 from reverie.vault.records import DELETED as DELETED
 from reverie.vault.records import MOVED as MOVED
@@ -55,13 +56,18 @@ class Report:
 class Sync:
     """Reads people's changes into a store. The caller holds the lock of the vault."""
 
-    def __init__(self, vault: Vault, store: Store) -> None:
+    def __init__(self, vault: Vault, store: Store, missing: Answer = "ask") -> None:
+        """``missing`` answers what becomes of many files that are gone at once."""
         self._vault = vault
         self._store = store
         self._resources = store._resources
         self.report = Report()
         self.mirror = Mirror(vault, store._resources, self._edited, self.everything, self._problem)
         self._records = Records(vault, store, self.mirror, self.report, self._problem)
+        self._missing = MissingFiles(
+            *(vault, store._resources, self._records, self.report, self._problem),
+            *(self._handle, missing),
+        )
         # Files of this run that were looked at: the mirror may ask for one of them again.
         self._seen: set[str] = set()
         self._looking = False
@@ -81,10 +87,14 @@ class Sync:
         if vault.files.fact(LOOKED) is None:
             self._learn_names()
         survey = disk.survey(vault.root, vault.root)
-        for path, why in survey.closed.items():
-            self._problem(path, why)
+        for closed, why in survey.closed.items():
+            self._problem(closed, why)
         for draft in survey.drafts:
             draft.unlink(missing_ok=True)
+        if vault.is_private:
+            # What another program wrote here; on a disk without permissions, to try is in vain.
+            for shared in survey.shared:
+                permissions.make_private(shared)
         known = {file.path: file for file in vault.files.below("")}
         shown = {path: stamp for path, stamp in survey.files.items() if self._is_shown(path)}
         changed = [path for path, stamp in sorted(shown.items()) if not _is(known.get(path), stamp)]
@@ -174,23 +184,7 @@ class Sync:
         for path in changed:
             self._file(path)
         self._take_bare()
-        missed = dict[Scope, list[File]]()
-        for file in gone:
-            if self._vault.files.at(file.path) is None or not self._vault.is_gone(file):
-                continue
-            if self._vault.wishes.shows(file.scope.space):
-                missed.setdefault(file.scope, []).append(file)
-            else:
-                # Tidied away. Shown again, it is written again.
-                self._vault.files.drop(file.path)
-                self._vault.files.note(file.scope.space, file.path)
-        for scope, files in missed.items():
-            if self._is_away(scope, files):
-                continue
-            for file in files:
-                # What was changed first may have been written there.
-                if self._vault.files.at(file.path) is not None and self._vault.is_gone(file):
-                    self._missing(file)
+        self._missing.take(gone)
         self._records.settle()
 
     def _take_bare(self) -> None:
@@ -198,23 +192,6 @@ class Sync:
         while self._bare:
             path, _ = self._bare.popitem()
             self._file(path, late=True)
-
-    def _is_away(self, scope: Scope, files: Sequence[File]) -> bool:
-        """All that an owner had at once is a disk that is away, or an accident, and not a wish."""
-        vault = self._vault
-        if not vault.lacks(f"{layout.owner_folder(scope)}/{layout.INDEX}"):
-            return False
-        left = vault.files.of_scope(scope)
-        if any(not self._vault.is_gone(file) for file in left):
-            return False
-        vault.files.drop_owner(scope)
-        for file in files:
-            vault.files.note(scope.space, file.path)
-        self._problem(
-            layout.owner_folder(scope),
-            f"all of its {len(left)} files are gone: nothing was forgotten, they are written again",
-        )
-        return True
 
     # -- one file -----------------------------------------------------------------------------
 
@@ -227,8 +204,8 @@ class Sync:
             self._take_bare()
         elif not self._looking:
             self.everything()
-        elif self._vault.files.at(file.path) is not None:
-            self._missing(file)
+        else:
+            self._missing.take([file])
 
     def _file(self, path: str, *, late: bool = False) -> None:
         if path in self._seen and not late:
@@ -326,9 +303,7 @@ class Sync:
         return True
 
     def _versions(self, scope: Scope, id: str) -> list[Entry]:
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, scope)
-            return [] if owner is None else log.versions(tx, owner, id)
+        return versions_of(self._resources, scope, id)
 
     def _held(self, scope: Scope, id: str) -> list[Entry]:
         """Every version of a memory of this owner. Raises when it was erased."""
@@ -508,47 +483,6 @@ class Sync:
             return
         self._problem(path, f"{other.path} is memory {current.id} already: this is a new one")
         self._new(path, place, document, raw, stamp, None)
-
-    # -- what is gone -------------------------------------------------------------------------
-
-    def _missing(self, file: File) -> None:
-        try:
-            if file.what == "memory":
-                self._forgotten(file)
-            elif file.what == "conflict":
-                self._vault.files.drop(file.path)
-                self._vault.files.note(file.scope.space, file.path)
-            else:
-                self._records.gone(file)
-        except Damaged:
-            raise
-        except ReverieError as error:
-            self._problem(file.path, str(error))
-
-    def _forgotten(self, file: File) -> None:
-        """What we knew of the file goes last: what fails, or is killed, is done the next time."""
-        files = self._vault.files
-        if all(other.path == file.path for other in files.of(file.scope, "memory", file.name)):
-            self._forget(file)
-        with files.together():
-            files.drop(file.path)
-            files.note(file.scope.space, file.path)
-
-    def _forget(self, file: File) -> None:
-        held = self._versions(file.scope, file.name)
-        current = held[-1].state(file.scope.user) if held and held[-1].op != "erase" else None
-        if current is None or current.forgotten_at is not None:
-            return
-        if held[-1].position > self._vault.files.cursor(file.scope):
-            # The vault has not shown this version: nobody can have meant it.
-            if file.version < current.version:
-                self.report.conflicts.append(
-                    f"{file.path}: deleted here and changed in the store; it is written again"
-                )
-            return
-        key = f"vault:{file.name}:{current.version}:deleted"
-        self._handle(file.scope, current.session).forget(file.name, reason=DELETED, key=key)
-        self.report.forgotten.append(file.path)
 
     # -- parts --------------------------------------------------------------------------------
 

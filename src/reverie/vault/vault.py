@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import threading
 import time
@@ -14,9 +15,10 @@ from typing import Literal, cast, get_args
 
 from reverie.errors import VaultError
 from reverie.model import Scope
-from reverie.vault import disk, layout, names
+from reverie.vault import disk, layout, names, permissions
 from reverie.vault.disk import Stamp
 from reverie.vault.files import File, Files
+from reverie.vault.git import Repository
 from reverie.vault.journal import Journal
 
 try:
@@ -28,6 +30,9 @@ FORMAT = 1
 Turns = Literal["together", "apart"]
 LOCK_SECONDS = 60.0
 _CUT = "cut:"
+# Whether every file was closed to other users of the machine once.
+_PRIVATE = "private"
+_log = logging.getLogger("reverie.vault")
 _DATABASE = ("files.db", "files.db-wal", "files.db-shm", "files.db-journal")
 _LOCKING = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _threads = threading.RLock()
@@ -64,8 +69,14 @@ class Vault:
         self.wishes = wishes
         self.own = root / layout.OWN
         _require_own(self.own)
+        self.is_private = permissions.close_top(root, self.own, ("vault.json", *_DATABASE))
         self.files = Files(self.own / "files.db")
         self.journal = Journal(self.own)
+        try:
+            self._close_once()
+        except BaseException:
+            self.files.close()
+            raise
 
     @classmethod
     def init(
@@ -82,6 +93,24 @@ class Vault:
             _wishes_at(root)
         disk.write(root / layout.OWN / "vault.json", (json.dumps(asked) + "\n").encode())
         return cls.open(root)
+
+    def _close_once(self) -> None:
+        """Close every file of a vault that others could read, such as one of an older Reverie.
+
+        The folders above them are closed already. Killed in between, the next opening does it.
+        """
+        if self.files.fact(_PRIVATE) is not None:
+            return
+        left = permissions.close_tree(self.root)
+        if left:
+            _log.warning("%s: the permissions of %d files cannot be changed", self.root, left)
+        repository = Repository.at(self.root)
+        if repository is not None:
+            try:
+                repository.keep_private()
+            except VaultError as error:
+                _log.warning("%s", error)
+        self.files.set_fact(_PRIVATE, "yes")
 
     @classmethod
     def open(cls, root: Path) -> Vault:

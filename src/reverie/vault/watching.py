@@ -26,6 +26,9 @@ LONGEST_MS = 1_000
 # After so long a quiet we look whether the folder is still there, and what stayed away.
 LOOK_MS = 500
 POLL_MS = 1_000
+# Deletions are taken in when none followed for so long, and at the latest after the longer time.
+GONE_SECONDS = 1.5
+LONGEST_GONE_SECONDS = 30.0
 EVERYTHING_SECONDS = 600.0
 # What could not be taken in may have been the store's fault, not the file's.
 PROBLEM_SECONDS = 60.0
@@ -107,7 +110,7 @@ class Watch:
             root = vault.root
         before = _identity(root)
         folders, linked = _real_folders(root)
-        missing: set[str] = set()
+        missing = Vanished()
         due_at = 0.0
         for paths in self._changes(root, folders if linked else [root], not linked, stop):
             if _identity(root) != before:
@@ -117,10 +120,8 @@ class Watch:
                 wrong = self._sync(None)
                 due_at = time.monotonic() + (PROBLEM_SECONDS if wrong else EVERYTHING_SECONDS)
                 continue
-            # An editor that saves by renaming leaves a gap: what is gone may be back at once.
             gone = {path for path in paths if disk.stamp(root / path) is None}
-            due = (paths - gone) | missing
-            missing = gone
+            due = (paths - gone) | missing.settled(gone, time.monotonic())
             if due and (strange := self._foreign(due)) and self._sync(strange):
                 due_at = min(due_at, time.monotonic() + PROBLEM_SECONDS)
             if _unwatched(root, paths, set(folders) if linked else None):
@@ -172,6 +173,30 @@ class Watch:
         if report:
             self._told(report)
         return wrong
+
+
+class Vanished:
+    """Paths that are gone, gathered until no more follow for a moment.
+
+    An editor that saves by renaming leaves a gap, so what is gone may be back at once. And who
+    deletes a folder is heard of in pieces, which have to be judged as one deletion.
+    """
+
+    def __init__(self) -> None:
+        self._paths: set[str] = set()
+        self._first = self._last = 0.0
+
+    def settled(self, gone: set[str], now: float) -> set[str]:
+        """Add paths; return all of them once none were added for a while, or at last."""
+        if gone - self._paths:
+            self._first = self._first if self._paths else now
+            self._last = now
+            self._paths |= gone
+        quiet = now - self._last >= GONE_SECONDS or now - self._first >= LONGEST_GONE_SECONDS
+        if not self._paths or not quiet:
+            return set()
+        found, self._paths = self._paths, set()
+        return found
 
 
 def require_watchfiles() -> None:

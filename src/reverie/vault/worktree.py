@@ -117,7 +117,8 @@ def add_missing_lines(path: Path, lines: Iterable[str]) -> bool:
         if not missing:
             return False
         gap = b"\n" if old and not old.endswith(b"\n") else b""
-        with path.open("ab") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        with os.fdopen(os.open(path, flags, 0o600), "ab") as file:
             file.write(gap + b"".join(line + b"\n" for line in missing))
     except OSError as error:
         raise VaultError(f"{path} cannot be written ({error}): check the vault's folder") from error

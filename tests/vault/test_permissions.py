@@ -1,0 +1,230 @@
+"""A vault, and whatever else Reverie writes, is the owner's alone whatever the umask."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import reverie as library
+from reverie import Settings
+from reverie.server.serving import operators_token
+from reverie.vault import operations, permissions, rebuilding
+from reverie.vault.vault import Vault
+from tests.cli.conftest import CommandLine
+from tests.cli.conftest import reverie as reverie
+from tests.vault.repositories import by_hand
+from tests.vault.vaults import Kept
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+
+
+@pytest.fixture(params=[0o000, 0o022], ids=["umask000", "umask022"])
+def umask(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+def shared_paths(*roots: Path) -> list[str]:
+    """Everything below these, and they themselves, that group or others may use."""
+    found = []
+    for root in roots:
+        for path in (root, *root.rglob("*")):
+            mode = path.lstat().st_mode
+            if not stat.S_ISLNK(mode) and mode & 0o077:
+                found.append(f"{stat.filemode(mode)} {path}")
+    return found
+
+
+def open_up(root: Path) -> None:
+    """As an older Reverie left it under umask 022."""
+    with Vault.open(root) as vault:
+        vault.files.drop_facts("private")
+    for path in (root, *root.rglob("*")):
+        mode = path.lstat().st_mode
+        if not stat.S_ISLNK(mode):
+            path.chmod(stat.S_IMODE(mode) | (0o055 if stat.S_ISDIR(mode) else 0o044))
+
+
+def test_whole_life_of_a_vault_leaves_nothing_shared(reverie: CommandLine, umask: int) -> None:
+    """Every path that Reverie creates anywhere, through every command that writes files."""
+    root = reverie.folder / "home" / "new" / "vault"
+    ids = [reverie.remember(f"Fact number {number}") for number in range(4)]
+    reverie.run("sessions", "append", "chat", "hello there")
+    reverie.run("vault", "init", str(root))
+    assert shared_paths(reverie.folder / "home", reverie.store) == []
+
+    path = Path(reverie.json("show", ids[0])["file"])
+    theirs = root / "default" / "facts" / "mine" / "tea.md"
+    theirs.parent.mkdir()
+    theirs.write_text("I like tea\n", encoding="utf-8")
+    path.write_text(path.read_text("utf-8").replace("number", "NUMBER"), encoding="utf-8")
+    with library.open(reverie.store, embedder="none") as store:
+        store.space("default").revise(ids[0], "Changed on the other side")
+        report = operations.sync(store)
+    assert report.conflicts and report.remembered
+    assert shared_paths(reverie.folder / "home") == []
+
+    record = root / "default" / "MEMORY.md"
+    record.write_text("something of my own\n", encoding="utf-8")
+    reverie.run("vault", "sync")
+    reverie.run("forget", ids[1])
+    reverie.run("vault", "checkpoint", "a note")
+    reverie.run("erase", ids[2], "--yes", "--rewrite-history")
+    reverie.run("export", "-o", "out.jsonl")
+    reverie.run("backup", "backup.db")
+    reverie.run("rebuild")
+    reverie.run("vault", "rebuild", "--from", "store")
+    reverie.run("vault", "rebuild", str(root), "--url", str(reverie.folder / "again" / "new.db"))
+    operators_token(Settings())
+    kept = [reverie.folder / name for name in ("home", "again", "out.jsonl", "backup.db")]
+    beside = list(reverie.folder.glob("reverie.db*"))
+    assert {each.name for each in beside} >= {"reverie.db", "reverie.db-lock"}
+    assert shared_paths(*kept, *beside) == []
+    assert by_hand(root, "fsck", "--strict") is not None
+
+
+def test_open_store_and_vault_have_private_side_files(tmp_path: Path, umask: int) -> None:
+    with library.open(tmp_path / "s" / "a.db", embedder="none") as store:
+        store.space("ana").remember("tea")
+        operations.init(store, tmp_path / "v")
+        with operations.opened(store) as vault, vault.locked():
+            vault.files.set_fact("x", "y")
+            assert (vault.own / "files.db-wal").exists()
+            assert (tmp_path / "s" / "a.db-wal").exists()
+            assert shared_paths(tmp_path / "s", tmp_path / "v") == []
+
+
+def test_turns_apart_and_users_folders_are_private(tmp_path: Path, umask: int) -> None:
+    kept = Kept(tmp_path, turns="apart", git=True)
+    kept.store.space("ana", user="bo").session("chat").append({"role": "user", "content": "hi"})
+    kept.store.space("ana", user="bo").remember("tea")
+    kept.sync()
+    kept.close()
+    assert kept.files("ana/users/bo")
+    assert shared_paths(kept.root) == []
+
+
+def test_vault_of_an_older_version_is_closed_when_opened(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    kept.ana.remember("tea")
+    kept.sync()
+    by_hand(kept.root, "config", "--unset", "core.sharedRepository")
+    open_up(kept.root)
+    outside = tmp_path / "outside.md"
+    outside.write_text("mine", encoding="utf-8")
+    outside.chmod(0o644)
+    (kept.root / "ana" / "link.md").symlink_to(outside)
+    Vault.open(kept.root).close()
+    assert shared_paths(kept.root) == []
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+    assert by_hand(kept.root, "config", "core.sharedRepository").strip() == b"0600"
+    kept.close()
+
+
+def test_only_the_top_is_looked_at_once_a_vault_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(tmp_path, git=True)
+    kept.ana.remember("tea")
+    kept.sync()
+    kept.root.chmod(0o755)
+    looked = list[Path]()
+
+    def noted(root: Path) -> int:
+        looked.append(root)
+        return 0
+
+    monkeypatch.setattr(permissions, "close_tree", noted)
+    Vault.open(kept.root).close()
+    assert not looked and shared_paths(kept.root) == []
+    kept.close()
+
+
+def test_walk_that_was_killed_is_done_at_the_next_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(tmp_path, git=True)
+    kept.ana.remember("tea")
+    kept.sync()
+    open_up(kept.root)
+
+    def killed(root: Path) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(permissions, "close_tree", killed)
+        Vault.open(kept.root)
+    # Nobody else can enter any more, though files below are not closed yet.
+    assert stat.S_IMODE(kept.root.stat().st_mode) == 0o700
+    assert shared_paths(kept.root)
+    Vault.open(kept.root).close()
+    assert shared_paths(kept.root) == []
+    kept.close()
+
+
+def test_sync_closes_files_that_other_programs_wrote(kept: Kept) -> None:
+    memory = kept.ana.remember("tea")
+    kept.sync()
+    script = kept.path("ana/notes/tool.sh")
+    script.parent.mkdir(parents=True)
+    script.write_text("echo", encoding="utf-8")
+    script.chmod(0o755)
+    kept.path(kept.of(memory)).chmod(0o664)
+    kept.path("ana").chmod(0o775)
+    assert not kept.sync()
+    assert shared_paths(kept.root) == []
+    assert os.access(script, os.X_OK)
+
+
+def test_owners_own_git_writes_private_objects(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    kept.ana.remember("tea")
+    kept.sync()
+    before = os.umask(0o022)
+    try:
+        (kept.root / "own.txt").write_text("by hand", encoding="utf-8")
+        (kept.root / "own.txt").chmod(0o600)
+        by_hand(kept.root, "add", "own.txt")
+        by_hand(kept.root, "commit", "-q", "-m", "mine")
+        by_hand(kept.root, "gc", "-q")
+    finally:
+        os.umask(before)
+    names = ("objects", "refs", "logs", "index", "packed-refs")
+    assert shared_paths(*(kept.root / ".git" / name for name in names)) == []
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(kept.root), str(clone)], check=True)
+    assert (clone / "own.txt").is_file()
+    kept.close()
+
+
+def test_folder_that_cannot_be_closed_is_logged_once_and_used(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refused(handle: int, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    kept.root.chmod(0o755)
+    monkeypatch.setattr(os, "fchmod", refused)
+    kept.ana.remember("tea")
+    with caplog.at_level(logging.WARNING, "reverie.vault"):
+        kept.sync()
+        kept.sync()
+    told = [each for each in caplog.messages if "can be read by other users" in each]
+    assert len(told) == 1 and f"chmod 700 {kept.root}" in told[0]
+    assert kept.files()
+
+
+def test_rebuilt_vault_is_private(tmp_path: Path, umask: int) -> None:
+    kept = Kept(tmp_path, git=True)
+    kept.ana.remember("tea")
+    kept.sync()
+    rebuilding.to_vault(kept.store, tmp_path / "x" / "y", None)
+    assert shared_paths(tmp_path / "x") == []
+    kept.close()
