@@ -72,6 +72,19 @@ class Limits:
     # Of one address without a token that is known.
     strangers_per_second: float = 10.0
     strangers_burst: int = 100
+    # How long a whole header may take, an idle connection may be kept, and an answer may go unread.
+    header_seconds: float = 10.0
+    stall_seconds: float = 30.0
+    # Open connections, in all and of one address. 0: what the descriptors allow, and half of it.
+    connections: int = 0
+    address_connections: int = 0
+    # At once, of one token and in all. 0: half of the connections.
+    feeds: int = 100
+    feeds_in_all: int = 0
+    imports: int = 2
+    imports_in_all: int = 8
+    uploads: int = 16
+    uploads_in_all: int = 64
 
 
 class Buckets:
@@ -124,6 +137,7 @@ class Guard:
         answer = _Answer(send, for_openai=_under(str(scope["path"]), PROXY))
         try:
             headers = Headers(scope=scope)
+            _check_length(scope, headers)
             self._check_origin(headers, str(scope["path"]))
             scope.setdefault("state", {})["caller"] = await self._caller(scope, headers)
             if _under(str(scope["path"]), "/api/"):
@@ -283,6 +297,22 @@ class _Answer:
         elif message["type"] == "http.response.body":
             self.whole = not message.get("more_body", False)
         await self._send(message)
+
+
+def _check_length(scope: Scope, headers: Headers) -> None:
+    """Refuse a body whose end two programs could see at different places (request smuggling).
+
+    h11 refuses lengths that differ, and any Transfer-Encoding but chunked.
+    """
+    if "transfer-encoding" in headers and (
+        "content-length" in headers or scope.get("http_version") == "1.0"
+    ):
+        raise Refused(
+            400,
+            "Ambiguous",
+            "send Content-Length or, in HTTP/1.1, Transfer-Encoding, not both",
+            headers={"Connection": "close"},
+        )
 
 
 def _under(path: str, root: str) -> bool:
