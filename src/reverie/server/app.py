@@ -58,6 +58,7 @@ def create_app(serving: Serving) -> ASGIApp:
         port=serving.port,
         trust_local=serving.trust_local,
         limits=serving.limits,
+        quotas=serving.quotas,
     )
 
 

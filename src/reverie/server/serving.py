@@ -18,8 +18,9 @@ from reverie.aio import AsyncStore
 from reverie.config import Settings, default_url
 from reverie.errors import ConfigError, MissingExtra
 from reverie.memory import tokens
+from reverie.server.change_watcher import ChangeWatcher
 from reverie.server.connections import Connections, resolved
-from reverie.server.security import LOOPBACK, Limits
+from reverie.server.security import LOOPBACK, Limits, Quotas
 
 if TYPE_CHECKING:
     import uvicorn
@@ -56,12 +57,18 @@ class Serving:
     """What the page can be opened with, once each."""
     connections: Connections = field(init=False, repr=False)
     """Those that are open."""
+    quotas: Quotas = field(init=False, repr=False)
+    """What is under way."""
+    watcher: ChangeWatcher = field(init=False, repr=False)
+    """Tells the feeds when there is something to read."""
 
     def __post_init__(self) -> None:
         limits = resolved(self.limits, upstream=bool(self.settings.upstream))
         object.__setattr__(self, "limits", limits)
         made = Connections(limits.connections, limits.address_connections)
         object.__setattr__(self, "connections", made)
+        object.__setattr__(self, "quotas", Quotas(limits))
+        object.__setattr__(self, "watcher", ChangeWatcher(self.store, self.stopping))
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(16)
