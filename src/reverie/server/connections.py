@@ -16,6 +16,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Protocol
 
+from reverie.config import Settings
 from reverie.errors import ConfigError
 from reverie.server.security import Limits
 
@@ -44,7 +45,7 @@ class Droppable(Protocol):
 
     def drop(self) -> None: ...
 
-    def expire(self, now: float, limits: Limits) -> None: ...
+    def expire(self, now: float, limits: Limits) -> bool: ...
 
 
 class Connections:
@@ -60,10 +61,13 @@ class Connections:
     def open(self) -> int:
         return len(self._all)
 
-    def expire(self, now: float, limits: Limits) -> None:
-        """Close those that keep the server waiting."""
+    def expire(self, now: float, limits: Limits, most: int) -> bool:
+        """Close those that keep the server waiting, but not more than this; whether all are."""
         for connection in list(self._all):
-            connection.expire(now, limits)
+            if not most:
+                return False
+            most -= connection.expire(now, limits)
+        return True
 
     def make_room(self, address: str) -> bool:
         """Whether one more may come from an address, closing another one where that helps."""
@@ -120,6 +124,16 @@ def descriptors() -> int:
         return MOST_CONNECTIONS + RESERVED_DESCRIPTORS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST_CONNECTIONS * 4 if soft == resource.RLIM_INFINITY else soft
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The limits that an operator has set."""
+    return Limits(
+        connections=settings.max_connections,
+        address_connections=settings.max_address_connections,
+        feeds=settings.max_feeds,
+        uploads=settings.max_uploads,
+    )
 
 
 def resolved(limits: Limits, *, upstream: bool) -> Limits:

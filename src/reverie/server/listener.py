@@ -26,25 +26,40 @@ from reverie.server.problems import Refused
 from reverie.server.security import HEADERS, Limits
 from reverie.server.serving import GRACE_SECONDS, Serving
 
-# How many are accepted before others get their turn: so few that none is closed for newer ones
-# before it was read from, which takes the event loop some rounds.
-ACCEPTS, ROUNDS = 64, 8
+# How many are accepted or closed before others get their turn: so few that nobody waits long, and
+# that none is closed for newer ones before it was read from, which takes the loop some rounds.
+AT_ONCE, ROUNDS = 16, 8
+BREATH_SECONDS = 0.01
 RETRY_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
 HEADER_BYTES = 16 * 1024
 OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-FULL = Refused(
-    503,
-    "Too many connections",
-    "all connections are in use: wait and repeat; the operator can raise max_connections or "
-    "max_address_connections",
-    headers={"Retry-After": "5"},
-)
-TOO_SLOW = Refused(408, "Too slow", "the header did not come in time: repeat the request")
-MALFORMED = Refused(
-    400, "Malformed", "this cannot be read as an HTTP request: look at what was sent"
-)
 _log = logging.getLogger("reverie.server")
+
+
+def rendered(refused: Refused) -> bytes:
+    """An answer as bytes, for a connection on which no request could be read; it is closed."""
+    response = refused.response()
+    given = {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in response.raw_headers
+    }
+    headers = {**given, **HEADERS, "Cache-Control": "no-store", "Connection": "close"}
+    lines = [f"HTTP/1.1 {refused.status} {refused.title}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(response.body)
+
+
+FULL = rendered(
+    Refused(
+        503,
+        "Too many connections",
+        "all connections are in use: wait and repeat; the operator can raise max_connections or "
+        "max_address_connections",
+        headers={"Retry-After": "5"},
+    )
+)
+TOO_SLOW = rendered(Refused(408, "Too slow", "the header did not come in time: repeat the request"))
+MALFORMED = rendered(Refused(400, "Malformed", "this is no HTTP request: look at what was sent"))
 
 
 class Connection(H11Protocol):
@@ -113,7 +128,7 @@ class Connection(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if not begun or (self.waiting and self.conn.our_state is h11.IDLE):
-            self.transport.write(rendered(MALFORMED))
+            self.transport.write(MALFORMED)
         self.transport.close()
 
     def _changed(self) -> None:
@@ -128,22 +143,29 @@ class Connection(H11Protocol):
         if self._made:
             self.transport.abort()
 
-    def expire(self, now: float, limits: Limits) -> None:
-        """Close it if its client lets the server wait: for a header, or to be read from."""
+    def expire(self, now: float, limits: Limits) -> bool:
+        """Close it if its client lets the server wait: for a header, or to be read from.
+
+        Whether it was closed.
+        """
         if not self._made:
-            return
+            return False
         unsent = self.transport.get_write_buffer_size()
         if unsent == 0 or unsent < self._unsent:
             self._moved_at = now
         self._unsent = unsent
         if unsent:
-            if now - self._moved_at >= limits.stall_seconds:
-                self.drop()
-        elif self.waiting and now - self.since >= limits.header_seconds:
-            half_sent = bool(self.conn.trailing_data[0]) and self.conn.our_state is h11.IDLE
-            if half_sent and not self.transport.is_closing():
-                self.transport.write(rendered(TOO_SLOW))
-            self.transport.close()
+            if now - self._moved_at < limits.stall_seconds:
+                return False
+            self.drop()
+            return True
+        if not self.waiting or now - self.since < limits.header_seconds:
+            return False
+        half_sent = bool(self.conn.trailing_data[0]) and self.conn.our_state is h11.IDLE
+        if half_sent and not self.transport.is_closing():
+            self.transport.write(TOO_SLOW)
+        self.transport.close()
+        return True
 
 
 class Listener:
@@ -157,7 +179,7 @@ class Listener:
         self._retry: asyncio.TimerHandle | None = None
         self._logged = -ranks.LOG_SECONDS
         fewest = min(self._limits.connections, self._limits.address_connections)
-        self._accepts = max(1, min(ACCEPTS, fewest // ROUNDS))
+        self._accepts = max(1, min(AT_ONCE, fewest // ROUNDS))
         self._pause = min(SWEEP_SECONDS, self._limits.header_seconds / 4)
         self._sweeping = self._loop.call_later(self._pause, self._sweep)
 
@@ -219,8 +241,9 @@ class Listener:
         self._retry = self._loop.call_later(RETRY_SECONDS, self.start)
 
     def _sweep(self) -> None:
-        self._registry.expire(time.monotonic(), self._limits)
-        self._sweeping = self._loop.call_later(self._pause, self._sweep)
+        done = self._registry.expire(time.monotonic(), self._limits, AT_ONCE)
+        pause = self._pause if done else BREATH_SECONDS
+        self._sweeping = self._loop.call_later(pause, self._sweep)
 
 
 class Server(uvicorn.Server):
@@ -265,21 +288,9 @@ class Server(uvicorn.Server):
             logging.getLogger(name).removeFilter(self._bounded_logs)
 
 
-def rendered(refused: Refused) -> bytes:
-    """An answer as bytes, for a connection on which no request could be read; it is closed."""
-    response = refused.response()
-    given = {
-        name.decode("latin-1"): value.decode("latin-1") for name, value in response.raw_headers
-    }
-    headers = {**given, **HEADERS, "Cache-Control": "no-store", "Connection": "close"}
-    lines = [f"HTTP/1.1 {refused.status} {refused.title}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(response.body)
-
-
 def _refuse(wire: socket.socket) -> None:
     """Say that there is no room. What was sent already is read, else closing would take it back."""
     with contextlib.closing(wire), contextlib.suppress(OSError):
-        wire.send(rendered(FULL))
+        wire.send(FULL)
         wire.shutdown(socket.SHUT_WR)
         wire.recv(HEADER_BYTES)
