@@ -34,6 +34,9 @@ FLOOR_SECONDS = 0.01
 MOST_GROWTH = 32 * 1024 * 1024
 MOST_LOGGED = 64 * 1024
 PATIENCE = 30.0
+UNREAD = 200
+# Bytes that an unread answer may take: what waits in the server, and the connection itself.
+MOST_UNREAD = 400 * 1024
 
 
 @contextlib.contextmanager
@@ -176,3 +179,29 @@ def test_descriptors_taken_by_others_are_logged_once_and_no_core_spins(tmp_path:
     assert logged.count("no connection can be accepted") == 1
     assert len(logged) <= MOST_LOGGED
     assert min(shares) < 0.5
+
+
+def test_answers_that_nobody_reads_take_no_memory(tmp_path: Path) -> None:
+    """The largest thing that is served without a token, asked for by many who do not read it."""
+    with served(tmp_path) as (server, base, _), new_connections(base) as anew:
+        host = base.rpartition("/")[2]
+        request = f"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        assert anew() == 200
+        with contextlib.ExitStack() as stack:
+
+            def ask() -> None:
+                wire = stack.enter_context(socket.socket())
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                wire.connect(("127.0.0.1", int(host.rpartition(":")[2])))
+                wire.sendall(request * 4)
+
+            for _ in range(10):
+                ask()
+            assert anew() == 200
+            before = resident(server.pid)
+            for _ in range(UNREAD):
+                ask()
+            assert anew() == 200
+            grown = resident(server.pid) - before
+    print(f"{UNREAD} unread answers: {grown / 2**20:.1f} MB more")
+    assert grown <= UNREAD * MOST_UNREAD

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from reverie.server.security import Limits
+from reverie.errors import ConfigError
+from reverie.server import connections
+from reverie.server.security import Limits, network_of
 from tests.server.conftest import Running, Serve
 
 PATIENCE = 30.0
@@ -140,7 +142,7 @@ def test_body_dripping_after_its_answer_is_dropped(serve: Serve) -> None:
     """A request that is answered before its body is read leaves nobody who would time the body."""
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:
-        wire.sendall(request(running, Content_Length="1000000"))
+        wire.sendall(request(running, Content_Length="10000"))
         assert answered(wire) == 200
         with contextlib.suppress(ConnectionError):
             for _ in range(round(PATIENCE / 0.05)):
@@ -235,6 +237,41 @@ def test_healthy_client_is_answered_among_slow_ones(serve: Serve) -> None:
         over.set()
         for each in attackers:
             each.join()
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("2001:db8:1:2::ffff", "2001:db8:1:2::"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("::1", "::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("odd:", "odd:"),
+    ],
+)
+def test_addresses_of_one_machine_count_as_one(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+def test_default_limits_leave_descriptors_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    for allowed, most, with_upstream in ((64, 32, 16), (128, 64, 32), (1024, 768, 384)):
+        monkeypatch.setattr(connections, "descriptors", lambda allowed=allowed: allowed)
+        assert connections.resolved(Limits(), upstream=False).connections == most
+        assert connections.resolved(Limits(), upstream=True).connections == with_upstream
+        asked = Limits(connections=most + 1)
+        with pytest.raises(ConfigError, match="ulimit -n"):
+            connections.resolved(asked, upstream=False)
+    monkeypatch.setattr(connections, "descriptors", lambda: 1_000_000)
+    found = connections.resolved(Limits(), upstream=False)
+    assert (found.connections, found.address_connections) == (2_000, 1_000)
+
+
+def test_metrics_tell_how_many_are_open(running: Running) -> None:
+    with wires(running, 5, HALF_A_HEADER), running.client() as client:
+        lines = client.get("/metrics").text.splitlines()
+    assert "reverie_connections 6.0" in lines and "reverie_feeds 0.0" in lines
 
 
 # -- two lengths ----------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from reverie.server import connections as ranks
 from reverie.server.connections import Connections, OncePerMinute
 from reverie.server.problems import Refused
-from reverie.server.security import HEADERS, Limits
+from reverie.server.security import HEADERS, Limits, network_of
 from reverie.server.serving import GRACE_SECONDS, Serving
 
 # How many are accepted or closed before others get their turn: so few that nobody waits long, and
@@ -203,8 +203,8 @@ class Listener:
                 # Else nobody is there any more, or the one who came has gone again.
                 return
             wire.setblocking(False)
-            if self._registry.make_room(address[0]):
-                self._open(wire, address[0])
+            if self._registry.make_room(network := network_of(address[0])):
+                self._open(wire, network)
             else:
                 _refuse(wire)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -35,6 +36,7 @@ LOGIN, IMPORT, FEED = "/login", "/api/import", "/api/changes"
 UPLOAD_BYTES = 256 * 1024
 # The longest body that is read without a token, such as a code for the page.
 STRANGERS_BODY_BYTES = 16 * 1024
+PIECE_BYTES = 64 * 1024
 # An import that comes slower than this on average, after its first minute, is not waited for.
 SLOWEST_BYTES_PER_SECOND = 1024
 MOST_BUCKETS = 10_000
@@ -199,7 +201,7 @@ class Guard:
             raise Refused(403, "Forbidden", "requests from other web pages are not served")
 
     def _check_rate(self, scope: Scope, caller: Caller | None) -> None:
-        client = scope["client"][0] if scope.get("client") else ""
+        client = network_of(scope["client"][0]) if scope.get("client") else ""
         buckets, name = (
             (self._strangers, client) if caller is None else (self._known_ones, caller.id)
         )
@@ -375,6 +377,13 @@ class _Answer:
             headers.setdefault("Cache-Control", "no-store")
         elif message["type"] == "http.response.body":
             self.whole = not message.get("more_body", False)
+            body = message.get("body", b"")
+            # In pieces, so that a client who does not read has few of them waiting for it.
+            for start in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
+                piece = body[start : start + PIECE_BYTES]
+                await self._send({**message, "body": piece, "more_body": True})
+            rest = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES if body else 0
+            message = {**message, "body": body[rest:]}
         await self._send(message)
 
 
@@ -402,6 +411,17 @@ def _with_port(hosts: Iterable[str], port: int | None) -> frozenset[str]:
     """What may stand in Host: the port is left out where it is the usual one."""
     named = {host.lower() for host in hosts}
     return frozenset(named | {f"{host}:{port}" for host in named if port is not None})
+
+
+def network_of(address: str) -> str:
+    """What counts as one address: of IPv6 the /64, in which one machine has them all."""
+    if ":" not in address:
+        return address
+    try:
+        whole = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(whole.ipv4_mapped or ipaddress.IPv6Address(int(whole) >> 64 << 64))
 
 
 def is_local(scope: Scope) -> bool:
