@@ -24,6 +24,15 @@ _CHOICES = {
     "upstream_key": ("operator", "client"),
 }
 
+_FROM_NOUGHT = (
+    "max_facts",
+    "max_notes",
+    "max_sessions",
+    "recall_days",
+    "max_connections",
+    "max_address_connections",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -81,6 +90,14 @@ class Settings:
     """The port the server listens on; 0: any that is free."""
     token: str = field(default="", repr=False)
     """The operator's token for the server. Empty: one is made, and kept beside the user's store."""
+    max_connections: int = 0
+    """Open connections of the server. 0: as many as the limit of open files allows."""
+    max_address_connections: int = 0
+    """Open connections of one address; behind a reverse proxy all have its. 0: half of all."""
+    max_feeds: int = 100
+    """Feeds of changes that one token may have open."""
+    max_uploads: int = 16
+    """Long bodies, imports apart, that one token may send at once."""
     upstream: str = ""
     """The OpenAI-compatible address the proxy sends chats on to. Empty: no proxy."""
     upstream_api_key: str = field(default="", repr=False)
@@ -97,11 +114,12 @@ class Settings:
             value, expected = getattr(self, each.name), int if each.type == "int" else str
             if not isinstance(value, expected) or isinstance(value, bool):
                 raise ConfigError(f"{each.name} must be of type {expected.__name__}, not {value!r}")
-        for name in ("max_facts", "max_notes", "max_sessions", "recall_days"):
+        for name in _FROM_NOUGHT:
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
-        if self.fact_chars < 1:
-            raise ConfigError(f"fact_chars must be 1 or more, not {self.fact_chars}")
+        for name in ("fact_chars", "max_feeds", "max_uploads"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be 1 or more, not {getattr(self, name)}")
         if self.context_tokens < 100:
             raise ConfigError(f"context_tokens must be 100 or more, not {self.context_tokens}")
         for name, allowed in _CHOICES.items():

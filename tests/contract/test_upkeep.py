@@ -304,3 +304,12 @@ def test_the_address_of_a_store_opens_it_again(tmp_path: Path, name: str) -> Non
         assert len(again.space("ana").memories()) == 1
     store.close()
     assert (tmp_path / f"{name}.db").exists()
+
+
+def test_positions_are_those_of_the_spaces_asked_for(store: Store) -> None:
+    store.space("ana").remember("one")
+    store.space("ana", user="bo").remember("two")
+    store.space("empty'; --").remember("three")
+    asked = ["ana", "empty'; --", "absent", *(f"absent {number}" for number in range(1_200))]
+    assert store.positions(asked) == {"ana": 2, "empty'; --": 1}
+    assert store.positions([]) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,7 +17,16 @@ TOKEN = "t" * 40
 class Served:
     """One server at a time on one store."""
 
-    def __init__(self, folder: Path, **environment: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        descriptors: int | None = None,
+        errors: Path | None = None,
+        **environment: str,
+    ) -> None:
+        """``descriptors`` is its limit of open files; ``errors`` takes its standard error."""
+        self._descriptors, self._errors = descriptors, errors
         self._environment = {
             "REVERIE_URL": str(folder / "store.db"),
             "REVERIE_TOKEN": TOKEN,
@@ -33,12 +43,19 @@ class Served:
 
     def start(self) -> str:
         """Where it listens."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "reverie", "serve", "--json", "--port", str(self._port)],
-            env={**os.environ, **self._environment},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, "-m", "reverie", "serve", "--json", "--port", str(self._port)]
+        if self._descriptors is not None:
+            limited = f'ulimit -n {self._descriptors}; exec "$@"'
+            command = ["sh", "-c", limited, "sh", *command]
+        with contextlib.ExitStack() as stack:
+            errors = None if self._errors is None else stack.enter_context(self._errors.open("ab"))
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **self._environment},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         assert process.stdout is not None
         places: dict[str, Any] = json.loads("".join(iter(process.stdout.readline, "}\n")) + "}")
         self._process = process

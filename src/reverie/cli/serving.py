@@ -63,6 +63,7 @@ def serve_command(
     from reverie.aio import AsyncStore
     from reverie.cli.reporting import reporting
     from reverie.memory import open as open_store
+    from reverie.server.connections import limits_of
     from reverie.server.serving import Serving, listening, operators_token, run, server
 
     settings = config.load(url=asked.url, host=host, port=port, upstream=upstream)
@@ -92,6 +93,7 @@ def serve_command(
             hosts=_names(settings.host, allowed),
             port=chosen,
             trust_local=trust_local,
+            limits=limits_of(settings),
         )
         made = server(serving)
         _announce(asked, store, serving)

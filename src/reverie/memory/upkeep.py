@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from reverie.model import Memory, SpaceInfo, VerifyReport
 from reverie.protocols import Owner, Transaction
 
 EMBED_BATCH = 256
+# Names in one statement.
+MOST_NAMES = 500
 Progress = Callable[[int, int], None]
 
 
@@ -342,6 +344,24 @@ def spaces(resources: Resources) -> list[SpaceInfo]:
                     int(facts or 0),
                     int(notes or 0),
                     position,
+                )
+            )
+    return found
+
+
+def positions(resources: Resources, names: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    with resources.engine.read() as tx:
+        tx.oversee()
+        for start in range(0, len(names), MOST_NAMES):
+            part = names[start : start + MOST_NAMES]
+            marks = ", ".join("?" for _ in part)
+            found.update(
+                tx.all(
+                    "SELECT spaces.name, counters.position FROM spaces "
+                    "JOIN counters ON counters.space = spaces.space "
+                    f"WHERE spaces.name IN ({marks})",
+                    tuple(part),
                 )
             )
     return found

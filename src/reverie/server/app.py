@@ -41,7 +41,7 @@ def create_app(serving: Serving) -> ASGIApp:
         lifespan=mcp.lifespan,
     )
     app.router.routes += [Route("/mcp", mcp), Route("/mcp/", mcp)]
-    app.state.serving, app.state.metrics = serving, Metrics()
+    app.state.serving, app.state.metrics = serving, _metrics(serving)
     for part in (rest, sessions, upkeep, vaults, health, proxy, pages):
         app.include_router(part.router)
     app.add_exception_handler(problems.Refused, _refused)
@@ -58,7 +58,28 @@ def create_app(serving: Serving) -> ASGIApp:
         port=serving.port,
         trust_local=serving.trust_local,
         limits=serving.limits,
+        quotas=serving.quotas,
     )
+
+
+def _metrics(serving: Serving) -> Metrics:
+    """The numbers of the server, with what its limits are measured against."""
+    made, connections, quotas = Metrics(), serving.connections, serving.quotas
+    made.gauge("connections", "Open connections.", lambda: connections.open)
+    made.gauge(
+        "connections_dropped",
+        "Connections closed to make room since the start.",
+        lambda: connections.dropped,
+    )
+    made.gauge(
+        "connections_refused",
+        "Connections refused since the start: there was no room.",
+        lambda: connections.refused,
+    )
+    made.gauge("feeds", "Open feeds.", lambda: quotas.feeds.held)
+    made.gauge("imports", "Imports under way.", lambda: quotas.imports.held)
+    made.gauge("uploads", "Long bodies under way.", lambda: quotas.uploads.held)
+    return made
 
 
 def _accident(request: Request, error: Exception) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from functools import cache
 from importlib import resources
 
 from fastapi import APIRouter
@@ -74,5 +75,10 @@ async def docs_part(name: str) -> Response:
         return Response(_START, media_type="text/javascript")
     if name not in {"swagger-ui.css", "swagger-ui-bundle.js"}:
         raise Refused(404, "NotFound", "there is no such page")
-    body = (resources.files("fastapi_offline") / "static" / name).read_bytes()
-    return Response(body, media_type=_TYPES[name[name.rindex(".") :]])
+    return Response(_docs_file(name), media_type=_TYPES[name[name.rindex(".") :]])
+
+
+@cache
+def _docs_file(name: str) -> bytes:
+    """Read once: many requests for it hold one copy."""
+    return (resources.files("fastapi_offline") / "static" / name).read_bytes()

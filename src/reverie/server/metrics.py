@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Counted
+from collections.abc import Callable
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client import generate_latest as rendered
@@ -39,6 +40,10 @@ class Metrics:
         self._spaces = Gauge("reverie_spaces", "Spaces.", registry=self._registry)
         about = Gauge("reverie_info", "This server.", ("version",), registry=self._registry)
         about.labels(__version__).set(1)
+
+    def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
+        """One more number, looked at when the numbers are asked for."""
+        Gauge(f"reverie_{name}", what, registry=self._registry).set_function(value)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method, route, str(status)).inc()

@@ -9,10 +9,12 @@ waits. Then the token says who it is. What a route allows to whom is the route's
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
+import ipaddress
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -22,13 +24,21 @@ from reverie.aio import Async
 from reverie.errors import ReverieError
 from reverie.model import RIGHTS, Right
 from reverie.server.problems import Refused, of_accident, of_error
+from reverie.server.quotas import Quota
 
 # What says nothing of anybody's memory. The page asks for a token before it shows anything.
 OPEN = ("/", "/healthz", "/login", "/page/", "/favicon.ico", "/docs", "/docs/", "/openapi.json")
 PROXY = "/v1/"
 CREDENTIAL = "x-reverie-token"
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-LOGIN, IMPORT = "/login", "/api/import"
+LOGIN, IMPORT, FEED = "/login", "/api/import", "/api/changes"
+# A body is an upload, of which there are only so many at once, when it is longer than this.
+UPLOAD_BYTES = 256 * 1024
+# The longest body that is read without a token, such as a code for the page.
+STRANGERS_BODY_BYTES = 16 * 1024
+PIECE_BYTES = 64 * 1024
+# An import that comes slower than this on average, after its first minute, is not waited for.
+SLOWEST_BYTES_PER_SECOND = 1024
 MOST_BUCKETS = 10_000
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -72,6 +82,34 @@ class Limits:
     # Of one address without a token that is known.
     strangers_per_second: float = 10.0
     strangers_burst: int = 100
+    # How long a whole header may take, an idle connection may be kept, and an answer may go unread.
+    header_seconds: float = 10.0
+    stall_seconds: float = 30.0
+    # Open connections, in all and of one address. 0: what the descriptors allow, and half of it.
+    connections: int = 0
+    address_connections: int = 0
+    # At once, of one token and in all. 0: half of the connections.
+    feeds: int = 100
+    feeds_in_all: int = 0
+    imports: int = 2
+    imports_in_all: int = 8
+    uploads: int = 16
+    uploads_in_all: int = 64
+
+
+class Quotas:
+    """What may be under way at once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.feeds = Quota(
+            "feeds", limits.feeds, limits.feeds_in_all, "close one, or share it among readers"
+        )
+        self.imports = Quota(
+            "imports", limits.imports, limits.imports_in_all, "repeat when one of them has ended"
+        )
+        self.uploads = Quota(
+            "uploads", limits.uploads, limits.uploads_in_all, "repeat when one was answered"
+        )
 
 
 class Buckets:
@@ -105,6 +143,7 @@ class Guard:
         port: int | None,
         trust_local: bool = False,
         limits: Limits | None = None,
+        quotas: Quotas | None = None,
     ) -> None:
         self._app, self._store, self._token = app, store, token
         self._limits = limits or Limits()
@@ -112,6 +151,7 @@ class Guard:
         self._trust_local = trust_local
         self._known_ones = Buckets(self._limits.requests_per_second, self._limits.burst)
         self._strangers = Buckets(self._limits.strangers_per_second, self._limits.strangers_burst)
+        self._quotas = quotas or Quotas(self._limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -121,17 +161,24 @@ class Guard:
             # There is no other protocol here; a websocket is turned away before it opens.
             await send({"type": "websocket.close", "code": 1008})
             return
-        answer = _Answer(send, for_openai=_under(str(scope["path"]), PROXY))
+        path = str(scope["path"])
+        answer = _Answer(send, for_openai=_under(path, PROXY))
         try:
             headers = Headers(scope=scope)
-            self._check_origin(headers, str(scope["path"]))
-            scope.setdefault("state", {})["caller"] = await self._caller(scope, headers)
-            if _under(str(scope["path"]), "/api/"):
+            _check_length(scope, headers)
+            self._check_origin(headers, path)
+            caller = await self._caller(scope, headers)
+            scope.setdefault("state", {})["caller"] = caller
+            if _under(path, "/api/"):
                 # As it was sent: a name in it may hold a slash, which is no part of the path.
                 scope["path"] = scope["raw_path"].decode("latin-1")
-            await self._app(
-                scope, self._bounded(str(scope["path"]), headers, receive, answer), answer
-            )
+            with contextlib.ExitStack() as places:
+                quota = {FEED: self._quotas.feeds, IMPORT: self._quotas.imports}.get(path)
+                if quota is not None and caller is not None:
+                    places.enter_context(quota.hold(caller.id))
+                answer.upload = places.enter_context(contextlib.ExitStack())
+                body = self._bounded(str(scope["path"]), caller, headers, receive, answer)
+                await self._app(scope, body, answer)
         except Refused as refused:
             await answer.tell(refused)
         except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
@@ -154,7 +201,7 @@ class Guard:
             raise Refused(403, "Forbidden", "requests from other web pages are not served")
 
     def _check_rate(self, scope: Scope, caller: Caller | None) -> None:
-        client = scope["client"][0] if scope.get("client") else ""
+        client = network_of(scope["client"][0]) if scope.get("client") else ""
         buckets, name = (
             (self._strangers, client) if caller is None else (self._known_ones, caller.id)
         )
@@ -206,52 +253,99 @@ class Guard:
             raise Refused(why.status, why.title, detail, headers=why.headers) from error
         return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
 
-    def _bounded(self, path: str, headers: Headers, receive: Receive, answer: _Answer) -> Receive:
-        """The body, no longer than it may be and no later.
+    def _bounded(
+        self,
+        path: str,
+        caller: Caller | None,
+        headers: Headers,
+        receive: Receive,
+        answer: _Answer,
+    ) -> Receive:
+        """The body, no longer than it may be and no later, and not one of too many.
 
-        An import may be long: only the silence within it is measured.
+        An import may be long: the silence within it is measured, and its pace.
         """
         limits, streamed = self._limits, path == IMPORT
         most = limits.chat_bytes if _under(path, PROXY) else limits.body_bytes
         most = limits.import_bytes if streamed else most
-        refused = Refused(413, "Too large", f"a body may have {most} bytes")
+        most = STRANGERS_BODY_BYTES if caller is None else most
+
+        def take(bytes: int) -> None:
+            """Count an upload as soon as it is known to be one."""
+            if bytes > UPLOAD_BYTES and caller is not None and not (streamed or answer.counted):
+                answer.upload.enter_context(self._quotas.uploads.hold(caller.id))
+                answer.counted = True
+
+        body = _Body(receive, answer, most, limits.body_seconds, streamed=streamed, take=take)
         length = headers.get("content-length", "")
-        if length.isdecimal() and int(length) > most:
-            raise refused
-        got, deadline, whole = 0, time.monotonic() + limits.body_seconds, False
+        if length.isdecimal():
+            if int(length) > most:
+                raise body.too_large
+            take(int(length))
+        return body
 
-        async def bounded() -> Message:
-            nonlocal got, whole
-            if whole:
-                return await receive()
-            try:
-                left = limits.body_seconds if streamed else deadline - time.monotonic()
-                async with asyncio.timeout(left):
-                    message = await receive()
-            except TimeoutError:
-                answer.instead = Refused(408, "Too slow", "the body did not come in time")
-                raise answer.instead from None
-            got += len(message.get("body", b""))
-            whole = not message.get("more_body", False)
-            if got > most:
-                answer.instead = refused
-                raise refused
-            return message
 
-        return bounded
+class _Body:
+    """The body of a request as the application receives it, within its limits."""
+
+    def __init__(
+        self,
+        receive: Receive,
+        answer: _Answer,
+        most: int,
+        seconds: float,
+        *,
+        streamed: bool,
+        take: Callable[[int], None],
+    ) -> None:
+        self._receive, self._answer, self._take = receive, answer, take
+        self._most, self._seconds, self._streamed = most, seconds, streamed
+        self._deadline = time.monotonic() + seconds
+        self._got, self._whole = 0, False
+        advice = "split the file" if streamed else "send less at once"
+        self.too_large = Refused(413, "Too large", f"a body may have {most} bytes: {advice}")
+
+    async def __call__(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(self._left()):
+                message = await self._receive()
+        except TimeoutError:
+            detail = "the body did not come in time: repeat the request"
+            self._answer.instead = Refused(408, "Too slow", detail)
+            raise self._answer.instead from None
+        self._got += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        try:
+            if self._got > self._most:
+                raise self.too_large
+            self._take(self._got)
+        except Refused as refused:
+            self._answer.instead = refused
+            raise
+        return message
+
+    def _left(self) -> float:
+        """Seconds in which more of it has to come."""
+        left = self._deadline - time.monotonic()
+        paced = left + self._got / SLOWEST_BYTES_PER_SECOND
+        return min(self._seconds, paced) if self._streamed else left
 
 
 class _Answer:
     """The way out: every answer takes the same headers along.
 
     ``instead`` is said in the place of whatever the application makes of a body that is refused.
-    ``for_openai``: its errors are for OpenAI's clients to read.
+    ``for_openai``: its errors are for OpenAI's clients to read. ``upload`` is the place that the
+    body takes among the uploads until the answer begins; then nothing holds all of it any more.
     """
 
     def __init__(self, send: Send, *, for_openai: bool) -> None:
         self._send, self._for_openai = send, for_openai
-        self.begun = self.whole = False
+        self.begun = self.whole = self.counted = False
         self.instead: Refused | None = None
+        self.upload = contextlib.ExitStack()
 
     async def __call__(self, message: Message) -> None:
         if self.instead is not None and not self.begun:
@@ -276,13 +370,37 @@ class _Answer:
     async def _pass_on(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.begun = True
+            self.upload.close()
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
         elif message["type"] == "http.response.body":
             self.whole = not message.get("more_body", False)
+            body = message.get("body", b"")
+            # In pieces, so that a client who does not read has few of them waiting for it.
+            for start in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
+                piece = body[start : start + PIECE_BYTES]
+                await self._send({**message, "body": piece, "more_body": True})
+            rest = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES if body else 0
+            message = {**message, "body": body[rest:]}
         await self._send(message)
+
+
+def _check_length(scope: Scope, headers: Headers) -> None:
+    """Refuse a body whose end two programs could see at different places (request smuggling).
+
+    h11 refuses lengths that differ, and any Transfer-Encoding but chunked.
+    """
+    if "transfer-encoding" in headers and (
+        "content-length" in headers or scope.get("http_version") == "1.0"
+    ):
+        raise Refused(
+            400,
+            "Ambiguous",
+            "send Content-Length or, in HTTP/1.1, Transfer-Encoding, not both",
+            headers={"Connection": "close"},
+        )
 
 
 def _under(path: str, root: str) -> bool:
@@ -293,6 +411,17 @@ def _with_port(hosts: Iterable[str], port: int | None) -> frozenset[str]:
     """What may stand in Host: the port is left out where it is the usual one."""
     named = {host.lower() for host in hosts}
     return frozenset(named | {f"{host}:{port}" for host in named if port is not None})
+
+
+def network_of(address: str) -> str:
+    """What counts as one address: of IPv6 the /64, in which one machine has them all."""
+    if ":" not in address:
+        return address
+    try:
+        whole = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(whole.ipv4_mapped or ipaddress.IPv6Address(int(whole) >> 64 << 64))
 
 
 def is_local(scope: Scope) -> bool:

@@ -18,7 +18,9 @@ from reverie.aio import AsyncStore
 from reverie.config import Settings, default_url
 from reverie.errors import ConfigError, MissingExtra
 from reverie.memory import tokens
-from reverie.server.security import LOOPBACK, Limits
+from reverie.server.change_watcher import ChangeWatcher
+from reverie.server.connections import Connections, resolved
+from reverie.server.security import LOOPBACK, Limits, Quotas
 
 if TYPE_CHECKING:
     import uvicorn
@@ -53,6 +55,20 @@ class Serving:
     """So many imports at a time, so that others get a word in."""
     codes: set[str] = field(default_factory=set, repr=False)
     """What the page can be opened with, once each."""
+    connections: Connections = field(init=False, repr=False)
+    """Those that are open."""
+    quotas: Quotas = field(init=False, repr=False)
+    """What is under way."""
+    watcher: ChangeWatcher = field(init=False, repr=False)
+    """Tells the feeds when there is something to read."""
+
+    def __post_init__(self) -> None:
+        limits = resolved(self.limits, upstream=bool(self.settings.upstream))
+        object.__setattr__(self, "limits", limits)
+        made = Connections(limits.connections, limits.address_connections)
+        object.__setattr__(self, "connections", made)
+        object.__setattr__(self, "quotas", Quotas(limits))
+        object.__setattr__(self, "watcher", ChangeWatcher(self.store, self.stopping))
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(16)
@@ -129,28 +145,12 @@ def listening(host: str, port: int) -> socket.socket:
 def server(serving: Serving) -> uvicorn.Server:
     """A server that is ready to run."""
     try:
-        import uvicorn
-
         from reverie.server.app import create_app
+        from reverie.server.listener import Server
     except ModuleNotFoundError as error:
         raise MissingExtra("the server", "server") from error
 
-    class Ending(uvicorn.Server):
-        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            serving.stopping.set()
-            await super().shutdown(sockets)
-
-    return Ending(
-        uvicorn.Config(
-            create_app(serving),
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            lifespan="on",
-            timeout_graceful_shutdown=GRACE_SECONDS,
-        )
-    )
+    return Server(serving, create_app(serving))
 
 
 def run(made: uvicorn.Server, bound: socket.socket) -> None:

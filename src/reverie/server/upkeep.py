@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import tempfile
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.requests import Request
@@ -20,11 +19,11 @@ from reverie.server import shapes
 from reverie.server.answers import Json, encoded
 from reverie.server.problems import Refused
 from reverie.server.scopes import Admin, Key, Reader, Writer
+from reverie.server.serving import Serving
 
 router = APIRouter(prefix="/api", responses={"default": {"model": shapes.Problem}})
 
-# How long a change may go unnoticed, and how often a quiet feed says that it is there.
-POLL_SECONDS = 0.25
+# How often a quiet feed says that it is there.
 BEAT_SECONDS = 15
 MOST_CHANGES = 500
 NDJSON = "application/x-ndjson"
@@ -143,25 +142,22 @@ async def changes(
     begin = int(last_event_id) if last_event_id is not None else after
     if begin is None:
         begin = await space.position()
-    stopping = visit.serving.stopping
-    told = _told(space, begin, wait, stopping.is_set)
+    told = _told(space, visit.serving, begin, wait)
     return StreamingResponse(told, media_type="text/event-stream")
 
 
-async def _told(space: Async, after: int, wait: bool, stopping: Any) -> AsyncIterator[str]:
-    quiet = 0.0
+async def _told(space: Async, serving: Serving, after: int, wait: bool) -> AsyncIterator[str]:
+    watcher, stopping = serving.watcher, serving.stopping
     yield ": reverie\n\n"
-    while not stopping():
+    while not stopping.is_set():
+        since = watcher.position(space.name)
         found = await space.changes(after=after, limit=MOST_CHANGES)
         for change in found:
-            after, quiet = change.position, 0.0
+            after = change.position
             yield f"id: {after}\nevent: change\ndata: {json.dumps(plain(change))}\n\n"
         if found:
             continue
         if not wait:
             return
-        await asyncio.sleep(POLL_SECONDS)
-        quiet += POLL_SECONDS
-        if quiet >= BEAT_SECONDS:
-            quiet = 0.0
+        if not await watcher.changed(space.name, since, BEAT_SECONDS):
             yield ": still here\n\n"

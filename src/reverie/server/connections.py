@@ -1,0 +1,187 @@
+"""The connections of one server: how many there may be, and which one is closed to make room.
+
+Whoever connects takes a descriptor before anything is known of them. So connections are counted,
+in all and by address, and when a limit is reached the one that matters least is closed for the new
+one: first those that have not sent a request, then those whose request has no token, then those
+that are idle after a request with a token, in each case the one that waits longest. A connection
+on which a request with a token is answered is never closed for another.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Protocol
+
+from reverie.config import Settings
+from reverie.errors import ConfigError
+from reverie.server.security import Limits
+
+if sys.platform != "win32":
+    import resource
+
+# Descriptors that connections leave alone: the store's files, git, imports on the disk. A process
+# that has few of them shares them evenly.
+RESERVED_DESCRIPTORS = 256
+MOST_CONNECTIONS = 2_000
+LOG_SECONDS = 60.0
+# How many kinds of messages are told apart.
+MOST_MESSAGES = 256
+
+# What a connection is doing, by how little it matters.
+NEW, BUSY_UNKNOWN, IDLE_KNOWN, BUSY_KNOWN = range(4)
+
+
+class Droppable(Protocol):
+    """What the registry knows of a connection."""
+
+    address: str
+
+    @property
+    def rank(self) -> int: ...
+
+    def drop(self) -> None: ...
+
+    def expire(self, now: float, limits: Limits) -> bool: ...
+
+
+class Connections:
+    """Every open connection of a server, in the order of their last change of state."""
+
+    def __init__(self, most: int, most_of_address: int) -> None:
+        self.most, self.most_of_address = most, most_of_address
+        self.dropped = self.refused = 0
+        self._all: OrderedDict[Droppable, None] = OrderedDict()
+        self._of_address: dict[str, OrderedDict[Droppable, None]] = {}
+
+    @property
+    def open(self) -> int:
+        return len(self._all)
+
+    def expire(self, now: float, limits: Limits, most: int) -> bool:
+        """Close those that keep the server waiting, but not more than this; whether all are."""
+        for connection in list(self._all):
+            if not most:
+                return False
+            most -= connection.expire(now, limits)
+        return True
+
+    def make_room(self, address: str) -> bool:
+        """Whether one more may come from an address, closing another one where that helps."""
+        of_address = self._of_address.get(address, OrderedDict())
+        full = len(of_address) >= self.most_of_address
+        if (full and not self._drop_one(of_address)) or (
+            len(self._all) >= self.most and not self._drop_one(self._all)
+        ):
+            self.refused += 1
+            return False
+        return True
+
+    def drop_one(self) -> bool:
+        """Close the connection that matters least; False where every one matters."""
+        return self._drop_one(self._all)
+
+    def add(self, connection: Droppable) -> None:
+        self._all[connection] = None
+        self._of_address.setdefault(connection.address, OrderedDict())[connection] = None
+
+    def changed(self, connection: Droppable) -> None:
+        """A connection waits for something else from now on."""
+        if connection in self._all:
+            self._all.move_to_end(connection)
+            self._of_address[connection.address].move_to_end(connection)
+
+    def remove(self, connection: Droppable) -> None:
+        if connection not in self._all:
+            return
+        del self._all[connection]
+        of_address = self._of_address[connection.address]
+        del of_address[connection]
+        if not of_address:
+            del self._of_address[connection.address]
+
+    def _drop_one(self, among: OrderedDict[Droppable, None]) -> bool:
+        least, found = BUSY_KNOWN, None
+        for connection in among:
+            if (rank := connection.rank) < least:
+                least, found = rank, connection
+            if least == NEW:
+                break
+        if found is None:
+            return False
+        self.dropped += 1
+        self.remove(found)
+        found.drop()
+        return True
+
+
+def descriptors() -> int:
+    """How many files and connections this process may have open."""
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS + RESERVED_DESCRIPTORS
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_CONNECTIONS * 4 if soft == resource.RLIM_INFINITY else soft
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The limits that an operator has set."""
+    return Limits(
+        connections=settings.max_connections,
+        address_connections=settings.max_address_connections,
+        feeds=settings.max_feeds,
+        uploads=settings.max_uploads,
+    )
+
+
+def resolved(limits: Limits, *, upstream: bool) -> Limits:
+    """The limits with a number where 0 leaves it to the descriptors of the process.
+
+    With an upstream each connection may need a second one.
+    """
+    allowed = descriptors()
+    free = (allowed - min(RESERVED_DESCRIPTORS, allowed // 2)) // (2 if upstream else 1)
+    if limits.connections > free:
+        raise ConfigError(
+            f"max_connections is {limits.connections}, but this process may open {allowed} files, "
+            f"enough for {free} connections: raise that with 'ulimit -n', or lower the setting"
+        )
+    most = limits.connections or max(min(free, MOST_CONNECTIONS), 2)
+    half = max(most // 2, 1)
+    return replace(
+        limits,
+        connections=most,
+        address_connections=limits.address_connections or half,
+        feeds_in_all=limits.feeds_in_all or half,
+    )
+
+
+class OncePerMinute(logging.Filter):
+    """Lets a warning or an error through once a minute, with the number that was left out.
+
+    What a client sends may make the libraries below log a line for each request: a log that grows
+    as fast as somebody sends nonsense fills the disk.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logged: dict[tuple[str, object], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        kind = record.exc_info[0] if record.exc_info else None
+        key = (str(record.msg).partition("\n")[0], kind)
+        now = time.monotonic()
+        at, left_out = self._logged.get(key, (now - LOG_SECONDS, 0))
+        if now - at < LOG_SECONDS:
+            self._logged[key] = (at, left_out + 1)
+            return False
+        if len(self._logged) >= MOST_MESSAGES:
+            self._logged.clear()
+        self._logged[key] = (now, 0)
+        if left_out:
+            record.msg = f"{record.msg} (and {left_out} times since it was last logged)"
+        return True

@@ -1,0 +1,296 @@
+"""Accepts connections, and closes those that keep the server waiting.
+
+uvicorn has no deadline for a header, no limit of connections (``limit_concurrency`` refuses
+requests, of which half a header is none), and leaves accepting to asyncio, which at the descriptor
+limit logs and schedules one retry for each place in the backlog. So uvicorn is given no socket: a
+``Listener`` accepts, and uvicorn's own HTTP/1.1 protocol, on h11, does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import time
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from reverie.server import connections as ranks
+from reverie.server.connections import Connections, OncePerMinute
+from reverie.server.problems import Refused
+from reverie.server.security import HEADERS, Limits, network_of
+from reverie.server.serving import GRACE_SECONDS, Serving
+
+# How many are accepted or closed before others get their turn: so few that nobody waits long, and
+# that none is closed for newer ones before it was read from, which takes the loop some rounds.
+AT_ONCE, ROUNDS = 16, 8
+BREATH_SECONDS = 0.01
+RETRY_SECONDS = 1.0
+SWEEP_SECONDS = 1.0
+HEADER_BYTES = 16 * 1024
+OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_log = logging.getLogger("reverie.server")
+
+
+def rendered(refused: Refused) -> bytes:
+    """An answer as bytes, for a connection on which no request could be read; it is closed."""
+    response = refused.response()
+    given = {
+        name.decode("latin-1"): value.decode("latin-1") for name, value in response.raw_headers
+    }
+    headers = {**given, **HEADERS, "Cache-Control": "no-store", "Connection": "close"}
+    lines = [f"HTTP/1.1 {refused.status} {refused.title}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(response.body)
+
+
+FULL = rendered(
+    Refused(
+        503,
+        "Too many connections",
+        "all connections are in use: wait and repeat; the operator can raise max_connections or "
+        "max_address_connections",
+        headers={"Retry-After": "5"},
+    )
+)
+TOO_SLOW = rendered(Refused(408, "Too slow", "the header did not come in time: repeat the request"))
+MALFORMED = rendered(Refused(400, "Malformed", "this is no HTTP request: look at what was sent"))
+
+
+class Connection(H11Protocol):
+    """One connection: uvicorn's, counted, and closed when it keeps the server waiting.
+
+    ``since`` is when it began to wait for what it waits for now: a whole header, or its answer.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        state: Any,
+        app_state: dict[str, Any],
+        address: str,
+        registry: Connections,
+    ) -> None:
+        super().__init__(config, state, app_state)
+        self.address, self._registry = address, registry
+        self.since = time.monotonic()
+        self._known = self._made = self._dropped = False
+        self._unsent, self._moved_at = 0, self.since
+
+    @property
+    def waiting(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def rank(self) -> int:
+        if self.waiting:
+            return ranks.IDLE_KNOWN if self._known else ranks.NEW
+        return ranks.BUSY_KNOWN if self._has_caller() else ranks.BUSY_UNKNOWN
+
+    def _has_caller(self) -> bool:
+        return self.scope["state"].get("caller") is not None
+
+    # -- what happens to it -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._made = True
+        if self._dropped:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._registry.remove(self)
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before:
+            self._changed()
+
+    def on_response_complete(self) -> None:
+        self._known = self._known or self._has_caller()
+        self._changed()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are no HTTP, where no answer has begun, and close the connection."""
+        begun = self.cycle is not None and self.cycle.response_started
+        if self.cycle is not None and not self.cycle.response_complete:
+            # Its application has nobody to answer any more.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if not begun or (self.waiting and self.conn.our_state is h11.IDLE):
+            self.transport.write(MALFORMED)
+        self.transport.close()
+
+    def _changed(self) -> None:
+        self.since = time.monotonic()
+        self._registry.changed(self)
+
+    # -- how it is closed ---------------------------------------------------------------------
+
+    def drop(self) -> None:
+        """Close it now, whatever it has not been sent yet."""
+        self._dropped = True
+        if self._made:
+            self.transport.abort()
+
+    def expire(self, now: float, limits: Limits) -> bool:
+        """Close it if its client lets the server wait: for a header, or to be read from.
+
+        Whether it was closed.
+        """
+        if not self._made:
+            return False
+        unsent = self.transport.get_write_buffer_size()
+        if unsent == 0 or unsent < self._unsent:
+            self._moved_at = now
+        self._unsent = unsent
+        if unsent:
+            if now - self._moved_at < limits.stall_seconds:
+                return False
+            self.drop()
+            return True
+        if not self.waiting or now - self.since < limits.header_seconds:
+            return False
+        half_sent = bool(self.conn.trailing_data[0]) and self.conn.our_state is h11.IDLE
+        if half_sent and not self.transport.is_closing():
+            self.transport.write(TOO_SLOW)
+        self.transport.close()
+        return True
+
+
+class Listener:
+    """Accepts on one socket, as long as there is room."""
+
+    def __init__(self, bound: socket.socket, server: Server) -> None:
+        self._bound, self._server = bound, server
+        self._registry, self._limits = server.serving.connections, server.serving.limits
+        self._loop = asyncio.get_running_loop()
+        self._starting: set[asyncio.Task[Any]] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        self._logged = -ranks.LOG_SECONDS
+        fewest = min(self._limits.connections, self._limits.address_connections)
+        self._accepts = max(1, min(AT_ONCE, fewest // ROUNDS))
+        self._pause = min(SWEEP_SECONDS, self._limits.header_seconds / 4)
+        self._sweeping = self._loop.call_later(self._pause, self._sweep)
+
+    def start(self) -> None:
+        self._loop.add_reader(self._bound.fileno(), self._accept)
+
+    def close(self) -> None:
+        self._sweeping.cancel()
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._bound.fileno() >= 0:
+            self._loop.remove_reader(self._bound.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(self._accepts):
+            try:
+                wire, address = self._bound.accept()
+            except OSError as error:
+                if error.errno in OUT_OF_RESOURCES:
+                    self._wait_for_resources(error)
+                # Else nobody is there any more, or the one who came has gone again.
+                return
+            wire.setblocking(False)
+            if self._registry.make_room(network := network_of(address[0])):
+                self._open(wire, network)
+            else:
+                _refuse(wire)
+
+    def _open(self, wire: socket.socket, address: str) -> None:
+        server = self._server
+        made = Connection(
+            server.config, server.server_state, server.lifespan.state, address, self._registry
+        )
+        self._registry.add(made)
+        task = self._loop.create_task(self._connect(wire, made))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _connect(self, wire: socket.socket, made: Connection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: made, wire)
+        except OSError:
+            self._registry.remove(made)
+            wire.close()
+
+    def _wait_for_resources(self, error: OSError) -> None:
+        """Something else took the descriptors: make room, and look again a little later."""
+        now = time.monotonic()
+        if now - self._logged >= ranks.LOG_SECONDS:
+            self._logged = now
+            _log.error(
+                "no connection can be accepted (%s): %d are open; raise the limit of open files "
+                "with 'ulimit -n'",
+                error.strerror,
+                self._registry.open,
+            )
+        self._registry.drop_one()
+        self._loop.remove_reader(self._bound.fileno())
+        self._retry = self._loop.call_later(RETRY_SECONDS, self.start)
+
+    def _sweep(self) -> None:
+        done = self._registry.expire(time.monotonic(), self._limits, AT_ONCE)
+        pause = self._pause if done else BREATH_SECONDS
+        self._sweeping = self._loop.call_later(pause, self._sweep)
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server on connections that a ``Listener`` accepts."""
+
+    def __init__(self, serving: Serving, app: Any) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                # Said, so that what else is installed changes nothing.
+                http="h11",
+                loop="asyncio",
+                ws="none",
+                h11_max_incomplete_event_size=HEADER_BYTES,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                lifespan="on",
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        self.serving = serving
+        self._listeners: list[Listener] = []
+        self._bounded_logs = OncePerMinute()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        for name in ("uvicorn.error", "asyncio"):
+            logging.getLogger(name).addFilter(self._bounded_logs)
+        await super().startup(sockets=[])
+        for bound in sockets or []:
+            listener = Listener(bound, self)
+            self._listeners.append(listener)
+            listener.start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.serving.stopping.set()
+        for listener in self._listeners:
+            listener.close()
+        await super().shutdown(sockets)
+        for name in ("uvicorn.error", "asyncio"):
+            logging.getLogger(name).removeFilter(self._bounded_logs)
+
+
+def _refuse(wire: socket.socket) -> None:
+    """Say that there is no room. What was sent already is read, else closing would take it back."""
+    with contextlib.closing(wire), contextlib.suppress(OSError):
+        wire.send(FULL)
+        wire.shutdown(socket.SHUT_WR)
+        wire.recv(HEADER_BYTES)

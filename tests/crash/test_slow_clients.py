@@ -1,0 +1,207 @@
+"""Clients without a token that hold connections: the others do not notice them.
+
+Nothing here asserts a time of its own: what a healthy client waits is compared with what it waited
+in the same run while nobody else was there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.conftest import PROVE
+from tests.crash.processes import connections, cpu_share, descriptors_of, served
+from tests.crash.served import TOKEN
+from tests.crash.test_load import resident
+
+SLOW = int(os.environ.get("REVERIE_LOAD_SLOW_CLIENTS", "1000" if PROVE else "200"))
+REQUESTS = 1_000 if PROVE else 200
+CHUNKS = 5
+MOST_TIMES = 3.0
+# What most systems allow a process; slow clients want more connections than that.
+USUAL_DESCRIPTORS = 1024
+# Below this a p99 tells more of the machine's other work than of the server.
+FLOOR_SECONDS = 0.01
+MOST_GROWTH = 32 * 1024 * 1024
+MOST_LOGGED = 64 * 1024
+PATIENCE = 30.0
+UNREAD = 200
+# Bytes that an unread answer may take: what waits in the server, and the connection itself.
+MOST_UNREAD = 400 * 1024
+
+
+@contextlib.contextmanager
+def slow_clients(base: str, number: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "tests.crash.slow_clients", base.rpartition(":")[2]]
+    with subprocess.Popen(
+        [*command, str(number)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as attack:
+        assert attack.stdout is not None and attack.stdin is not None
+        try:
+            assert attack.stdout.readline() == b"open\n"
+            yield
+        finally:
+            attack.stdin.close()
+            attack.wait(PATIENCE)
+
+
+def client(base: str) -> httpx2.Client:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    return httpx2.Client(base_url=base, headers=headers, timeout=PATIENCE, verify=False)
+
+
+Ask = Callable[[], int]
+
+
+@contextlib.contextmanager
+def kept_connection(base: str) -> Iterator[Ask]:
+    """Asks on one connection."""
+    with client(base) as kept:
+        yield lambda: kept.post("/api/recall", json={"query": "tea"}).status_code
+
+
+@contextlib.contextmanager
+def new_connections(base: str) -> Iterator[Ask]:
+    """Asks on a connection of its own each time, as commands and hooks do."""
+    request = f"GET /healthz HTTP/1.1\r\nHost: {base.rpartition('/')[2]}\r\n"
+    request += f"Authorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+    port = int(base.rpartition(":")[2])
+
+    def ask() -> int:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as wire:
+            wire.sendall(request.encode())
+            received = b""
+            while part := wire.recv(65536):
+                received += part
+        return int(received.split(b" ")[1])
+
+    yield ask
+
+
+def p99(ask: Ask) -> float:
+    """The best p99 of some stretches: what the server costs, not what else the machine does."""
+    found = []
+    for _ in range(CHUNKS):
+        took = []
+        for _ in range(REQUESTS // CHUNKS):
+            began = time.perf_counter()
+            assert ask() == 200
+            took.append(time.perf_counter() - began)
+        found.append(sorted(took)[int(len(took) * 0.99)])
+    return min(found)
+
+
+@pytest.mark.parametrize("way", [kept_connection, new_connections])
+def test_healthy_client_waits_no_longer_among_slow_clients(
+    tmp_path: Path, way: Callable[[str], contextlib.AbstractContextManager[Ask]]
+) -> None:
+    with served(tmp_path, USUAL_DESCRIPTORS) as (server, base, errors), way(base) as ask:
+        p99(ask)
+        quiet = p99(ask)
+        with slow_clients(base, SLOW):
+            p99(ask)
+            before = resident(server.pid)
+            attacked = p99(ask)
+            held = connections(server.pid)
+            grown = resident(server.pid) - before
+        logged = errors.stat().st_size
+    times = max(attacked, FLOOR_SECONDS) / max(quiet, FLOOR_SECONDS)
+    print(
+        f"{SLOW} slow clients, {way.__name__}: p99 {quiet * 1000:.1f} ms quiet, "
+        f"{attacked * 1000:.1f} ms attacked, {times:.2f} times; {held} connections, "
+        f"{grown / 2**20:.1f} MB more, {logged} bytes logged"
+    )
+    assert held >= min(SLOW, 300), "the slow clients were not there"
+    assert times <= MOST_TIMES
+    assert grown <= MOST_GROWTH
+    assert logged <= MOST_LOGGED
+
+
+def test_descriptor_limit_is_never_reached_by_connections(tmp_path: Path) -> None:
+    descriptors = 128
+    with (
+        served(tmp_path, descriptors) as (server, base, errors),
+        kept_connection(base) as kept,
+        new_connections(base) as anew,
+    ):
+        assert kept() == 200
+        with slow_clients(base, descriptors * 2):
+            shares = []
+            for _ in range(5):
+                assert kept() == 200 and anew() == 200
+                shares.append(cpu_share(server.pid, 1))
+            taken, held = descriptors_of(server.pid), connections(server.pid)
+            with client(base) as other:
+                for number in range(20):
+                    answer = other.post("/api/memory/", json={"content": f"thing {number}"})
+                    assert answer.status_code == 201
+        logged = errors.read_bytes()
+    print(
+        f"limit {descriptors}: {taken} descriptors in use, {min(shares):.3f} of a core, "
+        f"{len(logged)} bytes logged"
+    )
+    assert taken < descriptors and held >= descriptors // 4
+    assert min(shares) < 0.5
+    assert len(logged) <= MOST_LOGGED
+
+
+def test_descriptors_taken_by_others_are_logged_once_and_no_core_spins(tmp_path: Path) -> None:
+    """The limit is lowered under a running server: what it has open already is more than that."""
+    if not hasattr(__import__("resource"), "prlimit"):
+        pytest.skip("this platform cannot lower the limit of another process")
+    import resource
+
+    with served(tmp_path) as (server, base, errors), new_connections(base) as anew:
+        with kept_connection(base) as kept:
+            assert kept() == 200
+        held = max(int(path.name) for path in Path(f"/proc/{server.pid}/fd").iterdir())
+        _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        # Not one descriptor more than there are.
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (held + 1, hard))
+        port = int(base.rpartition(":")[2])
+        with contextlib.ExitStack() as stack:
+            for _ in range(100):
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
+            shares = [cpu_share(server.pid, 1) for _ in range(5)]
+        logged = errors.read_text(encoding="utf-8")
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (hard, hard))
+        assert anew() == 200
+    print(f"{min(shares):.3f} of a core, {len(logged)} bytes logged")
+    assert logged.count("no connection can be accepted") == 1
+    assert len(logged) <= MOST_LOGGED
+    assert min(shares) < 0.5
+
+
+def test_answers_that_nobody_reads_take_no_memory(tmp_path: Path) -> None:
+    """The largest thing that is served without a token, asked for by many who do not read it."""
+    with served(tmp_path) as (server, base, _), new_connections(base) as anew:
+        host = base.rpartition("/")[2]
+        request = f"GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        assert anew() == 200
+        with contextlib.ExitStack() as stack:
+
+            def ask() -> None:
+                wire = stack.enter_context(socket.socket())
+                wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                wire.connect(("127.0.0.1", int(host.rpartition(":")[2])))
+                wire.sendall(request * 4)
+
+            for _ in range(10):
+                ask()
+            assert anew() == 200
+            before = resident(server.pid)
+            for _ in range(UNREAD):
+                ask()
+            assert anew() == 200
+            grown = resident(server.pid) - before
+    print(f"{UNREAD} unread answers: {grown / 2**20:.1f} MB more")
+    assert grown <= UNREAD * MOST_UNREAD

@@ -1,0 +1,346 @@
+"""Connections: deadlines, limits, and requests whose length is said in two ways."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from reverie.errors import ConfigError
+from reverie.server import connections
+from reverie.server.security import Limits, network_of
+from tests.server.conftest import Running, Serve
+
+PATIENCE = 30.0
+SHORT = 0.5
+HALF_A_HEADER = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
+
+
+def connected(running: Running) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", running.serving.port), timeout=PATIENCE)
+
+
+def request(running: Running, path: str = "/healthz", token: str = "", **headers: str) -> bytes:
+    """A GET as bytes; a keyword such as ``Content_Length`` is a header."""
+    lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{running.serving.port}"]
+    lines += [f"Authorization: Bearer {token}"] if token else []
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def until_closed(wire: socket.socket) -> bytes:
+    """Everything that the server sends before it closes the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := wire.recv(65536):
+            received += part
+    return received
+
+
+def answered(wire: socket.socket) -> int:
+    """The status of one answer, whose body is read to its end."""
+    head = b""
+    while b"\r\n\r\n" not in head:
+        part = wire.recv(65536)
+        if not part:
+            raise ConnectionResetError("closed before an answer")
+        head += part
+    head, _, body = head.partition(b"\r\n\r\n")
+    length = next(
+        int(line.partition(b":")[2])
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"content-length")
+    )
+    while len(body) < length:
+        body += wire.recv(65536)
+    return int(head.split(b" ")[1])
+
+
+def is_open(wire: socket.socket) -> bool:
+    """Whether the server has not closed a connection on which it has nothing to say."""
+    wire.setblocking(False)
+    try:
+        return bool(wire.recv(65536))
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+    finally:
+        wire.settimeout(PATIENCE)
+
+
+def eventually(true: Any) -> None:
+    until = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < until, "it never came true"
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def wires(running: Running, number: int, said: bytes = b"") -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(connected(running)) for _ in range(number)]
+        for wire in opened:
+            if said:
+                wire.sendall(said)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def one(serve_once: Serve) -> Running:
+    """One server for many requests."""
+    return serve_once()
+
+
+# -- deadlines ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", HALF_A_HEADER], ids=["nothing", "a letter", "half"])
+def test_header_half_sent_is_dropped_at_the_deadline(serve: Serve, sent: bytes) -> None:
+    running = serve(limits=Limits(header_seconds=SHORT))
+    with connected(running) as wire:
+        wire.sendall(sent)
+        received = until_closed(wire)
+    assert received.startswith(b"HTTP/1.1 408") if sent else received == b""
+
+
+def test_header_dripping_byte_by_byte_is_dropped_at_the_deadline(serve: Serve) -> None:
+    running = serve(limits=Limits(header_seconds=SHORT))
+    with connected(running) as wire:
+        wire.sendall(HALF_A_HEADER)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(round(PATIENCE / 0.05)):
+                wire.sendall(b"a")
+                time.sleep(0.05)
+                if not is_open(wire):
+                    return
+            pytest.fail("the server waited as long as bytes came")
+
+
+def test_second_header_dripping_on_a_kept_connection_is_dropped(serve: Serve) -> None:
+    running = serve(limits=Limits(header_seconds=SHORT))
+    with connected(running) as wire:
+        wire.sendall(request(running))
+        assert answered(wire) == 200
+        with contextlib.suppress(ConnectionError):
+            for letter in HALF_A_HEADER + b"a" * round(PATIENCE / 0.05):
+                wire.sendall(bytes([letter]))
+                time.sleep(0.05)
+                if not is_open(wire):
+                    return
+            pytest.fail("the server waited as long as bytes came")
+
+
+def test_body_dripping_after_its_answer_is_dropped(serve: Serve) -> None:
+    """A request that is answered before its body is read leaves nobody who would time the body."""
+    running = serve(limits=Limits(header_seconds=SHORT))
+    with connected(running) as wire:
+        wire.sendall(request(running, Content_Length="10000"))
+        assert answered(wire) == 200
+        with contextlib.suppress(ConnectionError):
+            for _ in range(round(PATIENCE / 0.05)):
+                wire.sendall(b"a")
+                time.sleep(0.05)
+                if not is_open(wire):
+                    return
+            pytest.fail("the server waited as long as bytes came")
+
+
+def test_answer_that_nobody_reads_is_dropped(serve: Serve) -> None:
+    running = serve(limits=Limits(stall_seconds=SHORT))
+    with socket.socket() as wire:
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.settimeout(PATIENCE)
+        wire.connect(("127.0.0.1", running.serving.port))
+        wire.sendall(request(running, "/docs/swagger-ui-bundle.js") * 8)
+        eventually(lambda: not running.serving.connections.open)
+
+
+def test_request_under_way_outlives_the_header_deadline(serve: Serve) -> None:
+    running = serve(limits=Limits(header_seconds=SHORT))
+    with connected(running) as wire:
+        wire.sendall(request(running, "/api/changes", running.serving.token))
+        time.sleep(SHORT * 4)
+        assert is_open(wire)
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+def test_limit_of_an_address_drops_the_connection_that_waits_longest(serve: Serve) -> None:
+    running = serve(limits=Limits(address_connections=8))
+    with wires(running, 8, HALF_A_HEADER) as slow, connected(running) as healthy:
+        healthy.sendall(request(running))
+        assert answered(healthy) == 200
+        assert [is_open(wire) for wire in slow] == [False] + [True] * 7
+
+
+def test_limit_in_all_drops_connections_without_a_token_first(serve: Serve) -> None:
+    running = serve(limits=Limits(connections=8, address_connections=8))
+    with wires(running, 3, b"") as feeds:
+        for wire in feeds:
+            wire.sendall(request(running, "/api/changes", running.serving.token))
+            assert wire.recv(65536).startswith(b"HTTP/1.1 200")
+        with connected(running) as kept:
+            kept.sendall(request(running, "/api/whoami", running.serving.token))
+            assert answered(kept) == 200
+            with wires(running, 40, HALF_A_HEADER) as slow:
+                eventually(lambda: sum(is_open(wire) for wire in slow) <= 8)
+                kept.sendall(request(running, "/api/whoami", running.serving.token))
+                assert answered(kept) == 200
+                assert all(is_open(wire) for wire in feeds)
+                assert running.serving.connections.open <= 8
+
+
+def test_limit_reached_by_tokens_alone_is_said(serve: Serve) -> None:
+    running = serve(limits=Limits(connections=4, address_connections=4, feeds_in_all=4))
+    with wires(running, 4) as feeds:
+        for wire in feeds:
+            wire.sendall(request(running, "/api/changes", running.serving.token))
+            assert wire.recv(65536).startswith(b"HTTP/1.1 200")
+        with connected(running) as late:
+            received = until_closed(late)
+    assert received.startswith(b"HTTP/1.1 503") and b"retry-after: " in received
+    problem = json.loads(received.partition(b"\r\n\r\n")[2])
+    assert problem["status"] == 503 and "max_connections" in problem["detail"]
+    eventually(lambda: not running.serving.connections.open)
+    with running.client() as client:
+        assert client.get("/healthz").status_code == 200
+
+
+def test_healthy_client_is_answered_among_slow_ones(serve: Serve) -> None:
+    running = serve(limits=Limits(connections=32, address_connections=32))
+    over = threading.Event()
+
+    def slowly() -> None:
+        while not over.is_set():
+            with contextlib.suppress(OSError), wires(running, 40, HALF_A_HEADER):
+                over.wait(0.05)
+
+    attackers = [threading.Thread(target=slowly) for _ in range(2)]
+    for each in attackers:
+        each.start()
+    try:
+        with running.client() as client:
+            assert {client.get("/healthz").status_code for _ in range(50)} == {200}
+        for _ in range(20):
+            with running.client() as client:
+                assert client.get("/api/whoami").status_code == 200
+    finally:
+        over.set()
+        for each in attackers:
+            each.join()
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("2001:db8:1:2::ffff", "2001:db8:1:2::"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("::1", "::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("odd:", "odd:"),
+    ],
+)
+def test_addresses_of_one_machine_count_as_one(address: str, network: str) -> None:
+    assert network_of(address) == network
+
+
+def test_default_limits_leave_descriptors_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    for allowed, most, with_upstream in ((64, 32, 16), (128, 64, 32), (1024, 768, 384)):
+        monkeypatch.setattr(connections, "descriptors", lambda allowed=allowed: allowed)
+        assert connections.resolved(Limits(), upstream=False).connections == most
+        assert connections.resolved(Limits(), upstream=True).connections == with_upstream
+        asked = Limits(connections=most + 1)
+        with pytest.raises(ConfigError, match="ulimit -n"):
+            connections.resolved(asked, upstream=False)
+    monkeypatch.setattr(connections, "descriptors", lambda: 1_000_000)
+    found = connections.resolved(Limits(), upstream=False)
+    assert (found.connections, found.address_connections) == (2_000, 1_000)
+
+
+def test_metrics_tell_how_many_are_open(running: Running) -> None:
+    with wires(running, 5, HALF_A_HEADER), running.client() as client:
+        lines = client.get("/metrics").text.splitlines()
+    assert "reverie_connections 6.0" in lines and "reverie_feeds 0.0" in lines
+
+
+# -- two lengths ----------------------------------------------------------------------------------
+
+CHUNKED = b"0\r\n\r\n"
+SMUGGLED = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "headers", "body"),
+    [
+        ("1.1", ["Content-Length: 5", "Transfer-Encoding: chunked"], CHUNKED),
+        ("1.1", ["Transfer-Encoding: chunked", "Content-Length: 5"], CHUNKED),
+        ("1.1", ["content-length: 0", "TRANSFER-ENCODING: Chunked"], CHUNKED),
+        ("1.1", ["Content-Length: 5", "Content-Length: 6"], b"abcde"),
+        ("1.1", ["Content-Length: 5, 6"], b"abcde"),
+        ("1.1", ["Content-Length: +5"], b"abcde"),
+        ("1.1", ["Transfer-Encoding: chunked", "Transfer-Encoding: identity"], CHUNKED),
+        ("1.1", ["Transfer-Encoding: chunked, chunked"], CHUNKED),
+        ("1.1", ["Transfer-Encoding : chunked"], CHUNKED),
+        ("1.0", ["Connection: keep-alive", "Transfer-Encoding: chunked"], CHUNKED),
+    ],
+)
+@pytest.mark.parametrize("path", ["/api/memory/", "/healthz", "/v1/models", "/mcp"])
+def test_two_lengths_close_the_connection(
+    one: Running, version: str, headers: list[str], body: bytes, path: str
+) -> None:
+    lines = [
+        f"POST {path} HTTP/{version}",
+        f"Host: 127.0.0.1:{one.serving.port}",
+        f"Authorization: Bearer {one.serving.token}",
+        *headers,
+    ]
+    with connected(one) as wire:
+        wire.sendall("\r\n".join([*lines, "", ""]).encode() + body + SMUGGLED)
+        received = until_closed(wire)
+    assert received.startswith(b"HTTP/1.1 400") and received.count(b"HTTP/1.1 ") == 1, received
+    assert b"connection: close" in received.lower()
+
+
+@pytest.mark.parametrize("headers", [["Content-Length: 0"], ["Transfer-Encoding: chunked"]])
+def test_one_length_keeps_the_connection(running: Running, headers: list[str]) -> None:
+    body = CHUNKED if headers[0].startswith("T") else b""
+    lines = ["GET /healthz HTTP/1.1", f"Host: 127.0.0.1:{running.serving.port}", *headers, "", ""]
+    with connected(running) as wire:
+        for _ in range(2):
+            wire.sendall("\r\n".join(lines).encode() + body)
+            assert answered(wire) == 200
+
+
+# -- what is logged -------------------------------------------------------------------------------
+
+
+def test_malformed_requests_do_not_fill_the_log(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = running.serving.token
+    bad_chunk = request(running, "/login", Transfer_Encoding="chunked").replace(b"GET", b"POST")
+    upgrade = request(running, Connection="Upgrade", Upgrade="websocket")
+    answered_first = request(running, "/api/whoami", token, Transfer_Encoding="chunked")
+    with caplog.at_level(logging.DEBUG):
+        for sent in (b"\x00\r\n\r\n", bad_chunk + b"zz\r\n\r\n", upgrade, answered_first):
+            for _ in range(10):
+                with connected(running) as wire:
+                    wire.sendall(sent)
+                    if sent is answered_first:
+                        assert answered(wire) == 200
+                        wire.sendall(b"zz\r\n\r\n")
+                    wire.shutdown(socket.SHUT_WR)
+                    until_closed(wire)
+    noisy = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert len(noisy) <= 8, [record.getMessage() for record in noisy]
