@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-TIMES = (" s", " ms")
+# Limits of time and memory say nothing about a run that is short and shares the machine.
+ONLY_FULL = (" s", " ms", " MB")
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Asked:
 
         A quick run reaches no counts and shares the machine: it is asked for limits alone.
         """
-        if quick and self.unit in TIMES:
+        if quick and self.unit in ONLY_FULL:
             return True
         enough = self.least is None or value >= self.least or (quick and self.least > 1)
         return enough and (self.most is None or value <= self.most)
