@@ -20,9 +20,7 @@ from tests.prove.runner import Result, Run, prove, resumable, save, saved
 @click.option("--quick", is_flag=True, help="Short counts, for use beside other work.")
 @click.option("--resume", is_flag=True, help="Keep what ended in an earlier run of this revision.")
 @click.option("--seed", default=0, help="Seed of everything drawn at random.")
-@click.option(
-    "--list", "listing", is_flag=True, help="Print the rows and their saved results; run none."
-)
+@click.option("--list", "listing", is_flag=True, help="Print what is saved; run no row.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write JSON here.")
 @click.option(
     "--write-docs", is_flag=True, help="Write the saved full results into docs/reliability.md."
