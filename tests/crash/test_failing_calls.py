@@ -146,7 +146,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("filled") / "store.db"
     chance, ledger = random.Random(5), Ledger()
     with open_store(path) as store:
-        for number in range(1_200 if PROVE else 300):
+        for number in range(300):
             intent = ledger.plan(chance, f"k{number}")
             ledger.record(intent, perform(store.space(SPACE), intent))
     return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -19,7 +20,7 @@ from tests.prove.runner import Result, Run, prove, resumable, save, saved
 @click.option("--quick", is_flag=True, help="Short counts, for use beside other work.")
 @click.option("--resume", is_flag=True, help="Keep what ended in an earlier run of this revision.")
 @click.option("--seed", default=0, help="Seed of everything drawn at random.")
-@click.option("--list", "listing", is_flag=True, help="Print the rows and run none.")
+@click.option("--list", "listing", is_flag=True, help="Print what is saved; run no row.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Also write JSON here.")
 @click.option(
     "--write-docs", is_flag=True, help="Write the saved full results into docs/reliability.md."
@@ -41,6 +42,8 @@ def main(
     run = Run(quick, seed, report.revision())
     if listing:
         console.print(report.table(chosen, {row.id: saved(run, row) for row in chosen}, quick))
+        if write_docs:
+            _write_docs(run)
         return
     console.print(report.header(seed, run.revision, quick), soft_wrap=True)
     results: dict[str, Result | None] = {}
@@ -54,10 +57,15 @@ def main(
         said = report.as_json(chosen, results, seed, run.revision, quick)
         json_file.write_text(json.dumps(said, indent=1), encoding="utf-8")
     if write_docs:
-        full = Run(False, seed, run.revision)
-        report.write_docs(ROWS, {row.id: saved(full, row) for row in ROWS})
+        _write_docs(run)
     counted = report.summary(chosen, results)
     sys.exit(1 if counted["failed"] or counted["not run"] else 0)
+
+
+def _write_docs(run: Run) -> None:
+    """Write what the last full run of each row reached, whatever its revision was."""
+    full = replace(run, quick=False)
+    report.write_docs(ROWS, {row.id: saved(full, row) for row in ROWS})
 
 
 def _ended(console: Console, run: Run, row: Row, resume: bool) -> Result:

@@ -74,7 +74,7 @@ def reached(row: Row, result: Result | None) -> str:
 def table(rows: list[Row], results: dict[str, Result | None], quick: bool) -> Table:
     """Return the table for a terminal."""
     shown = Table(show_lines=True)
-    for name in ("row", "what is tested", "asked", "reached in this run", "result"):
+    for name in ("row", "what is tested", "asked", "reached", "result"):
         shown.add_column(name, overflow="fold")
     for row in rows:
         result = results.get(row.id)

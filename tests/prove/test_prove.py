@@ -95,6 +95,7 @@ def test_quick_run_asks_for_limits_and_no_counts(tmp_path: Path) -> None:
     run = run_of(tmp_path, quick=True)
     assert judged(run, row_of(least("kills", 1_000)), 0, MEASURED, "", 1.0).status == "passed"
     assert judged(run, row_of(most("slowest", 0.1)), 0, MEASURED, "", 1.0).status == "failed"
+    assert judged(run, row_of(most("slowest", 0.1, " s")), 0, MEASURED, "", 1.0).status == "passed"
     # A share is no count: it must be reached by few cases as by many.
     assert judged(run, row_of(least("slowest", 0.9)), 0, MEASURED, "", 1.0).status == "failed"
 
