@@ -42,6 +42,8 @@ BASE = 0.000_05
 # Linear is 1 and quadratic 2; n log n over this range stays under 1.3.
 MOST_EXPONENT = 1.6
 RANGE = 8
+# Both the exponent and the ratio of an exponential cost between two of the COUNTS.
+STEEP = 4
 
 
 class Attack(NamedTuple):
@@ -287,7 +289,9 @@ def _exponent(few: int, before: float, many: int, after: float) -> float:
 def _grows(few: int, before: float, many: int, after: float) -> bool:
     """Whether this is beyond linear: over the whole range, or at once and steeply."""
     exponent = _exponent(few, before, many, after)
-    return exponent > (MOST_EXPONENT if many >= RANGE * few else 6)
+    if many >= RANGE * few:
+        return exponent > MOST_EXPONENT
+    return exponent > STEEP and after > STEEP * before
 
 
 def worst(run: Run, tried: Sequence[Attack], chars: int, many: int, encode: bool) -> list[Attack]:

@@ -305,6 +305,23 @@ def test_regex_cost_grows_linearly_with_the_text(name: str) -> None:
     assert not faults, "\n".join(faults)
 
 
+def test_route_cost_grows_linearly_with_the_path() -> None:
+    """The framework makes patterns of the paths that clients ask for."""
+    from fastapi import APIRouter
+
+    paths = {
+        route.path_regex
+        for path in sorted((SOURCE / "server").glob("*.py"))
+        for router in vars(module_of(path)).values()
+        if isinstance(router, APIRouter)
+        for route in router.routes
+        if hasattr(route, "path_regex")
+    }
+    assert len(paths) > 20
+    slow_ones = [pattern.pattern for pattern in paths if slow(pattern, "match")]
+    assert not slow_ones
+
+
 # -- the check itself -----------------------------------------------------------------------------
 
 OLD_DELIMITER = (

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
 import inspect
 import json
+import pkgutil
+import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -21,7 +24,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 import reverie
-from reverie import Session, Space, Store
+from reverie import Origin, Session, Settings, Space, Store
 from reverie.aio import AsyncStore
 from reverie.learn import asking, condense
 from reverie.memory.session import Scratchpad
@@ -29,10 +32,11 @@ from reverie.model import Supplement
 from reverie.server import commands, mcp
 from reverie.server.mcp_stdio import OPERATOR
 from reverie.server.mcp_tools import Scoped
+from reverie.vault import operations, tools
 from tests.conftest import Stores
 from tests.markers import LIVE, alive, texts_in
 from tests.server.conftest import Proxy
-from tests.talking import reply, user
+from tests.talking import propose, reply, user
 
 SOURCE = Path(reverie.__file__).parent
 MANY = 3
@@ -108,6 +112,7 @@ def planted(space: Space, plant: Plant) -> str:
     )
     space.revise(made.id, plant.text, reason=plant.name)
     space.session(plant.name).append(user(f"{plant.text} was said"))
+    space.session("roles").append({"role": plant.name, "content": f"{plant.canary} by whom"})
     return made.id
 
 
@@ -292,6 +297,80 @@ def test_stored_text_stays_verbatim(house: House) -> None:
         assert event.text == f"{plant.text} was said"
 
 
+def test_notices_neutralise_markers(made: tuple[Path, dict[str, str]], tmp_path: Path) -> None:
+    """What a context asks the agent to tell the user."""
+    shutil.copy(made[0], tmp_path / "main.db")
+    stores = Stores(lambda name: f"sqlite://{tmp_path / name}.db")
+    space = stores.open(write_policy="ask").space(FORGED, user=FORGED)
+    for plant in PLANTS:
+        propose(space, plant.text, Origin("main", 1), subject=plant.name)
+        notices = space.session("main").context("", tokens=50_000).notices
+        assert_inert("notices", notices)
+        assert_shows("notices", notices, plant.canary)
+    stores.close()
+
+
+# -- agent tools ----------------------------------------------------------------------------------
+
+HELD = re.compile(
+    r"\b(Space|Session|Memory|Hit|Version|Event|Summary|Proposal|Context|Supplement)\b"
+)
+# Public functions that turn what is remembered into text: those for models are walked through here,
+FUNCTIONS_FOR_MODELS = {
+    "memory.context.lines_of",
+    "memory.profile.render",
+    "server.commands.answer",
+    "server.mcp_lines.of_hit",
+    "server.mcp_lines.of_memory",
+    "server.mcp_lines.of_versions",
+    "vault.tools.memory_checkpoint",
+    "vault.tools.memory_history",
+}
+# and these give paths, stored text, or what people and git read.
+FUNCTIONS_FOR_OTHERS = {
+    "memory.views.text_of",
+    "vault.conversations.apart_path",
+    "vault.layout.memory_folder",
+    "vault.operations.diff",
+    "vault.scoped.checkpoint",
+    "vault.scoped.diff",
+    "vault.scoped.file_of",
+}
+
+
+def test_every_function_that_makes_text_of_memories_is_known() -> None:
+    found = set()
+    for module in pkgutil.walk_packages(reverie.__path__, "reverie."):
+        if module.name.startswith(("reverie.cli", "reverie.__main__")):
+            continue  # a terminal is read by people
+        for name, function in vars(importlib.import_module(module.name)).items():
+            if not inspect.isfunction(function) or function.__module__ != module.name:
+                continue
+            taken = {**function.__annotations__}
+            given = str(taken.pop("return", "")).replace("dict[str, Any]", "")
+            takes = any(HELD.search(str(kind)) for kind in taken.values())
+            if takes and re.search(r"\bstr\b", given) and not name.startswith("_"):
+                found.add(f"{module.name.removeprefix('reverie.')}.{name}")
+    assert found == FUNCTIONS_FOR_MODELS | FUNCTIONS_FOR_OTHERS
+
+
+def test_vault_tools_neutralise_markers(tmp_path: Path) -> None:
+    with reverie.open(tmp_path / "kept.db", settings=Settings(), embedder="none") as store:
+        operations.init(store, tmp_path / "vault")
+        space = store.space("ana")
+        for plant in PLANTS:
+            space.remember(plant.text, subject=plant.name, tags=[plant.name[:60]])
+            space.remember(f"{plant.text} again", source=plant.name)
+        shown = [tools.memory_checkpoint(space, PLANTS[0].text)]
+        shown += [tools.memory_history(space, limit=100, diff=both) for both in (False, True)]
+        for plant in PLANTS[:3]:
+            space.remember(f"{plant.text} once more")
+            shown.append(tools.memory_checkpoint(space, plant.text))
+        shown.append(tools.memory_history(space, limit=3, diff=True))
+    assert_inert("the vault's tools", shown)
+    assert_shows("the vault's tools", shown, "Checkpoint ", PLANTS[0].canary, PLANTS[2].canary)
+
+
 # -- chat models ----------------------------------------------------------------------------------
 
 
@@ -395,6 +474,7 @@ BUILDERS = {
     "server/commands.py": {"inert", "inert_line", "inert_name"},
     "server/mcp.py": {"inert", "inert_line", "inert_values"},
     "server/mcp_lines.py": {"inert_line", "inert_name"},
+    "vault/tools.py": {"inert", "inert_line"},
 }
 
 

@@ -132,7 +132,7 @@ class _Door:
     ) -> types.CallToolResult:
         tool = next((tool for tool in TOOLS if tool.name == params.name), None)
         if tool is None:
-            raise MCPError(types.INVALID_PARAMS, f"there is no tool {_cut(inert(params.name), 100)!r}")
+            raise _unknown("tool", params.name)
         try:
             return _result(await self._called(ctx, tool, params.arguments or {}))
         except MCPError as error:
@@ -177,7 +177,7 @@ class _Door:
             shown = inert_values(plain(memory))
             text, kind = json.dumps(shown, ensure_ascii=False), "application/json"
         else:
-            raise MCPError(types.INVALID_PARAMS, f"there is no resource {_cut(inert(params.uri), 200)!r}")
+            raise _unknown("resource", params.uri)
         contents = types.TextResourceContents(uri=params.uri, text=text, mime_type=kind)
         return types.ReadResourceResult(contents=[contents])
 
@@ -224,7 +224,7 @@ class _Door:
     ) -> types.GetPromptResult:
         prompt = next((each for each in prompts.PROMPTS if each.name == params.name), None)
         if prompt is None:
-            raise MCPError(types.INVALID_PARAMS, f"there is no prompt {_cut(inert(params.name), 100)!r}")
+            raise _unknown("prompt", params.name)
         scoped = self._scoped(ctx, prompt.right)
         text = await prompt.written(scoped.space, params.arguments or {})
         said = types.PromptMessage(role="user", content=types.TextContent(text=text))
@@ -266,6 +266,10 @@ def _resource(memory: Memory) -> types.Resource:
         mime_type="application/json",
         annotations=types.Annotations(last_modified=when(memory.updated_at)),
     )
+
+
+def _unknown(what: str, name: str) -> MCPError:
+    return MCPError(types.INVALID_PARAMS, f"there is no {what} {_cut(inert(name), 200)!r}")
 
 
 def _one_line(error: Exception) -> str:

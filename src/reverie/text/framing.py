@@ -25,8 +25,10 @@ _NAMES = """
 """
 _PARTS = frozenset(_NAMES.split())
 # These are so within any name, also written as one word (``SystemPrompt``).
-_WITHIN = ("system", "assistant", "developer", "function", "instruction", "parameter", "prompt")
-_WITHIN += ("thinking", "toolcall", "toolresult", "tooluse", "untrusted")
+_WITHIN = re.compile(
+    "system|assistant|developer|function|instruction|parameter|prompt|thinking|untrusted|"
+    "tool(?:call|result|use)"
+)
 _SQUARE = (
     r"(?:available_)?tools?(?:[ _](?:calls?|results?|content|use))?|inst(?:ructions?)?|"
     r"sys(?:tem)?(?:[ _](?:prompt|message))?|user|assistant|human|developer|think(?:ing)?|"
@@ -125,9 +127,8 @@ def _speaks(name: str | None) -> bool:
     if name is None:
         return True
     name = name.casefold()
-    parts = _JOINT.split(name)
-    return any(word in name for word in _WITHIN) or any(
-        part in _PARTS or part.removesuffix("s") in _PARTS for part in parts
+    return bool(_WITHIN.search(name)) or any(
+        part in _PARTS or part.removesuffix("s") in _PARTS for part in _JOINT.split(name)
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from reverie.errors import ReverieError
 from reverie.memory.plain import when
 from reverie.memory.space import Space
-from reverie.text.normalise import one_line
+from reverie.text.framing import inert, inert_line
 from reverie.vault import scoped
 from reverie.vault.operations import MANUAL
 
@@ -26,7 +26,7 @@ def memory_checkpoint(space: Space, note: str = MANUAL) -> str:
         return _failed("no checkpoint was made", error)
     if made is None:
         return "Nothing has changed since the last commit: no checkpoint was needed."
-    return f"Checkpoint {made[:12]}: {one_line(note) or MANUAL}"
+    return f"Checkpoint {made[:12]}: {inert_line(note) or MANUAL}"
 
 
 def memory_history(space: Space, limit: int = 10, diff: bool = False) -> str:
@@ -41,13 +41,13 @@ def memory_history(space: Space, limit: int = 10, diff: bool = False) -> str:
         return _failed("the history cannot be read", error)
     if not commits:
         return "The memory has no history yet."
-    lines = [f"{each.id[:12]} {when(each.at)} {one_line(each.subject)}" for each in commits]
+    lines = [f"{each.id[:12]} {when(each.at)} {inert_line(each.subject)}" for each in commits]
     if diff:
         cut = len(said) - MOST_CHARS
         more = f"\n[{cut} more characters are left out]" if cut > 0 else ""
-        lines += ["", said[:MOST_CHARS] + more if said else "Nothing has changed since."]
+        lines += ["", inert(said[:MOST_CHARS]) + more if said else "Nothing has changed since."]
     return "\n".join(lines)
 
 
 def _failed(what: str, error: Exception) -> str:
-    return f"Error: {what}: {one_line(str(error)) or type(error).__name__}"
+    return f"Error: {what}: {inert_line(str(error)) or type(error).__name__}"
