@@ -50,8 +50,8 @@ class OwnWords:
 
     @property
     def marked(self) -> str:
-        """The stretches as one text that shows where something was left out."""
-        return self.text if self.whole else f"\n\n{LEFT_OUT}\n\n".join((*self.stretches, ""))
+        """The stretches as one text that says whether something was left out."""
+        return self.text if self.whole else "\n\n".join((*self.stretches, LEFT_OUT))
 
 
 class _Sentence(NamedTuple):
@@ -176,7 +176,8 @@ _SAYING = (
     r"replied|answered|stated|states|reads?)"
 )
 _OTHERS_SPEAK = _pattern(
-    rf"\b{_SAYING}(?:,|:| that| to)? (?:[\"“«']|(?:i|i'm|i've|my|always|never|remember|from now on)\b)|"
+    rf"\b{_SAYING}(?:,|:) (?:i|i'm|i've|my)\b|\b{_SAYING}[,:]? [\"“«']|"
+    rf"\b{_SAYING}(?:,|:| that| to)? (?:always|never|remember|from now on)\b|"
     rf"\b{_SAYING}:|(?<!to )\basks?:|\bwords were\b|\b(?:is|was) asking:|"
     r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)(?: (?:me|us|him|her|them))? "
     r"(?:this|the following|an? (?:note|letter|mail|email|message|text))\b|"
@@ -252,8 +253,8 @@ _POINTS = _pattern(
 )
 _POINTS_VAGUELY = _pattern(r"\b(?:this|these|here|above|below|it)\b")
 _LOOKS_BACK = _pattern(
-    rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\b(?:above)\b|\bwhat does (?:this|that|it) "
-    rf"(?:say|mean)\W*$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|want|say)\b|"
+    rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\babove\b|^{_ASKING}{_WORK} (?:.{{1,30}} )?this\b|\bwhat does (?:this|that|it) "
+    rf"(?:say|mean)\W*$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|want|say)\W*$|"
     r"\bis (?:this|that|it) (?:valid|correct|grammatical|spam|a scam|legit|rude|polite|okay|ok|good)\W*$"
 )
 _JUDGED = _pattern(
@@ -362,13 +363,15 @@ def _before_material(lines: list[str], raw: Sequence[str]) -> list[str]:
         elif found.to_paragraph_end:
             kept.append(line[: found.start])
             skipping = True
-        elif line[found.end :].strip() or _goes_on(lines, raw, at):
+        elif line[found.end :].strip() or found.holds_text or _goes_on(lines, raw, at):
             kept.append(line[: found.start])
             return kept + _said_afterwards(lines, at)
-        elif found.looks_back and any(map(str.strip, kept)):
-            return [line[: found.start]]
+        elif found.looks_back and (found.start or any(map(str.strip, kept))):
+            before = line[: found.start]
+            return [before] if not found.hands_over or _only_requests(before) else []
         else:
-            kept.append(line)
+            # What is worked on stands in quotes or in a block of code, and ends with it.
+            kept.append(line[: found.start] if found.hands_over else line)
         if not skipping and _asks_about_next(line) and _goes_on(lines, raw, at):
             return kept + _said_afterwards(lines, at)
     return kept
@@ -381,6 +384,8 @@ class _Request(NamedTuple):
     end: int
     looks_back: bool
     to_paragraph_end: bool = False
+    hands_over: bool = False
+    holds_text: bool = False  # "Translate: I live in Rome"
 
 
 def _request_in(line: str) -> _Request | None:
@@ -389,13 +394,18 @@ def _request_in(line: str) -> _Request | None:
         if starts_request(words):
             continue
         if _WORK_REQUEST.search(words) or _HANDED_OVER.search(words) or _JUDGED.search(words):
-            return _Request(start, end, looks_back=True)
+            back = bool(_LOOKS_BACK.search(words))
+            return _Request(start, end, back, hands_over=True, holds_text=": " in words)
         if _OTHERS_SPEAK.search(words):
             handed_over = words.endswith(":") or not line[end:].strip()
             return _Request(start, end, looks_back=False, to_paragraph_end=not handed_over)
         if words.endswith("?") and _LOOKS_BACK.search(words) and not line[end:].strip():
             return _Request(start, end, looks_back=True)
     return None
+
+
+def _only_requests(text: str) -> bool:
+    return all(starts_request(sentence.words) for sentence in _sentences(text))
 
 
 def _asks_about_next(line: str) -> bool:
@@ -445,8 +455,7 @@ def _is_foreign_prose(lines: Sequence[str]) -> bool:
     if len(text) < _LONG_PROSE and paragraphs < _MANY_PARAGRAPHS:
         return False
     spoken = [sentence.words for line in lines for sentence in _sentences(line)]
-    own = sum(bool(_CONVERSATION.search(words)) for words in spoken)
-    return own * 2 < len(spoken)
+    return sum(map(_is_impersonal, spoken)) * 2 > len(spoken)
 
 
 def _without_foreign_requests(lines: list[str]) -> list[str]:

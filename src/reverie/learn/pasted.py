@@ -128,7 +128,7 @@ def _is_data(lines: Sequence[str], at: int) -> bool:
     line = lines[at].strip()
     if _ROW.match(line):
         return sum(bool(_ROW.match(each.strip())) for each in lines) > 1
-    return bool(_DATA.match(line))
+    return bool(_DATA.match(line)) and not _OWN_LABEL.match(line)
 
 
 def _is_label(line: str) -> bool:
