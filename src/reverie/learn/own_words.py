@@ -366,7 +366,7 @@ def _before_material(lines: list[str], raw: Sequence[str]) -> list[str]:
         elif line[found.end :].strip() or found.holds_text or _goes_on(lines, raw, at):
             kept.append(line[: found.start])
             return kept + _said_afterwards(lines, at)
-        elif found.looks_back and (found.start or any(map(str.strip, kept))):
+        elif found.looks_back and (found.hands_over and found.start or any(map(str.strip, kept))):
             before = line[: found.start]
             return [before] if not found.hands_over or _only_requests(before) else []
         else:
