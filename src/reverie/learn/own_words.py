@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from reverie.learn import pasted
@@ -81,7 +81,7 @@ _THIS = (
     r"what i|from this|a record|notes?)"
 )
 _WHERE = (
-    r"(?=\W*$| ?[,.;:!)–—]| -| (?:down|about|please|but|and|i|i'm|i've|my|anywhere|either|though|"
+    r"(?=\W{0,20}$| ?[,.;:!)–—]| -| (?:down|about|please|but|and|i|i'm|i've|my|anywhere|either|though|"
     r"thanks|just|ok)\b| (?:in|into|to|on|of|from|for) (?:your |the |this |any |my |a )?(?:\w{1,20} )?"
     r"(?:memory|memories|notes?|records?|profile|file|database|storage|log|message|chat|one|it|this|"
     r"that|conversation|future|later|me)\b)"
@@ -95,7 +95,7 @@ _WITHHELD = _pattern(
     r"confidential|to yourself|secret)\b|\b(?:just |strictly )?between (?:us|you and me)(?=\W)|"
     r"\b(?:forget|disregard|strike) (?:that |what |everything |anything |all )?(?:i|i've) (?:just |ever )?"
     r"(?:said|told|mentioned|wrote|typed|say)\b|\bremember (?:nothing|none) of (?:this|that|it)\b|"
-    r"(?:^|\b(?:please|just|mind|no|actually|oh),? )(?:forget|disregard) (?:that|this|it)(?=\W*$|[.,;!])|"
+    r"(?:^|\b(?:please|just|mind|no|actually|oh),? )(?:forget|disregard) (?:that|this|it)(?=\W{0,20}$|[.,;!])|"
     r"\bnot (?:for|to be) (?:your |the )?(?:memory|remembered|stored|kept|saved|records?)\b|"
     r"\bstays? (?:here|in this (?:chat|room|conversation))\b"
 )
@@ -115,7 +115,7 @@ _MAKE_BELIEVE = _pattern(
     r"^in (?:our|my) (?:d&d|dnd)\b|\bfor (?:our|the|my) (?:improv|larp|skit)\b|"
     r"^(?:screenplay|short story|fan ?fic\w{0,5}|monologue|scene|fiction|draft of a \w{1,20})\b(?=\W|$)(?! is| was)|"
     r"^you(?:'re| are) (?:now |playing )?(?:an?|the|my) (?!(?:best|greatest|star|genius|legend|life ?saver|angel|"
-    r"hero|treasure|gem|one|man|real|true|great|good|big|inspiration|pro)\b)\w{1,20}(?: \w{1,20})?(?: and i(?:'m| am)\b|\W*$)|"
+    r"hero|treasure|gem|one|man|real|true|great|good|big|inspiration|pro)\b)\w{1,20}(?: \w{1,20})?(?: and i(?:'m| am)\b|\W{0,20}$)|"
     r"\bi(?:'m| am) (?:an?|the|your) \w{1,20}(?: \w{1,20})?,? (?:and )?you(?:'re| are) (?:an?|the|my)\b|"
     r"^you are now\b|^from now on,? you(?:'re| are)\b|^be (?:an?|my) \w|\bmy character(?:'s| is| in)\b|"
     r"\bcharacter (?:is )?(?:called|named)\b|\bspeaking as (?:my|the|an?)\b|\bonce upon a time\b|"
@@ -152,7 +152,7 @@ _HOMEWORK = _pattern(
 # Irony colours the whole message.
 _IRONY = _pattern(
     r"🙄|(?:^|\s)/s\b|^(?:oh,? (?:sure|great|joy)[,.!]|yeah,? right\b|wow,? great\.)|, clearly\.|"
-    r"\b(?:lmao|rofl|jk|just kidding|just joking)\W*$|\bknock,? knock\b|^here's a joke\b|"
+    r"\b(?:lmao|rofl|jk|just kidding|just joking)\W{0,20}$|\bknock,? knock\b|^here's a joke\b|"
     r"\btwo (?:men|guys|friends) in a bar\b|\bi just (?-i:LOVE)\b"
 )
 
@@ -182,7 +182,7 @@ _OTHERS_SPEAK = _pattern(
     r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)(?: (?:me|us|him|her|them))? "
     r"(?:this|the following|an? (?:note|letter|mail|email|message|text))\b|"
     r"(?:^|\bi |\bwe |\bjust )(?:got|received|found) this (?:(?:\w{1,20} )?(?:letter|e-?mail|mail|note|"
-    r"message|memo|text)\b|from\b|today\W*$|in the mail\b)|"
+    r"message|memo|text)\b|from\b|today\W{0,20}$|in the mail\b)|"
     r"\bthis is what\b.{1,60}\b(?:said|told|wrote|sent)\b|\bwhat (?:my|the|our) \w{1,20} "
     r"(?:sent|wrote|said)\b|\bon behalf of\b|\b(?:asking|posting|speaking) (?:this )?for (?:a|my) (?:friend|dad|mom|mum|"
     r"father|mother|sister|brother|wife|husband|son|daughter|colleague|client|neighbou?r|relative)\b|"
@@ -212,7 +212,7 @@ _TEXT_NOUN = (
 )
 _GIVEN = (
     rf"(?:(?:this|these|that|those|the|my|our|his|her|their) (?:\w{{1,20}}(?:'s)? ){{0,2}}{_TEXT_NOUN}\b|"
-    r"(?:this|these|it|them)(?=\W*$|[,.:;!?]| (?:for|please|and|in|into|to|as|more|with|from|over|again|"
+    r"(?:this|these|it|them)(?=\W{0,20}$|[,.:;!?]| (?:for|please|and|in|into|to|as|more|with|from|over|again|"
     r"better)\b)|(?:the (?:above|below|following|reviews|decisions)|following|below|above)\b|clause \d)"
 )
 # Work that is always done on a text, whatever else the sentence says.
@@ -234,7 +234,7 @@ _LANGUAGE = (
 _WORK_REQUEST = _pattern(
     rf"^{_ASKING}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
     rf"(?:^{_ASKING}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
-    rf"{_GIVEN}|^{_ASKING}{_WORK}(?: please| pls| this)?\W*$|^(?:grammar|spelling|thoughts|feedback)\W*$|"
+    rf"{_GIVEN}|^{_ASKING}{_WORK}(?: please| pls| this)?\W{0,20}$|^(?:grammar|spelling|thoughts|feedback)\W{0,20}$|"
     rf"\b(?:auf|ins|en|in|into|al|to) {_LANGUAGE}(?: bitte| please)?\W{{0,3}}:|^traduce\b|"
     rf"^(?:how|what)\b.{{1,40}}\b(?:in|for|into) {_LANGUAGE}\b|\bthe {_LANGUAGE} for\b|"
     r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|one) (?:say|"
@@ -254,8 +254,8 @@ _POINTS = _pattern(
 _POINTS_VAGUELY = _pattern(r"\b(?:this|these|here|above|below|it)\b")
 _LOOKS_BACK = _pattern(
     rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\babove\b|^{_ASKING}{_WORK} (?:.{{1,30}} )?this\b|\bwhat does (?:this|that|it) "
-    rf"(?:say|mean)\W*$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|want|say)\W*$|"
-    r"\bis (?:this|that|it) (?:valid|correct|grammatical|spam|a scam|legit|rude|polite|okay|ok|good)\W*$"
+    rf"(?:say|mean)\W{0,20}$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|want|say)\W{0,20}$|"
+    r"\bis (?:this|that|it) (?:valid|correct|grammatical|spam|a scam|legit|rude|polite|okay|ok|good)\W{0,20}$"
 )
 _JUDGED = _pattern(
     r"^is (?:this|that|it|the following) (?:sentence )?(?:positive|negative|grammatical|correct|rude|polite|"
@@ -439,7 +439,7 @@ def _is_foreign_list(lines: Sequence[str], at: int) -> bool:
     if not pasted.is_item(lines[at]) or (at and pasted.is_item(lines[at - 1])):
         return False
     before = next((line for line in reversed(lines[:at]) if line.strip()), "")
-    items = [pasted.without_bullet(line) for line in lines[at:] if pasted.is_item(line)]
+    items = [pasted.without_bullet(line) for line in takewhile(pasted.is_item, lines[at:])]
     if _ABOUT_ME.search(before.strip()):
         return False
     return not all(map(_OWN_ITEM.match, items))

@@ -24,10 +24,6 @@ _SALUTATION = _pattern(
     r"(?! (?:there|again|assistant|claude|chatgpt|gpt|gemini|copilot|reverie|ai|bot|friend|buddy|"
     r"you|i|i'm|my|it|this|can|could|what|how|is|do)\b)(?: [^\s,!.:]{1,30}){1,4} ?[,!:]?$"
 )
-_SIGN_OFF = _pattern(
-    r"(?:best|kind|warm|many)? ?(?:regards|wishes|greetings)[,!.]?$|"
-    r"(?:best|cheers|sincerely|yours(?: \w{1,12})?|love|respectfully|lg|mfg)[,.]$"
-)
 _LOG = _pattern(
     r"\[?\d{4}-\d\d-\d\d[t ]\d\d:|\[\d{1,2}:\d\d|\d{1,2}:\d\d:\d\d|\d\d:\d\d\.\d{3} -->|webvtt$|"
     r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) {1,2}\d{1,2} \d\d:\d\d|"
@@ -80,7 +76,7 @@ _OWN_LABEL = _pattern(
     r"please|remember|also|actually|sorry|important|reminder|fun fact|about me|.{0,30}\bme|from now "
     r"on|always|never|my \w{1,20}(?: \w{1,20})?)\s{0,2}:"
 )
-_ITEM = re.compile(r"(?:[-*•–]|\d{1,2}[.)]) +(?=\S)")
+_ITEM = re.compile(r"(?:[-*•–]|\d{1,2}[.)]) {1,4}(?=\S)")
 # A name of what follows, in a line of its own: no sentence, and nothing said to somebody.
 _TITLE = re.compile(r"[A-Z][^.!?,;:…\"“]{1,60}$")
 _SPOKEN = _pattern(
@@ -155,8 +151,3 @@ def _is_letter(lines: Sequence[str], at: int) -> bool:
     """A greeting by name starts a letter when text follows it on lines of their own."""
     return any(following.strip() for following in lines[at + 1 :])
 
-
-def is_signed(lines: Sequence[str]) -> bool:
-    """Tell whether a text ends as a letter does."""
-    tail = [line.strip() for line in lines if line.strip()][-3:]
-    return any(_SIGN_OFF.match(line) for line in tail)

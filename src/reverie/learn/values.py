@@ -100,24 +100,26 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _AFTER_JOB = _pattern(
-    r"[,.!…(;]|\s+[–—-]+\s|\s+(?:and|because|since|so|with|in|at|for|from|who|which|on|now)\b"
+    r"[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|because|since|so|with|in|at|for|from|who|which|on|now)\b"
 )
 _TRADE = _pattern(
-    r".*(?:er|or|ist|ian|eer|ant|man|woman|analyst|architect|barista|chef|clerk|coach|cook|judge|"
+    r"(?:er|or|ist|ian|eer|ant|man|woman|analyst|architect|barista|chef|clerk|coach|cook|judge|"
     r"lead|medic|mechanic|midwife|nanny|nurse|paralegal|pilot|student|vet)$"
 )
 _AFTER_THING = _pattern(
-    r"[,.!…(;]|\s+[–—-]+\s|\s+(?:because|since|so|though|although)\b|"
-    r"\s+and (?=(?:also |really )?(?:am|can|do|don't|enjoy|hate|have|like|live|love|need|prefer|"
+    r"[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:because|since|so|though|although)\b|"
+    r"\s{1,4}and (?=(?:also |really )?(?:am|can|do|don't|enjoy|hate|have|like|live|love|need|prefer|"
     r"think|use|want|will|work|would)\b)"
 )
 _AFTER_COMMA = _pattern(
-    r",\s*(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|too|"
+    r",\s{0,4}(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|too|"
     r"he|he's|she|she's|it|it's|they|they're|what|what's|how|how's|can|could|do|does|is|are|we|"
     r"you|not|since|as)\b"
 )
-_SERIES = re.compile(r"[\w' -]+(?:, [\w' -]+)+,? and [\w' -]+")
-_FILLER = _pattern(r"\s+(?:too|as well|a lot|very much|so much|(?:the )?most|any ?more|\W+)$")
+_SERIES = re.compile(r"[\w' -]{1,80}(?:, [\w' -]{1,80}){1,20},? and [\w' -]{1,80}")
+_FILLER = _pattern(
+    r"(?<!\s)\s{1,4}(?:too|as well|a lot|very much|so much|(?:the )?most|any ?more|\W{1,20})$"
+)
 # What means something only beside what was said before, or speaks of somebody else.
 _POINTING = _pattern(
     r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
@@ -132,7 +134,7 @@ _UNCLEAR = _pattern(
 )
 _THE_THING = re.compile(r"(?i:the) [^A-Z]")
 # "Flights to Spain", "the bus to work" are no choice between two things.
-_ONE_TO_OTHER = re.compile(r"([a-z]+) to (?!bed|church|school|town|work)([a-z]+)")
+_ONE_TO_OTHER = re.compile(r"([a-z]{1,40}) to (?!bed|church|school|town|work)([a-z]{1,40})")
 
 
 class Read(NamedTuple):
@@ -244,7 +246,7 @@ def _occupation(said: str, opening: str) -> Read | None:
 def _trade(said: str, opening: str) -> Read | None:
     """An occupation by its form: "my job is a nightmare"."""
     read = _occupation(said, opening)
-    return read if read and _TRADE.match(read.value) else None
+    return read if read and _TRADE.search(read.value) else None
 
 
 def _phrase(said: str) -> Read | None:
