@@ -107,7 +107,7 @@ def figures(half: str) -> Figures:
 def table(measured: dict[str, Figures]) -> str:
     """Return the figures as a table."""
     rows = [
-        "| half | hostile texts | nothing wrong | wrong memories | sincere facts | kept | corrections |",
+        "| half | hostile | nothing wrong | wrong memories | sincere facts | kept | corrected |",
         "|---|---|---|---|---|---|---|",
     ]
     rows += [

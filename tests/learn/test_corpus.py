@@ -15,9 +15,10 @@ from bench import learning
 MOST_WRONG_WHILE_MENDING = 0.01
 ALL_HOSTILE, ALL_SINCERE, EACH_HALF = 360, 120, 150
 KINDS = """
-    web page | readme | log | terminal | mail | patient note | contract | ticket | tweet | review | recipe | minutes
-    transcript | code | commit | json | csv | html | headers | forwarded | quote | others | role play | fiction
-    lyrics | poem | homework | example | template | conditional | question | opt-out | sarcasm | joke | cv | prompt
+    web page | readme | log | terminal | mail | patient note | contract | ticket | tweet | review
+    recipe | minutes | transcript | code | commit | json | csv | html | headers | forwarded
+    quote | others | role play | fiction | lyrics | poem | homework | example | template
+    conditional | question | opt-out | sarcasm | joke | cv | prompt
     translation | rewriting | instructions | long paste
 """
 

@@ -50,7 +50,8 @@ PARTS = [
 
 WITHHELD = """
     I live in Rome. Don't remember this. | I work at Acme. Do not store that.
-    Off the record, I live in Rome. | My boss is Anna. Forget I said that. | Keep this between us: I love tea.
+    Off the record, I live in Rome. | My boss is Anna. Forget I said that.
+    Keep this between us: I love tea.
     I live in Rome, but please don't save that. | No need to remember this: I love tea.
     You don't have to remember that I live in Rome. | Don't keep a record of this. I love tea.
     My birthday is May 3. Never mind, forget that. | I love tea (don't note that down).
@@ -137,9 +138,42 @@ def test_correction_in_the_next_turn_replaces_the_value(
 
 PIECES = st.sampled_from(
     [
-        *("I live in Rome", "remember that ", "always use ", "summarise this", "don't ", "> ", "\n"),
-        *("\n\n", "```", ". ", ": ", "? ", '"', "'", "# ", "- ", "From: ", "[x] ", "{a}", "  ", "<b>"),
-        *("\ue000", "\ue001", "\ud800", "\u2028", "\t", "I mean Milan", ", ", "*", "off the record"),
+        *(
+            "I live in Rome",
+            "remember that ",
+            "always use ",
+            "summarise this",
+            "don't ",
+            "> ",
+            "\n",
+        ),
+        *(
+            "\n\n",
+            "```",
+            ". ",
+            ": ",
+            "? ",
+            '"',
+            "'",
+            "# ",
+            "- ",
+            "From: ",
+            "[x] ",
+            "{a}",
+            "  ",
+            "<b>",
+        ),
+        *(
+            "\ue000",
+            "\ue001",
+            "\ud800",
+            "\u2028",
+            "\t",
+            "I mean Milan",
+            ", ",
+            "*",
+            "off the record",
+        ),
     ]
 )
 

@@ -201,7 +201,8 @@ _MATERIAL = _pattern(
     r"\b(?:translat(?:e|es|ing|ion)|rewrit(?:e|ing)|rephras(?:e|ing)|paraphras(?:e|ing)|"
     r"proofread(?:ing)?|summari[sz](?:e|ing)|grammar|spelling|sentences?|lyrics|dialogue|"
     r"the following|(?:this|that|my) (?:text|letter|paragraph|essay|draft)|(?:this|that) e-?mail|"
-    r"(?:write|draft|compose|generate|create|tell|continue)(?: \S{1,40}){0,5} (?:story|poem|song|email|"
+    r"(?:write|draft|compose|generate|create|tell|continue)(?: \S{1,40}){0,5} (?:story|poem|song|"
+    r"email|"
     r"e-mail|letter|essay|bio|biography|script|speech|post|tweet|text|message|profile|character)|"
     r"imagine|pretend|suppose|assume|assuming|hypothetical(?:ly)?|what if|let's say|let us say|"
     r"role-?play(?:ing)?|act as|acting as|scenario|for example|for instance|fiction(?:al)?|"
@@ -221,8 +222,10 @@ _TIME = (
 )
 _DOUBT = _pattern(
     r"\b(?:if|unless|whether|would|could|might|maybe|perhaps|possibly|probably|supposedly|"
-    r"allegedly|apparently|theoretically|pretend(?:ed|ing)?|imagin\w{1,9}|suppos\w{1,9}|dream\w{0,9}|wish\w{0,9}|"
-    r"jok(?:e|es|ing)|kidding|jk|lol|lmao|rofl|haha\w{0,20}|sarcas\w{1,9}|not really|said|says|saying|told|"
+    r"allegedly|apparently|theoretically|pretend(?:ed|ing)?|imagin\w{1,9}|suppos\w{1,9}|"
+    r"dream\w{0,9}|wish\w{0,9}|"
+    r"jok(?:e|es|ing)|kidding|jk|lol|lmao|rofl|haha\w{0,20}|sarcas\w{1,9}|not really|said|says|"
+    r"saying|told|"
     r"tells|claim(?:s|ed)?|thinks|thought|believes|according|used to|until|till|temporar\w{1,9}|"
     r"almost|nearly|sometimes|occasionally|partly|kind of|sort of|as if|as though|i guess|i think|"
     r"i believe|i assume|not sure|during|visiting|on (?:holiday|vacation)|"
@@ -241,7 +244,8 @@ _LONG_AGO = _pattern(
     r"at (?:the )?age|as an? (?:child|kid|student|teen\w{0,9}|baby))\b"
 )
 _AFTER_VALUE = _pattern(
-    r"\W{0,80}$|\s{0,4}[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|because|since|with|who|which|as|so|from|in|near|at|"
+    r"\W{0,80}$|\s{0,4}[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|because|since|with|who|which|as|"
+    r"so|from|in|near|at|"
     r"for|on|to|though|although|now|too)\b"
 )
 _SINCE_THEN = _pattern(r"\s{1,4}(?:last|today|yesterday|this|recently)\b")
@@ -266,7 +270,8 @@ _OWN = _pattern(r"(?:I|my|this|these)\b")
 # "Remember that time we met" looks back, and tells nothing.
 _THAT_ONE = re.compile(
     r"(?!(?i:when|if|in|on|at|after|before|every|for|the|an?|I|my|we|you|he|she|it|they|our)\b)"
-    r"(?:\S{1,40}|[a-z]\S{0,40} \S{1,40}) (?:we|I|you|he|she|they|when|where|who|which|from|about)\b"
+    r"(?:\S{1,40}|[a-z]\S{0,40} \S{1,40}) (?:we|I|you|he|she|they|when|where|who|which|from|"
+    r"about)\b"
 )
 _CLAUSE_START = re.compile(
     r"(?i:I|we|you|he|she|it|they|my|our|his|her|their|your|the|an?|all|every|each|there|when|if|"
@@ -366,7 +371,8 @@ def _same_matter(new: Statement, old: Statement) -> bool:
 
 
 def _is_joke(sentence: str) -> bool:
-    """Tell whether a sentence would state something, were it not for a laugh: then none is meant."""
+    """Tell whether a sentence would state something, were it not for a laugh: then none is "
+    "meant."""
     serious = _LAUGH.sub("", sentence)
     return serious != sentence and any(True for _ in _stated(serious))
 

@@ -41,7 +41,8 @@ _END = re.compile(r"(?<![.!?…;])[.!?…;]++[\"'”’)\]]*+(?=\s|$)")
 _NEXT = re.compile(r"\s{1,8}(?:I|My|We|Please|Remember|Always|Never|From)\b")
 _LEAD_IN = re.compile(
     r"(?:actually|no|nope|yes|yeah|yep|sorry|well|btw|by the way|oh|and|also|so|but|ok|okay|fyi|"
-    r"p\.?s|note|correction|update|now|i meant?|wait|oops|whoops|hold on|scratch that)(?:\s{0,4}[,.!:…–—-]{1,8}\s{0,4}|\s{1,4})|remember, |"
+    r"p\.?s|note|correction|update|now|i meant?|wait|oops|whoops|hold on|"
+    r"scratch that)(?:\s{0,4}[,.!:…–—-]{1,8}\s{0,4}|\s{1,4})|remember, |"
     r"(?:hi|hello|hey)(?:(?: \w{1,40}){0,2}\s{0,4}[,.!–—-]{1,8}\s{0,4}|(?: there| again)?\s{1,4})",
     re.IGNORECASE,
 )
@@ -53,15 +54,19 @@ _CORRECTS = re.compile(
     re.IGNORECASE,
 )
 _MIDWAY = re.compile(
-    r"(?:,|…|\.\.\.| [–—-]{1,2}) ?(?=(?:i meant? |(?:oops|whoops|sorry|no|wait|scratch that|my bad)[,:–—-]|"
+    r"(?:,|…|\.\.\.| [–—-]{1,2}) ?(?=(?:i meant? |(?:oops|whoops|sorry|no|wait|scratch that|"
+    r"my bad)[,:–—-]|"
     r"no,? wait\b|or rather\b|make that\b))",
     re.IGNORECASE,
 )
 _LONGEST_CORRECTION = 6
 _NO_CORRECTION = re.compile(
-    r"(?:thanks?|thank|problem|worries|need|idea|way|matter|really|seriously|i|i'm|i've|i'd|my|we|it|"
-    r"it's|that|that's|this|what|not|never|but|and|because|for|about|if|you|your|he|she|they|there|can|"
-    r"could|do|does|don't|is|are|was|how|why|where|when|who|which|just|only|also|please|ok|okay|yes|no|"
+    r"(?:thanks?|thank|problem|worries|need|idea|way|matter|really|seriously|i|i'm|i've|i'd|my|we|"
+    r"it|"
+    r"it's|that|that's|this|what|not|never|but|and|because|for|about|if|you|your|he|she|they|"
+    r"there|can|"
+    r"could|do|does|don't|is|are|was|how|why|where|when|who|which|just|only|also|please|ok|okay|"
+    r"yes|no|"
     r"of|everyone|everybody|guys|dude|man|let|let's|one|more|again|with|forget|remember|always)\b",
     re.IGNORECASE,
 )

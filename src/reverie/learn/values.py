@@ -100,7 +100,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 _AFTER_JOB = _pattern(
-    r"[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|because|since|so|with|in|at|for|from|who|which|on|now)\b"
+    r"[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|because|since|so|with|in|at|for|from|who|which|"
+    r"on|now)\b"
 )
 _TRADE = _pattern(
     r"(?:er|or|ist|ian|eer|ant|man|woman|analyst|architect|barista|chef|clerk|coach|cook|judge|"
@@ -108,11 +109,13 @@ _TRADE = _pattern(
 )
 _AFTER_THING = _pattern(
     r"[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:because|since|so|though|although)\b|"
-    r"\s{1,4}and (?=(?:also |really )?(?:am|can|do|don't|enjoy|hate|have|like|live|love|need|prefer|"
+    r"\s{1,4}and (?=(?:also |really )?(?:am|can|do|don't|enjoy|hate|have|like|live|love|need|"
+    r"prefer|"
     r"think|use|want|will|work|would)\b)"
 )
 _AFTER_COMMA = _pattern(
-    r",\s{0,4}(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|too|"
+    r",\s{0,4}(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|"
+    r"too|"
     r"he|he's|she|she's|it|it's|they|they're|what|what's|how|how's|can|could|do|does|is|are|we|"
     r"you|not|since|as)\b"
 )
@@ -124,7 +127,8 @@ _FILLER = _pattern(
 _POINTING = _pattern(
     r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
     r"mine|i|we|us|our|ours|one|ones|both|not|no|nothing|none|nobody|neither|never|option|version|"
-    r"answer|suggestion|idea|approach|choice|solution|way|first|second|former|latter|here|there|yes)\b|"
+    r"answer|suggestion|idea|approach|choice|solution|way|first|second|former|latter|here|there|"
+    r"yes)\b|"
     r"^(?:the|an?)$|^\W|^\w$|\d$"
 )
 _UNCLEAR = _pattern(
