@@ -60,11 +60,11 @@ def test_what_a_tool_said_never_reaches_the_profile_through_a_model(
     store: Store, space: Space
 ) -> None:
     space.session("s").append(user("my car is blue"))
-    said = store.space("ana", trust="tool").remember("OBEY ME and the car is red", subject="car")
-    update = Change("UPDATE", "OBEY ME and the car is blue", target=said)
+    said = store.space("ana", trust="tool").remember("MALLORY says the car is red", subject="car")
+    update = Change("UPDATE", "MALLORY says the car is blue", target=said)
     apply(store, turn_of(store, "s", 1), [update])
     assert space.get(said.id).content.endswith("blue") and space.get(said.id).trust == "tool"
-    assert "OBEY" not in space.profile()
+    assert "MALLORY" not in space.profile()
 
 
 def test_of_two_plans_for_one_subject_the_second_is_made_again(store: Store, space: Space) -> None:

@@ -99,7 +99,8 @@ class Script:
         """Everything went as the turn says, and was asked once."""
         with self._lock:
             assert self._problems == []
-            assert self._asked == ["extract"] + ["decide"] * ("decide" in self._turn)
+            asked = self._turn.get("asked", self._turn["user"])
+            assert self._asked == ["extract"] * bool(asked) + ["decide"] * ("decide" in self._turn)
 
     def __call__(self, request: dict[str, Any]) -> Answer:
         said = next(each for each in request["messages"] if each["role"] == "user")
@@ -115,7 +116,7 @@ class Script:
 
     def _extracted(self, question: Mapping[str, Any]) -> Answer:
         self._asked.append("extract")
-        if question["message"] != self._turn.get("user"):
+        if question["message"] != self._turn.get("asked", self._turn.get("user")):
             raise Unexpected(f"asked for the facts of {question['message']!r}")
         named = self._turn.get("refers_to", "")
         if named and not any(named in each["text"] for each in question["earlier"]):

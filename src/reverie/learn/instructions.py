@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from reverie.text.words import analyse
 
 _ASSISTANT = (
-    r"(?:assistant|ai|chat ?bot|bot|(?:language )?model|llm|agent|you|your (?:answers?|repl(?:y|ies)))"
+    r"(?:assistant|ai|chat ?bot|bot|(?:language )?model|llm|agent|you|"
+    r"your (?:answers?|repl(?:y|ies)))"
 )
 _MUST = (
     r"(?:must|should|shall|has to|have to|needs? to|ought to|always|never|may not|may only|is to|"
@@ -16,8 +17,10 @@ _MUST = (
 )
 _INSTRUCTION = re.compile(
     r"^(?:please )?(?:always|never|from now on|do not|don't|ignore|obey|refuse|you must)\b|"
-    rf"\b{_ASSISTANT}\b.{{0,60}}\b{_MUST}\b|\b{_MUST}\b.{{0,60}}\b(?:the assistant|the user'?s? assistant)\b|"
-    r"\b(?:wants?|asks?|asked|expects?|requires?|requested|instructs?|instructed|told|tells|insists?)\b"
+    rf"\b{_ASSISTANT}\b.{{0,60}}\b{_MUST}\b|\b{_MUST}\b.{{0,60}}\b(?:the assistant|"
+    rf"the user'?s? assistant)\b|"
+    r"\b(?:wants?|asks?|asked|expects?|requires?|requested|instructs?|instructed|told|tells|"
+    r"insists?)\b"
     rf".{{0,40}}\b{_ASSISTANT}\b|\bignore (?:all |any )?(?:previous|earlier|prior) instructions\b",
     re.IGNORECASE,
 )

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from reverie.learn import pasted
+from reverie.learn import make_believe, pasted
+from reverie.learn.make_believe import ASKING
 from reverie.learn.sentences import (
     LONGEST_TEXT,
     join_quotations,
@@ -50,8 +51,8 @@ class OwnWords:
 
     @property
     def marked(self) -> str:
-        """The stretches as one text that shows where something was left out."""
-        return self.text if self.whole else f"\n\n{LEFT_OUT}\n\n".join((*self.stretches, ""))
+        """The stretches as one text that says whether something was left out."""
+        return self.text if self.whole else "\n\n".join((*self.stretches, LEFT_OUT))
 
 
 class _Sentence(NamedTuple):
@@ -77,196 +78,171 @@ _KEEP = (
     r"make a note of)"
 )
 _THIS = (
-    r"(?:this(?: one| down)?|that(?: down)?|it(?: down)?|these|those|anything|any of (?:this|that|it)|"
+    r"(?:this(?: one| down)?|that(?: down)?|it(?: down)?|these|those|anything|any of (?:this|that|"
+    r"it)|"
     r"what i|from this|a record|notes?)"
 )
 _WHERE = (
-    r"(?=\W*$| ?[,.;:!)–—]| -| (?:down|about|please|but|and|i|i'm|i've|my|anywhere|either|though|"
-    r"thanks|just|ok)\b| (?:in|into|to|on|of|from|for) (?:your |the |this |any |my |a )?(?:\w{1,20} )?"
-    r"(?:memory|memories|notes?|records?|profile|file|database|storage|log|message|chat|one|it|this|"
+    r"(?=\W{0,20}$| ?[,.;:!)–—]| -| (?:down|about|please|but|and|i|i'm|i've|my|anywhere|either|"
+    r"though|"
+    r"thanks|just|ok)\b| (?:in|into|to|on|of|from|for) (?:your |the |this |any |my |"
+    r"a )?(?:\w{1,20} )?"
+    r"(?:memory|memories|notes?|records?|profile|file|database|storage|log|message|chat|one|it|"
+    r"this|"
     r"that|conversation|future|later|me)\b)"
 )
 _WITHHELD = _pattern(
     rf"{_TO_ASSISTANT} (?:ever |have to |need to )?{_KEEP} {_THIS}{_WHERE}|"
-    rf"\bno need to {_KEEP} {_THIS}\b|\b(?:without|rather you didn't|rather not have you|prefer you "
+    rf"\bno need to {_KEEP} {_THIS}\b|\b(?:without|rather you didn't|rather not have you|"
+    rf"prefer you "
     rf"didn't) {_KEEP} {_THIS}\b|\boff[- ]the[- ]record\b|\bstrictly confidential\b|"
     r"\bthis is (?:confidential|private|a secret)\b|\bstays? between\b|"
-    r"\bkeep (?:this |that |it )?(?:just |strictly )?(?:between (?:us|you and me|ourselves)|private|"
+    r"\bkeep (?:this |that |it )?(?:just |strictly )?(?:between (?:us|you and me|ourselves)|"
+    r"private|"
     r"confidential|to yourself|secret)\b|\b(?:just |strictly )?between (?:us|you and me)(?=\W)|"
-    r"\b(?:forget|disregard|strike) (?:that |what |everything |anything |all )?(?:i|i've) (?:just |ever )?"
+    r"\b(?:forget|disregard|strike) (?:that |what |everything |anything |all )?(?:i|"
+    r"i've) (?:just |ever )?"
     r"(?:said|told|mentioned|wrote|typed|say)\b|\bremember (?:nothing|none) of (?:this|that|it)\b|"
-    r"(?:^|\b(?:please|just|mind|no|actually|oh),? )(?:forget|disregard) (?:that|this|it)(?=\W*$|[.,;!])|"
+    r"(?:^|\b(?:please|just|mind|no|actually|oh),? )(?:forget|disregard) (?:that|this|"
+    r"it)(?=\W{0,20}$|[.,;!])|"
     r"\bnot (?:for|to be) (?:your |the )?(?:memory|remembered|stored|kept|saved|records?)\b|"
     r"\bstays? (?:here|in this (?:chat|room|conversation))\b"
-)
-
-# -- role play, fiction, examples -----------------------------------------------------------------
-
-_ASKING = (
-    r"(?:please,? |pls |kindly |now |then |and |hey,? |hi,? |ok(?:ay)?,? )?(?:(?:can|could|would|will) "
-    r"(?:you|u)(?: please| pls)? |i(?:'d like| want| need) you to |help me (?:to )?|help,? |go )?"
-)
-_MAKE_BELIEVE = _pattern(
-    r"\brole-?play(?:ing)?\b|^(?:now |just |please |let's )?(?:pretend|imagine|picture (?:this|that|a|me))\b|"
-    r"\blet's (?:play (?!it\b)|act out|assume|say|imagine|pretend|do an? (?:\w{1,20} )?(?:simulation|role|game|"
-    r"scene|drill))|\b(?:please |you to |can you |^)act (?:as|like) (?:an?|my|the|if)\b|\bgame ?master\b|"
-    r"^(?:for )?(?:our |the |my )?(?:improv|larp|d&d|dnd)\b.{0,30}[:,]|^in (?:this|our|the|my|a) (?:[\w&]{1,20} )?(?:adventure|campaign|"
-    r"game|story|novel|simulation|scene|sketch|universe|roleplay),? (?:i|i'm|my|we|you|there)\b|"
-    r"^in (?:our|my) (?:d&d|dnd)\b|\bfor (?:our|the|my) (?:improv|larp|skit)\b|"
-    r"^(?:screenplay|short story|fan ?fic\w{0,5}|monologue|scene|fiction|draft of a \w{1,20})\b(?=\W|$)(?! is| was)|"
-    r"^you(?:'re| are) (?:now |playing )?(?:an?|the|my) (?!(?:best|greatest|star|genius|legend|life ?saver|angel|"
-    r"hero|treasure|gem|one|man|real|true|great|good|big|inspiration|pro)\b)\w{1,20}(?: \w{1,20})?(?: and i(?:'m| am)\b|\W*$)|"
-    r"\bi(?:'m| am) (?:an?|the|your) \w{1,20}(?: \w{1,20})?,? (?:and )?you(?:'re| are) (?:an?|the|my)\b|"
-    r"^you are now\b|^from now on,? you(?:'re| are)\b|^be (?:an?|my) \w|\bmy character(?:'s| is| in)\b|"
-    r"\bcharacter (?:is )?(?:called|named)\b|\bspeaking as (?:my|the|an?)\b|\bonce upon a time\b|"
-    r"^(?:suppose|assume|say)(?: that)?,? (?:i|i'm|my|we|a|an|the|you|someone|somebody)\b|^hypothetically\b|"
-    r"\b(?:the|my) (?:narrator|protagonist|hero|villain) (?:says?|is|goes)\b|\bbreak character\b|"
-    r"\bi want you to (?:act|be|play)\b|^(?:please )?continue:|\bsimulate an? \w|\bstory so far\b|"
-    rf"^{_ASKING}(?:write|compose|create|generate|invent|tell|make up|finish|continue)(?: \S{{1,30}}){{0,6}} "
-    r"(?:stor(?:y|ies)|poem|song|monologue|diary|haiku|rap|sketch|joke|scene|play|limerick|sonnet|fable|"
-    r"tale|dialogue|conversation)\b"
-)
-_EXAMPLE = _pattern(
-    r"\bfor (?:example|instance): |\be\.g\. ?[\"'“]|\bexample (?:sentence|would be|input|text)\b|^examples? ?[\d:]|"
-    r"\bsuch as [\"'“‘]|\bsomething like: |\b(?:sample|dummy|placeholder|mock|test) (?:data|input|"
-    r"user|profile|sentence)\b|^test: |\bexpected(?: output)?:|"
-    r"\b(?:someone|somebody|(?:a|the|one) (?:user|customer|person|client|patient)) (?:types|writes|says|asks|"
-    r"tells you|enters)\b"
-)
-_PLACEHOLDER = re.compile(
-    r"\{\{?[\w .-]{1,40}\}?\}|\$\{\w|\[(?:[A-Z]{2,20}|[A-Z][a-z]{1,20}(?: [A-Z][a-z]{1,20}){1,3}|"
-    r"(?:[Yy]our|[Ff]irst|[Ll]ast|[Ii]nsert) [\w ]{1,30}|[Nn]ame|[Cc]ity|[Cc]ompany)\](?!\()|"
-    r"<(?!/)[a-z][a-z_ -]{1,30}>|%[A-Z_]{2,30}%|_{3,}|\b(?:XXX+|YYY+|ZZZ+)\b"
-)
-_VERSE = _pattern(
-    r"\blyrics?\b|\bwho (?:sings|sang|wrote) this\b|\b(?:what|which) (?:song|poem)\b|\b(?:finish|name) "
-    r"(?:the|this) (?:song|poem|line)\b|\bsong (?:that )?goes\b|\bhaiku\b|\bthe met(?:re|er) here\b"
-)
-_HOMEWORK = _pattern(
-    r"^(?:\w{1,20} ){0,3}homework[:,]|\b(?:son|daughter|kid|child|brother|sister|student)'?s homework\b|"
-    r"\b(?:exercise|task|question|problem) \d{1,3}[.:)]|\besl\b|\bfill (?:in )?the (?:gaps|blanks?)\b|"
-    r"^fill in\b|\b(?:word|math|maths) problem\b|\bdictation\b|\b(?:past|present|future|right|correct) "
-    r"tense\b|\bcorrect the mistakes\b|\bfind the (?:verbs?|nouns?|mistakes?|errors?)\b|"
-    r"\bessay\b.{0,30}[:,]|\b(?:please )?grade (?:it|this|my)\b|\bgrammatical\b"
-)
-# Irony colours the whole message.
-_IRONY = _pattern(
-    r"🙄|(?:^|\s)/s\b|^(?:oh,? (?:sure|great|joy)[,.!]|yeah,? right\b|wow,? great\.)|, clearly\.|"
-    r"\b(?:lmao|rofl|jk|just kidding|just joking)\W*$|\bknock,? knock\b|^here's a joke\b|"
-    r"\btwo (?:men|guys|friends) in a bar\b|\bi just (?-i:LOVE)\b"
-)
-
-# Nobody says this of themselves: somebody else wrote the message, for a model to read.
-_INJECTION = _pattern(
-    r"\b(?:ignore|disregard|forget|override) (?:all |any )?(?:of )?(?:the |your |my )?(?:previous|prior|above|earlier)"
-    r" (?:instructions?|prompts?|rules|messages?)\b|\b(?:dear|attention|note (?:to|for)|message (?:to|for)) (?:the |any |all )?"
-    r"(?:ai|llm|language model|chatbot)s?\b|\b(?:ai|llm|language model)s? (?:assistant )?(?:reading|processing) this\b"
-)
-
-# Who said it stands after it: "… (Larry Wall)", "… — Mark Twain".
-_ATTRIBUTION = re.compile(
-    r"(?:[—–] ?|\()[A-Z][\w.'-]{0,20}(?: (?:[a-z]{1,3} )?[A-Z][\w.'-]{1,20}){1,3}\)?\.?$"
 )
 
 # -- words of others ------------------------------------------------------------------------------
 
 _SAYING = (
-    r"(?<!\bi )(?<!\bto )(?<!who )(?<!i'd )(?<!i'll )(?<!i've )(?<!i just )(?<!we )(?:says?|said|wrote|writes|goes|"
-    r"told (?:me|us)|texted(?: me)?|tells (?:me|us)|was like|keeps? (?:saying|telling (?:me|us))|posted|"
+    r"(?<!\bi )(?<!\bto )(?<!who )(?<!i'd )(?<!i'll )(?<!i've )(?<!i just )(?<!we )(?:says?|said|"
+    r"wrote|writes|goes|"
+    r"told (?:me|us)|texted(?: me)?|tells (?:me|us)|was like|keeps? (?:saying|telling (?:me|us))|"
+    r"posted|"
     r"replied|answered|stated|states|reads?)"
 )
 _OTHERS_SPEAK = _pattern(
-    rf"\b{_SAYING}(?:,|:| that| to)? (?:[\"“«']|(?:i|i'm|i've|my|always|never|remember|from now on)\b)|"
+    rf"\b{_SAYING}(?:,|:) (?:i|i'm|i've|my)\b|\b{_SAYING}[,:]? [\"“«']|"
+    rf"\b{_SAYING}(?:,|:| that| to)? (?:always|never|remember|from now on)\b|"
     rf"\b{_SAYING}:|(?<!to )\basks?:|\bwords were\b|\b(?:is|was) asking:|"
-    r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)(?: (?:me|us|him|her|them))? "
+    r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)(?: (?:me|us|him|her|"
+    r"them))? "
     r"(?:this|the following|an? (?:note|letter|mail|email|message|text))\b|"
-    r"(?:^|\bi |\bwe |\bjust )(?:got|received|found) this (?:(?:\w{1,20} )?(?:letter|e-?mail|mail|note|"
-    r"message|memo|text)\b|from\b|today\W*$|in the mail\b)|"
+    r"(?:^|\bi |\bwe |\bjust )(?:got|received|found) this (?:(?:\w{1,20} )?(?:letter|e-?mail|mail|"
+    r"note|"
+    r"message|memo|text)\b|from\b|today\W{0,20}$|in the mail\b)|"
     r"\bthis is what\b.{1,60}\b(?:said|told|wrote|sent)\b|\bwhat (?:my|the|our) \w{1,20} "
-    r"(?:sent|wrote|said)\b|\bon behalf of\b|\b(?:asking|posting|speaking) (?:this )?for (?:a|my) (?:friend|dad|mom|mum|"
-    r"father|mother|sister|brother|wife|husband|son|daughter|colleague|client|neighbou?r|relative)\b|"
-    r"\b(?:sign|poster|manual|wiki|docs?|documentation|letter|guide|handbook|policy|label|website|web site|site|"
-    r"page|article|book|instructions?|faq|notice|banner|memo|leaflet) (?:says?|reads?|states?|tells? (?:you|us|me))\b|"
-    r"\b(?:instructions?|rules?) (?:were|was|are):|^(?:it|he|she) says (?:from now on|that|always|never)\b|"
+    r"(?:sent|wrote|said)\b|\bon behalf of\b|\b(?:asking|posting|speaking) (?:this )?for (?:a|"
+    r"my) (?:friend|dad|mom|mum|"
+    r"father|mother|sister|brother|wife|husband|son|daughter|colleague|client|neighbou?r|"
+    r"relative)\b|"
+    r"\b(?:sign|poster|manual|wiki|docs?|documentation|letter|guide|handbook|policy|label|website|"
+    r"web site|site|"
+    r"page|article|book|instructions?|faq|notice|banner|memo|leaflet) (?:says?|reads?|states?|"
+    r"tells? (?:you|us|me))\b|"
+    r"\b(?:instructions?|rules?) (?:were|was|are):|^(?:it|he|she) says (?:from now on|that|always|"
+    r"never)\b|"
     r"^according to (?:the|my|our)\b|"
-    r"^from the (?:[\w-]{1,20} )?(?:guide|manual|docs?|documentation|handbook|wiki|faq|book|website)\b|"
+    r"^from the (?:[\w-]{1,20} )?(?:guide|manual|docs?|documentation|handbook|wiki|faq|book|"
+    r"website)\b|"
     r"\bthere's a saying\b|\bas the saying goes\b|\bold saying\b|"
-    r"\b(?:dad|mom|mum|mother|father|grandmother|grandma|grandpa|grandfather|teacher|boss|coach|wife|"
-    r"husband|friend|landlord|neighbou?r|colleague|doctor|sister|brother) (?:always |often |once |keeps )"
+    r"\b(?:dad|mom|mum|mother|father|grandmother|grandma|grandpa|grandfather|teacher|boss|coach|"
+    r"wife|"
+    r"husband|friend|landlord|neighbou?r|colleague|doctor|sister|brother) (?:always |often |once |"
+    r"keeps )"
     r"(?:says|said|tells|telling|preaches)\b|\bwas on their (?:website|page|site)\b|"
-    r"\b(?:someone|somebody|a user|a guy|people) (?:on|in|from|at) \S{1,30}(?: \S{1,30})? (?:says?|said|asks?|wrote|writes|posted)\b"
+    r"\b(?:someone|somebody|a user|a guy|people) (?:on|in|from|"
+    r"at) \S{1,30}(?: \S{1,30})? (?:says?|said|asks?|wrote|writes|posted)\b"
 )
 
 # -- requests to work on a text -------------------------------------------------------------------
 
 _TEXT_NOUN = (
-    r"(?:page|web ?site|site|article|post|tweet|thread|text|paragraph|passage|document|doc|file|pdf|"
+    r"(?:page|web ?site|site|article|post|tweet|thread|text|paragraph|passage|document|doc|file|"
+    r"pdf|"
     r"e-?mails?|mails?|message|letter|note|notes|review|reviews|story|poem|song|lyrics|essay|draft|"
     r"report|paper|abstract|summary|transcript|conversation|chat|dialogue|log|logs|output|error|"
     r"stack ?trace|traceback|code|function|snippet|script|config|yaml|json|csv|table|readme|commit|"
     r"diff|patch|ticket|tickets|issue|complaint|recipe|contract|lease|clause|agreement|policy|"
     r"minutes|cv|resume|résumé|bio|profile|cover letter|prompt|instructions?|system prompt|"
-    r"sentence|sentences|quote|caption|blurb|description|ad|advert|notice|statement|discharge letter|"
+    r"sentence|sentences|quote|caption|blurb|description|ad|advert|notice|statement|"
+    r"discharge letter|"
     r"opening(?: line)?|schema|prompt log|homework|excerpt|section|invoice|listing|customer|bug in)"
 )
 _GIVEN = (
-    rf"(?:(?:this|these|that|those|the|my|our|his|her|their) (?:\w{{1,20}}(?:'s)? ){{0,2}}{_TEXT_NOUN}\b|"
-    r"(?:this|these|it|them)(?=\W*$|[,.:;!?]| (?:for|please|and|in|into|to|as|more|with|from|over|again|"
-    r"better)\b)|(?:the (?:above|below|following|reviews|decisions)|following|below|above)\b|clause \d)"
+    rf"(?:(?:this|these|that|those|the|my|our|his|her|"
+    rf"their) (?:\w{{1,20}}(?:'s)? ){{0,2}}{_TEXT_NOUN}\b|"
+    r"(?:this|these|it|them)(?=\W{0,20}$|[,.:;!?]| (?:for|please|and|in|into|to|as|more|with|from|"
+    r"over|again|"
+    r"better)\b)|(?:the (?:above|below|following|reviews|decisions)|following|below|above)\b|"
+    r"clause \d)"
 )
 # Work that is always done on a text, whatever else the sentence says.
 _TEXT_WORK = (
-    r"(?:translat\w{1,4}|summari[sz]\w{1,3}|sum up|tl;? ?dr|re-?writ\w{1,3}|rephras\w{1,3}|reword\w{0,3}|"
+    r"(?:translat\w{1,4}|summari[sz]\w{1,3}|sum up|tl;? ?dr|re-?writ\w{1,3}|rephras\w{1,3}|"
+    r"reword\w{0,3}|"
     r"paraphras\w{1,3}|proof-?read\w{0,3}|spell-?check\w{0,3}|copy-?edit\w{0,3})"
 )
 _WORK = (
-    r"(?:read|explain|review|fix|check|correct|improve|polish|shorten|simplify|expand|edit|format|rate|"
-    r"grade|critique|criticise|criticize|analy[sz]e|classify|categori[sz]e|label|extract|convert|parse|"
-    r"debug|refactor|draft|look at|look over|go through|scan|decode|interpret|evaluate|assess|compare|"
+    r"(?:read|explain|review|fix|check|correct|improve|polish|shorten|simplify|expand|edit|format|"
+    r"rate|"
+    r"grade|critique|criticise|criticize|analy[sz]e|classify|categori[sz]e|label|extract|convert|"
+    r"parse|"
+    r"debug|refactor|draft|look at|look over|go through|scan|decode|interpret|evaluate|assess|"
+    r"compare|"
     r"answer|reply to|respond to|give feedback on|give me feedback on|comment on|finish|complete|"
     r"continue|transcribe|scale|render|validate|clean up|tidy up|turn|make|say|write|rate)"
 )
 _LANGUAGE = (
-    r"(?:english|german|french|spanish|italian|portuguese|dutch|polish|russian|japanese|chinese|korean|"
+    r"(?:english|german|french|spanish|italian|portuguese|dutch|polish|russian|japanese|chinese|"
+    r"korean|"
     r"thai|arabic|latin|greek|turkish|hindi|swedish|deutsche?|français|español|italiano)"
 )
 _WORK_REQUEST = _pattern(
-    rf"^{_ASKING}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
-    rf"(?:^{_ASKING}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
-    rf"{_GIVEN}|^{_ASKING}{_WORK}(?: please| pls| this)?\W*$|^(?:grammar|spelling|thoughts|feedback)\W*$|"
+    rf"^{ASKING}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
+    rf"(?:^{ASKING}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|"
+    rf"answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
+    rf"{_GIVEN}|^{ASKING}{_WORK}(?: please| pls| this)?\W{0, 20}$|^(?:grammar|spelling|thoughts|"
+    rf"feedback)\W{0, 20}$|"
     rf"\b(?:auf|ins|en|in|into|al|to) {_LANGUAGE}(?: bitte| please)?\W{{0,3}}:|^traduce\b|"
     rf"^(?:how|what)\b.{{1,40}}\b(?:in|for|into) {_LANGUAGE}\b|\bthe {_LANGUAGE} for\b|"
-    r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|one) (?:say|"
+    r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|"
+    r"one) (?:say|"
     r"write|put|phrase|translate|spell)\b|"
-    rf"^{_ASKING}(?:make|turn) {_GIVEN}.{{0,60}}|"
-    rf"^{_ASKING}make (?:it|this|that) (?:sound |more |less |shorter|longer|better|polite|formal)|"
+    rf"^{ASKING}(?:make|turn) {_GIVEN}.{{0,60}}|"
+    rf"^{ASKING}make (?:it|this|that) (?:sound |more |less |shorter|longer|better|polite|formal)|"
     r"^(?:give|any) (?:me )?(?:feedback|a summary|the gist)\b|\bgive me the gist\b"
 )
 # A question that may be about a text in the lines after it.
 _ASKS = _pattern(r"(?:what|who|why|how|which|where|when|is|are|does|do|can|could|any|help)\b")
 _POINTS = _pattern(
-    rf"\b(?:this|these|above|below|following)\b|\b(?:clause|step|paragraph|section|line|chapter|page|item|"
+    rf"\b(?:this|these|above|below|following)\b|\b(?:clause|step|paragraph|section|line|chapter|"
+    rf"page|item|"
     r"point) \d|\bwho has\b|\bmain (?:argument|point|idea)\b|\b(?:went|is|what's) wrong\b|"
     r"\b(?:wrong|happening|going on|say|mean|meant|agreeing to|argument|point) here\b|"
     rf"\b(?:does|doesn't|did) (?:it|he|she|they)\b|\bthe {_TEXT_NOUN}\b|\bany idea\b"
 )
 _POINTS_VAGUELY = _pattern(r"\b(?:this|these|here|above|below|it)\b")
 _LOOKS_BACK = _pattern(
-    rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\b(?:above)\b|\bwhat does (?:this|that|it) "
-    rf"(?:say|mean)\W*$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|want|say)\b|"
-    r"\bis (?:this|that|it) (?:valid|correct|grammatical|spam|a scam|legit|rude|polite|okay|ok|good)\W*$"
+    rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\babove\b|"
+    rf"^{ASKING}{_WORK} (?:.{{1,30}} )?this\b|\bwhat does (?:this|that|it) "
+    rf"(?:say|mean)\W{0, 20}$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|"
+    rf"want|say)\W{0, 20}$|"
+    r"\bis (?:this|that|it) (?:valid|correct|grammatical|spam|a scam|legit|rude|polite|okay|ok|"
+    r"good)\W{0,20}$"
 )
 _JUDGED = _pattern(
-    r"^is (?:this|that|it|the following) (?:sentence )?(?:positive|negative|grammatical|correct|rude|polite|"
+    r"^is (?:this|that|it|the following) (?:sentence )?(?:positive|negative|grammatical|correct|"
+    r"rude|polite|"
     r"spam|fake|legit|good english|a scam|formal|okay|ok)\b"
 )
 _HANDED_OVER = _pattern(
-    r"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are))\b.{0,40}(?:\b(?:i wrote|so far)\b|:$)|"
-    r"\bmy (?:gpt |system |custom )(?:prompt|instructions?)\b|^the following (?:was|is|are)\b|^see below\b"
+    r"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are))\b.{0,40}(?:\b(?:i wrote|"
+    r"so far)\b|:$)|"
+    r"\bmy (?:gpt |system |custom )(?:prompt|instructions?)\b|^the following (?:was|is|are)\b|"
+    r"^see below\b"
 )
 # The same where the text follows in lines of its own.
 _SHOWS = _pattern(
-    rf"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|check (?:this|it) "
+    rf"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|"
+    rf"check (?:this|it) "
     rf"out|attached)\b(?:.{{0,40}}\b{_TEXT_NOUN}\b|.{{0,20}}$)"
 )
 
@@ -279,8 +255,10 @@ _CONVERSATION = _pattern(
 _FIRST_PERSON = _pattern(r"(?<![\w-])(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|our|us)\b")
 _REFERS = _pattern(r"(?:it|that|this|he|she|they|what a|good|great|cool|nice|perfect|wow|so)\b")
 _SAID_AFTERWARDS = _pattern(
-    r"(?:also|and|oh|btw|by the way|p\.?s\.?|one more thing|for (?:the|your) (?:future|record|memory))"
-    r"[,:.!]? (?:and |also |please,? ){0,2}(?:remember|keep in mind|don't forget|from now on|always|never)\b"
+    r"(?:also|and|oh|btw|by the way|p\.?s\.?|one more thing|for (?:the|your) (?:future|record|"
+    r"memory))"
+    r"[,:.!]? (?:and |also |please,? ){0,2}(?:remember|keep in mind|don't forget|from now on|"
+    r"always|never)\b"
 )
 _UNFINISHED = _pattern(r"\b(?:a|an|the|of|to|in|on|at|for|from|with|and|or|is|are|that|by|as)$")
 _ABOUT_ME = _pattern(r"\b(?:me|myself|remember|note|mind|preferences|facts)\b.{0,40}:$")
@@ -321,27 +299,19 @@ def _stretches(lines: Sequence[str]) -> Iterator[str]:
             stretch = []
 
 
-# -- role play, fiction, examples -----------------------------------------------------------------
-
-
 def _without_make_believe(lines: Sequence[str], kept: list[str]) -> list[str]:
     """Return what was kept of the lines, or of it what was asked before make-believe began."""
-    whole = "\n".join(lines).strip()
-    if any(sign.search(whole) for sign in (_PLACEHOLDER, _IRONY, _INJECTION, _ATTRIBUTION)):
+    if make_believe.is_all("\n".join(lines).strip()):
         return []
     before: list[str] = []
     for sentence in (each.words for line in lines for each in _sentences(line)):
         asked = starts_request(sentence)
-        if _MAKE_BELIEVE.search(sentence) or (not asked and _is_no_statement(sentence)):
+        if make_believe.starts(sentence, asked):
             left = (each.words for line in kept for each in _sentences(line))
             return [words for words in left if words in before]
         if asked:
             before.append(sentence)
     return kept
-
-
-def _is_no_statement(sentence: str) -> bool:
-    return any(sign.search(sentence) for sign in (_EXAMPLE, _VERSE, _HOMEWORK))
 
 
 # -- material -------------------------------------------------------------------------------------
@@ -362,13 +332,15 @@ def _before_material(lines: list[str], raw: Sequence[str]) -> list[str]:
         elif found.to_paragraph_end:
             kept.append(line[: found.start])
             skipping = True
-        elif line[found.end :].strip() or _goes_on(lines, raw, at):
+        elif line[found.end :].strip() or found.holds_text or _goes_on(lines, raw, at):
             kept.append(line[: found.start])
             return kept + _said_afterwards(lines, at)
-        elif found.looks_back and any(map(str.strip, kept)):
-            return [line[: found.start]]
+        elif found.looks_back and (found.hands_over and found.start or any(map(str.strip, kept))):
+            before = line[: found.start]
+            return [before] if not found.hands_over or _only_requests(before) else []
         else:
-            kept.append(line)
+            # What is worked on stands in quotes or in a block of code, and ends with it.
+            kept.append(line[: found.start] if found.hands_over else line)
         if not skipping and _asks_about_next(line) and _goes_on(lines, raw, at):
             return kept + _said_afterwards(lines, at)
     return kept
@@ -381,6 +353,8 @@ class _Request(NamedTuple):
     end: int
     looks_back: bool
     to_paragraph_end: bool = False
+    hands_over: bool = False
+    holds_text: bool = False  # "Translate: I live in Rome"
 
 
 def _request_in(line: str) -> _Request | None:
@@ -389,7 +363,8 @@ def _request_in(line: str) -> _Request | None:
         if starts_request(words):
             continue
         if _WORK_REQUEST.search(words) or _HANDED_OVER.search(words) or _JUDGED.search(words):
-            return _Request(start, end, looks_back=True)
+            back = bool(_LOOKS_BACK.search(words))
+            return _Request(start, end, back, hands_over=True, holds_text=": " in words)
         if _OTHERS_SPEAK.search(words):
             handed_over = words.endswith(":") or not line[end:].strip()
             return _Request(start, end, looks_back=False, to_paragraph_end=not handed_over)
@@ -398,15 +373,16 @@ def _request_in(line: str) -> _Request | None:
     return None
 
 
+def _only_requests(text: str) -> bool:
+    return all(starts_request(sentence.words) for sentence in _sentences(text))
+
+
 def _asks_about_next(line: str) -> bool:
     """Tell whether a line ends with a question about a text that may follow it."""
-    last = None
-    for last in _sentences(line):
-        pass
-    if last is None:
-        return False
-    asks = _ASKS.match(last.words) and _POINTS.search(last.words)
-    return bool(asks or _SHOWS.match(last.words))
+    for last in list(_sentences(line))[-1:]:
+        asks = _ASKS.match(last.words) and _POINTS.search(last.words)
+        return bool(asks or _SHOWS.match(last.words))
+    return False
 
 
 def _goes_on(lines: Sequence[str], raw: Sequence[str], at: int) -> bool:
@@ -429,7 +405,7 @@ def _is_foreign_list(lines: Sequence[str], at: int) -> bool:
     if not pasted.is_item(lines[at]) or (at and pasted.is_item(lines[at - 1])):
         return False
     before = next((line for line in reversed(lines[:at]) if line.strip()), "")
-    items = [pasted.without_bullet(line) for line in lines[at:] if pasted.is_item(line)]
+    items = [pasted.without_bullet(line) for line in takewhile(pasted.is_item, lines[at:])]
     if _ABOUT_ME.search(before.strip()):
         return False
     return not all(map(_OWN_ITEM.match, items))
@@ -445,8 +421,7 @@ def _is_foreign_prose(lines: Sequence[str]) -> bool:
     if len(text) < _LONG_PROSE and paragraphs < _MANY_PARAGRAPHS:
         return False
     spoken = [sentence.words for line in lines for sentence in _sentences(line)]
-    own = sum(bool(_CONVERSATION.search(words)) for words in spoken)
-    return own * 2 < len(spoken)
+    return sum(map(_is_impersonal, spoken)) * 2 > len(spoken)
 
 
 def _without_foreign_requests(lines: list[str]) -> list[str]:

@@ -24,10 +24,6 @@ _SALUTATION = _pattern(
     r"(?! (?:there|again|assistant|claude|chatgpt|gpt|gemini|copilot|reverie|ai|bot|friend|buddy|"
     r"you|i|i'm|my|it|this|can|could|what|how|is|do)\b)(?: [^\s,!.:]{1,30}){1,4} ?[,!:]?$"
 )
-_SIGN_OFF = _pattern(
-    r"(?:best|kind|warm|many)? ?(?:regards|wishes|greetings)[,!.]?$|"
-    r"(?:best|cheers|sincerely|yours(?: \w{1,12})?|love|respectfully|lg|mfg)[,.]$"
-)
 _LOG = _pattern(
     r"\[?\d{4}-\d\d-\d\d[t ]\d\d:|\[\d{1,2}:\d\d|\d{1,2}:\d\d:\d\d|\d\d:\d\d\.\d{3} -->|webvtt$|"
     r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) {1,2}\d{1,2} \d\d:\d\d|"
@@ -55,32 +51,41 @@ _DATA = _pattern(
 )
 _ROW = re.compile(r"[\w\"-]{1,40}(?:[,;][\w\" .'-]{1,60}){1,20}$")
 _MARKUP = _pattern(
-    r"#{1,6} |\ue001?``|[-=_*~#+]{3,}|</?[a-z!?]|&[a-z]{2,8};|\[[^\]]{1,80}\]\([^)]{1,200}\)|http/\d|"
+    r"#{1,6} |\ue001?``|[-=_*~#+]{3,}|</?[a-z!?]|&[a-z]{2,8};|\[[^\]]{1,80}\]\([^)]{1,200}\)|"
+    r"http/\d|"
     r"(?:get|post|put|patch|delete|head) /\S{0,200} http/|!\[|\{%|\.\. [a-z]|={2,}"
 )
 _INSIDE = _pattern(r"</[a-z]|&lt;|<!--|\s\|\s.{1,80}\s\|\s|→|\s->\s")
 _PIECE = _pattern(
-    r"[(\[](?:verse|chorus|bridge|intro|outro|hook|refrain|pre-chorus)\b|chapter (?:\d|[ivx]+\b|one)|"
-    r"(?:int|ext)\. |act [ivx\d]+\b|★|☆|\d(?:[.,]\d)? ?/ ?(?:5|10)\b(?!/)|\d stars?\b|part (?:one|\d)|"
+    r"[(\[](?:verse|chorus|bridge|intro|outro|hook|refrain|pre-chorus)\b|chapter (?:\d|[ivx]+\b|"
+    r"one)|"
+    r"(?:int|ext)\. |act [ivx\d]+\b|★|☆|\d(?:[.,]\d)? ?/ ?(?:5|10)\b(?!/)|\d stars?\b|part (?:one|"
+    r"\d)|"
     r"§ ?\d|article \d|clause \d|step \d|page \d|§|©|ticket #|(?:ingredients|method|attendees|"
     r"present|minutes|agenda|abstract|introduction|summary|menu|skip to content)\b:?$|"
-    r"[\w/-]{1,60}\.[a-z]{1,5}:?$|rt @|@\w{1,30}:|(?:patient|pt|cc|hpi|bp)\b.{0,40}:|curriculum vitae|"
+    r"[\w/-]{1,60}\.[a-z]{1,5}:?$|rt @|@\w{1,30}:|(?:patient|pt|cc|hpi|bp)\b.{0,40}:|"
+    r"curriculum vitae|"
     r"#{2,} ?(?:instruction|input|system)|\W{0,3}(?:system|assistant|user|human|ai)\W{0,3}: "
 )
 # The kind of a document as its first words: "User manual, page 3."
 _DOCUMENT = _pattern(
-    r"(?:the |our )?(?:\w{1,20} ){0,2}(?:nda|terms|privacy policy|agreement|contract|lease|manual|memo|press release|"
-    r"policy|guidelines?|briefing|invoice|transcript|podcast|report|newsletter|lecture|handout|syllabus|"
+    r"(?:the |our )?(?:\w{1,20} ){0,2}(?:nda|terms|privacy policy|agreement|contract|lease|manual|"
+    r"memo|press release|"
+    r"policy|guidelines?|briefing|invoice|transcript|podcast|report|newsletter|lecture|handout|"
+    r"syllabus|"
     r"faq|minutes|user story|job (?:ad|description)|datasheet|leaflet|brochure)\b[^.!?:]{0,40}[.:] "
 )
-_LABEL = re.compile(r"(?:[-*•] )?[<(\[]?[\w@.'§-]{1,24}(?: [\w.'&-]{1,20}){0,2}[>)\]]?(?: \([\d:]{1,8}\))?:(?: |$)")
+_LABEL = re.compile(
+    r"(?:[-*•] )?[<(\[]?[\w@.'§-]{1,24}(?: [\w.'&-]{1,20}){0,2}[>)\]]?(?: \([\d:]{1,8}\))?:(?: |$)"
+)
 _CHAT = re.compile(r"<[\w.-]{1,24}> \S|[A-Z]\w{0,20} - \S")
 _OWN_LABEL = _pattern(
     r"(?:p\.?s\.?|note|correction|update|edit|fyi|btw|by the way|question|context|background|"
-    r"please|remember|also|actually|sorry|important|reminder|fun fact|about me|.{0,30}\bme|from now "
+    r"please|remember|also|actually|sorry|important|reminder|fun fact|about me|.{0,30}\bme|"
+    r"from now "
     r"on|always|never|my \w{1,20}(?: \w{1,20})?)\s{0,2}:"
 )
-_ITEM = re.compile(r"(?:[-*•–]|\d{1,2}[.)]) +(?=\S)")
+_ITEM = re.compile(r"(?:[-*•–]|\d{1,2}[.)]) {1,4}(?=\S)")
 # A name of what follows, in a line of its own: no sentence, and nothing said to somebody.
 _TITLE = re.compile(r"[A-Z][^.!?,;:…\"“]{1,60}$")
 _SPOKEN = _pattern(
@@ -102,7 +107,9 @@ def starts_material(lines: Sequence[str], at: int) -> bool:
         return True
     if _INSIDE.search(line) or _is_data(lines, at) or _is_chat(lines, at):
         return True
-    if _is_title(lines, at) or (_DOCUMENT.match(line) and not _NO_TITLE.search(line.split(". ")[0])):
+    if _is_title(lines, at) or (
+        _DOCUMENT.match(line) and not _NO_TITLE.search(line.split(". ")[0])
+    ):
         return True
     return bool(_SALUTATION.match(line)) and _is_letter(lines, at)
 
@@ -128,7 +135,7 @@ def _is_data(lines: Sequence[str], at: int) -> bool:
     line = lines[at].strip()
     if _ROW.match(line):
         return sum(bool(_ROW.match(each.strip())) for each in lines) > 1
-    return bool(_DATA.match(line))
+    return bool(_DATA.match(line)) and not _OWN_LABEL.match(line)
 
 
 def _is_label(line: str) -> bool:
@@ -154,9 +161,3 @@ def _is_title(lines: Sequence[str], at: int) -> bool:
 def _is_letter(lines: Sequence[str], at: int) -> bool:
     """A greeting by name starts a letter when text follows it on lines of their own."""
     return any(following.strip() for following in lines[at + 1 :])
-
-
-def is_signed(lines: Sequence[str]) -> bool:
-    """Tell whether a text ends as a letter does."""
-    tail = [line.strip() for line in lines if line.strip()][-3:]
-    return any(_SIGN_OFF.match(line) for line in tail)

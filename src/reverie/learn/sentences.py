@@ -27,22 +27,23 @@ _QUOTED = re.compile(
     r"\"[^\"]*(?:\"|\Z)|“[^”]*(?:”|\Z)|«[^»]*(?:»|\Z)|„[^“”]*(?:[“”]|\Z)|`[^`]*(?:`|\Z)|"
     r"(?<!\w)'(?=\w)[^'\n]*+(?:'\w[^'\n]*+)*+'?"
 )
-_ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)]) +")
+_ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)]) {1,4}")
 # From such a line on, the text comes from elsewhere: a rule, a tag, a header, a line of a chat.
 _FOREIGN = re.compile(
     r"[-=_*~#+]{3,}|<[a-z/!]|on .{1,80} wrote\b|begin forwarded|(?:from|to|subject|date|sent): |"
-    r"\S+(?: \S+)? \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$",
+    r"\S{1,60}(?: \S{1,60})? \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$",
     re.IGNORECASE,
 )
 _ABOUT_ME = re.compile(
-    r"(?:.{0,40} )?(?:about me|about myself|remember(?: this| these)?|note)\s*:$", re.IGNORECASE
+    r"(?:.{0,40} )?(?:about me|about myself|remember(?: this| these)?|note)\s{0,4}:$", re.IGNORECASE
 )
 _END = re.compile(r"(?<![.!?…;])[.!?…;]++[\"'”’)\]]*+(?=\s|$)")
-_NEXT = re.compile(r"\s+(?:I|My|We|Please|Remember|Always|Never|From)\b")
+_NEXT = re.compile(r"\s{1,8}(?:I|My|We|Please|Remember|Always|Never|From)\b")
 _LEAD_IN = re.compile(
     r"(?:actually|no|nope|yes|yeah|yep|sorry|well|btw|by the way|oh|and|also|so|but|ok|okay|fyi|"
-    r"p\.?s|note|correction|update|now|i meant?|wait|oops|whoops|hold on|scratch that)(?:\s*[,.!:…–—-]+\s*|\s+)|remember, |"
-    r"(?:hi|hello|hey)(?:(?: \w+){0,2}\s*[,.!–—-]+\s*|(?: there| again)?\s+)",
+    r"p\.?s|note|correction|update|now|i meant?|wait|oops|whoops|hold on|"
+    r"scratch that)(?:\s{0,4}[,.!:…–—-]{1,8}\s{0,4}|\s{1,4})|remember, |"
+    r"(?:hi|hello|hey)(?:(?: \w{1,40}){0,2}\s{0,4}[,.!–—-]{1,8}\s{0,4}|(?: there| again)?\s{1,4})",
     re.IGNORECASE,
 )
 # How a person takes back the last thing said, and says what it should have been.
@@ -53,20 +54,24 @@ _CORRECTS = re.compile(
     re.IGNORECASE,
 )
 _MIDWAY = re.compile(
-    r"(?:,|…|\.\.\.| [–—-]{1,2}) ?(?=(?:i meant? |(?:oops|whoops|sorry|no|wait|scratch that|my bad)[,:–—-]|"
+    r"(?:,|…|\.\.\.| [–—-]{1,2}) ?(?=(?:i meant? |(?:oops|whoops|sorry|no|wait|scratch that|"
+    r"my bad)[,:–—-]|"
     r"no,? wait\b|or rather\b|make that\b))",
     re.IGNORECASE,
 )
 _LONGEST_CORRECTION = 6
 _NO_CORRECTION = re.compile(
-    r"(?:thanks?|thank|problem|worries|need|idea|way|matter|really|seriously|i|i'm|i've|i'd|my|we|it|"
-    r"it's|that|that's|this|what|not|never|but|and|because|for|about|if|you|your|he|she|they|there|can|"
-    r"could|do|does|don't|is|are|was|how|why|where|when|who|which|just|only|also|please|ok|okay|yes|no|"
+    r"(?:thanks?|thank|problem|worries|need|idea|way|matter|really|seriously|i|i'm|i've|i'd|my|we|"
+    r"it|"
+    r"it's|that|that's|this|what|not|never|but|and|because|for|about|if|you|your|he|she|they|"
+    r"there|can|"
+    r"could|do|does|don't|is|are|was|how|why|where|when|who|which|just|only|also|please|ok|okay|"
+    r"yes|no|"
     r"of|everyone|everybody|guys|dude|man|let|let's|one|more|again|with|forget|remember|always)\b",
     re.IGNORECASE,
 )
 _ONE_MORE = re.compile(r"\b(?:too|also|as well|either)\b", re.IGNORECASE)
-_ASIDE = re.compile(r",? (?:by the way|btw|fyi|you know)(?=[.!…]*$)", re.IGNORECASE)
+_ASIDE = re.compile(r",? (?:by the way|btw|fyi|you know)(?=[.!…]{0,8}$)", re.IGNORECASE)
 _LABEL = re.compile(r":(?:\s|$)")
 _REQUEST = re.compile(
     r"(?:please,? )?(?:remember|don't forget|do not forget|(?:keep|bear) in mind|from now on|"

@@ -103,7 +103,7 @@ _AFTER_JOB = _pattern(
     r"[,.!…(;]|(?<!\s)\s+[–—-]+\s|(?<!\s)\s+(?:and|because|since|so|with|in|at|for|from|who|which|on|now)\b"
 )
 _TRADE = _pattern(
-    r".*(?:er|or|ist|ian|eer|ant|man|woman|analyst|architect|barista|chef|clerk|coach|cook|judge|"
+    r"(?:er|or|ist|ian|eer|ant|man|woman|analyst|architect|barista|chef|clerk|coach|cook|judge|"
     r"lead|medic|mechanic|midwife|nanny|nurse|paralegal|pilot|student|vet)$"
 )
 _AFTER_THING = _pattern(
@@ -112,7 +112,8 @@ _AFTER_THING = _pattern(
     r"prefer|think|use|want|will|work|would)\b)"
 )
 _AFTER_COMMA = _pattern(
-    r",\s*(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|too|"
+    r",\s{0,4}(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|"
+    r"too|"
     r"he|he's|she|she's|it|it's|they|they're|what|what's|how|how's|can|could|do|does|is|are|we|"
     r"you|not|since|as)\b"
 )
@@ -124,7 +125,8 @@ _FILLER_SIGNS = re.compile(r"\W+\s")
 _POINTING = _pattern(
     r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
     r"mine|i|we|us|our|ours|one|ones|both|not|no|nothing|none|nobody|neither|never|option|version|"
-    r"answer|suggestion|idea|approach|choice|solution|way|first|second|former|latter|here|there|yes)\b|"
+    r"answer|suggestion|idea|approach|choice|solution|way|first|second|former|latter|here|there|"
+    r"yes)\b|"
     r"^(?:the|an?)$|^\W|^\w$|\d$"
 )
 _UNCLEAR = _pattern(
@@ -134,7 +136,7 @@ _UNCLEAR = _pattern(
 )
 _THE_THING = re.compile(r"(?i:the) [^A-Z]")
 # "Flights to Spain", "the bus to work" are no choice between two things.
-_ONE_TO_OTHER = re.compile(r"([a-z]+) to (?!bed|church|school|town|work)([a-z]+)")
+_ONE_TO_OTHER = re.compile(r"([a-z]{1,40}) to (?!bed|church|school|town|work)([a-z]{1,40})")
 
 
 class Read(NamedTuple):
@@ -246,7 +248,7 @@ def _occupation(said: str, opening: str) -> Read | None:
 def _trade(said: str, opening: str) -> Read | None:
     """An occupation by its form: "my job is a nightmare"."""
     read = _occupation(said, opening)
-    return read if read and _TRADE.match(read.value) else None
+    return read if read and _TRADE.search(read.value) else None
 
 
 def _phrase(said: str) -> Read | None:

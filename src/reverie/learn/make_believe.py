@@ -1,0 +1,115 @@
+"""Recognise messages in which a person speaks for somebody else, or for nobody.
+
+Role play, fiction, examples, templates, verse, homework, irony, and texts that were written for a
+model to read: what is said there in the first person is not about the person.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+# How a sentence may start before the verb of a request.
+ASKING = (
+    r"(?:please,? |pls |kindly |now |then |and |hey,? |hi,? |ok(?:ay)?,? )?(?:(?:can|could|would|"
+    r"will) "
+    r"(?:you|u)(?: please| pls)? |i(?:'d like| want| need) you to |help me (?:to )?|help,? |go )?"
+)
+_MAKE_BELIEVE = _pattern(
+    r"\brole-?play(?:ing)?\b|^(?:now |just |please |let's )?(?:pretend|imagine|picture (?:this|"
+    r"that|a|me))\b|"
+    r"\blet's (?:play (?!it\b)|act out|assume|say|imagine|pretend|"
+    r"do an? (?:\w{1,20} )?(?:simulation|role|game|"
+    r"scene|drill))|\b(?:please |you to |can you |^)act (?:as|like) (?:an?|my|the|if)\b|"
+    r"\bgame ?master\b|"
+    r"^(?:for )?(?:our |the |my )?(?:improv|larp|d&d|dnd)\b.{0,30}[:,]|^in (?:this|our|the|my|"
+    r"a) (?:[\w&]{1,20} )?(?:adventure|campaign|"
+    r"game|story|novel|simulation|scene|sketch|universe|roleplay),? (?:i|i'm|my|we|you|there)\b|"
+    r"^in (?:our|my) (?:d&d|dnd)\b|\bfor (?:our|the|my) (?:improv|larp|skit)\b|"
+    r"^(?:screenplay|short story|fan ?fic\w{0,5}|monologue|scene|fiction|"
+    r"draft of a \w{1,20})\b(?=\W|$)(?! is| was)|"
+    r"^you(?:'re| are) (?:now |playing )?(?:an?|the|my) (?!(?:best|greatest|star|genius|legend|"
+    r"life ?saver|angel|"
+    r"hero|treasure|gem|one|man|real|true|great|good|big|inspiration|"
+    r"pro)\b)\w{1,20}(?: \w{1,20})?(?: and i(?:'m| am)\b|\W{0,20}$)|"
+    r"\bi(?:'m| am) (?:an?|the|your) \w{1,20}(?: \w{1,20})?,? (?:and )?you(?:'re| are) (?:an?|the|"
+    r"my)\b|"
+    r"^you are now\b|^from now on,? you(?:'re| are)\b|^be (?:an?|my) \w|\bmy character(?:'s| is|"
+    r" in)\b|"
+    r"\bcharacter (?:is )?(?:called|named)\b|\bspeaking as (?:my|the|an?)\b|\bonce upon a time\b|"
+    r"^(?:suppose|assume|say)(?: that)?,? (?:i|i'm|my|we|a|an|the|you|someone|somebody)\b|"
+    r"^hypothetically\b|"
+    r"\b(?:the|my) (?:narrator|protagonist|hero|villain) (?:says?|is|goes)\b|\bbreak character\b|"
+    r"\bi want you to (?:act|be|play)\b|^(?:please )?continue:|\bsimulate an? \w|\bstory so far\b|"
+    rf"^{ASKING}(?:write|compose|create|generate|invent|tell|make up|finish|"
+    rf"continue)(?: \S{{1,30}}){{0,6}} "
+    r"(?:stor(?:y|ies)|poem|song|monologue|diary|haiku|rap|sketch|joke|scene|play|limerick|sonnet|"
+    r"fable|"
+    r"tale|dialogue|conversation)\b"
+)
+_EXAMPLE = _pattern(
+    r"\bfor (?:example|instance): |\be\.g\. ?[\"'“]|\bexample (?:sentence|would be|input|text)\b|"
+    r"^examples? ?[\d:]|"
+    r"\bsuch as [\"'“‘]|\bsomething like: |\b(?:sample|dummy|placeholder|mock|test) (?:data|input|"
+    r"user|profile|sentence)\b|^test: |\bexpected(?: output)?:|"
+    r"\b(?:someone|somebody|(?:a|the|one) (?:user|customer|person|client|patient)) (?:types|"
+    r"writes|says|asks|"
+    r"tells you|enters)\b"
+)
+_PLACEHOLDER = re.compile(
+    r"\{\{?[\w .-]{1,40}\}?\}|\$\{\w|\[(?:[A-Z]{2,20}|[A-Z][a-z]{1,20}(?: [A-Z][a-z]{1,20}){1,3}|"
+    r"(?:[Yy]our|[Ff]irst|[Ll]ast|[Ii]nsert) [\w ]{1,30}|[Nn]ame|[Cc]ity|[Cc]ompany)\](?!\()|"
+    r"<(?!/)[a-z][a-z_ -]{1,30}>|%[A-Z_]{2,30}%|_{3,}|\b(?:XXX+|YYY+|ZZZ+)\b"
+)
+_VERSE = _pattern(
+    r"\blyrics?\b|\bwho (?:sings|sang|wrote) this\b|\b(?:what|which) (?:song|poem)\b|\b(?:finish|"
+    r"name) "
+    r"(?:the|this) (?:song|poem|line)\b|\bsong (?:that )?goes\b|\bhaiku\b|\bthe met(?:re|er) here\b"
+)
+_HOMEWORK = _pattern(
+    r"^(?:\w{1,20} ){0,3}homework[:,]|\b(?:son|daughter|kid|child|brother|sister|"
+    r"student)'?s homework\b|"
+    r"\b(?:exercise|task|question|problem) \d{1,3}[.:)]|\besl\b|\bfill (?:in )?the (?:gaps|"
+    r"blanks?)\b|"
+    r"^fill in\b|\b(?:word|math|maths) problem\b|\bdictation\b|\b(?:past|present|future|right|"
+    r"correct) "
+    r"tense\b|\bcorrect the mistakes\b|\bfind the (?:verbs?|nouns?|mistakes?|errors?)\b|"
+    r"\bessay\b.{0,30}[:,]|\b(?:please )?grade (?:it|this|my)\b|\bgrammatical\b"
+)
+# Irony colours the whole message.
+_IRONY = _pattern(
+    r"🙄|(?:^|\s)/s\b|^(?:oh,? (?:sure|great|joy)[,.!]|yeah,? right\b|wow,? great\.)|, clearly\.|"
+    r"\b(?:lmao|rofl|jk|just kidding|just joking)\W{0,20}$|\bknock,? knock\b|^here's a joke\b|"
+    r"\btwo (?:men|guys|friends) in a bar\b|\bi just (?-i:LOVE)\b"
+)
+
+# Nobody says this of themselves: somebody else wrote the message, for a model to read.
+_INJECTION = _pattern(
+    r"\b(?:ignore|disregard|forget|override) (?:all |any )?(?:of )?(?:the |your |my )?(?:previous|"
+    r"prior|above|earlier)"
+    r" (?:instructions?|prompts?|rules|messages?)\b|\b(?:dear|attention|note (?:to|for)|"
+    r"message (?:to|for)) (?:the |any |all )?"
+    r"(?:ai|llm|language model|chatbot)s?\b|\b(?:ai|llm|"
+    r"language model)s? (?:assistant )?(?:reading|processing) this\b"
+)
+
+# Who said it stands after it: "… (Larry Wall)", "… — Mark Twain".
+_ATTRIBUTION = re.compile(
+    r"(?:[—–] ?|\()[A-Z][\w.'-]{0,20}(?: (?:[a-z]{1,3} )?[A-Z][\w.'-]{1,20}){1,3}\)?\.?$"
+)
+
+
+def is_all(message: str) -> bool:
+    """Tell whether nothing in a message is said of the person, whatever it says."""
+    return any(sign.search(message) for sign in (_PLACEHOLDER, _IRONY, _INJECTION, _ATTRIBUTION))
+
+
+def starts(sentence: str, asked: bool) -> bool:
+    """Tell whether make-believe starts with a sentence; ``asked`` is one that asks outright."""
+    if _MAKE_BELIEVE.search(sentence):
+        return True
+    return not asked and any(sign.search(sentence) for sign in (_EXAMPLE, _VERSE, _HOMEWORK))

@@ -1,0 +1,68 @@
+"""The corpus: hostile texts teach nothing wrong, and sincere ones as much as before the gate."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from bench.learning import GOAL, HALVES, corpus, figures, lost, uncorrected, wrong
+
+from bench import learning
+
+# What must be there, so that nobody mends a figure by taking texts away.
+MOST_WRONG_WHILE_MENDING = 0.01
+ALL_HOSTILE, ALL_SINCERE, EACH_HALF = 360, 120, 150
+KINDS = """
+    web page | readme | log | terminal | mail | patient note | contract | ticket | tweet | review
+    recipe | minutes | transcript | code | commit | json | csv | html | headers | forwarded
+    quote | others | role play | fiction | lyrics | poem | homework | example | template
+    conditional | question | opt-out | sarcasm | joke | cv | prompt
+    translation | rewriting | instructions | long paste
+"""
+
+
+def test_corpus_is_large_enough_and_has_every_kind_in_both_halves() -> None:
+    hostile = {half: corpus(half)["hostile"] for half in HALVES}
+    assert sum(map(len, hostile.values())) >= ALL_HOSTILE
+    assert all(len(texts) >= EACH_HALF for texts in hostile.values())
+    kinds = {kind for row in KINDS.strip().splitlines() for kind in row.strip().split(" | ")}
+    assert all({text["kind"] for text in texts} == kinds for texts in hostile.values())
+    sincere = [text for half in HALVES for text in corpus(half)["sincere"] if text["baseline"]]
+    assert len(sincere) >= ALL_SINCERE
+
+
+def test_corpus_has_no_text_in_both_halves() -> None:
+    mending, unseen = (
+        {text["text"] for texts in corpus(half).values() for text in texts} for half in HALVES
+    )
+    assert mending.isdisjoint(unseen)
+
+
+def test_hostile_texts_of_the_unseen_half_teach_nothing_wrong() -> None:
+    assert figures("unseen").clean >= GOAL, list(wrong("unseen"))
+
+
+def test_hostile_texts_of_the_mending_half_teach_nothing_wrong() -> None:
+    assert 1 - figures("mending").clean <= MOST_WRONG_WHILE_MENDING, list(wrong("mending"))
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_sincere_texts_teach_what_they_taught_before_the_gate(half: str) -> None:
+    assert list(lost(half)) == []
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_corrections_teach_the_corrected_value_only(half: str) -> None:
+    assert list(uncorrected(half)) == []
+
+
+def test_bench_learning_prints_its_figures() -> None:
+    done = subprocess.run(
+        [sys.executable, learning.__file__, "--json"], capture_output=True, text=True, check=True
+    )
+    printed = json.loads(done.stdout)
+    assert {half: each["hostile"] for half, each in printed.items()} == {
+        half: len(corpus(half)["hostile"]) for half in HALVES
+    }
