@@ -18,7 +18,9 @@ import reverie
 from reverie.engine import log
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Scope
-from reverie.vault import disk, files, journal, layout, names
+from reverie.vault import disk, files, journal, layout, names, operations
+from reverie.vault.missing import MIN_FOR_SHARE, must_ask
+from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, scopes, states
 
 SEEDS = max(int(os.environ.get("REVERIE_PROPERTY_EXAMPLES", "60")) // 2, 10)
@@ -356,6 +358,51 @@ def test_both_sides_end_equal_and_nothing_is_lost(tmp_path: Path, seed: int) -> 
     ]
     assert not lost
     kept.close()
+
+
+@pytest.mark.parametrize("seed", range(max(SEEDS // 5, 4)))
+def test_deletions_in_any_pieces_forget_few_or_ask(tmp_path: Path, seed: int) -> None:
+    """Whatever is deleted when: within a minute at most so much is forgotten unasked."""
+    chance = random.Random(seed)
+    kept = Kept(tmp_path, seed=seed)
+    owners = {scope: chance.randrange(1, 40) for scope in OWNERS}
+    paths = dict[str, tuple[Scope, str]]()
+    for scope, many in owners.items():
+        space = kept.store.space(scope.space, user=scope.user)
+        for number in range(many):
+            space.remember(f"fact {number} of {scope}")
+    kept.sync()
+    with Vault.open(kept.root) as vault:
+        paths = {file.path: (file.scope, file.name) for file in vault.files.below("")
+                 if file.what == "memory"}  # fmt: skip
+    deleted = set[str]()
+    for _ in range(chance.randrange(1, 8)):
+        left = sorted(paths.keys() - deleted)
+        piece = chance.sample(left, min(len(left), chance.choice((1, 2, 5, 15, 30))))
+        for path in piece:
+            kept.path(path).unlink()
+        deleted.update(piece)
+        report = kept.sync(*piece) if chance.random() < 0.5 else kept.sync()
+        assert not report.conflicts
+    gone = {paths[path] for path in deleted if _is_forgotten(kept, *paths[path])}
+    for name in {scope.space for scope in owners}:
+        total = sum(many for scope, many in owners.items() if scope.space == name)
+        unasked = sum(scope.space == name for scope, _ in gone)
+        assert unasked < MIN_FOR_SHARE or not must_ask(unasked, total)
+    assert {paths[path] for path in operations.status(kept.store).missing} == (
+        {paths[path] for path in deleted} - gone
+    )
+    kept.sync(missing="forget" if seed % 2 else "restore")
+    for path in paths:
+        wanted = path in deleted if seed % 2 else paths[path] in gone
+        assert _is_forgotten(kept, *paths[path]) is wanted
+    assert_equal(kept)
+    kept.close()
+
+
+def _is_forgotten(kept: Kept, scope: Scope, id: str) -> bool:
+    space = kept.store.space(scope.space, user=scope.user)
+    return space.get(id).forgotten_at is not None
 
 
 def take_copies_away(life: Life) -> None:

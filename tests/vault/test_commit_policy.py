@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -189,6 +190,24 @@ def test_withheld_file_that_is_deleted_is_no_longer_told(kept: Kept) -> None:
     assert operations.status(kept.store).withheld == ()
 
 
+def test_commit_of_a_worker_and_a_checkpoint_log_what_they_leave_out(
+    kept: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin(kept)
+    kept.ana.remember("coffee is hotter")
+    kept.mirror()
+    kept.path(kept.of(kept.ana.memories()[0])).write_text(f"---\nid: [\n{SECRET}", "utf-8")
+    kept.write("own.txt", f"{SECRET}\n")
+    with caplog.at_level(logging.WARNING, "reverie.vault"):
+        kept.clock.step(10_000)
+        kept.store.drain()
+        operations.checkpoint(kept.store, "now")
+        operations.checkpoint(kept.store, "again")
+    told = [line for line in caplog.messages if "stays out of git" in line]
+    assert len(told) == 2 and told[1].startswith("own.txt: ")
+    assert SECRET.encode() not in objects(kept.root)
+
+
 def test_last_clean_version_stays_in_git(kept: Kept) -> None:
     begin(kept)
     path = in_a_key_of_their_own(kept, SECRET)
@@ -361,7 +380,9 @@ def test_status_and_sync_tell_of_files_kept_out(command: CommandLine) -> None:  
     command.run("vault", "init", "vault")
     path = command.folder / "vault" / "default" / "MEMORY.md"
     path.write_text(f"{SECRET}\n", encoding="utf-8")
-    said = command.text("vault", "sync", code=1)
+    result = command.run("vault", "sync", code=1)
+    said = result.stdout
+    assert result.stderr == ""
     assert "MEMORY.conflict-v0.md: it holds a secret" in said and SECRET not in said
     assert "MEMORY.conflict-v0.md holds a secret" in command.text("vault", "status")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reverie.model import Memory
-from reverie.vault import operations
+from reverie.vault import disk, operations, rebuilding
 from reverie.vault.missing import MAX_AT_ONCE, WINDOW_MS, must_ask
 from reverie.vault.watching import GONE_SECONDS, LONGEST_GONE_SECONDS, Vanished
 from tests.vault.repositories import by_hand
@@ -232,6 +232,44 @@ def test_summary_of_a_held_conversation_is_not_written_again(kept: Kept) -> None
     kept.sync()
     kept.sync()
     assert not kept.path("ana/sessions").exists()
+    kept.sync(missing="restore")
+    assert_equal(kept)
+
+
+def test_long_conversation_with_a_file_for_each_turn_is_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks grow with the number of files, not with its square."""
+    looks, real = dict[int, int](), disk.stamp
+    for many in (20, 80):
+        kept = Kept(tmp_path / str(many), turns="apart")
+        for number in range(many):
+            kept.ana.session("chat").append({"role": "user", "content": f"hi {number}"})
+        kept.sync()
+        shutil.rmtree(kept.path("ana/sessions/chat"))
+        count = [0]
+
+        def counted(path: Path, count: list[int] = count) -> disk.Stamp | None:
+            count[0] += 1
+            return real(path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(disk, "stamp", counted)
+            assert kept.sync().forgotten
+        looks[many] = count[0]
+        kept.close()
+    assert looks[80] < looks[20] * 8
+
+
+def test_held_files_stay_held_when_a_store_is_made_of_the_vault(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    paths = delete(kept, memories[:7])
+    kept.sync()
+    kept.close()
+    kept.store = kept.open("new.db")
+    made = rebuilding.from_vault(kept.store, kept.root)
+    assert not made.synced.forgotten and living(kept, memories) == 10
+    assert sorted(held(kept)) == sorted(paths)
     kept.sync(missing="restore")
     assert_equal(kept)
 

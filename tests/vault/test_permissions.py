@@ -169,6 +169,26 @@ def test_walk_that_was_killed_is_done_at_the_next_opening(
     kept.close()
 
 
+@pytest.mark.parametrize("link", [".git", ".git/config"])
+def test_repository_behind_a_link_is_left_alone(tmp_path: Path, link: str) -> None:
+    kept = Kept(tmp_path, git=True)
+    kept.ana.remember("tea")
+    kept.sync()
+    by_hand(kept.root, "config", "--unset", "core.sharedRepository")
+    with Vault.open(kept.root) as vault:
+        vault.files.drop_facts("private")
+    outside = tmp_path / "outside"
+    (kept.root / link).rename(outside)
+    (kept.root / link).symlink_to(outside)
+    outside.chmod(0o755 if outside.is_dir() else 0o644)
+    config = (kept.root / ".git" / "config").read_bytes()
+    before = outside.stat().st_mode
+    Vault.open(kept.root).close()
+    assert (kept.root / ".git" / "config").read_bytes() == config
+    assert outside.stat().st_mode == before
+    kept.close()
+
+
 def test_sync_closes_files_that_other_programs_wrote(kept: Kept) -> None:
     memory = kept.ana.remember("tea")
     kept.sync()

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from reverie import Space
 from reverie.errors import StoreBusy, VaultError
 from reverie.vault import operations, watching
+from reverie.vault.missing import MAX_AT_ONCE
 from reverie.vault.syncing import Report
 from reverie.vault.watching import Watch
 from tests.vault.living import Living, eventually
@@ -124,6 +126,33 @@ def test_a_file_that_is_deleted_is_forgotten(watched: Living) -> None:
     id, path = remembered(watched, "Alec is my boss")
     path.unlink()
     eventually(lambda: watched.ana.get(id).forgotten_at is not None)
+
+
+def test_watch_holds_many_deletions_and_tells_of_them(watched: Living, told: Told) -> None:
+    memories = [watched.ana.remember(f"Fact number {number}") for number in range(40)]
+    operations.sync(watched.store)
+    paths = [watched.file(memory.id) for memory in memories]
+    for path in paths[:30]:
+        path.unlink()
+    eventually(lambda: len(operations.status(watched.store).missing) == 30)
+    assert has(watched, 40)
+    eventually(lambda: any("--missing forget" in line for line in told.lines("problems")))
+    report = operations.sync(watched.store, missing="restore")
+    assert not report.forgotten and all(path.is_file() for path in paths)
+    assert operations.status(watched.store).missing == () and has(watched, 40)
+
+
+def test_watch_counts_deletions_that_come_in_pieces(watched: Living) -> None:
+    memories = [watched.ana.remember(f"Fact number {number}") for number in range(60)]
+    operations.sync(watched.store)
+    paths = [watched.file(memory.id) for memory in memories]
+    for start in range(0, 30, 3):
+        for path in paths[start : start + 3]:
+            path.unlink()
+        time.sleep(0.3)
+    eventually(lambda: operations.status(watched.store).missing)
+    # At most as many as need no answer were taken for wishes before the brake acted.
+    assert watched.ana.count() >= 60 - MAX_AT_ONCE
 
 
 def test_a_file_moved_to_deleted_and_back(watched: Living) -> None:

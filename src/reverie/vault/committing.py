@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from reverie.memory.redaction import Redaction
 from reverie.text.normalise import one_line
@@ -86,11 +87,18 @@ def note_withheld(
         Withheld(path, asked.get(path) or known.get(path, ""), ", ".join(kinds))
         for path, kinds in repository.withheld.items()
     ]
-    for each in new:
-        if each.path not in known:
-            _log.warning("%s", withheld_line(each.path, each.why))
     if [*left, *new] != before:
         vault.files.set_withheld([*left, *new])
+
+
+@contextlib.contextmanager
+def withheld_logged(vault: Vault) -> Iterator[None]:
+    """Log the files that a commit made within leaves out for the first time."""
+    known = {each.path for each in vault.files.withheld()}
+    yield
+    for path, _, why in vault.files.withheld():
+        if path not in known:
+            _log.warning("%s", withheld_line(path, why))
 
 
 def withheld_line(path: str, why: str) -> str:

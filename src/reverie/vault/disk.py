@@ -203,15 +203,21 @@ def prune(folder: Path, root: Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Create a folder and the folders above it that are missing, all for the owner alone."""
-    missing = [folder]
-    # Not ``parents=True``, which creates the folders above with the permissions of the umask.
-    while not missing[-1].exists() and missing[-1].parent != missing[-1]:
-        missing.append(missing[-1].parent)
     try:
-        for each in reversed(missing):
-            each.mkdir(mode=0o700, exist_ok=True)
+        _make_private(folder)
     except OSError as error:
         raise _failed(f"{folder} cannot be made", error) from error
+
+
+def _make_private(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        # Not ``parents=True``, which creates the folders above with the permissions of the umask.
+        if folder.parent == folder:
+            raise
+        _make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

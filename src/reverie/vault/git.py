@@ -122,7 +122,8 @@ class Repository:
         A setting that the owner made is left; so is a repository that lies outside the vault.
         """
         name, git = "core.sharedRepository", self.git
-        if not (self.root / ".git" / "config").is_file():
+        dot, config = self.root / ".git", self.root / ".git" / "config"
+        if dot.is_symlink() or config.is_symlink() or not config.is_file():
             return
         if git.asks("config", "--local", "--get", name) is None:
             git.run("config", "--local", name, PRIVATE_MODE)

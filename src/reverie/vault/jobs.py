@@ -9,7 +9,7 @@ from reverie.agenda.jobs import Claim
 from reverie.memory import vaults
 from reverie.memory.resources import Resources
 from reverie.memory.store import Store
-from reverie.vault.committing import commit_pending
+from reverie.vault.committing import commit_pending, withheld_logged
 from reverie.vault.syncing import Sync
 from reverie.vault.vault import Vault
 
@@ -46,7 +46,7 @@ def commit(resources: Resources, claim: Claim) -> None:
     vault = _vault(resources, claim)
     if vault is None:
         return
-    with vault, vault.locked():
+    with vault, vault.locked(), withheld_logged(vault):
         commit_pending(vault, resources.redaction)
     _finish(resources, claim)
 

@@ -80,9 +80,12 @@ class MissingFiles:
         self._problem = problem
         self._handle = handle
         self._answer = answer
+        # Conversations that were looked at, and whether all their files are gone.
+        self._lost: dict[Unit, bool] = {}
 
     def take(self, gone: Iterable[File]) -> None:
         """Forget what these files held, or hold them and ask."""
+        self._lost.clear()
         held = self._still_held()
         missed = dict[Scope, list[File]]()
         for file in gone:
@@ -151,9 +154,13 @@ class MissingFiles:
                 return None
             held = self._shown_versions(file)
             return None if held is None else Unit(file.scope, "memory", file.name)
-        if file.what in {"turns", "summary"} and self._is_session_lost(file.scope, file.name):
-            return Unit(file.scope, "turns", file.name)
-        return None
+        if file.what not in {"turns", "summary"}:
+            return None
+        unit = Unit(file.scope, "turns", file.name)
+        # A conversation may have thousands of files: they are looked at once.
+        if unit not in self._lost:
+            self._lost[unit] = self._is_session_lost(file.scope, file.name)
+        return unit if self._lost[unit] else None
 
     def _shown_versions(self, file: File) -> list[Entry] | None:
         """Return the versions of a memory that counts, and that the vault has shown as it is."""

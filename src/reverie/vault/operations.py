@@ -18,6 +18,7 @@ from reverie.vault.committing import (
     note_withheld,
     repository_of,
     withheld_line,
+    withheld_logged,
 )
 from reverie.vault.erasing import Scrubbed
 from reverie.vault.files import Damaged
@@ -158,7 +159,7 @@ def _behind(store: Store, vault: Vault) -> int:
 
 def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str | None:
     """Commit all that the vault holds, under a note; None: nothing has changed."""
-    with opened(store) as vault, vault.locked():
+    with opened(store) as vault, vault.locked(), withheld_logged(vault):
         Sync(vault, store).mirror.everyone()
         pending = vault.files.pending()
         repository = _repository(vault, store._resources.redaction)
