@@ -20,7 +20,7 @@ from reverie.server.serving import server
 from tests.server.conftest import Running, Serve
 
 PATIENCE = 30.0
-SHORT = 0.5
+SHORT = 1.0
 HALF_A_HEADER = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 
