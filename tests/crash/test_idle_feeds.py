@@ -17,7 +17,7 @@ from tests.crash.served import TOKEN
 FEEDS = int(os.environ.get("REVERIE_LOAD_FEEDS", "200" if PROVE else "60"))
 SECONDS = 10.0 if PROVE else 2.0
 # Of a core: one look for all of them four times a second, and a heartbeat of each now and then.
-MOST_SHARE = 0.01 + FEEDS * 0.0002
+MAX_SHARE = 0.01 + FEEDS * 0.0002
 PATIENCE = 30.0
 
 
@@ -57,4 +57,4 @@ def test_idle_feeds_cost_no_core(tmp_path: Path) -> None:
                     while b"event: change" not in received:
                         received += wire.recv(65536)
     print(f"{without:.4f} of a core without feeds, {idle:.4f} with {FEEDS} idle ones")
-    assert idle - without <= MOST_SHARE
+    assert idle - without <= MAX_SHARE

@@ -16,10 +16,11 @@ import pytest
 from reverie.errors import ConfigError
 from reverie.server import connections
 from reverie.server.security import Limits, network_of
+from reverie.server.serving import server
 from tests.server.conftest import Running, Serve
 
 PATIENCE = 30.0
-SHORT = 0.5
+SHORT = 1.0
 HALF_A_HEADER = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 
@@ -237,6 +238,77 @@ def test_healthy_client_is_answered_among_slow_ones(serve: Serve) -> None:
         over.set()
         for each in attackers:
             each.join()
+
+
+class Fake:
+    """A connection that is only counted."""
+
+    def __init__(self, rank: int, address: str = "192.0.2.1") -> None:
+        self.rank, self.address, self.dropped = rank, address, False
+
+    def drop(self) -> None:
+        self.dropped = True
+
+    def expire(self, now: float, limits: Limits) -> bool:
+        return False
+
+
+def test_connection_that_matters_least_is_closed_first() -> None:
+    registry = connections.Connections(8, 8)
+    orders = [3, 2, 1, 0, 0, 1, 2, 3]
+    made = [Fake(rank) for rank in orders]
+    for each in made:
+        registry.add(each)
+    registry.changed(made[3])  # it has just begun to wait again: the other one waits longer
+    closed = []
+    for _ in range(6):
+        assert registry.make_room("192.0.2.1")
+        registry.add(Fake(connections.BUSY_KNOWN))
+        closed += [number for number, each in enumerate(made) if each.dropped]
+        made = [Fake(each.rank) if each.dropped else each for each in made]
+    assert closed == [4, 3, 2, 5, 1, 6]
+    assert not registry.make_room("192.0.2.1")
+    assert (registry.open, registry.dropped, registry.refused) == (8, 6, 1)
+
+
+def test_limit_of_an_address_leaves_other_addresses_alone() -> None:
+    registry = connections.Connections(100, 4)
+    others = [Fake(connections.NEW, f"198.51.100.{number}") for number in range(4)]
+    mine = [Fake(connections.NEW) for _ in range(4)]
+    for each in (*others, *mine):
+        registry.add(each)
+    for _ in range(3):
+        assert registry.make_room("192.0.2.1")
+        registry.add(Fake(connections.NEW))
+    assert [each.dropped for each in mine] == [True, True, True, False]
+    assert not any(each.dropped for each in others)
+    for each in (*others, *mine):
+        registry.remove(each)
+        registry.remove(each)
+    assert registry.open == 3
+
+
+def test_warnings_of_a_kind_are_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, bounded = [1000.0], connections.OncePerMinute()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def logged(text: str, level: int = logging.WARNING) -> str | None:
+        record = logging.LogRecord("x", level, "", 0, text, (), None)
+        return record.getMessage() if bounded.filter(record) else None
+
+    assert [logged("bad") for _ in range(3)] == ["bad", None, None]
+    assert logged("worse\nprotocol: 1") and not logged("worse\nprotocol: 2")
+    assert [logged("fine", logging.INFO) for _ in range(2)] == ["fine", "fine"]
+    now[0] += 60
+    assert logged("bad") == "bad (and 2 times since it was last logged)"
+    for number in range(1_000):
+        assert logged(f"other {number}")
+    assert len(bounded._logged) <= connections.MAX_MESSAGES
+
+
+def test_parser_and_event_loop_do_not_depend_on_what_is_installed(running: Running) -> None:
+    config = server(running.serving).config
+    assert (config.http, config.loop, config.ws) == ("h11", "asyncio", "none")
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ def test_uploads_are_counted_by_token_and_in_all(serve: Serve, length: int | Non
         with begun(running, 2, "/api/memory/", one, length, sent):
             refused(asked(client), 429, "repeat")
             assert asked(client).headers["retry-after"] == "5"
+            chat = client.post("/v1/chat/completions", content=body)
+            assert (chat.status_code, chat.json()["error"]["type"]) == (429, "rate_limit_error")
             assert client.post("/api/memory/", json={"content": "small"}).status_code == 201
             assert asked(late).status_code == 422
             with begun(running, 1, "/api/memory/", other, length, sent):

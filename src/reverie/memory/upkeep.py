@@ -20,7 +20,7 @@ from reverie.protocols import Owner, Transaction
 
 EMBED_BATCH = 256
 # Names in one statement.
-MOST_NAMES = 500
+MAX_NAMES = 500
 Progress = Callable[[int, int], None]
 
 
@@ -353,8 +353,8 @@ def positions(resources: Resources, names: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     with resources.engine.read() as tx:
         tx.oversee()
-        for start in range(0, len(names), MOST_NAMES):
-            part = names[start : start + MOST_NAMES]
+        for start in range(0, len(names), MAX_NAMES):
+            part = names[start : start + MAX_NAMES]
             marks = ", ".join("?" for _ in part)
             found.update(
                 tx.all(

@@ -26,10 +26,10 @@ if sys.platform != "win32":
 # Descriptors that connections leave alone: the store's files, git, imports on the disk. A process
 # that has few of them shares them evenly.
 RESERVED_DESCRIPTORS = 256
-MOST_CONNECTIONS = 2_000
+MAX_CONNECTIONS = 2_000
 LOG_SECONDS = 60.0
 # How many kinds of messages are told apart.
-MOST_MESSAGES = 256
+MAX_MESSAGES = 256
 
 # What a connection is doing, by how little it matters.
 NEW, BUSY_UNKNOWN, IDLE_KNOWN, BUSY_KNOWN = range(4)
@@ -121,9 +121,9 @@ class Connections:
 def descriptors() -> int:
     """How many files and connections this process may have open."""
     if sys.platform == "win32":
-        return MOST_CONNECTIONS + RESERVED_DESCRIPTORS
+        return MAX_CONNECTIONS + RESERVED_DESCRIPTORS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST_CONNECTIONS * 4 if soft == resource.RLIM_INFINITY else soft
+    return MAX_CONNECTIONS * 4 if soft == resource.RLIM_INFINITY else soft
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -148,7 +148,7 @@ def resolved(limits: Limits, *, upstream: bool) -> Limits:
             f"max_connections is {limits.connections}, but this process may open {allowed} files, "
             f"enough for {free} connections: raise that with 'ulimit -n', or lower the setting"
         )
-    most = limits.connections or max(min(free, MOST_CONNECTIONS), 2)
+    most = limits.connections or max(min(free, MAX_CONNECTIONS), 2)
     half = max(most // 2, 1)
     return replace(
         limits,
@@ -179,7 +179,7 @@ class OncePerMinute(logging.Filter):
         if now - at < LOG_SECONDS:
             self._logged[key] = (at, left_out + 1)
             return False
-        if len(self._logged) >= MOST_MESSAGES:
+        if len(self._logged) >= MAX_MESSAGES:
             self._logged.clear()
         self._logged[key] = (now, 0)
         if left_out:

@@ -141,17 +141,16 @@ class Guard:
         token: str,
         hosts: Iterable[str],
         port: int | None,
+        limits: Limits,
+        quotas: Quotas,
         trust_local: bool = False,
-        limits: Limits | None = None,
-        quotas: Quotas | None = None,
     ) -> None:
         self._app, self._store, self._token = app, store, token
-        self._limits = limits or Limits()
+        self._limits, self._quotas = limits, quotas
         self._hosts = _with_port(hosts, port)
         self._trust_local = trust_local
         self._known_ones = Buckets(self._limits.requests_per_second, self._limits.burst)
         self._strangers = Buckets(self._limits.strangers_per_second, self._limits.strangers_burst)
-        self._quotas = quotas or Quotas(self._limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -270,9 +269,9 @@ class Guard:
         most = limits.import_bytes if streamed else most
         most = STRANGERS_BODY_BYTES if caller is None else most
 
-        def take(bytes: int) -> None:
+        def take(size: int) -> None:
             """Count an upload as soon as it is known to be one."""
-            if bytes > UPLOAD_BYTES and caller is not None and not (streamed or answer.counted):
+            if size > UPLOAD_BYTES and caller is not None and not (streamed or answer.counted):
                 answer.upload.enter_context(self._quotas.uploads.hold(caller.id))
                 answer.counted = True
 
