@@ -153,13 +153,22 @@ class Upstream:
         """The answer, its body not read yet. Whoever takes it closes it."""
         request = httpx2.Request(method, url, headers=headers, content=content)
         try:
-            return await self._client.send(request, stream=True)
+            answer = await self._client.send(request, stream=True)
         except httpx2.TimeoutException as error:
             raise Refused(
                 504, "Upstream timeout", f"the upstream did not answer: {type(error).__name__}"
             ) from error
         except httpx2.HTTPError as error:
             raise broken(error) from error
+        if not 200 <= answer.status_code < 600:
+            await answer.aclose()
+            raise Refused(
+                502,
+                "Upstream answer unreadable",
+                f"the upstream answered with status {answer.status_code}, which HTTP does not "
+                "know: see that REVERIE_UPSTREAM is the address of an OpenAI-compatible server",
+            )
+        return answer
 
 
 def broken(error: httpx2.HTTPError) -> Refused:
