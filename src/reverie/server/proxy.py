@@ -1,7 +1,7 @@
 """A proxy for OpenAI's clients: chats go to the upstream with what is remembered put in.
 
 ``POST /v1/chat/completions`` is stored, supplemented and sent on; every other path under ``/v1/``
-is only sent on. Answers pass as they come, byte for byte.
+is only sent on, most of them for the operator alone. Answers pass as they come, byte for byte.
 """
 
 from __future__ import annotations
@@ -123,6 +123,8 @@ async def chat(request: Request) -> Response:
 async def passing(request: Request) -> Response:
     """Any other path: to the upstream and back, nothing read and nothing kept."""
     _admit(request, "read" if request.method in _READS else "write")
+    if not upstream.is_offered(request.method, request.scope["raw_path"]):
+        _require_operator(request)
     sent = request.headers
     has_body = "content-length" in sent or "transfer-encoding" in sent
     return await _relayed(request, request.stream() if has_body else None)
@@ -142,6 +144,17 @@ def _admit(request: Request, right: Right) -> None:
     """Let in who has this right, with a key that the upstream may have."""
     scopes.caller_of(request, right)
     _upstream(request).authorization(request.headers.raw)
+
+
+def _require_operator(request: Request) -> None:
+    """Let in whom the upstream's account belongs to."""
+    if not scopes.caller_of(request, "read").may("admin"):
+        raise Refused(
+            403,
+            "Forbidden",
+            "this path of the upstream is the operator's and needs an admin token: models, chats, "
+            "completions, responses, messages and embeddings are served to every token",
+        )
 
 
 async def _relayed(
