@@ -35,7 +35,7 @@ PASSED = [
 
 # -- whose words they are -------------------------------------------------------------------------
 
-roles = st.sampled_from(
+roles: st.SearchStrategy[Any] = st.sampled_from(
     ["user", "User", " user", "system", "developer", "tool", "function", "human", "", None, 7, []]
 )
 claims = st.just(CLAIM)

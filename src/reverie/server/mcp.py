@@ -29,7 +29,7 @@ from reverie.model import Memory, Right
 from reverie.server import mcp_prompts as prompts
 from reverie.server.mcp_lines import profile_here
 from reverie.server.mcp_tools import TOOLS, Answer, Scoped, Tool
-from reverie.server.problems import Refused
+from reverie.server.problems import Refused, public_detail
 from reverie.server.security import Caller
 from reverie.text.normalise import one_line
 
@@ -266,7 +266,7 @@ def _resource(memory: Memory) -> types.Resource:
 
 
 def _one_line(error: Exception) -> str:
-    text = one_line(str(error))
+    text = public_detail(error) if isinstance(error, ReverieError) else one_line(str(error))
     if isinstance(error, NotFound):
         # What to do next is said for the command line.
         text = text.partition(": ")[0] + ": recall and memories show the ids there are"
