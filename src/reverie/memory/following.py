@@ -9,12 +9,12 @@ the beginning: what it sends is then looked for as a window (``memory/windows.py
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reverie.engine import families, log, sessions
 from reverie.engine.sessions import NOTHING_SAID, Spot, linked
-from reverie.errors import KeyConflict
+from reverie.errors import InvalidInput, KeyConflict
 from reverie.memory import events, windows, writes
 from reverie.memory.events import Said
 from reverie.memory.resources import Resources
@@ -24,6 +24,7 @@ from reverie.model import Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.greetings import only_greets
 from reverie.text.messages import digest, role_of, said_by_user
+from reverie.text.plain import as_mapping
 
 # Each reply that was cut off means looking through the rest of the history again.
 MOST_INTERRUPTED = 20
@@ -34,6 +35,17 @@ class Resent(NamedTuple):
 
     plain: Sequence[dict[str, Any]]
     said: Sequence[dict[str, Any]]
+
+
+def read(resources: Resources, history: Iterable[Mapping[str, Any] | object]) -> Resent:
+    """A history without system prompts, each message measured before it is scanned for secrets."""
+    if isinstance(history, Mapping | str) or not isinstance(history, Iterable):
+        raise InvalidInput("history must be a list of messages")
+    plain = [each for each in map(as_mapping, history) if role_of(each) != "system"]
+    for message in plain:
+        events.measure_message(message)
+    # What was redacted is known again only by what it was redacted to.
+    return Resent(plain, resources.redaction.quiet_each(plain, "a message"))
 
 
 class Match(NamedTuple):

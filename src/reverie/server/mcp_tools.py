@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from reverie.aio import Async
 from reverie.errors import SubjectExists
+from reverie.memory.times import position_or_time
 from reverie.model import Right
 from reverie.server import mcp_arguments as arguments
 from reverie.server import mcp_lines as lines
@@ -116,9 +117,7 @@ async def context(scoped: Scoped, given: dict[str, Any]) -> Answer:
 
 def _at_moment(given: dict[str, Any]) -> dict[str, Any]:
     """Digits alone are a position of the log: a schema of one type suits more clients."""
-    moment = given.get("as_of", "").strip()
-    is_position = moment.isascii() and moment.isdecimal()
-    return {**given, "as_of": int(moment)} if is_position else given
+    return {**given, "as_of": position_or_time(given["as_of"])} if "as_of" in given else given
 
 
 @dataclass(frozen=True, slots=True)
