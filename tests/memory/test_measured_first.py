@@ -11,8 +11,9 @@ import pytest
 import reverie
 from reverie import Space
 from reverie.errors import InvalidInput
-from reverie.memory import drafts, events, redaction, states
+from reverie.memory import drafts, events, states
 from reverie.memory.times import position_or_time
+from reverie.text import secrets
 from reverie.text.tags import LONGEST_GIVEN_TAG, MOST_GIVEN_TAGS
 from reverie.text.words import QUERY_CHARS
 
@@ -49,8 +50,8 @@ def space(tmp_path: Path) -> Iterator[Space]:
 
 @pytest.fixture
 def scanner(space: Space, monkeypatch: pytest.MonkeyPatch) -> Scanner:
-    made = Scanner(redaction.secrets.redacted_all)
-    monkeypatch.setattr(redaction.secrets, "redacted_all", made)
+    made = Scanner(secrets.redacted_all)
+    monkeypatch.setattr(secrets, "redacted_all", made)
     return made
 
 
