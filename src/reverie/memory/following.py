@@ -226,7 +226,9 @@ def _place(
 def _fork_id(tx: Transaction, owner: Owner, fork: Origin) -> str | None:
     """The same id for a fork until it has an event, however often it is asked for."""
     number = len(sessions.forks(tx, owner, fork.session))
-    text = f"{owner.number}:{fork.session}:{fork.sequence}:{number}"
+    # Not the owner's number: whoever knows the rest could find it out, and so how many users came
+    # before.
+    text = f"{fork.session}:{fork.sequence}:{number}"
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     return name if sessions.find(tx, owner, name) is None else None
 
