@@ -36,18 +36,7 @@ Run = Callable[..., Any]
 
 # What gives back at once, without a look at the database.
 _AT_ONCE = frozenset(
-    {
-        "space",
-        "session",
-        "scratchpad",
-        "name",
-        "user",
-        "id",
-        "reached",
-        "url",
-        "settings",
-        "write_failed",
-    }
+    {"space", "session", "scratchpad", "name", "user", "id", "reached", "url", "settings"}
 )
 
 

@@ -34,7 +34,7 @@ async def health(request: Request) -> Response:
     ``write_failed``: a write or sync failed, and nothing is stored until the server starts again.
     """
     store = serving.of(request).store
-    if store.write_failed:
+    if await store.write_failed:
         return JSONResponse({"status": "write_failed"}, 503)
     try:
         await store.tokens()
@@ -52,7 +52,7 @@ async def metrics(request: Request, visit: Admin) -> Response:
     """Numbers for Prometheus. Where the store cannot be read, those that need no store."""
     store = visit.serving.store
     counted = request.app.state.metrics
-    counted.tell_failure(failed=store.write_failed)
+    counted.tell_failure(failed=await store.write_failed)
     try:
         counted.tell_store(await store.jobs(), await store.spaces())
     except ReverieError as error:
