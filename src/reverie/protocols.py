@@ -190,6 +190,11 @@ class Engine(Protocol):
     compares_vectors: bool
     """Whether a recall can compare vectors here; if not, they are kept until it can."""
 
+    @property
+    def write_failed(self) -> bool:
+        """Whether a write or sync failed: nothing more is written until the store is reopened."""
+        ...
+
     def read(self, *, lagging: bool = False) -> AbstractContextManager[Transaction]:
         """A consistent snapshot. Nests inside read and write alike.
 

@@ -63,13 +63,13 @@ HOSTILE = [
 ]
 
 
-def asked(it: Proxied, target: str, method: str = "GET") -> int:
+def asked(it: Proxied, target: str, method: str = "GET", token: str | None = None) -> int:
     """The status of a request for exactly this target, as no tidy client would send it."""
     parts = urlsplit(it.running.url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=30)
     try:
         connection.putrequest(method, target, skip_accept_encoding=True)
-        connection.putheader("Authorization", f"Bearer {it.running.serving.token}")
+        connection.putheader("Authorization", f"Bearer {token or it.running.serving.token}")
         connection.endheaders()
         return connection.getresponse().status
     finally:
@@ -186,3 +186,95 @@ def test_a_chat_under_another_spelling_is_a_chat(proxy: Proxy) -> None:
         for path in ("/v1/chat/completions/", "/v1/chat/complet%69ons"):
             assert client.post(path, json=said).status_code == 200
     assert len(it.told()) == 1
+
+
+# -- what a token without the operator's rights reaches -------------------------------------------
+
+EVERYONES = [
+    ("GET", "/v1/models"),
+    ("HEAD", "/v1/models"),
+    ("GET", "/v1/models/"),
+    ("GET", "/v1/models?limit=2"),
+    ("GET", "/v1/models/llama3.2:latest"),
+    ("GET", "/v1/models/org%2Fname:free"),
+    ("GET", "/v1/models/@cf/meta/llama-3"),
+    ("POST", "/v1/responses"),
+    ("POST", "/v1/messages"),
+    ("POST", "/v1/embeddings"),
+    ("POST", "/v1/embeddings/"),
+    ("POST", "/v1/completions"),
+    ("POST", "/v1/embedd%69ngs"),
+]
+OPERATORS = [
+    ("GET", "/v1/files"),
+    ("GET", "/v1/files/f-1/content"),
+    ("POST", "/v1/files"),
+    ("DELETE", "/v1/files/f-1"),
+    ("GET", "/v1/fi%6Ces/f-1/content"),
+    ("DELETE", "/v1/models/ft-1"),
+    ("POST", "/v1/models"),
+    ("OPTIONS", "/v1/models"),
+    ("GET", "/v1/chat/completions"),
+    ("GET", "/v1/chat/completions/c-1/messages"),
+    ("POST", "/v1/chat/completions/c-1"),
+    ("GET", "/v1/responses/r-1"),
+    ("DELETE", "/v1/responses/r-1"),
+    ("POST", "/v1/responses/r-1/cancel"),
+    ("GET", "/v1/embeddings"),
+    ("PUT", "/v1/embeddings"),
+    ("PATCH", "/v1/embeddings"),
+    ("POST", "/v1/messages/batches"),
+    ("GET", "/v1/messages/batches"),
+    ("POST", "/v1/audio/speech"),
+    ("POST", "/v1/images/generations"),
+    ("POST", "/v1/fine_tuning/jobs"),
+    ("POST", "/v1/batches"),
+    ("POST", "/v1/assistants"),
+    ("GET", "/v1/organization/users"),
+    ("POST", "/v1/Embeddings"),
+    ("GET", "/v1/MODELS"),
+    ("GET", "/v1/models;x"),
+    ("GET", "/v1/models/..;/files/f-1/content"),
+    ("GET", "/v1/models/%252e%252e/files"),
+    ("GET", "/v1/%256dodels"),
+    ("GET", "/v1/models/a/b/c/d/e"),
+    ("GET", "/v1/models/%c0%ae%c0%ae/files"),
+    ("GET", "/v1/modelsx"),
+    ("POST", "/v1/embeddings%2Ffiles"),
+    ("POST", "/v1/embeddings;/files"),
+    ("POST", "/v1/embeddings%20"),
+    ("GET", "/v1/"),
+]
+
+
+@pytest.mark.parametrize("bound", [{}, {"user": "bob"}, {"spaces": ["here"]}])
+def test_token_that_writes_reaches_only_stateless_calls(
+    proxy: Proxy, bound: dict[str, object]
+) -> None:
+    it = proxy(lambda received: Whole(b"" if received.method == "HEAD" else b"{}"))
+    token = it.running.token("write", **bound)
+    for method, target in EVERYONES:
+        assert asked(it, target, method, token) == 200, (method, target)
+    assert len(it.upstream.requests) == len(EVERYONES)
+    for method, target in OPERATORS:
+        assert asked(it, target, method, token) in {403, 404}, (method, target)
+    assert len(it.upstream.requests) == len(EVERYONES)
+
+
+def test_token_that_reads_reaches_models_alone(proxy: Proxy) -> None:
+    it = proxy(lambda received: Whole(b"" if received.method == "HEAD" else b"{}"))
+    token = it.running.token("read")
+    for method, target in EVERYONES:
+        status = asked(it, target, method, token)
+        assert status == (403 if method == "POST" else 200), (method, target)
+    for method, target in OPERATORS:
+        assert asked(it, target, method, token) in {403, 404}, (method, target)
+    assert {received.method for received in it.upstream.requests} == {"GET", "HEAD"}
+
+
+def test_method_cannot_be_overridden_by_a_header(proxy: Proxy) -> None:
+    it = proxy()
+    names = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL")
+    with it.running.client(it.running.token("write")) as client:
+        client.post("/v1/responses", json={}, headers=dict.fromkeys(names, "DELETE"))
+    assert all(it.upstream.last.header(name) is None for name in names)

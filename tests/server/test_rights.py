@@ -71,6 +71,21 @@ BODIES: dict[str, Any] = {
     "/api/sessions/{id}/summary": {"text": "x", "upper": 0, "expected_epoch": 0},
     "/api/sessions/{id}/scratchpad": {"items": ["x"]},
 }
+# What is passed on to the upstream: what a path there asks for. None but the operator reaches more.
+UPSTREAM: dict[tuple[str, str], str] = {
+    ("GET", "/v1/models"): "read",
+    ("GET", "/v1/models/{id}"): "read",
+    ("POST", "/v1/chat/completions"): "write",
+    ("POST", "/v1/completions"): "write",
+    ("POST", "/v1/responses"): "write",
+    ("POST", "/v1/messages"): "write",
+    ("POST", "/v1/embeddings"): "write",
+    ("GET", "/v1/files/{id}/content"): "admin",
+    ("POST", "/v1/files"): "admin",
+    ("DELETE", "/v1/models/{id}"): "admin",
+    ("GET", "/v1/responses/{id}"): "admin",
+    ("GET", "/v1/anything/else"): "admin",
+}
 # What a token may know of itself, whatever space a request names.
 OF_ITSELF = {"/api/whoami", "/api/spaces"}
 CALLERS = ("none", "read", "write", "admin", "other space", "other user")
@@ -129,6 +144,22 @@ def test_every_cell_of_the_table(
         assert answer.status_code in {200, 201, 204, 404, 422}, answer.text
     else:
         assert answer.status_code == 403  # no such code, whoever asks
+
+
+@pytest.mark.parametrize("caller", CALLERS)
+@pytest.mark.parametrize(("method", "path"), sorted(UPSTREAM))
+def test_every_cell_of_the_upstreams_table(
+    house: tuple[Running, dict[str, str]], caller: str, method: str, path: str
+) -> None:
+    """This server has no upstream: who is let in is told so."""
+    running, tokens = house
+    body = {"messages": [{"role": "user", "content": "x"}]} if method == "POST" else None
+    with running.client(tokens[caller]) as client:
+        answer = client.request(method, path.format(id="m1"), json=body)
+    right = UPSTREAM[method, path]
+    held = caller if caller in RIGHTS else "write"
+    short = caller != "none" and RIGHTS.index(held) < RIGHTS.index(right)
+    assert answer.status_code == (401 if caller == "none" else 403 if short else 503), answer.text
 
 
 def test_the_table_has_every_route(house: tuple[Running, dict[str, str]]) -> None:

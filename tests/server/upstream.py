@@ -63,7 +63,19 @@ class Pieces:
     headers: Sequence[tuple[str, str]] = (("Content-Type", "text/event-stream"),)
 
 
-Reply = Whole | Pieces
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """No answer at all, not even headers, until the client leaves; noted in ``Upstream.left``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Bytes in the place of an HTTP answer; the connection ends with them."""
+
+    content: bytes
+
+
+Reply = Whole | Pieces | Silent | Raw
 Script = Callable[[Received], Reply]
 
 
@@ -185,6 +197,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(body)
             case Pieces() as reply:
                 self._stream(reply)
+            case Silent():
+                self.close_connection = True
+                if not self._paced(threading.Semaphore(0)):
+                    self.server.upstream.left.put(0)
+            case Raw(content):
+                self.close_connection = True
+                self.wfile.write(content)
 
     do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _serve
 

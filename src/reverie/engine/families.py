@@ -6,6 +6,7 @@ a statement for each of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from reverie.engine import sessions
@@ -16,6 +17,7 @@ from reverie.protocols import Owner, Transaction
 MOST_FORKS = 20
 # So many names in one statement.
 MOST_NAMES = 1_000
+MOST_CHAINS = 500
 
 
 class End(NamedTuple):
@@ -52,3 +54,13 @@ def replies_to(tx: Transaction, owner: Owner, spot: Spot) -> list[Spot]:
         sessions.first_behind(tx, owner, name, spot.sequence) for name in (spot.session, *newest)
     )
     return [reply for reply in found if reply is not None]
+
+
+def known_chains(tx: Transaction, owner: Owner, chains: Sequence[str]) -> set[str]:
+    """Those of these chains, ``MOST_CHAINS`` at most, that an event of the owner carries."""
+    marks = ", ".join("?" * len(chains))
+    rows = tx.all(
+        f"SELECT DISTINCT chain FROM events WHERE space = ? AND owner = ? AND chain IN ({marks})",
+        (*owner, *chains),
+    )
+    return {row[0] for row in rows}

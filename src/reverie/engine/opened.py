@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 from reverie.errors import ForkedHandle, StoreClosed, StoreError, StoreReadOnly
+
+_log = logging.getLogger("reverie.engine")
 
 
 class _Transaction(Protocol):
@@ -28,6 +31,18 @@ class Opened(Generic[Own]):
         self._pid = os.getpid()
         self._thread = threading.local()
         self._closed = False
+        self._failed: str | None = None
+
+    @property
+    def write_failed(self) -> bool:
+        """Whether a write or sync failed: nothing more is written until the store is reopened."""
+        return self._failed is not None
+
+    def _note_failure(self, why: str) -> None:
+        """Refuse every write from here on; the first failure is logged."""
+        if self._failed is None:
+            _log.error("a write to %s failed (%s): start again to store anything", self.url, why)
+        self._failed = why
 
     def _current(self) -> Own | None:
         """The transaction that this thread is in."""

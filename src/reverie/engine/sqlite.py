@@ -160,7 +160,6 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         self._pool_lock = threading.Lock()
         self._write_lock = threading.RLock()
         self._lock_depth = 0
-        self._failed: str | None = None
         self._vectors = VectorCache()
         self._lock_file: int | None = None
         self._wal_pages = 0
@@ -392,7 +391,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                     f"no space left for {self.path}: free some and try again"
                 ) from error
             if writing:
-                self._failed = str(error)
+                self._note_failure(str(error))
             raise StoreFailed(
                 f"the disk failed under {self.path} ({error}): check it, open the store again "
                 "and repeat the write with the same key"

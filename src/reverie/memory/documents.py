@@ -16,13 +16,14 @@ from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import plain_name
 
+MOST_PATH_CHARS = 10_000
 MOST_BYTES = 64_000_000
 
 
 def remember(resources: Resources, author: Author, path: Path, category: str) -> Memory:
     """The note of a document: a new version when the content changed, else as it is."""
     content, hash_ = _read(path)
-    named = resources.redaction.text(str(path.resolve()), "the path")
+    named = resources.redaction.text(str(path.resolve()), "the path", MOST_PATH_CHARS)
     source = plain_name(named, "the path", drafts.MOST_SOURCE_CHARS)
     category = drafts.check_category(category)
     with resources.engine.read() as tx:
@@ -30,8 +31,7 @@ def remember(resources: Resources, author: Author, path: Path, category: str) ->
         kept = None if owner is None else _kept(tx, owner, author, source)
     if kept is not None and kept.hash == hash_:
         return kept.memory
-    content = resources.redaction.text(content, "the document")
-    drafts.check_content(content, "note", resources.settings)
+    content = drafts.scanned_content(resources, content, "note")
     text = drafts.prepare_text(resources, content)
     # A document is not its reader's word: nothing in it may reach the profile.
     author = author._replace(trust="document")

@@ -25,8 +25,8 @@ from reverie.model import (
     Origin,
     Ranking,
 )
-from reverie.text.normalise import category_slug, one_line, plain_name, storable
-from reverie.text.tags import clean_tags, concept_tags
+from reverie.text.normalise import category_slug, one_line, plain_name, storable, subject_key
+from reverie.text.tags import LONGEST_GIVEN_TAG, clean_tags, concept_tags, counted_tags
 
 if TYPE_CHECKING:
     from reverie.memory.resources import Resources
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 MOST_CHARS = 16_000_000
 MOST_KEY_CHARS = 200
 MOST_SUBJECT_CHARS = 200
+MOST_CATEGORY_CHARS = 200
 MOST_SOURCE_CHARS = 1_000
 MOST_REASON_CHARS = 2_000
 
@@ -108,10 +109,22 @@ def _vectors(resources: Resources, split: Sequence[list[Passage]]) -> list[Matri
     return [rows[end - len(parts) : end] for end, parts in zip(ends, split, strict=True)]
 
 
+def scanned_content(resources: Resources, content: str, kind: str) -> str:
+    """A content checked and without secrets; it is measured before it is scanned."""
+    if isinstance(content, str):
+        measure_content(content, kind, resources.settings)
+    kept = resources.redaction.text(content, "content", MOST_CHARS)
+    return check_content(kept, kind, resources.settings)
+
+
 def check_content(content: str, kind: str, settings: Settings) -> str:
-    storable(content, "content")
+    measure_content(storable(content, "content"), kind, settings)
     if not one_line(content):
         raise InvalidInput("content must not be empty")
+    return content
+
+
+def measure_content(content: str, kind: str, settings: Settings) -> None:
     if kind == "fact" and len(content) > settings.fact_chars:
         raise InvalidInput(
             f"a fact has at most {settings.fact_chars} characters, this has {len(content)}: "
@@ -119,7 +132,6 @@ def check_content(content: str, kind: str, settings: Settings) -> str:
         )
     if len(content) > MOST_CHARS:
         raise InvalidInput(f"content has at most {MOST_CHARS} characters: split it")
-    return content
 
 
 def check_kind(kind: str) -> Kind:
@@ -175,7 +187,24 @@ def check_hit_kind(kind: str) -> HitKind:
 
 
 def check_category(category: str) -> str:
+    if isinstance(category, str) and len(category) > MOST_CATEGORY_CHARS:
+        raise InvalidInput(
+            f"category has {len(category)} characters, at most {MOST_CATEGORY_CHARS} are allowed"
+        )
     return category_slug(storable(category, "category"))
+
+
+def scanned_category(resources: Resources, category: str) -> str:
+    return check_category(resources.redaction.text(category, "category", MOST_CATEGORY_CHARS))
+
+
+def scanned_subject(resources: Resources, subject: str | None) -> str | None:
+    return check_subject(resources.redaction.text(subject, "subject", MOST_SUBJECT_CHARS))
+
+
+def scanned_source(resources: Resources, source: str | None) -> str | None:
+    kept = resources.redaction.text(source, "source", MOST_SOURCE_CHARS)
+    return check_optional(kept, "source", MOST_SOURCE_CHARS)
 
 
 def check_subject(subject: str | None) -> str | None:
@@ -184,20 +213,27 @@ def check_subject(subject: str | None) -> str | None:
     return plain_name(subject, "subject", MOST_SUBJECT_CHARS)
 
 
+def sought_subject(subject: str) -> str:
+    """What the subjects of memories are compared with in a list."""
+    if len(storable(subject, "subject")) > MOST_SUBJECT_CHARS:
+        raise InvalidInput(
+            f"subject has {len(subject)} characters, at most {MOST_SUBJECT_CHARS} are allowed"
+        )
+    return subject_key(subject) or ""
+
+
 def check_optional(value: str | None, what: str, limit: int) -> str | None:
     return None if value is None else plain_name(value, what, limit)
 
 
 def redacted_tags(resources: Resources, tags: Iterable[str]) -> tuple[str, ...]:
     """Looked at before they are cleaned: in small letters a key is no longer known as one."""
-    kept = (
-        tags if isinstance(tags, str) else [resources.redaction.text(tag, "a tag") for tag in tags]
-    )
-    return clean_tags(kept)
+    redact = resources.redaction.text
+    return clean_tags([redact(tag, "a tag", LONGEST_GIVEN_TAG) for tag in counted_tags(tags)])
 
 
 def check_reason(resources: Resources, reason: str | None) -> str | None:
-    kept = resources.redaction.text(reason, "reason")
+    kept = resources.redaction.text(reason, "reason", MOST_REASON_CHARS)
     return check_optional(kept, "reason", MOST_REASON_CHARS)
 
 
@@ -230,15 +266,14 @@ def draft(
     pinned: bool,
     session: str | None = None,
 ) -> Draft:
-    checked, redaction = check_kind(kind), resources.redaction
-    content = redaction.text(content, "content")
-    check_content(content, checked, resources.settings)
+    checked = check_kind(kind)
+    content = scanned_content(resources, content, checked)
     fields = {
         "kind": checked,
-        "category": check_category(redaction.text(category, "category")),
-        "subject": check_subject(redaction.text(subject, "subject")),
+        "category": scanned_category(resources, category),
+        "subject": scanned_subject(resources, subject),
         "tags": redacted_tags(resources, tags),
-        "source": check_optional(redaction.text(source, "source"), "source", MOST_SOURCE_CHARS),
+        "source": scanned_source(resources, source),
         "origin": check_origin(origin),
         "happened_at": optional_ms(happened_at, "happened_at"),
         "expires_at": optional_ms(expires_at, "expires_at"),

@@ -59,11 +59,11 @@ def prepare(
     if sequence is not None and not possible(sequence):
         raise InvalidInput(f"sequence must be a whole number from 1, not {sequence!r}")
     moment = optional_ms(at, "at")
-    plain = [_without_secrets(resources, as_mapping(message)) for message in messages]
+    given = [as_mapping(message) for message in messages]
+    for message in given:
+        measure_message(message)
+    plain = [_without_secrets(resources, message) for message in given]
     contents = [sessions.readable(message) for message in plain]
-    for message in plain:
-        if len(log.encode(message)) > MOST_MESSAGE_CHARS:
-            raise InvalidInput(f"a message has at most {MOST_MESSAGE_CHARS} characters: split it")
     split = [
         sessions.passages_of_message(message, content)
         for message, content in zip(plain, contents, strict=True)
@@ -73,6 +73,12 @@ def prepare(
         Said(message, text, sequence, moment, interrupted)
         for message, text in zip(plain, texts, strict=True)
     ]
+
+
+def measure_message(message: Mapping[str, Any]) -> None:
+    """Refuse a message that is too long, before it is scanned or indexed."""
+    if len(log.encode(message)) > MOST_MESSAGE_CHARS:
+        raise InvalidInput(f"a message has at most {MOST_MESSAGE_CHARS} characters: split it")
 
 
 def _without_secrets(resources: Resources, message: dict[str, Any]) -> dict[str, Any]:

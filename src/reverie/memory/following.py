@@ -9,12 +9,13 @@ the beginning: what it sends is then looked for as a window (``memory/windows.py
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Mapping, Sequence
+import time
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reverie.engine import families, log, sessions
 from reverie.engine.sessions import NOTHING_SAID, Spot, linked
-from reverie.errors import KeyConflict
+from reverie.errors import InvalidInput, KeyConflict
 from reverie.memory import events, windows, writes
 from reverie.memory.events import Said
 from reverie.memory.resources import Resources
@@ -24,7 +25,13 @@ from reverie.model import Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.greetings import only_greets
 from reverie.text.messages import digest, role_of, said_by_user
+from reverie.text.plain import as_mapping
 
+# How many messages are stored in one transaction, and how long others may take the lock after it.
+BATCH = 100
+PAUSE_SECONDS = 0.002
+# Mostly all but the last few messages are known.
+FIRST_LOOK = 8
 # Each reply that was cut off means looking through the rest of the history again.
 MOST_INTERRUPTED = 20
 
@@ -34,6 +41,17 @@ class Resent(NamedTuple):
 
     plain: Sequence[dict[str, Any]]
     said: Sequence[dict[str, Any]]
+
+
+def read(resources: Resources, history: Iterable[Mapping[str, Any] | object]) -> Resent:
+    """A history without system prompts, each message measured before it is scanned for secrets."""
+    if isinstance(history, Mapping | str) or not isinstance(history, Iterable):
+        raise InvalidInput("history must be a list of messages")
+    plain = [each for each in map(as_mapping, history) if role_of(each) != "system"]
+    for message in plain:
+        events.measure_message(message)
+    # What was redacted is known again only by what it was redacted to.
+    return Resent(plain, resources.redaction.quiet_each(plain, "a message"))
 
 
 class Match(NamedTuple):
@@ -75,30 +93,98 @@ def follow(
 
     ``named`` is the session the client speaks of; only it and its forks are looked at then.
     ``fresh`` is what a new session is called. Secrets are blocked only in what is new.
+
+    A long history is stored in batches, each in a transaction of its own, so that other writers
+    wait for one batch at most. What was stored when this is cut off between two of them is matched
+    when the history comes again; only the last batch carries the idempotency key.
     """
-    marks = [digest(message) for message in history.said]
-    said, seen = _prepared(resources, author, history, marks, named)
-    with writes.writing(resources, author.scope) as (tx, owner):
-        done = writes.repeated(tx, owner, stamp, about_session=True)
-        if done is not None:
-            if done.op != "append" or done.session is None:
-                raise KeyConflict(stamp.key or "")
-            return Followed(done.session)
-        match, first = seen.match, seen.match.known
-        if log.last_position(tx, owner) != seen.position:
-            match = _match(tx, owner, history.said, marks, named)
-        if match.known < first:
-            # What was known a moment ago has been erased since.
-            said, first = events.prepare(resources, history.plain[match.known :]), match.known
-        rest = said[match.known - first :]
-        session, fork = _place(tx, owner, match, bool(rest), fresh, named)
+    task = _Following(resources, author, history, fresh, named, stamp)
+    task.prepare()
+    while (followed := task.store_batch()) is None:
+        pause()
+    return followed
+
+
+def pause() -> None:
+    """Let others write: a thread that takes the lock again at once leaves them no chance."""
+    time.sleep(PAUSE_SECONDS)
+
+
+class _Following:
+    """A history on its way into the store."""
+
+    def __init__(
+        self,
+        resources: Resources,
+        author: Author,
+        history: Resent,
+        fresh: str,
+        named: str | None,
+        stamp: Stamp,
+    ) -> None:
+        self._resources, self._author, self._history = resources, author, history
+        self._fresh, self._named, self._stamp = fresh, named, stamp
+        self._marks = [digest(message) for message in history.said]
+        self._said: list[Said] = []
+        self._first = 0
+        """Which message of the history ``_said`` begins with."""
+        self._seen = Seen(Match(0, None), 0)
+        self._going_on: Followed | None = None
+        """Where the batch before this one went."""
+
+    def prepare(self) -> None:
+        """Match the history and make ready what is new of it, before the lock."""
+        self._said, self._seen = _prepared(
+            self._resources, self._author, self._history, self._marks, self._named
+        )
+        self._first = self._seen.match.known
+
+    def store_batch(self) -> Followed | None:
+        """Store the next messages; where the history belongs once all are stored."""
+        with writes.writing(self._resources, self._author.scope) as (tx, owner):
+            done = writes.repeated(tx, owner, self._stamp, about_session=True)
+            if done is not None:
+                if done.op != "append" or done.session is None:
+                    raise KeyConflict(self._stamp.key or "")
+                return Followed(done.session)
+            match = self._match(tx, owner)
+            if match.known >= self._first:
+                return self._store(tx, owner, match)
+        # What was known a moment ago has been erased since.
+        self.prepare()
+        return None
+
+    def _match(self, tx: Transaction, owner: Owner) -> Match:
+        """The match that was made before, unless it may not be true any more."""
+        match, position = self._seen
+        if log.last_position(tx, owner) == position:
+            return match
+        if self._going_on is not None and _is_last(tx, owner, match.spot):
+            return match
+        return _match(tx, owner, self._history.said, self._marks, self._named)
+
+    def _store(self, tx: Transaction, owner: Owner, match: Match) -> Followed | None:
+        rest = self._said[match.known - self._first :]
+        session, fork = _place(tx, owner, match, bool(rest), self._fresh, self._named)
+        if self._going_on is not None and session == self._going_on.session:
+            fork = self._going_on.fork
         begins = match.first and Origin(match.first.session, match.first.sequence)
-        if rest:
-            kept = events.append_in(tx, resources, owner, author, session, rest, stamp, fork)
-            return Followed(session, fork, kept[-1].sequence, begins)
-        own = match.spot is not None and match.spot.session == session
-        reached = match.spot.sequence if own and match.spot else None
-        return Followed(session, fork, reached, begins)
+        if not rest:
+            own = match.spot is not None and match.spot.session == session
+            reached = match.spot.sequence if own and match.spot else None
+            return Followed(session, fork, reached, begins)
+        batch, is_last = rest[:BATCH], len(rest) <= BATCH
+        stamp = self._stamp if is_last else self._stamp._replace(key=None, request=None)
+        kept = events.append_in(
+            tx, self._resources, owner, self._author, session, batch, stamp, fork
+        )
+        followed = Followed(session, fork, kept[-1].sequence, begins)
+        if is_last:
+            return followed
+        spot = sessions.last_spot(tx, owner, [sessions.Stretch(session, 0, None)])
+        known = Match(match.known + len(batch), spot, match.first)
+        self._going_on, self._seen = followed, Seen(known, log.last_position(tx, owner))
+        return None
 
 
 def _prepared(
@@ -140,7 +226,9 @@ def _place(
 def _fork_id(tx: Transaction, owner: Owner, fork: Origin) -> str | None:
     """The same id for a fork until it has an event, however often it is asked for."""
     number = len(sessions.forks(tx, owner, fork.session))
-    text = f"{owner.number}:{fork.session}:{fork.sequence}:{number}"
+    # Not the owner's number: whoever knows the rest could find it out, and so how many users came
+    # before.
+    text = f"{fork.session}:{fork.sequence}:{number}"
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     return name if sessions.find(tx, owner, name) is None else None
 
@@ -198,10 +286,16 @@ def _deepest(
     for mark in marks[begin:]:
         chain = linked(chain, mark)
         chains.append(chain)
-    for number in range(len(chains), 0, -1):
-        spot = sessions.by_chain(tx, owner, chains[number - 1], family)
-        if spot is not None:
-            return Match(begin + number, spot)
+    end, size = len(chains), FIRST_LOOK
+    while end > 0:
+        start = max(end - size, 0)
+        known = families.known_chains(tx, owner, chains[start:end])
+        for number in range(end, start, -1):
+            if chains[number - 1] in known:
+                spot = sessions.by_chain(tx, owner, chains[number - 1], family)
+                if spot is not None:
+                    return Match(begin + number, spot)
+        end, size = start, families.MOST_CHAINS
     return Match(begin, None)
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 AS_OF_NEEDS_LOCAL = "an as-of recall makes its vectors anew, which only a local embedder can"
 NO_RERANKER = "no reranker is configured"
+# A key in PEM is shorter.
+LONGEST_SECRET = 5_000
 LOOK = 2
 # How much more is looked at when what was found leads to too little.
 FURTHER = 4
@@ -73,7 +75,9 @@ class Eye:
 
 def without_secrets(resources: Resources, query: Query) -> Query:
     """The query as it may be embedded and noted; an embedder may be somebody else's service."""
-    return replace(query, text=resources.redaction.quiet(query.text, "the query"))
+    # Nothing looks further; a secret that begins before that place is still seen whole.
+    text = query.text[: QUERY_CHARS + LONGEST_SECRET]
+    return replace(query, text=resources.redaction.quiet(text, "the query"))
 
 
 def open_eye(resources: Resources, query: Query, *, local_only: bool = False) -> Eye:

@@ -30,13 +30,18 @@ class Redaction:
     policy: str = "redact"
     own: tuple[str, ...] = ()
 
-    def text(self, text: Optional, what: str) -> Optional:
-        """The text as it may be kept. Raises InvalidInput when secrets are blocked."""
+    def text(self, text: Optional, what: str, most: int) -> Optional:
+        """The text as it may be kept. Raises InvalidInput when secrets are blocked.
+
+        It is measured before it is scanned: one of more than ``most`` characters is refused.
+        """
+        if isinstance(text, str) and len(text) > most:
+            raise InvalidInput(f"{what} has {len(text)} characters, at most {most} are allowed")
         cleaned: Optional = self._kept(text, what, self.policy)
         return cleaned
 
     def each(self, texts: Any, what: str) -> Any:
-        """The same for every text within plain values, such as a message."""
+        """The same for every text within plain values that were measured, such as a message."""
         return self._kept(texts, what, self.policy)
 
     def quiet(self, text: Optional, what: str) -> Optional:

@@ -9,6 +9,7 @@ from reverie.config import Settings
 from reverie.memory.notes import RecallNotes
 from reverie.memory.profile import Profiles
 from reverie.memory.redaction import Redaction
+from reverie.memory.seen_positions import SeenPositions
 from reverie.protocols import Clock, Embedder, Engine, Ids, Owner, Reranker
 
 
@@ -23,6 +24,7 @@ class Resources:
     notes: RecallNotes
     redaction: Redaction = field(default_factory=Redaction)
     profiles: Profiles = field(default_factory=Profiles)
+    seen_positions: SeenPositions = field(default_factory=SeenPositions)
     agreed: set[str] = field(default_factory=set)
     """Embedders whose vectors the store was seen to hold."""
     changed: set[Owner] = field(default_factory=set)

@@ -44,11 +44,11 @@ def prepare(
     resources: Resources, content: str | None, given: Mapping[str, Any], kind: Callable[[], str]
 ) -> Revision:
     """``given`` is what the caller named, ``...`` where nothing was; ``kind`` is the memory's."""
-    redaction, changes = resources.redaction, dict[str, Any]()
+    changes = dict[str, Any]()
     if given["category"] is not ...:
-        changes["category"] = drafts.check_category(redaction.text(given["category"], "category"))
+        changes["category"] = drafts.scanned_category(resources, given["category"])
     if given["subject"] is not ...:
-        changes["subject"] = drafts.check_subject(redaction.text(given["subject"], "subject"))
+        changes["subject"] = drafts.scanned_subject(resources, given["subject"])
     if given["tags"] is not ...:
         changes["tags"] = drafts.redacted_tags(resources, given["tags"])
     if given["pinned"] is not ...:
@@ -57,8 +57,7 @@ def prepare(
         raise InvalidInput("nothing to revise: give a content, category, subject, tags or pinned")
     if content is None:
         return Revision(changes, None)
-    content = redaction.text(content, "content")
-    drafts.check_content(content, kind(), resources.settings)
+    content = drafts.scanned_content(resources, content, kind())
     return Revision(changes | {"content": content}, drafts.prepare_text(resources, content))
 
 

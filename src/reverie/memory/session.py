@@ -174,7 +174,7 @@ class Session:
 
         When another was written meanwhile nothing changes, and ``applied`` is False.
         """
-        redacted = self._resources.redaction.text(text, "the summary")
+        redacted = self._resources.redaction.text(text, "the summary", states.MOST_SUMMARY_CHARS)
         checked = states.check_summary(redacted, upper)
         with writes.writing(self._resources, self._author.scope) as (tx, owner):
             known = sessions.find(tx, owner, self._id)
@@ -410,10 +410,9 @@ class Scratchpad:
     def write(self, items: Iterable[str]) -> states.Pad:
         """Replace the items: at most 32 of 240 characters, together 8 KiB."""
         session = self._session
-        redaction = session._resources.redaction
-        kept = (
-            items if isinstance(items, str) else [redaction.text(each, "an item") for each in items]
-        )
+        redact = session._resources.redaction.text
+        given = states.counted_items(items)
+        kept = [redact(each, "an item", states.MOST_BYTES) for each in given]
         pad = states.Pad(states.check_items(kept), session._resources.clock.now())
         with writes.writing(session._resources, session._author.scope) as (tx, owner):
             states.write_pad(tx, owner, session.id, pad)

@@ -21,6 +21,7 @@ CHUNK = 500
 
 def as_kept(resources: Resources, source: str) -> str:
     """The name of a source as memories carry it."""
+    plain_name(source, "source", drafts.MOST_SOURCE_CHARS)
     kept = resources.redaction.quiet(source, "source")
     return plain_name(kept, "source", drafts.MOST_SOURCE_CHARS)
 

@@ -47,9 +47,7 @@ from reverie.model import (
     Version,
 )
 from reverie.protocols import Owner, Transaction
-from reverie.text.messages import role_of
-from reverie.text.normalise import plain_name, storable, subject_key
-from reverie.text.plain import as_mapping
+from reverie.text.normalise import plain_name
 from reverie.text.tags import clean_tags
 
 if TYPE_CHECKING:
@@ -113,6 +111,7 @@ class Space:
         Raises SubjectExists when the same category and subject is remembered already, unless
         ``force``. The same ``key`` with the same arguments returns the first result.
         """
+        drafts.check_key(key)
         draft = drafts.draft(
             self._resources,
             content,
@@ -149,6 +148,7 @@ class Space:
         key: str | None = None,
     ) -> Memory:
         """A new version of the same memory. What is not given stays as it is."""
+        drafts.check_key(key)
         given = {"category": category, "subject": subject, "tags": tags, "pinned": pinned}
         made = revising.prepare(self._resources, content, given, lambda: self.get(id).kind)
         stamp = self._stamp(key, "revise", id, made.changes, reason=reason)
@@ -419,15 +419,11 @@ class Space:
         from reverie.memory import following
         from reverie.memory.session import Session, fresh_id
 
-        if isinstance(history, Mapping | str) or not isinstance(history, Iterable):
-            raise InvalidInput("history must be a list of messages")
-        plain = [each for each in map(as_mapping, history) if role_of(each) != "system"]
-        # What was redacted is known again only by what it was redacted to.
-        said = self._resources.redaction.quiet_each(plain, "a message")
+        drafts.check_key(key)
         if session is not None:
             plain_name(session, "the id of a session", MOST_ID_CHARS)
-        stamp = self._stamp(key, "follow", session, said)
-        resent = following.Resent(plain, said)
+        resent = following.read(self._resources, history)
+        stamp = self._stamp(key, "follow", session, resent.said)
         followed = following.follow(
             self._resources, self._author, resent, fresh_id(self._resources.ids), session, stamp
         )
@@ -503,7 +499,7 @@ class Space:
         kind: str | None,
         include_forgotten: bool,
     ) -> Filter:
-        key = None if subject is None else subject_key(storable(subject, "subject")) or ""
+        key = None if subject is None else drafts.sought_subject(subject)
         return Filter(
             kinds=() if kind is None else (drafts.check_kind(kind),),
             category=None if category is None else drafts.check_category(category),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from reverie.engine import log, sessions
@@ -18,6 +19,8 @@ from reverie.text.normalise import storable
 
 MOST_SUMMARY_CHARS = 16_000
 MOST_ITEMS = 32
+# Of what is given, blank ones included.
+MOST_GIVEN_ITEMS = 1_000
 ITEM_CHARS = 240
 MOST_BYTES = 8 * 1024
 
@@ -130,10 +133,18 @@ def check_summary(text: str, upper: int) -> str:
 # -- the scratchpad -------------------------------------------------------------------------------
 
 
-def check_items(items: Iterable[str]) -> tuple[str, ...]:
-    """The items trimmed, blank ones left out. Too much is an error, never a cut."""
+def counted_items(items: Iterable[str]) -> list[str]:
+    """The items as they are, if they are few enough to be worth looking at."""
     if isinstance(items, str):
         raise InvalidInput("the scratchpad takes a list of items, not one text")
+    given = list(islice(items, MOST_GIVEN_ITEMS + 1))
+    if len(given) > MOST_GIVEN_ITEMS:
+        raise InvalidInput(f"the scratchpad has at most {MOST_ITEMS} items")
+    return given
+
+
+def check_items(items: Iterable[str]) -> tuple[str, ...]:
+    """The items trimmed, blank ones left out. Too much is an error, never a cut."""
     kept = [item for item in (storable(each, "an item").strip() for each in items) if item]
     if not kept:
         raise InvalidInput("the scratchpad needs an item that is not blank: 'clear' empties it")

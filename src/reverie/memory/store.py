@@ -120,6 +120,11 @@ class Store:
         return self._resources.settings
 
     @property
+    def write_failed(self) -> bool:
+        """Whether a write or sync failed here: nothing is stored until the store is reopened."""
+        return self._resources.engine.write_failed
+
+    @property
     def vault(self) -> Path | None:
         """The folder in which every memory is a file, if there is one."""
         path = vaults.path_of(self._resources)

@@ -12,6 +12,9 @@ Time = datetime | date | str | int
 EARLIEST = -62_135_596_800_000
 LATEST = 253_402_300_799_999
 
+# The greatest position has as many digits.
+LONGEST_POSITION = 18
+
 
 def to_ms(value: Time, what: str) -> int:
     """Milliseconds UTC from a datetime, a date, an ISO 8601 text or milliseconds.
@@ -48,7 +51,11 @@ def optional_ms(value: Time | None, what: str) -> int | None:
 def position_or_time(value: str) -> int | str:
     """What as_of takes as text: digits alone are a position of the log."""
     text = value.strip()
-    return int(text) if text.isascii() and text.isdecimal() else text
+    if not (text.isascii() and text.isdecimal()):
+        return text
+    if len(text) > LONGEST_POSITION:
+        raise InvalidInput(f"a position of the log has at most {LONGEST_POSITION} digits")
+    return int(text)
 
 
 def iso(ms: int) -> str:

@@ -19,15 +19,23 @@ from reverie.engine.log import Entry
 from reverie.errors import InvalidInput, ReverieError
 from reverie.memory import drafts, taking, writes
 from reverie.memory.drafts import Draft
+from reverie.memory.events import measure_message
 from reverie.memory.resources import Resources
 from reverie.memory.times import to_ms
 from reverie.memory.writes import Author, New, Stamp
 from reverie.model import KINDS, ImportReport
 from reverie.protocols import Owner, Transaction
-from reverie.text.tags import clean_tags, concept_tags
+from reverie.text.tags import clean_tags, concept_tags, counted_tags
 
 FORMAT = 1
 _SAID = ("content", "category", "subject", "tags", "source")
+_MOST_CHARS = {
+    "content": drafts.MOST_CHARS,
+    "category": drafts.MOST_CATEGORY_CHARS,
+    "subject": drafts.MOST_SUBJECT_CHARS,
+    "source": drafts.MOST_SOURCE_CHARS,
+    "reason": drafts.MOST_REASON_CHARS,
+}
 BATCH = 1_000
 
 
@@ -145,6 +153,7 @@ def _prepare(
     try:
         if not isinstance(record, Mapping):
             raise InvalidInput("a record must be an object with a content")
+        _measure(record)
         record = redacted(resources, record)
         if "reverie" in record:
             from reverie.memory import records
@@ -154,6 +163,20 @@ def _prepare(
     except (ReverieError, KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         return f"record {number}: {why}"
+
+
+def _measure(record: Record) -> None:
+    """Refuse what would be refused in the end before it is scanned for secrets."""
+    body = record.get("body")
+    for held in (record, body if isinstance(body, Mapping) else {}):
+        for name, most in _MOST_CHARS.items():
+            if isinstance(held.get(name), str) and len(held[name]) > most:
+                raise InvalidInput(f"{name} has {len(held[name])} characters, at most {most}")
+        for name in ("tags", "concept_tags"):
+            if isinstance(held.get(name), list | tuple):
+                counted_tags(held[name])
+        if isinstance(held.get("message"), Mapping):
+            measure_message(held["message"])
 
 
 def redacted(resources: Resources, record: Record) -> Record:

@@ -14,6 +14,7 @@ from typing import Any
 from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Memory, Mode
+from reverie.server.problems import public_detail
 from reverie.text.framing import inert, inert_line, inert_name
 from reverie.text.messages import role_of, said_by_user
 from reverie.text.normalise import one_line
@@ -76,7 +77,7 @@ def _answer(space: Space, command: str, *, may_write: bool) -> str:
             case _:
                 return _list(space)
     except ReverieError as error:
-        return f"Error: {one_line(str(error))}"
+        return f"Error: {public_detail(error)}"
 
 
 def _list(space: Space) -> str:

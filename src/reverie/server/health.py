@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from reverie.errors import ReverieError
-from reverie.server import serving, shapes
+from reverie.server import problems, serving, shapes
 from reverie.server.problems import Refused
 from reverie.server.scopes import Admin
 
@@ -30,9 +30,15 @@ _TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 @router.get("/healthz", response_model=shapes.Health)
 async def health(request: Request) -> Response:
-    """Whether the store answers."""
+    """Whether the store answers, and can still be written to.
+
+    ``write_failed``: a write or sync failed, and nothing is stored until the server starts again.
+    """
+    store = serving.of(request).store
+    if await store.write_failed:
+        return JSONResponse({"status": "write_failed"}, 503)
     try:
-        await serving.of(request).store.tokens()
+        await store.tokens()
     except ReverieError:
         return JSONResponse({"status": "unavailable"}, 503)
     return JSONResponse({"status": "ok"})
@@ -44,11 +50,16 @@ async def health(request: Request) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request, visit: Admin) -> Response:
-    """Numbers for Prometheus."""
+    """Numbers for Prometheus. Where the store cannot be read, those that need no store."""
     store = visit.serving.store
     counted = request.app.state.metrics
-    body = counted.rendered(await store.jobs(), await store.spaces())
-    return Response(body, media_type=counted.content_type)
+    counted.tell_failure(failed=await store.write_failed)
+    try:
+        counted.tell_store(await store.jobs(), await store.spaces())
+    except ReverieError as error:
+        problems.public_detail(error)
+        counted.tell_store(None, None)
+    return Response(counted.rendered(), media_type=counted.content_type)
 
 
 @router.post("/login", response_model=shapes.Login)

@@ -29,7 +29,7 @@ from reverie.model import Memory, Right
 from reverie.server import mcp_prompts as prompts
 from reverie.server.mcp_lines import profile_here
 from reverie.server.mcp_tools import TOOLS, Answer, Scoped, Tool
-from reverie.server.problems import Refused
+from reverie.server.problems import Refused, public_detail
 from reverie.server.security import Caller
 from reverie.text.framing import inert, inert_line, inert_values
 from reverie.text.normalise import one_line
@@ -273,7 +273,8 @@ def _unknown(what: str, name: str) -> MCPError:
 
 
 def _one_line(error: Exception) -> str:
-    text = one_line(inert(str(error)))
+    told = public_detail(error) if isinstance(error, ReverieError) else str(error)
+    text = one_line(inert(told))
     if isinstance(error, NotFound):
         # What to do next is said for the command line.
         text = text.partition(": ")[0] + ": recall and memories show the ids there are"

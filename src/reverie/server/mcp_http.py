@@ -76,5 +76,6 @@ def _loaded() -> StreamableHTTPSessionManager:
 def _enter(request: Any, right: Right) -> tuple[Caller, Scoped]:
     come = visit(request, right)
     # Whoever's token it is, a model chose the words.
-    may_write = come.caller.may("write")
-    return come.caller, Scoped.of(come.space("agent"), come.session, may_write=may_write)
+    may_write, bound = come.caller.may("write"), come.caller.user is not None
+    space = come.space("agent")
+    return come.caller, Scoped.of(space, come.session, may_write=may_write, bound=bound)

@@ -11,25 +11,32 @@ from typing import Any, NamedTuple
 
 from reverie.aio import Async
 from reverie.errors import SubjectExists
+from reverie.memory.times import position_or_time
 from reverie.model import Right
 from reverie.server import mcp_arguments as arguments
 from reverie.server import mcp_lines as lines
 from reverie.server.mcp_arguments import HITS, LISTED, Arguments
+from reverie.server.positions import Positions
 
 
 class Scoped(NamedTuple):
     """What a call reaches: a space and, when the request names one, a session of it.
 
-    ``may_write``: whether whoever calls may leave a trace there.
+    ``may_write``: whether whoever calls may leave a trace there. ``bound``: the caller is one user,
+    whose positions count what that user sees.
     """
 
     space: Async
     session: Async | None
     may_write: bool = True
+    bound: bool = False
 
     @classmethod
-    def of(cls, space: Async, session: str | None, *, may_write: bool = True) -> Scoped:
-        return cls(space, None if session is None else space.session(session), may_write)
+    def of(
+        cls, space: Async, session: str | None, *, may_write: bool = True, bound: bool = False
+    ) -> Scoped:
+        named = None if session is None else space.session(session)
+        return cls(space, named, may_write, bound)
 
 
 class Answer(NamedTuple):
@@ -59,7 +66,7 @@ async def remember(scoped: Scoped, given: dict[str, Any]) -> Answer:
 
 async def recall(scoped: Scoped, given: dict[str, Any]) -> Answer:
     where = scoped.session or scoped.space
-    hits = await where.recall(**{"limit": HITS, **_at_moment(given)})
+    hits = await where.recall(**{"limit": HITS, **await _at_moment(scoped, given)})
     if not hits:
         return Answer("Nothing is remembered about that.", {"hits": []})
     return Answer(
@@ -69,7 +76,7 @@ async def recall(scoped: Scoped, given: dict[str, Any]) -> Answer:
 
 async def memories(scoped: Scoped, given: dict[str, Any]) -> Answer:
     limit = given.pop("limit", LISTED)
-    found = await scoped.space.memories(limit=limit + 1, **_at_moment(given))
+    found = await scoped.space.memories(limit=limit + 1, **await _at_moment(scoped, given))
     shown, more = found[:limit], len(found) > limit
     values = {"memories": [*map(lines.memory_values, shown)], "more": more}
     if not shown:
@@ -114,11 +121,12 @@ async def context(scoped: Scoped, given: dict[str, Any]) -> Answer:
     return Answer("\n\n".join(filter(None, parts)) or "Nothing is remembered yet.")
 
 
-def _at_moment(given: dict[str, Any]) -> dict[str, Any]:
+async def _at_moment(scoped: Scoped, given: dict[str, Any]) -> dict[str, Any]:
     """Digits alone are a position of the log: a schema of one type suits more clients."""
-    moment = given.get("as_of", "").strip()
-    is_position = moment.isascii() and moment.isdecimal()
-    return {**given, "as_of": int(moment)} if is_position else given
+    if "as_of" not in given:
+        return given
+    moment = position_or_time(given["as_of"])
+    return {**given, "as_of": await Positions(scoped.space, scoped.bound).moment(moment)}
 
 
 @dataclass(frozen=True, slots=True)

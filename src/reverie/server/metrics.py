@@ -38,6 +38,12 @@ class Metrics:
             "reverie_memories", "Memories by kind.", ("kind",), registry=self._registry
         )
         self._spaces = Gauge("reverie_spaces", "Spaces.", registry=self._registry)
+        self._up = Gauge("reverie_store_up", "Whether it can be read.", registry=self._registry)
+        self._failed = Gauge(
+            "reverie_store_write_failed",
+            "1 after a failed write or sync: nothing is stored until the server starts again.",
+            registry=self._registry,
+        )
         about = Gauge("reverie_info", "This server.", ("version",), registry=self._registry)
         about.labels(__version__).set(1)
 
@@ -49,14 +55,22 @@ class Metrics:
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def rendered(self, jobs: list[Job], spaces: list[SpaceInfo]) -> bytes:
-        """Everything, with how the store stands now."""
+    def tell_failure(self, *, failed: bool) -> None:
+        self._failed.set(failed)
+
+    def tell_store(self, jobs: list[Job] | None, spaces: list[SpaceInfo] | None) -> None:
+        """How the store stands now. None: it cannot be read, and its numbers stay as they were."""
+        self._up.set(jobs is not None and spaces is not None)
+        if jobs is None or spaces is None:
+            return
         states = Counted(job.state for job in jobs)
         for state in JOB_STATES:
             self._jobs.labels(state).set(states[state])  # type: ignore[index]
         self._spaces.set(len(spaces))
         self._memories.labels("fact").set(sum(space.facts for space in spaces))
         self._memories.labels("note").set(sum(space.notes for space in spaces))
+
+    def rendered(self) -> bytes:
         return rendered(self._registry)
 
 

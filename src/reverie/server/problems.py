@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from reverie.errors import (
     ContextTooSmall,
     EmbedderMissing,
     EmbeddingError,
+    EmbeddingFailed,
     InvalidInput,
     MissingExtra,
     ModelFailed,
@@ -22,10 +24,14 @@ from reverie.errors import (
     ReverieError,
     SharedReadOnly,
     StoreBusy,
+    StoreDamaged,
     StoreError,
+    StoreFailed,
     StoreFull,
+    StoreReadOnly,
     StoreUnavailable,
     SubjectExists,
+    VaultError,
     VersionConflict,
 )
 from reverie.text.normalise import one_line
@@ -51,6 +57,48 @@ _STATUS: tuple[tuple[type[ReverieError], int], ...] = (
     (ModelFailed, 502),
     (RerankFailed, 502),
 )
+_REPEAT = "repeat the request, a write with the same Idempotency-Key"
+_SEE_LOG = "the server's log says why"
+_FAILED = f"the server failed: {_REPEAT}"
+# What these say is about what the caller gave.
+_OF_CALLERS = (
+    InvalidInput,
+    NotFound,
+    Conflict,
+    ContextTooSmall,
+    SharedReadOnly,
+    MissingExtra,
+    EmbedderMissing,
+)
+# What is said of a failure on the server's own side, whose message names its files, addresses or
+# models: that is for the operator, and in the log. The first that fits counts.
+_PUBLIC: tuple[tuple[type[ReverieError], str], ...] = (
+    (StoreFull, f"the server has no space left: free some, and {_REPEAT}"),
+    (StoreReadOnly, f"the server's store cannot be written: {_SEE_LOG}"),
+    (StoreBusy, f"another writer held the store for too long: {_REPEAT}"),
+    (StoreDamaged, f"the server's store is damaged here: {_SEE_LOG}"),
+    (
+        StoreFailed,
+        "the server's disk failed, and nothing is stored until the server starts again: "
+        f"then {_REPEAT}",
+    ),
+    (StoreUnavailable, f"the server's database cannot be reached: {_REPEAT}"),
+    (StoreError, f"the server's store cannot do this now: {_SEE_LOG}"),
+    (VaultError, f"the vault cannot be used at the moment: {_SEE_LOG}"),
+    (ConfigError, f"a setting of the server cannot be used: {_SEE_LOG}"),
+    (EmbeddingFailed, f"the embedding service did not answer as it should: {_REPEAT}"),
+    (
+        EmbeddingError,
+        "the store's vectors come from another model than the server's: the operator "
+        "runs 'reverie reembed', or configures the former embedder",
+    ),
+    (ModelFailed, f"the chat model did not answer as it should: {_REPEAT}"),
+    (RerankFailed, f"the reranker cannot be used: {_SEE_LOG}"),
+)
+# The same failure is logged once in this time: every request may meet it.
+QUIET_SECONDS = 60.0
+_MOST_LOGGED = 100
+_logged: dict[str, float] = {}
 _log = logging.getLogger("reverie.server")
 
 
@@ -107,12 +155,32 @@ def of_error(error: ReverieError) -> Refused:
     elif isinstance(error, VersionConflict):
         more = {"current_version": error.current}
     headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
-    return Refused(status, type(error).__name__, one_line(str(error)), headers=headers, **more)
+    return Refused(status, type(error).__name__, public_detail(error), headers=headers, **more)
+
+
+def public_detail(error: ReverieError) -> str:
+    """What a client is told of an error, on any route: no path, no address, no model of the server.
+
+    What is held back is in the log.
+    """
+    said = one_line(str(error))
+    if isinstance(error, _OF_CALLERS):
+        return said
+    _log_once(f"{type(error).__name__}: {said}")
+    return next((text for kind, text in _PUBLIC if isinstance(error, kind)), _FAILED)
+
+
+def _log_once(line: str) -> None:
+    now = time.monotonic()
+    if now - _logged.get(line, -QUIET_SECONDS) < QUIET_SECONDS:
+        return
+    if len(_logged) >= _MOST_LOGGED:
+        _logged.clear()
+    _logged[line] = now
+    _log.error("%s", line)
 
 
 def of_accident(error: Exception) -> Refused:
     """What nobody foresaw: logged here, and nothing of it told to the client."""
     _log.error("a request failed: %s", type(error).__name__, exc_info=error)
-    return Refused(
-        500, "Error", "the server failed: repeat the request, a write with the same Idempotency-Key"
-    )
+    return Refused(500, "Error", _FAILED)

@@ -1,7 +1,7 @@
 """A proxy for OpenAI's clients: chats go to the upstream with what is remembered put in.
 
 ``POST /v1/chat/completions`` is stored, supplemented and sent on; every other path under ``/v1/``
-is only sent on. Answers pass as they come, byte for byte.
+is only sent on, most of them for the operator alone. Answers pass as they come, byte for byte.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import wraps
+from functools import partial, wraps
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import httpx2
 from fastapi import APIRouter, FastAPI
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -29,13 +31,15 @@ from reverie.server import bodies, commands, problems, replies, scopes, turns, u
 from reverie.server.answers import Json
 from reverie.server.bodies import Body
 from reverie.server.problems import Refused
-from reverie.server.relay import Relay
+from reverie.server.relay import Client, Relay
 from reverie.server.turns import Turn
 from reverie.server.upstream import Headers, Upstream
 from reverie.text.normalise import one_line
 
 CHAT = "/v1/chat/completions"
 LARGE_BYTES = 256 * 1024
+# A reply up to this size is stored before the client gets its end; a larger one right after.
+STORED_FIRST_CHARS = 64 * 1024
 HITS, SESSION = b"x-reverie-hits", b"x-reverie-session"
 _READS = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS = sorted(_READS | {"POST", "PUT", "PATCH", "DELETE"})
@@ -119,6 +123,8 @@ async def chat(request: Request) -> Response:
 async def passing(request: Request) -> Response:
     """Any other path: to the upstream and back, nothing read and nothing kept."""
     _admit(request, "read" if request.method in _READS else "write")
+    if not upstream.is_offered(request.method, request.scope["raw_path"]):
+        _require_operator(request)
     sent = request.headers
     has_body = "content-length" in sent or "transfer-encoding" in sent
     return await _relayed(request, request.stream() if has_body else None)
@@ -140,6 +146,17 @@ def _admit(request: Request, right: Right) -> None:
     _upstream(request).authorization(request.headers.raw)
 
 
+def _require_operator(request: Request) -> None:
+    """Let in whom the upstream's account belongs to."""
+    if not scopes.caller_of(request, "read").may("admin"):
+        raise Refused(
+            403,
+            "Forbidden",
+            "this path of the upstream is the operator's and needs an admin token: models, chats, "
+            "completions, responses, messages and embeddings are served to every token",
+        )
+
+
 async def _relayed(
     request: Request,
     content: bytes | AsyncIterator[bytes] | None,
@@ -154,10 +171,11 @@ async def _relayed(
     length = request.headers.get("content-length")
     if isinstance(content, AsyncIterator) and length is not None:
         headers.append((b"content-length", length.encode()))
-    answer = await connected.send(request.method, url, headers, content)
+    client = Client(request.receive, content)
+    answer = await client.waits_for(connected.send(request.method, url, headers, client.content))
     if turn is None or space is None:
         return Relay(answer, _with_length(answer))
-    return await _reply(answer, space, turn)
+    return await _reply(client, answer, space, turn)
 
 
 def _with_length(answer: httpx2.Response) -> Headers:
@@ -166,7 +184,7 @@ def _with_length(answer: httpx2.Response) -> Headers:
     return [*upstream.passed_back(answer), *[(name, text.encode()) for name, text in length]]
 
 
-async def _reply(answer: httpx2.Response, space: Async, turn: Turn) -> Response:
+async def _reply(client: Client, answer: httpx2.Response, space: Async, turn: Turn) -> Response:
     """The upstream's answer to a turn. What it says is kept, unless it is an error."""
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     own = _own_headers(turn)
@@ -176,18 +194,35 @@ async def _reply(answer: httpx2.Response, space: Async, turn: Turn) -> Response:
     if kind == "text/event-stream":
         return Relay(answer, [*headers, *own], _Kept(space, turn))
     try:
-        whole = await answer.aread()
+        raw = await client.waits_for(answer.aread())
     except httpx2.HTTPError as error:
         raise upstream.broken(error) from error
     finally:
         await answer.aclose()
-    message = replies.of_completion(whole)
-    if message is not None:
-        await _keep(space, turn, message, whole=True)
-    hits = [turns.plain_hit(hit) for hit in turn.supplement.hits]
-    told = Response(bodies.with_member(whole, "memory_hits", hits))
+    # A large reply would keep others waiting.
+    large = len(raw) > LARGE_BYTES
+    read = await asyncio.to_thread(_read, raw, turn) if large else _read(raw, turn)
+    keep = partial(_keep, space, turn, read.message, whole=read.whole)
+    after = BackgroundTask(keep) if len(raw) > STORED_FIRST_CHARS else None
+    if after is None:
+        await keep()
+    told = Response(read.body, background=after)
     told.raw_headers = [*headers, (b"content-length", str(len(told.body)).encode()), *own]
     return told
+
+
+class _Completion(NamedTuple):
+    """A reply that came as a whole: its body for the client, and what is kept of it."""
+
+    body: bytes
+    message: dict[str, Any] | None
+    whole: bool
+
+
+def _read(raw: bytes, turn: Turn) -> _Completion:
+    hits = [turns.plain_hit(hit) for hit in turn.supplement.hits]
+    body = bodies.with_member(raw, "memory_hits", hits)
+    return _Completion(body, replies.of_completion(raw), not replies.is_partial(raw))
 
 
 class _Kept(replies.Stream):
@@ -197,15 +232,20 @@ class _Kept(replies.Stream):
         super().__init__()
         self._space, self._turn = space, turn
 
+    @property
+    def large(self) -> bool:
+        return self.size > STORED_FIRST_CHARS
+
     async def keep(self, *, broke_off: bool) -> None:
         self.end()
-        if self.message is not None:
-            whole = self.whole(broke_off=broke_off)
-            await _keep(self._space, self._turn, self.message, whole=whole)
+        whole = self.whole(broke_off=broke_off)
+        await _keep(self._space, self._turn, self.message, whole=whole)
 
 
-async def _keep(space: Async, turn: Turn, message: dict[str, object], *, whole: bool) -> None:
+async def _keep(space: Async, turn: Turn, message: dict[str, Any] | None, *, whole: bool) -> None:
     """A reply that cannot be stored is no reason to withhold it: it comes with the next turn."""
+    if message is None:
+        return
     try:
         await aio.within(space, lambda _: turn.keep(message, whole=whole))
     except ReverieError as error:

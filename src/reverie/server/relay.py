@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Protocol, TypeVar
 
 import httpx2
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from reverie.server.upstream import Headers
 
+Result = TypeVar("Result")
+
 
 class Reader(Protocol):
     """Whoever reads along. ``keep`` is called once, when all was said or the answer broke off.
 
-    ``done``: the answer has said that nothing follows.
+    ``done``: the answer has said that nothing follows. ``large``: keeping it takes so long that
+    the client is not made to wait for it.
     """
 
     done: bool
+
+    @property
+    def large(self) -> bool: ...
 
     def feed(self, chunk: bytes) -> None: ...
 
@@ -38,6 +46,7 @@ class Relay(Response):
         self.raw_headers = headers
         self._answer, self._reader = answer, reader
         self._keeping: asyncio.Task[None] | None = None
+        self._passed_whole = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_left(receive))
@@ -49,7 +58,7 @@ class Relay(Response):
             passing.cancel()
             await asyncio.gather(gone, passing, return_exceptions=True)
             await self._answer.aclose()
-            await self._kept(broke_off=True)
+            await self._kept(broke_off=not self._passed_whole)
         if not passing.cancelled() and (error := passing.exception()) is not None:
             raise error
 
@@ -66,13 +75,15 @@ class Relay(Response):
             async for piece in pieces:
                 if self._reader is not None:
                     self._reader.feed(piece)
-                    if self._reader.done:
+                    if self._reader.done and not self._reader.large:
                         # Whoever is told that this was all may rely on it.
                         await self._kept(broke_off=False)
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except httpx2.HTTPError:
             return
-        await self._kept(broke_off=False)
+        self._passed_whole = True
+        if self._reader is not None and not self._reader.large:
+            await self._kept(broke_off=False)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _kept(self, *, broke_off: bool) -> None:
@@ -82,6 +93,45 @@ class Relay(Response):
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._reader.keep(broke_off=broke_off))
         await asyncio.shield(self._keeping)
+
+
+class Client:
+    """The client of one request. What is done for it ends when it leaves.
+
+    ``content`` is what goes to the upstream: as long as a streamed body is still being read, its
+    reader notices by itself that the client left.
+    """
+
+    def __init__(self, receive: Receive, content: bytes | AsyncIterator[bytes] | None) -> None:
+        self._receive, self._body_read = receive, asyncio.Event()
+        self.content = content
+        if isinstance(content, AsyncIterator):
+            self.content = self._noticed(content)
+        else:
+            self._body_read.set()
+
+    async def waits_for(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of some work; raises ClientDisconnect and cancels it if the client leaves."""
+        gone = asyncio.create_task(self._left())
+        working = asyncio.create_task(work)
+        try:
+            await asyncio.wait({gone, working}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientDisconnect
+            return working.result()
+        finally:
+            gone.cancel()
+            working.cancel()
+            await asyncio.gather(gone, working, return_exceptions=True)
+
+    async def _noticed(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for piece in content:
+            yield piece
+        self._body_read.set()
+
+    async def _left(self) -> None:
+        await self._body_read.wait()
+        await _left(self._receive)
 
 
 async def _left(receive: Receive) -> None:

@@ -2,6 +2,10 @@
 
 Only the first choice counts. What a model thought to itself is left out: providers refuse it when
 it is sent back to them.
+
+Whatever an upstream says is the assistant's. A message is built from the members named here, with
+a role that the upstream has no say in: no other member (``role``, ``name``, ``kind``, ``parts``,
+``type``) can make it the user's, a system prompt or a tool's result.
 """
 
 from __future__ import annotations
@@ -10,22 +14,29 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_THOUGHTS = ("reasoning", "reasoning_content", "reasoning_details")
 _TEXTS = ("content", "refusal")
 _SAYS = (*_TEXTS, "tool_calls", "function_call", "audio")
 MOST_LINE_BYTES = 16_000_000
 _SHORT = 32
 _IN_PIECES = frozenset({"arguments", "input", "transcript"})
+_TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
+_MEDIA_PARTS = frozenset({"image", "image_url", "audio", "video_url", "file"})
+# Members of a media part that readers of messages take for text, calls or results.
+_NESTED = frozenset({"content", "text", "parts", "refusal", "kind", "role"})
 
 
 def of_completion(body: bytes) -> dict[str, Any] | None:
     """The message of a completion that came as a whole; None where there is none."""
-    choice = _first_choice(_object(body))
-    message = choice.get("message")
-    if not isinstance(message, dict):
-        return None
-    said = {name: value for name, value in message.items() if name not in _THOUGHTS}
-    return _spoken({"role": "assistant", **said})
+    message = _first_choice(_object(body)).get("message")
+    return _spoken(_as_assistant(message)) if isinstance(message, dict) else None
+
+
+def is_partial(body: bytes) -> bool:
+    """Whether a completion that came as a whole says that the model failed on the way."""
+    if b"error" not in body:
+        return False
+    answer = _object(body)
+    return _is_error(answer) or _failed_choice(_first_choice(answer))
 
 
 class Stream:
@@ -38,9 +49,16 @@ class Stream:
         self._calls: dict[object, dict[str, Any]] = {}
         self._function: dict[str, Any] = {}
         self._audio: dict[str, Any] = {}
-        self._finished = self._spoke_on = False
+        self._finished = self._spoke_on = self._failed = False
+        self._event_type = b""
+        self._size = 0
         self.done = False
         """Whether the stream has said that nothing follows."""
+
+    @property
+    def size(self) -> int:
+        """How many characters of texts and arguments have come, about what indexing costs."""
+        return self._size
 
     def feed(self, chunk: bytes) -> None:
         lines = chunk.split(b"\n")
@@ -59,9 +77,11 @@ class Stream:
     def whole(self, *, broke_off: bool) -> bool:
         """Whether the assistant has said all it wanted to say.
 
-        Some upstreams give a reason to finish with every piece: then it says nothing about a
-        stream that broke off.
+        An error ends a reply early, whatever the upstream says after it. Some upstreams give a
+        reason to finish with every piece: then it says nothing about a stream that broke off.
         """
+        if self._failed:
+            return False
         return self.done or (self._finished and not (broke_off and self._spoke_on))
 
     @property
@@ -83,13 +103,24 @@ class Stream:
             self.done = True
         elif line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
-        elif not line and self._data:
-            data = b"\n".join(self._data)
+        elif line.startswith(b"event:"):
+            self._event_type = line[6:].strip().lower()
+        elif not line:
+            data, type_ = b"\n".join(self._data), self._event_type
             self._data.clear()
-            self._event(data)
+            self._event_type = b""
+            if type_ == b"error":
+                self._failed = True
+            elif data:
+                self._event(data)
 
     def _event(self, data: bytes) -> None:
-        choice = _first_choice(_object(data))
+        answer = _object(data)
+        choice = _first_choice(answer)
+        if self._failed or _is_error(answer) or _failed_choice(choice):
+            # Nothing after an error belongs to the reply.
+            self._failed = True
+            return
         delta = choice.get("delta")
         if isinstance(delta, dict):
             self._spoke_on = self._spoke_on or (self._finished and _spoken(delta) is not None)
@@ -101,9 +132,11 @@ class Stream:
             text = _text(delta.get(name))
             if text:
                 self._texts.setdefault(name, []).append(text)
+                self._size += len(text)
         calls = delta.get("tool_calls")
         for call in calls if isinstance(calls, list) else []:
             if isinstance(call, dict):
+                self._size += len(str(call.get("function", "")))
                 _merge(self._calls.setdefault(self._place(call), {}), call)
         if isinstance(delta.get("function_call"), dict):
             _merge(self._function, delta["function_call"])
@@ -120,6 +153,57 @@ class Stream:
         if known or (self._calls and not call.get("id")):
             return (known or list(self._calls))[-1]
         return len(self._calls)
+
+
+def _as_assistant(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The members of a reply that an assistant's message can have, each of the type it must be."""
+    said: dict[str, Any] = {"role": "assistant", "content": _content(message.get("content"))}
+    if isinstance(message.get("refusal"), str):
+        said["refusal"] = message["refusal"]
+    calls = message.get("tool_calls")
+    kept = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    if kept:
+        said["tool_calls"] = kept
+    for name in ("function_call", "audio"):
+        if isinstance(message.get(name), dict):
+            said[name] = message[name]
+    for name in ("annotations", "images"):
+        if isinstance(message.get(name), list) and message[name]:
+            said[name] = message[name]
+    return said
+
+
+def _content(content: object) -> str | list[dict[str, Any]] | None:
+    """A text, or the parts that an assistant can say or show; anything else says nothing."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list):
+        return None
+    parts = [_part(part) for part in content if isinstance(part, dict)]
+    return [part for part in parts if part is not None] or None
+
+
+def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    type_ = part.get("type")
+    if not isinstance(type_, str):
+        return None
+    if type_ in _TEXT_PARTS:
+        text = part.get("refusal" if type_ == "refusal" else "text")
+        return {"type": "text", "text": text} if isinstance(text, str) else None
+    if type_ in _MEDIA_PARTS:
+        return {name: value for name, value in part.items() if name not in _NESTED}
+    return None
+
+
+def _is_error(answer: Mapping[str, Any]) -> bool:
+    return answer.get("error") not in (None, False)
+
+
+def _failed_choice(choice: Mapping[str, Any]) -> bool:
+    """Whether a choice ended in an error, as some gateways say it beside what came of it."""
+    return choice.get("finish_reason") == "error" or _is_error(choice)
 
 
 def _says_done(line: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -14,6 +15,7 @@ from reverie.memory.times import position_or_time
 from reverie.model import Kind, Memory, Order, SpaceInfo, Version
 from reverie.server import serving, shapes, vaults
 from reverie.server.answers import Json
+from reverie.server.positions import Positions
 from reverie.server.problems import Refused
 from reverie.server.scopes import Admin, Key, Reader, Visit, Writer, caller_of
 
@@ -37,15 +39,17 @@ async def memories(
 ) -> Response:
     """The memories of a space, part by part."""
     space = visit.space()
+    positions = visit.positions(space)
+    moment = None if as_of is None else position_or_time(as_of)
     chosen: dict[str, Any] = {
         "category": category,
         "subject": subject,
         "tags": tag,
         "kind": kind,
         "include_forgotten": include_forgotten,
-        "as_of": None if as_of is None else position_or_time(as_of),
+        "as_of": await positions.moment(moment),
     }
-    position = await space.position()
+    position = await positions.current()
     found = await space.memories(**chosen, limit=limit + 1, after=after, order=order)
     more = found[limit - 1].id if len(found) > limit else None
     total = await space.count(**chosen)
@@ -74,8 +78,12 @@ async def show(request: Request, visit: Reader, id: str) -> Response:
     """A memory with its whole history and its file, also when it was forgotten."""
     space = visit.space()
     memory, versions = await space.get(id), await space.history(id)
-    told, kept = [_version(version) for version in versions], await vaults.files(request, visit, id)
-    return _shown(memory, 200, versions=told, **kept)
+    shown = await visit.positions(space).shown([version.position for version in versions])
+    told = [
+        _version(replace(version, position=position))
+        for version, position in zip(versions, shown, strict=True)
+    ]
+    return _shown(memory, 200, versions=told, **await vaults.files(request, visit, id))
 
 
 @router.put("/memory/{id:name}", tags=["Memories"], response_model=shapes.Memory)
@@ -135,6 +143,7 @@ async def categories(visit: Reader) -> Response:
 async def recall(visit: Reader, body: shapes.Question) -> Response:
     """What is most worth knowing for a query, best first."""
     asked = body.model_dump(exclude={"query"})
+    asked["as_of"] = await visit.positions().moment(body.as_of)
     return Json({"hits": plain(await _in_session(visit).recall(body.query, **asked))})
 
 
@@ -175,7 +184,8 @@ async def whoami(request: Request) -> Response:
 async def _as_seen(space: Async) -> SpaceInfo:
     """A space as one user knows it: nothing of anybody else, not even how much."""
     facts, notes = await space.count(kind="fact"), await space.count(kind="note")
-    return SpaceInfo(space.name, (space.user,), facts, notes, await space.position())
+    position = await Positions(space, bound=True).current()
+    return SpaceInfo(space.name, (space.user,), facts, notes, position)
 
 
 def _in_session(visit: Visit, space: Async | None = None) -> Any:

@@ -17,6 +17,7 @@ from reverie.aio import Async
 from reverie.memory.writes import less_trusted
 from reverie.model import Right, Trust
 from reverie.server import names as names  # paths can hold names from here on
+from reverie.server.positions import Positions
 from reverie.server.problems import Refused
 from reverie.server.security import Caller
 from reverie.server.serving import Serving
@@ -76,6 +77,10 @@ class Visit:
         most: Trust = "person" if self.caller.right == "admin" else "agent"
         given = most if trust is None else less_trusted(most, trust)
         return self._space(given)
+
+    def positions(self, space: Async | None = None) -> Positions:
+        """How this caller is told positions of the log."""
+        return Positions(space or self.space(), bound=self.caller.user is not None)
 
     def persons_space(self) -> Async:
         """A handle for what a person says, whoever brings it."""

@@ -15,6 +15,7 @@ from reverie import model
 Time = int | str
 Number = Annotated[int, Path(ge=0, le=2**62)]
 MOST_LISTED = 1_000
+MOST_APPENDED = 1_000
 
 
 @cache
@@ -257,7 +258,8 @@ class NewSession(_Body):
 
 
 class Messages(_Body):
-    messages: list[dict[str, Any]] = Field(min_length=1)
+    # Stored all or none, and meanwhile nobody else writes: longer ones go to /follow.
+    messages: list[dict[str, Any]] = Field(min_length=1, max_length=MOST_APPENDED)
 
 
 class Resent(_Body):

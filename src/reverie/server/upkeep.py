@@ -6,6 +6,7 @@ import io
 import json
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -17,6 +18,7 @@ from reverie.memory.formats import parse
 from reverie.memory.plain import plain
 from reverie.server import shapes
 from reverie.server.answers import Json, encoded
+from reverie.server.positions import Positions
 from reverie.server.problems import Refused
 from reverie.server.scopes import Admin, Key, Reader, Writer
 from reverie.server.serving import Serving
@@ -139,22 +141,26 @@ async def changes(
     ):
         raise Refused(422, "InvalidInput", "Last-Event-ID must be a position of the log")
     space = visit.space()
+    positions = visit.positions(space)
     begin = int(last_event_id) if last_event_id is not None else after
-    if begin is None:
-        begin = await space.position()
-    told = _told(space, visit.serving, begin, wait)
+    begin = await space.position() if begin is None else await positions.meant(begin)
+    told = _told(space, visit.serving, begin, wait, positions)
     return StreamingResponse(told, media_type="text/event-stream")
 
 
-async def _told(space: Async, serving: Serving, after: int, wait: bool) -> AsyncIterator[str]:
+async def _told(
+    space: Async, serving: Serving, after: int, wait: bool, positions: Positions
+) -> AsyncIterator[str]:
     watcher, stopping = serving.watcher, serving.stopping
     yield ": reverie\n\n"
     while not stopping.is_set():
         since = watcher.position(space.name)
         found = await space.changes(after=after, limit=MOST_CHANGES)
-        for change in found:
+        shown = await positions.shown([change.position for change in found]) if found else []
+        for change, number in zip(found, shown, strict=True):
             after = change.position
-            yield f"id: {after}\nevent: change\ndata: {json.dumps(plain(change))}\n\n"
+            data = json.dumps(plain(replace(change, position=number)))
+            yield f"id: {number}\nevent: change\ndata: {data}\n\n"
         if found:
             continue
         if not wait:

@@ -39,7 +39,9 @@ _OF_ONE_CONNECTION = frozenset(
     b"trailers transfer-encoding upgrade http2-settings".split()
 )
 _STAYS_HERE = frozenset(
-    b"host content-length expect cookie authorization api-key x-api-key origin referer".split()
+    b"host content-length expect cookie authorization api-key x-api-key origin referer "
+    # These would make another request of the one that was admitted.
+    b"x-http-method-override x-http-method x-method-override x-original-url x-rewrite-url".split()
 )
 # An upstream sets no cookies here, and does not say what other web pages may read.
 _STAYS_THERE = frozenset(b"content-length set-cookie set-cookie2 date alt-svc".split())
@@ -49,6 +51,14 @@ _SEGMENT = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+")
 # Wider than a token is: nobody else's key begins like this.
 _TOKEN = re.compile(rb"(?<![A-Za-z0-9_-])rv_|rv_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _DOTS = frozenset({b"", b".", b".."})
+# What every token may be used for at the upstream, by method and by the path under /v1/: calls that
+# begin and end with the request. Files, batches, stored responses and the like are one account's,
+# and the account is the operator's.
+_OFFERED = frozenset({"chat/completions", "completions", "responses", "messages", "embeddings"})
+_MODELS = "models"
+# A piece of a model's name, such as @cf or Llama-3.2:free. No ";", which some servers cut at.
+_MODEL = re.compile(r"[A-Za-z0-9@_][A-Za-z0-9._:@+~ -]*")
+MOST_MODEL_PIECES = 4
 
 
 def client(settings: Settings) -> httpx2.AsyncClient:
@@ -153,13 +163,22 @@ class Upstream:
         """The answer, its body not read yet. Whoever takes it closes it."""
         request = httpx2.Request(method, url, headers=headers, content=content)
         try:
-            return await self._client.send(request, stream=True)
+            answer = await self._client.send(request, stream=True)
         except httpx2.TimeoutException as error:
             raise Refused(
                 504, "Upstream timeout", f"the upstream did not answer: {type(error).__name__}"
             ) from error
         except httpx2.HTTPError as error:
             raise broken(error) from error
+        if not 200 <= answer.status_code < 600:
+            await answer.aclose()
+            raise Refused(
+                502,
+                "Upstream answer unreadable",
+                f"the upstream answered with status {answer.status_code}, which HTTP does not "
+                "know: see that REVERIE_UPSTREAM is the address of an OpenAI-compatible server",
+            )
+        return answer
 
 
 def broken(error: httpx2.HTTPError) -> Refused:
@@ -175,6 +194,26 @@ def passed_back(answer: httpx2.Response) -> Headers:
     """The headers of an answer as the client gets them."""
     kept = _end_to_end(answer.headers.raw, _STAYS_THERE)
     return [pair for pair in kept if not pair[0].startswith(_STAYS_THERE_TOO)]
+
+
+def is_offered(method: str, raw_path: bytes) -> bool:
+    """Whether a request is one that every token may send on; all others are the operator's.
+
+    The path is compared as it is, after one decoding: in another case, decoded twice or with more
+    behind it, it is another path.
+    """
+    if not raw_path.startswith(ROOT):
+        return False
+    try:
+        path = unquote_to_bytes(raw_path.removeprefix(ROOT)).decode("ascii").removesuffix("/")
+    except UnicodeDecodeError:
+        return False
+    if method == "POST":
+        return path in _OFFERED
+    first, *pieces = path.split("/")
+    if method not in {"GET", "HEAD"} or first != _MODELS or len(pieces) > MOST_MODEL_PIECES:
+        return False
+    return all(_MODEL.fullmatch(piece) for piece in pieces)
 
 
 def _end_to_end(given: Iterable[tuple[bytes, bytes]], dropped: frozenset[bytes]) -> Headers:

@@ -15,6 +15,9 @@ from reverie.text.words import HAN, KATAKANA, STOP_WORDS, tokens
 
 MOST_TAGS = 16
 LONGEST_TAG = 64
+# Of what is given: before blanks and repetitions are left out, and secrets redacted.
+MOST_GIVEN_TAGS = 100
+LONGEST_GIVEN_TAG = 1_000
 LONGEST_CONCEPT = 32
 CONCEPT_CHARS = 4_000
 
@@ -77,12 +80,25 @@ def _patterns() -> _Patterns:
     )
 
 
-def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Trimmed, lower-case tags, each once; too many or too long is an error, never cut."""
+def counted_tags(tags: Iterable[str]) -> list[str]:
+    """The tags as they are, if they are few and short enough to be worth looking at."""
     if isinstance(tags, str):
         raise InvalidInput("tags must be a list of texts, not one text: wrap it in a list")
+    given = list(islice(tags, MOST_GIVEN_TAGS + 1))
+    if len(given) > MOST_GIVEN_TAGS:
+        raise InvalidInput(f"at most {MOST_TAGS} tags are allowed")
+    for tag in given:
+        if isinstance(tag, str) and len(tag) > LONGEST_GIVEN_TAG:
+            raise InvalidInput(
+                f"a tag has {len(tag)} characters, at most {LONGEST_TAG} are allowed"
+            )
+    return given
+
+
+def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """Trimmed, lower-case tags, each once; too many or too long is an error, never cut."""
     kept: dict[str, None] = {}
-    for tag in tags:
+    for tag in counted_tags(tags):
         clean = storable(tag, "a tag").strip().lower()
         if not clean:
             continue

@@ -191,7 +191,9 @@ class _Work:
             if told is None or states.read_summary(tx, owner, session).text:
                 return False
             last = 0 if known is None else known.last_sequence
-            text = self._resources.redaction.text(told.text, "the summary")
+            text = self._resources.redaction.text(
+                told.text, "the summary", states.MOST_SUMMARY_CHARS
+            )
             fitting = type(told)(text, told.epoch, min(told.upper, last))
             states.put_summary(tx, owner, session, fitting)
             return True

@@ -1,0 +1,45 @@
+"""Positions of the log as a caller is told them, and as a caller means them.
+
+A token that is bound to a user learns nothing of others from a position: its positions count the
+entries that the user sees (``memory/seen_positions.py``). Every other caller has those of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reverie.aio import Async, within
+from reverie.memory import seen_positions
+from reverie.memory.times import Time
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """How one caller counts the log of a space. ``bound``: by what its user sees."""
+
+    space: Async
+    bound: bool
+
+    async def current(self) -> int:
+        """Where the log stands."""
+        if self.bound:
+            return await within(self.space, seen_positions.current_number)
+        position: int = await self.space.position()
+        return position
+
+    async def shown(self, positions: Sequence[int]) -> list[int]:
+        """Positions of the log as the caller is told them."""
+        if not self.bound:
+            return list(positions)
+        return await within(self.space, lambda handle: seen_positions.numbers(handle, positions))
+
+    async def meant(self, position: int) -> int:
+        """A position that the caller was told, as the log has it."""
+        if not self.bound:
+            return position
+        return await within(self.space, lambda handle: seen_positions.position_of(handle, position))
+
+    async def moment(self, as_of: Time | None) -> Time | None:
+        """A moment that the caller names: a position, or a time, which is the same for all."""
+        return await self.meant(as_of) if isinstance(as_of, int) else as_of
