@@ -13,6 +13,7 @@ from reverie.errors import ConfigError
 from reverie.model import RANKINGS
 
 FILE_NAME = "reverie.toml"
+MAX_BUSY_TIMEOUT = 86_400
 _CHOICES = {
     "ranking": tuple(RANKINGS),
     "learn": ("auto", "off", "rules", "llm"),
@@ -89,6 +90,8 @@ class Settings:
     """Whose key the upstream gets: the ``operator``'s, or the one that the ``client`` sends."""
     vault: str = ""
     """The folder in which every memory is a Markdown file. Empty: none, or the one of the store."""
+    busy_timeout: int = 30
+    """Seconds to wait for another writer before StoreBusy says who it is. 0: do not wait."""
     log_level: str = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 
@@ -100,6 +103,10 @@ class Settings:
         for name in ("max_facts", "max_notes", "max_sessions", "recall_days"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if not 0 <= self.busy_timeout <= MAX_BUSY_TIMEOUT:
+            raise ConfigError(
+                f"busy_timeout must be 0 to {MAX_BUSY_TIMEOUT} seconds, not {self.busy_timeout}"
+            )
         if self.fact_chars < 1:
             raise ConfigError(f"fact_chars must be 1 or more, not {self.fact_chars}")
         if self.context_tokens < 100:

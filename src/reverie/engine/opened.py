@@ -10,6 +10,9 @@ from typing import Generic, Protocol, TypeVar
 
 from reverie.errors import ForkedHandle, StoreClosed, StoreError, StoreReadOnly
 
+# Seconds that a writer waits for another one.
+BUSY_TIMEOUT = 30.0
+
 
 class _Transaction(Protocol):
     writing: bool
