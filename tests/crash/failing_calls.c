@@ -1,4 +1,4 @@
-/* Preloaded under a writer: the k-th sync or write of a store's file fails, as a broken disk does.
+/* Preloaded under a writer: the k-th sync, write or read of a store's file fails, as a broken disk does.
    Unlike a VFS of our own this shows what SQLite itself makes of it, errors it keeps quiet about
    included. The writer sets the variables through ctypes after it forked. */
 #define _GNU_SOURCE
@@ -11,11 +11,12 @@
 
 int reverie_sync_at = 0;   /* which sync fails, counted from 1; 0: none */
 int reverie_write_at = 0;
+int reverie_read_at = 0;
 int reverie_errno = EIO;
 int reverie_lasting = 0;   /* every later one fails as well */
 int reverie_database = 0;  /* only the database itself, not its write-ahead log */
 int reverie_fired = 0;
-static int syncs, writes;
+static int syncs, writes, reads;
 
 static int ours(int fd) {
   char link[64], path[4096];
@@ -59,4 +60,16 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t offset) {
   static ssize_t (*real)(int, const void *, size_t, off_t);
   if (!real) real = dlsym(RTLD_NEXT, "pwrite");
   return fails(fd, &writes, reverie_write_at) ? -1 : real(fd, data, size, offset);
+}
+
+ssize_t pread64(int fd, void *data, size_t size, off64_t offset) {
+  static ssize_t (*real)(int, void *, size_t, off64_t);
+  if (!real) real = dlsym(RTLD_NEXT, "pread64");
+  return fails(fd, &reads, reverie_read_at) ? -1 : real(fd, data, size, offset);
+}
+
+ssize_t pread(int fd, void *data, size_t size, off_t offset) {
+  static ssize_t (*real)(int, void *, size_t, off_t);
+  if (!real) real = dlsym(RTLD_NEXT, "pread");
+  return fails(fd, &reads, reverie_read_at) ? -1 : real(fd, data, size, offset);
 }

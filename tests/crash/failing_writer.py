@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 # Loaded before the forks, so that a child begins at once.
+import reverie
 import reverie.embed.hashing  # noqa: F401
 import reverie.engine.sqlite  # noqa: F401
 from reverie.errors import ReverieError
@@ -28,12 +29,22 @@ def run(fault: dict[str, Any], path: Path) -> dict[str, Any]:
     chance, ledger = random.Random(fault["seed"]), Ledger()
     store = open_store(path)
     space = store.space(SPACE)
-    for name in ("sync_at", "write_at", "errno", "lasting", "database"):
+    if fault.get("read_at"):
+        # What is to be read must be in the file, and not in a cache.
+        for number in range(20):
+            intent = ledger.plan(chance, f"before{number}")
+            ledger.record(intent, perform(space, intent))
+        store.close()
+        store = open_store(path)
+        space = store.space(SPACE)
+    for name in ("sync_at", "write_at", "read_at", "errno", "lasting", "database"):
         if name in fault:
             ctypes.c_int.in_dll(library, f"reverie_{name}").value = fault[name]
     fired = ctypes.c_int.in_dll(library, "reverie_fired")
     said: list[dict[str, Any]] = []
     late: list[str] = []
+    if fault.get("read_at"):
+        return read_faults(store, ledger, fault, fired)
     for number in range(fault["steps"]):
         before = fired.value
         intent = ledger.plan(chance, f"k{number}")
@@ -43,7 +54,7 @@ def run(fault: dict[str, Any], path: Path) -> dict[str, Any]:
         try:
             ack = perform(space, intent)
         except ReverieError as error:
-            line["error"] = type(error).__name__
+            line["error"], line["message"] = type(error).__name__, str(error)
             said.append(line)
             break
         ledger.record(intent, ack)
@@ -56,6 +67,21 @@ def run(fault: dict[str, Any], path: Path) -> dict[str, Any]:
         except ReverieError as error:
             late.append(type(error).__name__)
     return {"fault": fault, "fired": fired.value, "said": said, "late": late}
+
+
+def read_faults(
+    store: reverie.Store, ledger: Ledger, fault: dict[str, Any], fired: ctypes.c_int
+) -> dict[str, Any]:
+    """Looks at everything again and again; what each look that failed said."""
+    said: list[str] = []
+    for _ in range(4):
+        try:
+            ledger.check(store.space(SPACE))
+            ledger.check_recall(store.space(SPACE), random.Random(1))
+            assert store.verify().problems == ()
+        except ReverieError as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return {"fault": fault, "fired": fired.value, "said": said}
 
 
 def main() -> None:

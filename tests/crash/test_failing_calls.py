@@ -1,4 +1,4 @@
-"""The same promises when the kernel itself refuses: the k-th fsync or pwrite of the store fails."""
+"""The same promises when the kernel itself refuses: the k-th fsync, pwrite or pread fails."""
 
 from __future__ import annotations
 
@@ -107,3 +107,18 @@ def test_a_write_the_kernel_refuses(library: Path, tmp_path: Path, code: int) ->
         check(tmp_path / str(number) / "store.db", result)
         assert result["said"][-1].get("error") == expected, result["fault"]
         assert result["late"] == [expected] * 3
+
+
+def test_a_read_the_kernel_refuses_once(library: Path, tmp_path: Path) -> None:
+    """SQLite itself calls that a malformed database: it is asked again before that is believed."""
+    faults = [{"read_at": at, "seed": at} for at in range(1, 37)]
+    told = 0
+    for number, result in enumerate(results_of(library, tmp_path, faults)):
+        assert result["fired"] == 1, result["fault"]
+        assert len(result["said"]) <= 1, result["said"]
+        for said in result["said"]:
+            assert said.startswith("StoreFailed: the disk failed to read"), said
+            told += 1
+        with open_store(tmp_path / str(number) / "store.db") as store:
+            assert store.verify().problems == ()
+    assert told >= 30

@@ -14,9 +14,9 @@ from tests.crash.stopped_writer import stopped_writer
 def test_vault_held_by_a_stopped_process_is_busy_and_names_it(tmp_path: Path) -> None:
     root = tmp_path / "vault"
     with Vault.init(root) as vault, stopped_writer(str(root), "-", "vault") as holder:
-        with pytest.raises(Busy, match=rf"process {holder.pid} .*stopped.*within 0.1 s") as told:
-            with vault.locked(seconds=0.1):
-                raise AssertionError("two are in the vault")
+        said = rf"process {holder.pid} .*stopped.*within 0.1 s"
+        with pytest.raises(Busy, match=said) as told, vault.locked(seconds=0.1):
+            raise AssertionError("two are in the vault")
         assert isinstance(told.value, VaultError)
         holder.go_on()
         with vault.locked(seconds=60):

@@ -23,6 +23,7 @@ from reverie.errors import (
 )
 
 APPLICATION_ID = 0x52455645  # "REVE"
+MAX_SHOWN_CHARS = 100
 
 
 def parse_address(url: str) -> tuple[Path, dict[str, str]]:
@@ -37,13 +38,16 @@ def parse_address(url: str) -> tuple[Path, dict[str, str]]:
 
 def usable_path(text: str | Path) -> Path:
     """A path that the system can be asked about, with the home folder in the place of ``~``."""
+    shown = repr(str(text)[:MAX_SHOWN_CHARS])
     try:
         path = Path(text).expanduser()
-        encoded = os.fsencode(path)
-    except (RuntimeError, UnicodeError) as error:
-        raise InvalidInput(f"{str(text)!r} is not a path ({error}): give another") from error
-    if b"\0" in encoded:
-        raise InvalidInput(f"{str(text)!r} is not a path (it has a null character): give another")
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return path
+    except OSError as error:
+        raise InvalidInput(f"{shown} is not a path ({error.strerror}): give another") from error
+    except (RuntimeError, ValueError) as error:
+        raise InvalidInput(f"{shown} is not a path ({error}): give another") from error
     return path
 
 

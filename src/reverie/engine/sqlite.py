@@ -8,6 +8,7 @@ busy timeout ends their wait (``file_lock``).
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -158,12 +159,14 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     # -- opening ------------------------------------------------------------------------------
 
     def _prepare_files(self) -> FileLock | None:
-        if self.read_only:
-            if not self.path.is_file():
-                raise StoreReadOnly(f"{self.path} does not exist and cannot be created: mode=ro")
-            self._frozen = files.frozen_state(self.path)
-            return None
         try:
+            if self.read_only:
+                if not self.path.is_file():
+                    raise StoreReadOnly(
+                        f"{self.path} does not exist and cannot be created: mode=ro"
+                    )
+                self._frozen = files.frozen_state(self.path)
+                return None
             for folder in reversed([self.path.parent, *self.path.parent.parents]):
                 folder.mkdir(mode=0o700, exist_ok=True)
             if self.path.is_dir():
@@ -173,11 +176,12 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             return FileLock(self.path.with_name(self.path.name + "-lock"))
         except FileExistsError as error:
             raise StoreDamaged(f"{self.path.parent} is not a folder: give another path") from error
-        except PermissionError as error:
-            raise StoreReadOnly(
-                f"{self.path} cannot be written: change its permissions, or add ?mode=ro to read it"
-            ) from error
         except OSError as error:
+            if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+                raise StoreReadOnly(
+                    f"{self.path} cannot be written ({error.strerror}): change that, or add "
+                    "?mode=ro to read it"
+                ) from error
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
 
     def _connect(self) -> apsw.Connection:
@@ -277,12 +281,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         if current is not None:
             yield current
             return
-        with (
-            self._exclusively(wait=wait),
-            self._translated(writing=True),
-            self._lend() as connection,
-        ):
-            self._require_working()
+        with self._writer(wait=wait) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 with self._transaction(connection, writing=True) as tx:
@@ -318,8 +317,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             spoiled = False
         except BaseException as error:
             # What a failing disk gave may still be in its cache, or its transaction open.
-            spoiled = isinstance(error, apsw.IOError) or sqlite_errors.is_damage(error)
-            spoiled = spoiled or connection.in_transaction
+            spoiled = sqlite_errors.is_read_failure(error) or connection.in_transaction
             raise
         finally:
             with self._pool_lock:
@@ -352,6 +350,14 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         finally:
             if now is not None and files.frozen_state(self.path) != now:
                 raise StoreBusy(f"{self.path} was written while it was read: repeat the call")
+
+    @contextlib.contextmanager
+    def _writer(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
+        """The connection of the one writer there is."""
+        with self._exclusively(wait=wait):
+            self._require_working()
+            with self._translated(writing=True), self._lend() as connection:
+                yield connection
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -440,8 +446,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         secure_delete alone leaves copies of moved rows in the unused parts of pages.
         """
         self._require_usable()
-        with self._exclusively(), self._translated(writing=True), self._lend() as connection:
-            self._require_working()
+        with self._writer() as connection:
             connection.set_busy_timeout(SCRUB_TIMEOUT_MS)
             try:
                 connection.execute("VACUUM")
@@ -476,9 +481,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def restore(self, source: Path) -> None:
         """Through SQLite itself: other processes see one big change, never a swapped file."""
         self._require_usable()
-        with self._exclusively(), self._translated(writing=True):
-            with self._lend() as connection:
-                self._require_working()
+        with self._exclusively():
+            with self._writer() as connection:
                 copy = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
                 try:
                     with connection.backup("main", copy, "main") as task:
@@ -490,7 +494,18 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     def check(self) -> list[str]:
         self._require_usable()
-        with self._translated(), self._lend() as connection:
+        found = self._checked()
+        if found:
+            # A page that could not be read is a problem to SQLite, and may be none of the file.
+            self._drop_connections()
+            again = self._checked()
+            if not again:
+                raise sqlite_errors.read_failed(self.path)
+            return again
+        return found
+
+    def _checked(self) -> list[str]:
+        with self._steady(), self._translated(), self._lend() as connection:
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
         found = [problem for problem in problems if problem != "ok"]
@@ -508,8 +523,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     def vacuum(self) -> None:
         self._require_usable()
-        with self._exclusively(), self._translated(writing=True), self._lend() as connection:
-            self._require_working()
+        with self._writer() as connection:
             connection.execute("VACUUM")
             _truncate_wal(connection)
 

@@ -91,6 +91,11 @@ def is_damage(error: BaseException) -> bool:
     return isinstance(error, apsw.NotADBError | apsw.CorruptError)
 
 
+def is_read_failure(error: BaseException) -> bool:
+    """Whether what was read may be wrong, by the disk's or the file's fault."""
+    return is_damage(error) or (isinstance(error, apsw.IOError) and _code(error) in _READ_FAILED)
+
+
 def _code(error: BaseException) -> int | None:
     code: int | None = getattr(error, "extendedresult", None)
     return code

@@ -67,7 +67,7 @@ def check(resources: Resources, source: Path) -> VerifyReport:
 def restore(resources: Resources, source: Path) -> VerifyReport:
     """Bring a copy up to date with what was erased since, then put it in place in one step."""
     engine = resources.engine
-    here = engine.describe().get("file")
+    source, here = usable_path(source), engine.describe().get("file")
     if here is not None and source.is_file() and source.samefile(here):
         raise ConfigError(f"{source} is this store itself: give the path of a backup")
     with _copied(resources, source) as (copy, _), engine.exclusive():
@@ -126,7 +126,7 @@ def _tokens(resources: Resources) -> list[tuple[str, str]]:
 @contextlib.contextmanager
 def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, VerifyReport]]:
     """A sound backup, copied and opened."""
-    if not source.is_file():
+    if not usable_path(source).is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         file = Path(folder) / "copy.db"
