@@ -15,6 +15,7 @@ import apsw
 from reverie.engine.file_lock import FileLock
 from reverie.errors import (
     InvalidInput,
+    StoreBusy,
     StoreDamaged,
     StoreError,
     StoreFailed,
@@ -152,6 +153,14 @@ def copy_store_file(source: Path, target: Path) -> None:
             copy_pages(here, target)
         finally:
             here.close()
+    except (apsw.NoMemError, MemoryError) as error:
+        raise StoreError(f"not enough memory to copy {source}: free some and try again") from error
+    except apsw.BusyError as error:
+        raise StoreBusy(f"another process keeps {source} locked: try again") from error
+    except apsw.IOError as error:
+        raise StoreFailed(
+            f"the disk failed to read {source} ({error}): try again, and check the disk"
+        ) from error
     except apsw.CantOpenError as error:
         raise StoreError(f"{source} cannot be opened: check the rights to its folder") from error
     except apsw.Error as error:
