@@ -139,7 +139,7 @@ class FileLock:
     def mark(self, made: bool = True) -> None:
         """Say that the store beside this file was made, or that it is yet to be."""
         if self._file is not None and self.is_marked() != made:
-            os.pwrite(self._file, MARK if made else bytes(len(MARK)), 0)
+            _write(self._file, MARK if made else bytes(len(MARK)), 0)
 
     def _sign(self) -> None:
         """Name this process as the holder. A courtesy: a full disk must not stop a writer."""
@@ -148,7 +148,7 @@ class FileLock:
         said = said.ljust(_HOLDER_BYTES)
         if _read(self._file, _HOLDER_BYTES, len(MARK)) != said:
             with contextlib.suppress(OSError):
-                os.pwrite(self._file, said, len(MARK))
+                _write(self._file, said, len(MARK))
 
     def holder(self) -> str:
         """Who holds the lock now, in words."""
@@ -162,8 +162,19 @@ class FileLock:
 
 def _read(file: int, size: int, offset: int) -> bytes:
     with contextlib.suppress(OSError):
-        return os.pread(file, size, offset)
+        if hasattr(os, "pread"):
+            return os.pread(file, size, offset)
+        os.lseek(file, offset, os.SEEK_SET)  # pragma: no cover - Windows
+        return os.read(file, size)  # pragma: no cover
     return b""
+
+
+def _write(file: int, data: bytes, offset: int) -> None:
+    if hasattr(os, "pwrite"):
+        os.pwrite(file, data, offset)
+    else:  # pragma: no cover - Windows
+        os.lseek(file, offset, os.SEEK_SET)
+        os.write(file, data)
 
 
 # -- other processes ------------------------------------------------------------------------------
@@ -172,21 +183,25 @@ def _read(file: int, size: int, offset: int) -> bytes:
 def holders(path: Path) -> list[int]:
     """The processes that hold a lock on a file for writing, as the kernel says; Linux only."""
     try:
-        inode = path.stat().st_ino
+        here = path.stat()
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return []
+    exact = f"{os.major(here.st_dev):02x}:{os.minor(here.st_dev):02x}:{here.st_ino}"
+    # Some file systems show another device here than in stat.
+    return _writers(lines, exact) or _writers(lines, f":{here.st_ino}")
+
+
+def _writers(lines: list[str], file: str) -> list[int]:
     found: list[int] = []
     for line in lines:
         # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131074 0 EOF; who waits has an arrow after "1:".
         words = line.split()
         if len(words) < 8 or words[1] == "->" or words[3] != "WRITE":
             continue
-        # The device is left out: some file systems show another one here than in stat.
-        if words[5].rpartition(":")[2] == str(inode) and words[4].isdigit():
-            pid = int(words[4])
-            if pid > 0 and pid not in found:
-                found.append(pid)
+        pid = int(words[4]) if words[4].isdigit() else 0
+        if words[5].endswith(file) and pid > 0 and pid not in found:
+            found.append(pid)
     return found
 
 
@@ -196,7 +211,9 @@ def described(pid: int) -> str:
         return "another handle of this process"
     command = _command_of(pid)
     said = f"process {pid} ({command})" if command else f"process {pid}"
-    return f"{said}, which is stopped ('kill -CONT {pid}' lets it go on)" if _stopped(pid) else said
+    return (
+        f"{said}, which is stopped ('kill -CONT {pid}' lets it go on)," if _stopped(pid) else said
+    )
 
 
 @cache
