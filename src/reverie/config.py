@@ -13,6 +13,7 @@ from reverie.errors import ConfigError
 from reverie.model import RANKINGS
 
 FILE_NAME = "reverie.toml"
+MAX_BUSY_TIMEOUT = 86_400
 _CHOICES = {
     "ranking": tuple(RANKINGS),
     "learn": ("auto", "off", "rules", "llm"),
@@ -106,6 +107,8 @@ class Settings:
     """Whose key the upstream gets: the ``operator``'s, or the one that the ``client`` sends."""
     vault: str = ""
     """The folder in which every memory is a Markdown file. Empty: none, or the one of the store."""
+    busy_timeout: int = 30
+    """Seconds to wait for another writer before StoreBusy says who it is. 0: do not wait."""
     log_level: str = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 
@@ -120,6 +123,10 @@ class Settings:
         for name in ("fact_chars", "max_feeds", "max_uploads"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if not 0 <= self.busy_timeout <= MAX_BUSY_TIMEOUT:
+            raise ConfigError(
+                f"busy_timeout must be 0 to {MAX_BUSY_TIMEOUT} seconds, not {self.busy_timeout}"
+            )
         if self.context_tokens < 100:
             raise ConfigError(f"context_tokens must be 100 or more, not {self.context_tokens}")
         for name, allowed in _CHOICES.items():

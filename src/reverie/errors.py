@@ -20,7 +20,7 @@
     │   ├── StoreReadOnly                the file cannot be written
     │   ├── StoreBusy                    another writer held the store for too long
     │   ├── StoreDamaged                 the file is not a store, or is broken
-    │   ├── StoreFailed                  the disk failed; reopen before writing again
+    │   ├── StoreFailed                  the disk failed: repeat a read, reopen to write
     │   ├── StoreUnavailable             the database server cannot be reached
     │   ├── StoreClosed                  the handle was closed
     │   ├── ForkedHandle                 the handle came from a parent process
@@ -164,7 +164,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another writer held the store for longer than the busy timeout."""
+    """Another writer held the store for longer than ``busy_timeout``; the message says who."""
 
 
 class StoreDamaged(StoreError):
@@ -172,7 +172,8 @@ class StoreDamaged(StoreError):
 
 
 class StoreFailed(StoreError):
-    """A write or sync failed; nothing is acknowledged until the store is opened again."""
+    """The disk failed. A read can be repeated; after a failed write or sync nothing is
+    acknowledged until the store is opened again."""
 
 
 class StoreUnavailable(StoreError):

@@ -11,6 +11,7 @@ import pytest
 from reverie.cli import moving
 from tests.cli.conftest import CommandLine
 from tests.cli.test_memories import Terminal
+from tests.crash.test_faults import fill_up, small_disk
 from tests.servers import Server
 
 
@@ -234,3 +235,15 @@ def test_a_server_that_is_not_there_is_one_line(reverie: CommandLine, tmp_path: 
     result = reverie.run("recall", "boat", "--url", address, code=5)
     assert result.stderr.count("\n") == 1 and "cannot be reached" in result.stderr
     assert "secret" not in result.stderr + result.stdout
+
+
+def test_export_onto_a_full_disk_names_the_file_and_leaves_nothing(
+    reverie: CommandLine, tmp_path: Path
+) -> None:
+    reverie.remember("the river is cold " * 20)
+    with small_disk(tmp_path / "small", 1) as disk:
+        fill_up(disk / "filler")
+        target = disk / "memories.jsonl"
+        said = reverie.error("export", "--output", str(target), code=5)
+        assert f"no space left for {target}" in said
+        assert [file.name for file in disk.iterdir()] == ["filler"]

@@ -18,6 +18,7 @@ from reverie.cli import upkeep
 from reverie.cli.stopping import Stop, stopping
 from reverie.model import Job
 from tests.cli.conftest import CommandLine
+from tests.crash.stopped_writer import stopped_writer
 
 
 def job_of(reverie: CommandLine) -> int:
@@ -298,3 +299,17 @@ def test_the_tour_for_people(reverie: CommandLine, tmp_path: Path) -> None:
         assert word in shown
     assert "nothing found" in shown and "0 problems" in shown
     assert list(tmp_path.iterdir()) == []
+
+
+def test_write_behind_a_stopped_process_ends_with_one_line_that_names_it(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reverie.remember("one")
+    monkeypatch.setenv("REVERIE_BUSY_TIMEOUT", "1")
+    with stopped_writer(str(reverie.store), "default") as writer:
+        said = reverie.error("remember", "two", code=5)
+        assert f"process {writer.pid}" in said and f"kill -CONT {writer.pid}" in said
+        assert len(said.strip().splitlines()) == 1
+        assert "one" in reverie.text("list")
+        writer.go_on()
+    reverie.run("remember", "two")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from reverie import ConfigError, NotFound, Store, StoreError
+from reverie.errors import StoreFull
 from tests.conftest import DAY, FakeClock, Stores
+from tests.crash.test_faults import small_disk
 
 
 def test_a_backup_comes_back_whole(stores: Stores, tmp_path: Path, clock: FakeClock) -> None:
@@ -150,3 +153,63 @@ def test_a_backup_is_verified_without_being_changed(stores: Stores, tmp_path: Pa
     (tmp_path / "copy").write_bytes(before[: len(before) // 2])
     with pytest.raises(StoreError):
         store.verify_backup(tmp_path / "copy")
+
+
+# -- backups that cannot be written ---------------------------------------------------------------
+
+
+def filled(stores: Stores) -> Store:
+    store = stores.open()
+    space = store.space("ana")
+    for number in range(40):
+        space.remember(f"note {number} " + "of the river and the hill " * 150, kind="note")
+    return store
+
+
+@pytest.mark.parametrize("kilobytes", [0, 64, 400])
+def test_backup_onto_a_full_disk_names_the_target_and_leaves_nothing(
+    stores: Stores, tmp_path: Path, kilobytes: int
+) -> None:
+    """No room at all, for the first pages only, for half of it."""
+    store = filled(stores)
+    with small_disk(tmp_path / "small", 1) as disk:
+        (disk / "filler").write_bytes(bytes((1 << 20) - 16_384 - kilobytes * 1024))
+        target = disk / "backup.db"
+        with pytest.raises(StoreError) as told:
+            store.backup(target)
+        assert isinstance(told.value, StoreFull), told.value
+        assert f"{target}:" in str(told.value) and ".part" not in str(told.value)
+        assert [file.name for file in disk.iterdir()] == ["filler"]
+    assert store.backup(tmp_path / "backup.db").ok
+
+
+def test_backup_that_cannot_be_verified_for_lack_of_room_names_that_place(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(stores)
+    with small_disk(tmp_path / "small", 1) as disk:
+        (disk / "filler").write_bytes(bytes((1 << 20) - 100_000))
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        with pytest.raises(StoreFull, match=str(disk)):
+            store.backup(tmp_path / "backup.db")
+        assert [file.name for file in disk.iterdir()] == ["filler"]
+    assert not list(tmp_path.glob("backup.db*"))
+
+
+def test_backup_into_a_folder_that_is_not_there_leaves_nothing(
+    stores: Stores, tmp_path: Path
+) -> None:
+    store = filled(stores)
+    target = tmp_path / "nowhere" / "backup.db"
+    with pytest.raises(StoreError, match="cannot be written") as told:
+        store.backup(target)
+    assert str(target) in str(told.value) and ".part" not in str(told.value)
+
+
+def test_part_that_a_killed_backup_left_is_replaced(stores: Stores, tmp_path: Path) -> None:
+    store = filled(stores)
+    for end in ("", "-journal", "-wal", "-shm", "-lock"):
+        (tmp_path / f"backup.db.part{end}").write_bytes(b"left behind" * 500)
+    assert store.backup(tmp_path / "backup.db").ok
+    assert [file.name for file in tmp_path.glob("backup.db*")] == ["backup.db"]
+    assert store.verify_backup(tmp_path / "backup.db").ok

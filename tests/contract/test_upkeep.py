@@ -229,6 +229,25 @@ def test_a_doctor_finds_nothing_wrong(store: Store, space: Space) -> None:
     assert found["jobs"] == {"ready": 0, "running": 0, "parked": 0}
 
 
+def test_doctor_names_spaces_whose_recorded_time_is_ahead_of_the_clock(
+    stores: Stores, clock: FakeClock
+) -> None:
+    store = stores.open()
+    store.space("right").remember("written in time")
+    clock.step(400 * 24 * HOUR)
+    store.space("pinned").remember("written by a clock that was wrong")
+    clock.at = START
+    told = store.doctor()
+    assert told["ahead of the clock"] == {"pinned": 400 * 24 * HOUR}
+    (problem,) = told["problems"]
+    assert "'pinned' is 400 days ahead" in problem and "set the clock" in problem
+    # Time has not run backwards, and it does not until the clock has caught up.
+    memory = store.space("pinned").remember("written by a clock that is right")
+    assert memory.created_at >= START + 400 * 24 * HOUR
+    clock.step(400 * 24 * HOUR - 30_000)
+    assert store.doctor()["problems"] == [] and store.doctor()["ahead of the clock"] == {}
+
+
 def test_jobs_are_listed_retried_and_dropped(store: Store, space: Space, clock: FakeClock) -> None:
     space.remember("x", expires_at=START + HOUR)
     store.space("ben").remember("y", expires_at=START + HOUR)

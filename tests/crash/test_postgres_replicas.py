@@ -92,7 +92,7 @@ def served(server: Server) -> int:
     """How many connections of Reverie this server has."""
     with server.connect() as connection:
         rows = connection.execute(
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'reverie'"
+            "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'reverie %'"
         ).fetchall()
     return len(rows)
 

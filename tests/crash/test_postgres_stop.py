@@ -78,7 +78,7 @@ def test_a_server_process_that_is_killed_loses_nothing(server: Server) -> None:
             with server.connect() as connection:
                 (served,) = connection.execute(
                     "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity "
-                    "WHERE datname = %s AND application_name = 'reverie'",
+                    "WHERE datname = %s AND application_name LIKE 'reverie %%'",
                     (database_of(address),),
                 ).fetchall()[0]
             assert isinstance(served, list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -175,12 +176,11 @@ def test_a_lost_connection_ends_what_it_held_alone(
 
 
 def test_a_lock_held_for_too_long(
-    store: Store, beside: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, address: str
+    store: Store, beside: psycopg.Connection[Any], address: str
 ) -> None:
-    monkeypatch.setattr(pgpool, "LOCK_TIMEOUT_MS", 200)
     store.space("s").remember("the river is cold")
     with (
-        reverie.open(address, settings=Settings(), embedder="hashing") as hasty,
+        reverie.open(address, settings=Settings(busy_timeout=1), embedder="hashing") as hasty,
         beside.transaction(),
     ):
         beside.execute("SELECT 1 FROM reverie.counters FOR UPDATE")
@@ -190,6 +190,46 @@ def test_a_lock_held_for_too_long(
         hasty.space("t").remember("elsewhere")
         assert hasty.space("s").recall("river")
     assert store.space("s").remember("and deep")
+
+
+def test_writers_stuck_in_one_space_leave_connections_to_the_others(
+    store: Store, beside: psycopg.Connection[Any], address: str
+) -> None:
+    """Half again as many as there are connections wait for one space; others go on meanwhile."""
+    store.space("stuck").remember("the river is cold")
+    store.space("free").remember("the hill is green")
+    told: list[str] = []
+
+    def write(number: int) -> None:
+        try:
+            patient.space("stuck").remember(f"thread {number}")
+        except StoreBusy as error:
+            told.append(str(error))
+
+    with reverie.open(address, settings=Settings(busy_timeout=5), embedder="none") as patient:
+        threads = [
+            threading.Thread(target=write, args=(number,))
+            for number in range(pgpool.MOST_CONNECTIONS * 3 // 2)
+        ]
+        with beside.transaction():
+            beside.execute(
+                "SELECT 1 FROM reverie.counters c JOIN reverie.spaces s USING (space) "
+                "WHERE s.name = 'stuck' FOR UPDATE OF c"
+            )
+            for thread in threads:
+                thread.start()
+            waiting = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted"
+            while beside.execute(waiting).fetchall()[0][0] < pgpool.MOST_CONNECTIONS:
+                time.sleep(0.05)
+            assert told == []
+            for number in range(3):
+                patient.space("free").remember(f"meanwhile {number}")
+            assert told == [], "the other space had to wait until the stuck writers gave up"
+        for thread in threads:
+            thread.join()
+        assert told == []
+        assert len(patient.space("stuck").memories(limit=100)) == len(threads) + 1
+    assert store.verify().ok
 
 
 def test_a_deadlock_is_busy(store: Store, beside: psycopg.Connection[Any]) -> None:
@@ -282,10 +322,10 @@ def test_a_failed_pipeline_leaves_a_connection_that_works(store: Store) -> None:
 
 
 def test_what_is_erased_is_erased_though_it_cannot_be_cleaned_up_yet(
-    store: Store, beside: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, address: str
+    store: Store, beside: psycopg.Connection[Any], address: str
 ) -> None:
-    monkeypatch.setattr(pgpool, "LOCK_TIMEOUT_MS", 200)
-    with reverie.open(address, settings=Settings(), embedder="none") as impatient:
+    impatience = Settings(busy_timeout=1)
+    with reverie.open(address, settings=impatience, embedder="none") as impatient:
         space = impatient.space("s")
         memory = space.remember("a secret")
         with beside.transaction():

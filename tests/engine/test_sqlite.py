@@ -20,9 +20,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reverie
-from reverie.engine import blocks, files, index, log, schema, similarity, sqlite
+from reverie.engine import blocks, files, index, log, schema, similarity
 from reverie.engine.files import APPLICATION_ID
-from reverie.engine.sqlite import SQLiteEngine
+from reverie.engine.sqlite import SQLiteEngine, SQLiteTransaction
 from reverie.errors import (
     ForkedHandle,
     NewerSchema,
@@ -412,7 +412,7 @@ def count(engine: SQLiteEngine) -> int:
     return int(row[0])
 
 
-def put(tx: sqlite.SQLiteTransaction, name: str) -> None:
+def put(tx: SQLiteTransaction, name: str) -> None:
     tx.run("INSERT INTO meta (key, value) VALUES (?, '')", (name,))
 
 
@@ -469,10 +469,8 @@ def test_a_write_that_raises_leaves_nothing(
     assert count(engine) == 1
 
 
-def test_a_new_connection_of_a_reader_does_not_wait_for_a_writer(
-    engine: SQLiteEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_MS", 50)
+def test_a_new_connection_of_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
+    engine = SQLiteEngine(str(tmp_path / "store.db"), busy_timeout=0.05)
     said: list[object] = []
 
     def look() -> None:
@@ -487,6 +485,7 @@ def test_a_new_connection_of_a_reader_does_not_wait_for_a_writer(
         thread.start()
         thread.join()
     assert said == [0]
+    engine.close()
 
 
 def test_a_constraint_is_enforced(engine: SQLiteEngine) -> None:

@@ -34,7 +34,7 @@ class Pair:
     """One recorded exchange: the client's bytes and the service's."""
 
     request: bytes
-    reply: Reply
+    reply: Whole | Pieces
     streamed: bool
 
 
@@ -70,7 +70,7 @@ def drawn(seed: int) -> Pair:
     return Pair(raw.encode(), _reply(chance, seed, streamed), streamed)
 
 
-def _reply(chance: random.Random, seed: int, streamed: bool) -> Reply:
+def _reply(chance: random.Random, seed: int, streamed: bool) -> Whole | Pieces:
     if chance.random() < 0.2:
         status = chance.choice([400, 401, 404, 429, 500, 503])
         return Whole(json.dumps({"error": {"message": f"no {seed}"}}).encode(), status)
@@ -86,7 +86,7 @@ def _reply(chance: random.Random, seed: int, streamed: bool) -> Reply:
     return Pieces([whole[at : at + cut] for at in range(0, len(whole), cut)])
 
 
-def bytes_of(reply: Reply) -> bytes:
+def bytes_of(reply: Whole | Pieces) -> bytes:
     return reply.body if isinstance(reply, Whole) else b"".join(reply.pieces)
 
 

@@ -75,6 +75,8 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     except (BrokenPipeError, ReaderGone):
         _silence_stdout()
         return BROKEN_PIPE
+    except MemoryError:
+        return _tell("MemoryError", "not enough memory: free some and try again", STORE, as_json)
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
         _silence_stdout()

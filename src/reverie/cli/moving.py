@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -37,7 +38,7 @@ from reverie.cli.output import (
     remark,
     say,
 )
-from reverie.errors import InvalidInput, StoreDamaged
+from reverie.errors import InvalidInput, StoreDamaged, StoreFull
 from reverie.memory.plain import when
 from reverie.model import ImportReport
 
@@ -165,8 +166,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         Path(name).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise StoreFull(f"no space left for {path}: free some and try again") from error
         raise
     if os.name == "posix":
         folder = os.open(path.parent, os.O_RDONLY)

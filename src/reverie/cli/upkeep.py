@@ -96,6 +96,8 @@ def doctor_command(asked: Asked) -> None:
     if asked.as_json:
         print_json({**found, "problems": problems, "ok": not problems})
     else:
+        # By how much each is ahead stands among the problems.
+        found.pop("ahead of the clock", None)
         print_pairs({name: _as_text(value) for name, value in found.items()})
         print_problems(problems)
     if problems:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reverie.engine.opened import BUSY_TIMEOUT
 from reverie.errors import ConfigError, MissingExtra
 from reverie.protocols import Engine
 
 
-def open_engine(url: str, read_url: str = "") -> Engine:
-    """The one place where an address becomes an engine. ``read_url`` is a standby of it."""
+def open_engine(url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT) -> Engine:
+    """The one place where an address becomes an engine. ``read_url`` is a standby of it.
+
+    ``busy_timeout`` is how many seconds a writer waits for another one.
+    """
     scheme = url.partition("://")[0] if "://" in url else "sqlite"
     if scheme == "sqlite":
         if read_url:
             raise ConfigError("read_url needs a store at a postgresql:// address: leave it out")
         from reverie.engine.sqlite import SQLiteEngine
 
-        return SQLiteEngine(url)
+        return SQLiteEngine(url, busy_timeout)
     if scheme in {"postgresql", "postgres"}:
         try:
             from reverie.engine.postgres import PostgresEngine
         except ImportError as error:
             raise MissingExtra("a postgresql:// address", "postgres") from error
-        return PostgresEngine(url, read_url)
+        return PostgresEngine(url, read_url, busy_timeout)
     raise ConfigError(
         f"no engine for {scheme}:// addresses: give a path, "
         "sqlite:///path/to/reverie.db or postgresql://user@host/database"

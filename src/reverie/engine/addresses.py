@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from reverie.errors import ConfigError
 
+APPLICATION_NAME = "reverie"
 # What a connection does where its address does not say: a machine that is gone without a word is
 # noticed within seconds, and of several the one that can be written is taken.
 _DEFAULTS = {
@@ -18,7 +19,7 @@ _DEFAULTS = {
     "keepalives_interval": "2",
     "keepalives_count": "2",
     "tcp_user_timeout": "5000",
-    "application_name": "reverie",
+    "application_name": APPLICATION_NAME,
     # Whatever the encoding of the database is.
     "client_encoding": "utf8",
 }

@@ -12,6 +12,8 @@ from typing import Generic, Protocol, TypeVar
 from reverie.errors import ForkedHandle, StoreClosed, StoreError, StoreReadOnly
 
 _log = logging.getLogger("reverie.engine")
+# Seconds that a writer waits for another one.
+BUSY_TIMEOUT = 30.0
 
 
 class _Transaction(Protocol):

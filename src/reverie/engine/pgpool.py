@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.types import TypeInfo
 from psycopg.types.numeric import Int8BinaryDumper
 
-from reverie.engine import pgerrors, pgvectors
+from reverie.engine import addresses, pgerrors, pgvectors
+from reverie.engine.file_lock import own_command
+from reverie.engine.opened import BUSY_TIMEOUT
 from reverie.errors import StoreBusy
 from reverie.protocols import Row
 
 MOST_CONNECTIONS = 16
-# How long a lost server is waited for, and a lock that another writer holds.
+# How long a lost server is waited for.
 PATIENCE_SECONDS = 5.0
 PAUSE_SECONDS = 0.1
-LOCK_TIMEOUT_MS = 30_000
 # Acknowledged is durable, whatever the server's default is.
 _SYNCED = (
     "SELECT set_config('synchronous_commit', 'on', false) "
@@ -54,29 +58,56 @@ class Pool:
         vector_type: TypeInfo | None = None,
         *,
         apart: bool = False,
+        busy_timeout: float = BUSY_TIMEOUT,
     ) -> None:
         self._conninfo = conninfo
+        self._busy_timeout = busy_timeout
         self._apart = apart
         self._search_path = search_path
         self._vector_type = vector_type
         self._free: list[Connection] = []
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._waiting_places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._closed = False
+
+    @property
+    def _lock_timeout_ms(self) -> int:
+        """Never 0, which would wait for ever."""
+        return max(int(self._busy_timeout * 1000), 1)
 
     @contextlib.contextmanager
     def lent(self, patience: float = PATIENCE_SECONDS) -> Iterator[Lease]:
         """A connection to be taken back in the end; what was begun on it is undone."""
-        if not self._places.acquire(timeout=LOCK_TIMEOUT_MS / 1000 if patience else 0.0):
+        # Places come free without another writer's doing: even who waits for none waits for these.
+        longest = max(self._busy_timeout, PATIENCE_SECONDS)
+        if not self._places.acquire(timeout=longest if patience else 0.0):
             raise StoreBusy(f"all {MOST_CONNECTIONS} connections are in use: try again")
+        lease = Lease(self, patience)
         try:
-            lease = Lease(self, patience)
             try:
                 yield lease
             finally:
                 lease.end()
         finally:
+            self._end_place(lease)
+
+    def leave_place(self) -> bool:
+        """Let somebody else have the place, as far as there may be more connections."""
+        left = self._waiting_places.acquire(blocking=False)
+        if left:
             self._places.release()
+        return left
+
+    def take_place(self) -> bool:
+        """Without waiting: whoever asks holds locks that others may wait for."""
+        taken = self._places.acquire(blocking=False)
+        if taken:
+            self._waiting_places.release()
+        return taken
+
+    def _end_place(self, lease: Lease) -> None:
+        (self._waiting_places if lease.left_place else self._places).release()
 
     def pop(self) -> Connection | None:
         with self._lock:
@@ -93,14 +124,20 @@ class Pool:
     def take_back(self, connection: Connection) -> None:
         undo(connection)
         with self._lock:
-            if connection.info.transaction_status == TransactionStatus.IDLE and not self._closed:
+            usable = connection.info.transaction_status == TransactionStatus.IDLE
+            if usable and not self._closed and len(self._free) < MOST_CONNECTIONS:
                 self._free.append(connection)
                 return
         connection.close()
 
     def connect(self) -> Connection:
         connection: Connection = psycopg.connect(
-            self._conninfo, autocommit=True, prepare_threshold=2, cursor_factory=psycopg.RawCursor
+            self._conninfo,
+            autocommit=True,
+            prepare_threshold=2,
+            cursor_factory=psycopg.RawCursor,
+            # Who waits for a lock of ours is told who we are.
+            application_name=self._application_name(),
         )
         try:
             connection.prepared_max = 1_000
@@ -108,7 +145,7 @@ class Pool:
             connection.adapters.register_dumper(int, Int8BinaryDumper)
             connection.execute(
                 f"SET search_path = {self._search_path}; SET jit = off; "
-                f"SET lock_timeout = {LOCK_TIMEOUT_MS}; {_NOTICED}; {_SYNCED}".encode()
+                f"SET lock_timeout = {self._lock_timeout_ms}; {_NOTICED}; {_SYNCED}".encode()
             )
             if self._vector_type is not None:
                 pgvectors.register(connection, self._vector_type)
@@ -116,6 +153,17 @@ class Pool:
             connection.close()
             raise
         return connection
+
+    def _application_name(self) -> str:
+        """The name of the address; ours goes on with which process it is, as far as there is room.
+
+        The first word tells all of Reverie's sessions.
+        """
+        given = str(conninfo_to_dict(self._conninfo).get("application_name", ""))
+        if given != addresses.APPLICATION_NAME:
+            return given
+        whole = f"{given} process {os.getpid()} on {socket.gethostname()}, {own_command()}"
+        return whole.encode(errors="replace")[:63].decode(errors="ignore")
 
     def close(self) -> None:
         with self._lock:
@@ -133,6 +181,20 @@ class Lease:
         self._patience = patience
         self._held = held
         self._connection = held
+        self.left_place = False
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While it waits for a lock it takes no place: those who wait for one writer must not keep
+        the connections that everybody else needs.
+        """
+        if self._held is None and not self.left_place:
+            self.left_place = self.pool.leave_place()
+        try:
+            yield
+        finally:
+            if self.left_place:
+                self.left_place = not self.pool.take_place()
 
     @property
     def connection(self) -> Connection:

@@ -50,6 +50,8 @@ class PostgresTransaction:
         self._owner: Owner | None = None
         self._named = False
         self._alone_in: int | None = None
+        # The space whose row it asked for last, to say who holds that.
+        self.waits_for: int | None = None
         self.writing = writing
         self.kept: dict[object, Any] = {}
         self.means: dict[tuple[Owner, int], Vector | None] = {}
@@ -70,7 +72,9 @@ class PostgresTransaction:
             self._say(walls.entering(owner))
             self._owner = owner
         if self.writing and alone and self._alone_in != owner.space:
-            self.all("SELECT 1 FROM counters WHERE space = ? FOR UPDATE", (owner.space,))
+            self.waits_for = owner.space
+            with self._lease.waiting():
+                self.all("SELECT 1 FROM counters WHERE space = ? FOR UPDATE", (owner.space,))
             self._alone_in = owner.space
 
     @contextlib.contextmanager

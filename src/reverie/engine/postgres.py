@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psycopg
 
-from reverie.engine import addresses, copying, pgerrors, pgschema, schema, walls
-from reverie.engine.opened import Opened
+from reverie.engine import addresses, copying, files, pgerrors, pgholders, pgschema, schema, walls
+from reverie.engine.opened import BUSY_TIMEOUT, Opened
 from reverie.engine.pgpool import Connection, Lease, Pool
 from reverie.engine.pgtransaction import WRITING, PostgresTransaction
 from reverie.engine.pgvectors import Vectors
@@ -44,11 +44,12 @@ _SEEN_BY = """SELECT COUNT(*) FROM (
 class PostgresEngine(Opened[PostgresTransaction]):
     """One PostgreSQL database."""
 
-    def __init__(self, url: str, read_url: str = "") -> None:
+    def __init__(self, url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT) -> None:
         super().__init__()
+        self._busy_timeout = busy_timeout
         address = addresses.parse(url)
         self.url, self.read_only = address.shown, address.read_only
-        first = Pool(address.conninfo, f"{pgschema.NAME}, public")
+        first = Pool(address.conninfo, f"{pgschema.NAME}, public", busy_timeout=busy_timeout)
         with pgerrors.translated(self.url), contextlib.closing(first.connect()) as connection:
             vector_type = pgschema.prepare(connection, read_only=self.read_only)
             search_path = pgschema.search_path(connection)
@@ -57,7 +58,9 @@ class PostgresEngine(Opened[PostgresTransaction]):
             if read_url:
                 lagging = Pool(addresses.parse(read_url).conninfo, search_path, vector_type)
                 self._replica = Replica(lagging, connection)
-        self._pool = Pool(address.conninfo, search_path, vector_type, apart=apart)
+        self._pool = Pool(
+            address.conninfo, search_path, vector_type, apart=apart, busy_timeout=busy_timeout
+        )
         self.compares_vectors = vector_type is not None
         self._vectors = Vectors(compared=self.compares_vectors)
 
@@ -86,8 +89,9 @@ class PostgresEngine(Opened[PostgresTransaction]):
             yield current
             return
         begin = _WRITE if wait else (*_WRITE, _AT_ONCE)
-        with pgerrors.translated(self.url), self._lent() as lease:
+        with self._naming_the_holder(wait) as waiting, self._lent() as lease:
             own = PostgresTransaction(lease, begin, self._vectors, writing=True)
+            waiting.append(own)
             with self._as_current(own) as tx:
                 yield tx
                 tx.commit()
@@ -100,7 +104,7 @@ class PostgresEngine(Opened[PostgresTransaction]):
         if getattr(self._thread, "held", None) is not None:
             yield
             return
-        with pgerrors.translated(self.url), self._pool.lent() as lease:
+        with self._naming_the_holder(), self._pool.lent() as lease:
             connection = lease.connection
             try:
                 connection.execute("SELECT pg_advisory_lock($1)", (WRITING,))
@@ -110,6 +114,29 @@ class PostgresEngine(Opened[PostgresTransaction]):
                 self._thread.held = None
                 with contextlib.suppress(psycopg.Error):
                     connection.execute("SELECT pg_advisory_unlock($1)", (WRITING,))
+
+    @contextlib.contextmanager
+    def _naming_the_holder(self, wait: bool = True) -> Iterator[list[PostgresTransaction]]:
+        """PostgreSQL's errors as ours; who waited for a lock in vain is told who holds it."""
+        waiting: list[PostgresTransaction] = []
+        with pgerrors.translated(self.url):
+            try:
+                yield waiting
+            except psycopg.errors.LockNotAvailable as error:
+                space = waiting[0].waits_for if waiting else None
+                holder = self._holder(space)
+                if holder is None:
+                    raise
+                raise StoreBusy(
+                    f"{holder} is writing to {self.url} and did not end within "
+                    f"{self._busy_timeout if wait else 0:g} s: try again, a write with the same key"
+                ) from error
+
+    def _holder(self, space: int | None) -> str | None:
+        """Who holds the row of a space, else who has been writing for longest."""
+        with contextlib.suppress(psycopg.Error, StoreError), self._connected() as connection:
+            return pgholders.of_space(connection, space) or pgholders.longest(connection)
+        return None
 
     @contextlib.contextmanager
     def owning(self) -> Iterator[Connection]:
@@ -173,20 +200,17 @@ class PostgresEngine(Opened[PostgresTransaction]):
     def backup(self, target: Path) -> None:
         """A store of its own, in one file: what SQLite makes of the same rows."""
         self._require_usable()
-        part = target.with_name(target.name + ".part")
-        try:
-            part.unlink(missing_ok=True)
-            os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        except OSError as error:
-            raise StoreError(f"{target} cannot be written: {error.strerror}") from error
-        with self.read() as old, contextlib.closing(SQLiteEngine(str(part))) as copy:
+        with (
+            files.new_file(target),
+            self.read() as old,
+            contextlib.closing(SQLiteEngine(str(target))) as copy,
+        ):
             old.oversee()
             with copy.write() as new:
                 copying.copy(old, new)
             copy.vacuum()
         for beside in ("-wal", "-shm", "-lock"):
-            part.with_name(part.name + beside).unlink(missing_ok=True)
-        part.rename(target)
+            target.with_name(target.name + beside).unlink(missing_ok=True)
 
     def restore(self, source: Path) -> None:
         """In one transaction: other servers see one big change."""

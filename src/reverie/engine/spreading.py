@@ -51,7 +51,8 @@ _RIGHTS = """SELECT a.privilege_type, a.is_grantable,
     WHERE c.oid = $1::regclass AND a.grantee <> c.relowner
     AND COALESCE(g.rolname <> ALL($2), true) ORDER BY 1, 3"""
 _OTHERS = """SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
-    AND pid <> pg_backend_pid() AND application_name = current_setting('application_name')"""
+    AND pid <> pg_backend_pid() AND split_part(application_name, ' ', 1)
+        = split_part(current_setting('application_name'), ' ', 1)"""
 
 
 class Step(NamedTuple):

@@ -1,14 +1,17 @@
 """SQLite through apsw: one file, many processes and threads, every acknowledged write synced.
 
 Connections are lent from a pool and never shared by two threads at once. A writer takes a file lock
-before ``BEGIN IMMEDIATE``: waiting writers then queue in the kernel instead of polling.
+before ``BEGIN IMMEDIATE``: waiting writers then queue in the kernel instead of polling, until the
+busy timeout ends their wait (``file_lock``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
+import time
 import urllib.parse
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,18 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from reverie.engine import files, plans, schema
+from reverie.engine import file_lock, files, plans, schema, sqlite_errors, sqlite_setup
 from reverie.engine.blocks import Blocks, Loaded, VectorCache
-from reverie.engine.opened import Opened
+from reverie.engine.file_lock import FileLock
+from reverie.engine.opened import BUSY_TIMEOUT, Opened
 from reverie.engine.undivided import Undivided
 from reverie.errors import (
-    InvalidInput,
     NewerSchema,
     StoreBusy,
     StoreDamaged,
     StoreError,
     StoreFailed,
-    StoreFull,
     StoreReadOnly,
 )
 from reverie.protocols import Owner, Row
@@ -39,35 +41,8 @@ if TYPE_CHECKING:
 
     from reverie.protocols import Matrix, Numbers, Vector
 
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows waits with the busy timeout alone
-    fcntl = None  # type: ignore[assignment]
-
-# Every older SQLite can corrupt a shared file when writers and checkpointers race.
-OLDEST_SAFE = (3, 51, 3)
-BUSY_TIMEOUT_MS = 30_000
 SCRUB_TIMEOUT_MS = 1_000
 CHECKPOINT_PAGES = 1_000
-_INCREMENTAL = 2
-_FULL = 2
-
-# Of the file, kept in it: auto_vacuum before the first table, and before WAL writes page one.
-# Setting either takes a write lock, so only the one who makes the file does.
-_FILE_PRAGMAS: tuple[tuple[str, str, object], ...] = (
-    ("auto_vacuum", "INCREMENTAL", _INCREMENTAL),
-    ("journal_mode", "WAL", "wal"),
-)
-_CONNECTION_PRAGMAS: tuple[tuple[str, str, object], ...] = (
-    # SQLite swallows the errors of its own checkpoints; ours are seen (see write).
-    ("wal_autocheckpoint", "0", 0),
-    ("synchronous", "FULL", _FULL),
-    ("foreign_keys", "ON", 1),
-    ("secure_delete", "ON", 1),
-    ("temp_store", "MEMORY", 2),
-    ("cache_size", "-32768", -32768),
-    ("mmap_size", "0", 0),
-)
 
 
 class SQLiteTransaction(Undivided):
@@ -148,9 +123,10 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     compares_vectors = True
 
-    def __init__(self, url: str) -> None:
-        _require_safe_sqlite()
+    def __init__(self, url: str, busy_timeout: float = BUSY_TIMEOUT) -> None:
+        sqlite_setup.require_safe_sqlite()
         super().__init__()
+        self._busy_timeout = busy_timeout
         self.path, options = files.parse_address(url)
         self.url = f"sqlite://{urllib.parse.quote(str(self.path))}"
         self.read_only = options.get("mode") == "ro"
@@ -161,14 +137,19 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         self._write_lock = threading.RLock()
         self._lock_depth = 0
         self._vectors = VectorCache()
-        self._lock_file: int | None = None
         self._wal_pages = 0
-        self._prepare_files()
+        self._frozen: tuple[int, ...] | None = None
+        self._lock = self._prepare_files()
         try:
             # Only who makes or upgrades a store waits for its writers.
             if not self._is_current():
                 with self._exclusively():
+                    if self._lock is not None:
+                        files.ensure_file(self.path, self._lock)
                     self._create_or_upgrade()
+            if self._lock is not None:
+                with contextlib.suppress(OSError):
+                    self._lock.mark()
         except BaseException:
             self.close()
             raise
@@ -176,36 +157,39 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     # -- opening ------------------------------------------------------------------------------
 
-    def _prepare_files(self) -> None:
-        if self.read_only:
-            if not self.path.is_file():
-                raise StoreReadOnly(f"{self.path} does not exist and cannot be created: mode=ro")
-            return
+    def _prepare_files(self) -> FileLock | None:
         try:
+            if self.read_only:
+                if not self.path.is_file():
+                    raise StoreReadOnly(
+                        f"{self.path} does not exist and cannot be created: mode=ro"
+                    )
+                self._frozen = files.frozen_state(self.path)
+                return None
             for folder in reversed([self.path.parent, *self.path.parent.parents]):
                 folder.mkdir(mode=0o700, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-            lock_path = self.path.with_name(self.path.name + "-lock")
-            self._lock_file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except IsADirectoryError as error:
-            raise StoreDamaged(f"{self.path} is a folder: give the path of a file") from error
+            if self.path.is_dir():
+                raise StoreDamaged(f"{self.path} is a folder: give the path of a file")
+            if self.path.exists():
+                os.close(os.open(self.path, os.O_RDWR))
+            return FileLock(self.path.with_name(self.path.name + "-lock"))
         except FileExistsError as error:
             raise StoreDamaged(f"{self.path.parent} is not a folder: give another path") from error
-        except PermissionError as error:
-            raise StoreReadOnly(
-                f"{self.path} cannot be written: change its permissions, or add ?mode=ro to read it"
-            ) from error
         except OSError as error:
+            if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+                raise StoreReadOnly(
+                    f"{self.path} cannot be written ({error.strerror}): change that, or add "
+                    "?mode=ro to read it"
+                ) from error
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
 
     def _connect(self) -> apsw.Connection:
-        flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         with self._translated():
-            connection = apsw.Connection(str(self.path), flags=flags, vfs=self._vfs)
+            connection = self._bare_connection()
             try:
-                connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+                connection.set_busy_timeout(self._busy_ms)
                 if not self.read_only:
-                    _set_pragmas(connection, _CONNECTION_PRAGMAS)
+                    sqlite_setup.set_pragmas(connection, sqlite_setup.CONNECTION_PRAGMAS)
                     # Behind the PRAGMAs: turning off automatic checkpoints takes hooks away.
                     connection.set_wal_hook(self._note_wal)
             except BaseException:
@@ -213,9 +197,20 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                 raise
         return connection
 
+    def _bare_connection(self) -> apsw.Connection:
+        name = str(self.path)
+        flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
+        if self._frozen is not None:
+            name, flags = files.immutable_name(self.path), flags | apsw.SQLITE_OPEN_URI
+        return apsw.Connection(name, flags=flags, vfs=self._vfs)
+
+    @property
+    def _busy_ms(self) -> int:
+        return int(self._busy_timeout * 1000)
+
     def _is_current(self) -> bool:
         """Whether the file is a store of this schema, ready to be used."""
-        if not files.is_store_file(self.path):
+        if not self.path.exists() or not files.is_store_file(self.path):
             return False
         connection = self._connect()
         self._free.append(connection)
@@ -252,7 +247,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                     raise StoreReadOnly(f"{self.path} needs an upgrade: open it without ?mode=ro")
                 return
             if not found or connection.pragma("journal_mode") != "wal":
-                _set_pragmas(connection, _FILE_PRAGMAS)
+                sqlite_setup.set_pragmas(connection, sqlite_setup.FILE_PRAGMAS)
             for number in range(found + 1, schema.CURRENT + 1):
                 _apply_step(connection, number)
             if not plans.are_fixed(connection):
@@ -270,7 +265,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         if current is not None:
             yield current
             return
-        with self._translated(), self._lend() as connection:
+        with self._steady(), self._translated(), self._lend() as connection:
             connection.execute("BEGIN")
             try:
                 with self._transaction(connection, writing=False) as tx:
@@ -285,12 +280,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         if current is not None:
             yield current
             return
-        with (
-            self._exclusively(wait=wait),
-            self._translated(writing=True),
-            self._lend() as connection,
-        ):
-            self._require_working()
+        with self._writer(wait=wait) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 with self._transaction(connection, writing=True) as tx:
@@ -315,19 +305,58 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def _lend(self) -> Iterator[apsw.Connection]:
         with self._pool_lock:
             connection = self._free.pop() if self._free else None
+            frozen = self._frozen
         if connection is None:
             connection = self._connect()
         with self._pool_lock:
             self._lent.add(connection)
+        spoiled = True
         try:
             yield connection
+            spoiled = False
+        except BaseException as error:
+            # What a failing disk gave may still be in its cache, or its transaction open.
+            spoiled = sqlite_errors.is_read_failure(error) or connection.in_transaction
+            raise
         finally:
             with self._pool_lock:
                 self._lent.discard(connection)
-                if self._closed:
-                    connection.close()
+                if self._closed or spoiled or frozen != self._frozen:
+                    with contextlib.suppress(apsw.Error):
+                        connection.close(True)
                 else:
                     self._free.append(connection)
+
+    def _drop_connections(self) -> None:
+        with self._pool_lock:
+            idle, self._free = self._free, []
+        for connection in idle:
+            with contextlib.suppress(apsw.Error):
+                connection.close()
+
+    @contextlib.contextmanager
+    def _steady(self) -> Iterator[None]:
+        """On a read-only medium: notice whoever changes the file in another way."""
+        if not self.read_only:
+            yield
+            return
+        now = files.frozen_state(self.path)
+        if now != self._frozen:
+            self._frozen = now
+            self._drop_connections()
+        try:
+            yield
+        finally:
+            if now is not None and files.frozen_state(self.path) != now:
+                raise StoreBusy(f"{self.path} was written while it was read: repeat the call")
+
+    @contextlib.contextmanager
+    def _writer(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
+        """The connection of the one writer there is."""
+        with self._exclusively(wait=wait):
+            self._require_working()
+            with self._translated(writing=True), self._lend() as connection:
+                yield connection
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -338,24 +367,39 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     @contextlib.contextmanager
     def _exclusively(self, *, wait: bool = True) -> Iterator[None]:
         """The one writer of all threads and processes; again within itself it does nothing."""
-        if not self._write_lock.acquire(blocking=wait):
-            raise StoreBusy(f"another thread writes to {self.path}")
+        patience = self._busy_timeout if wait else 0.0
+        deadline = time.monotonic() + patience
+        if not self._write_lock.acquire(timeout=patience):
+            raise self._busy(patience)
         try:
-            if self._lock_file is None or fcntl is None or self._lock_depth:
+            if self._lock is None or self._lock_depth:
                 yield
                 return
             try:
-                fcntl.flock(self._lock_file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError as error:
-                raise StoreBusy(f"another process writes to {self.path}") from error
+                taken = self._lock.acquire(max(deadline - time.monotonic(), 0.0))
+            except (OSError, RuntimeError) as error:
+                raise StoreError(f"{self.path} cannot be locked: {error}") from error
+            if not taken:
+                raise self._busy(patience)
             self._lock_depth = 1
             try:
                 yield
             finally:
                 self._lock_depth = 0
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+                self._lock.release()
         finally:
             self._write_lock.release()
+
+    def _busy(self, patience: float) -> StoreBusy:
+        """Who it is that writes for so long."""
+        if self._lock is None or self._lock_depth:
+            holder = "another thread of this process"
+        else:
+            holder = self._lock.holder()
+        return StoreBusy(
+            f"{holder} is writing to {self.path} and did not end within {patience:g} s: "
+            "try again, a write with the same key"
+        )
 
     def _require_working(self) -> None:
         if self._failed is not None:
@@ -368,38 +412,30 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         """SQLite's errors as ours. A failed write or sync stops all writing until reopened."""
         try:
             yield
-        except apsw.FullError as error:
-            raise StoreFull(
-                f"no space left for {self.path}: free some and repeat the write with the same key"
-            ) from error
-        except apsw.ReadOnlyError as error:
-            raise StoreReadOnly(f"{self.path} cannot be written: check its permissions") from error
-        except (apsw.BusyError, apsw.LockedError) as error:
-            raise StoreBusy(
-                f"another process kept {self.path} locked for too long: try again"
-            ) from error
-        except (apsw.NotADBError, apsw.CorruptError) as error:
-            raise StoreDamaged(
-                f"{self.path} is not a store or is damaged: move it away, then bring a good copy "
-                "back with 'reverie backup restore'"
-            ) from error
-        except apsw.CantOpenError as error:
-            raise StoreError(f"{self.path} cannot be opened: check the path") from error
-        except apsw.IOError as error:
-            if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
-                raise StoreFull(
-                    f"no space left for {self.path}: free some and try again"
-                ) from error
-            if writing:
+        except (apsw.Error, MemoryError) as error:
+            if writing and sqlite_errors.stops_writing(error):
                 self._note_failure(str(error))
-            raise StoreFailed(
-                f"the disk failed under {self.path} ({error}): check it, open the store again "
-                "and repeat the write with the same key"
-            ) from error
-        except apsw.TooBigError as error:
-            raise InvalidInput("the text is too long for one row: split it") from error
-        except apsw.NoMemError as error:
-            raise StoreError(f"not enough memory to work with {self.path}") from error
+            ours = sqlite_errors.as_ours(error, self.path)
+            if ours is None:
+                raise
+            if isinstance(ours, StoreDamaged) and self._is_sound():
+                ours = sqlite_errors.read_failed(self.path)
+            if isinstance(error, apsw.BusyError) and (
+                found := file_lock.holders(self.path.with_name(self.path.name + "-shm"))
+            ):
+                who = " and ".join(map(file_lock.described, found))
+                ours = StoreBusy(f"{who} keeps {self.path} locked: try again")
+            raise ours from error
+
+    def _is_sound(self) -> bool:
+        """Look again before a store is called damaged: SQLite says so of a failed read as well."""
+        self._drop_connections()
+        try:
+            with contextlib.closing(self._bare_connection()) as fresh:
+                fresh.set_busy_timeout(self._busy_ms)
+                return sqlite_errors.is_sound(fresh)
+        except apsw.Error as error:
+            return not sqlite_errors.is_damage(error)
 
     # -- upkeep -------------------------------------------------------------------------------
 
@@ -409,8 +445,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         secure_delete alone leaves copies of moved rows in the unused parts of pages.
         """
         self._require_usable()
-        with self._exclusively(), self._translated(writing=True), self._lend() as connection:
-            self._require_working()
+        with self._writer() as connection:
             connection.set_busy_timeout(SCRUB_TIMEOUT_MS)
             try:
                 connection.execute("VACUUM")
@@ -418,7 +453,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             except (apsw.BusyError, apsw.FullError):
                 return False
             finally:
-                connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+                connection.set_busy_timeout(self._busy_ms)
 
     def _holds(self, connection: apsw.Connection, erased: Sequence[str]) -> bool:
         """Whether the file has bytes of these texts that belong to no living row."""
@@ -437,30 +472,16 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         return False
 
     def backup(self, target: Path) -> None:
+        """Copy the store into a new file. A copy that cannot be finished is taken away."""
         self._require_usable()
-        part = target.with_name(target.name + ".part")
-        try:
-            part.unlink(missing_ok=True)
-            os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        except OSError as error:
-            raise StoreError(f"{target} cannot be written: {error.strerror}") from error
-        with self._translated(), self._lend() as connection:
-            copy = apsw.Connection(str(part))
-            try:
-                # In one step: between two, a writer would make it start again, for ever.
-                with copy.backup("main", connection, "main") as task:
-                    task.step(-1)
-                copy.pragma("journal_mode", "delete")
-            finally:
-                copy.close()
-        part.rename(target)
+        with files.new_file(target), self._steady(), self._translated(), self._lend() as connection:
+            files.copy_pages(connection, target)
 
     def restore(self, source: Path) -> None:
         """Through SQLite itself: other processes see one big change, never a swapped file."""
         self._require_usable()
-        with self._exclusively(), self._translated(writing=True):
-            with self._lend() as connection:
-                self._require_working()
+        with self._exclusively():
+            with self._writer() as connection:
                 copy = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
                 try:
                     with connection.backup("main", copy, "main") as task:
@@ -472,7 +493,18 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     def check(self) -> list[str]:
         self._require_usable()
-        with self._translated(), self._lend() as connection:
+        found = self._checked()
+        if found:
+            # A page that could not be read is a problem to SQLite, and may be none of the file.
+            self._drop_connections()
+            again = self._checked()
+            if not again:
+                raise sqlite_errors.read_failed(self.path)
+            return again
+        return found
+
+    def _checked(self) -> list[str]:
+        with self._steady(), self._translated(), self._lend() as connection:
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
         found = [problem for problem in problems if problem != "ok"]
@@ -490,8 +522,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     def vacuum(self) -> None:
         self._require_usable()
-        with self._exclusively(), self._translated(writing=True), self._lend() as connection:
-            self._require_working()
+        with self._writer() as connection:
             connection.execute("VACUUM")
             _truncate_wal(connection)
 
@@ -500,15 +531,12 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             return
         with self._pool_lock:
             self._closed = True
-            idle, self._free = self._free, []
-        for connection in idle:
-            with contextlib.suppress(apsw.Error):
-                connection.close()
+        self._drop_connections()
         # A write of another thread still holds the lock: its caller gets an answer first.
         with self._write_lock:
-            if self._lock_file is not None and not self._lock_depth:
-                os.close(self._lock_file)
-                self._lock_file = None
+            if self._lock is not None and not self._lock_depth:
+                self._lock.close()
+                self._lock = None
 
 
 def _checkpoint(connection: apsw.Connection) -> None:
@@ -520,24 +548,6 @@ def _checkpoint(connection: apsw.Connection) -> None:
 def _truncate_wal(connection: apsw.Connection) -> bool:
     busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]
     return not busy
-
-
-def _require_safe_sqlite() -> None:
-    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if found < OLDEST_SAFE:
-        raise StoreError(
-            f"SQLite {apsw.sqlite_lib_version()} can corrupt a shared file: "
-            "pip install --upgrade apsw"
-        )
-
-
-def _set_pragmas(connection: apsw.Connection, pragmas: Sequence[tuple[str, str, object]]) -> None:
-    """One at a time and read back: a PRAGMA that SQLite does not honour is silent otherwise."""
-    for name, value, expected in pragmas:
-        connection.execute(f"PRAGMA {name} = {value}").fetchall()
-        row = connection.execute(f"PRAGMA {name}").fetchone()
-        if row is not None and row[0] != expected:
-            raise StoreError(f"SQLite refused PRAGMA {name} = {value} (it is {row[0]})")
 
 
 def _apply_step(connection: apsw.Connection, number: int) -> None:
@@ -565,10 +575,9 @@ _inherited: list[apsw.Connection] = []
 def _after_fork() -> None:
     """A child must neither hold the parent's file lock nor close the parent's connections."""
     for engine in _open_engines:
-        if engine._lock_file is not None:
-            with contextlib.suppress(OSError):
-                os.close(engine._lock_file)
-            engine._lock_file = None
+        if engine._lock is not None:
+            engine._lock.forget()
+            engine._lock = None
         _inherited.extend(engine._free)
         _inherited.extend(engine._lent)
         engine._thread = threading.local()

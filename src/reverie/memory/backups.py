@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reverie.engine import copy_store, index, log, open_engine, sessions
+from reverie.engine.files import move_into_place, remove_store, usable_path
 from reverie.engine.log import Entry
-from reverie.errors import ConfigError, StoreDamaged
+from reverie.errors import ConfigError, StoreDamaged, StoreError, StoreFull
 from reverie.memory import proposals, replay, states, tokens, upkeep, writes
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
@@ -27,11 +28,34 @@ class Tombstone(NamedTuple):
 
 
 def backup(resources: Resources, target: Path) -> VerifyReport:
-    """Copy, then open the copy and verify it: a backup that cannot be read is none."""
+    """Copy, then open the copy and verify it: a backup that cannot be read is none.
+
+    Until then it has another name. Whatever fails takes it away again; only a kill can leave it
+    behind, for the next backup of that name to replace.
+    """
+    target = usable_path(target)
     if target.exists():
         raise ConfigError(f"{target} exists already: give another name")
-    resources.engine.backup(target)
-    return check(resources, target)
+    part = target.with_name(target.name + ".part")
+    try:
+        resources.engine.backup(part)
+        report = check(resources, part)
+        move_into_place(part, target)
+    except (StoreError, OSError) as error:
+        # Nobody asked for a file of that name.
+        raise _of_target(error, part, target) from error
+    finally:
+        remove_store(part)
+    return report
+
+
+def _of_target(error: StoreError | OSError, part: Path, target: Path) -> StoreError:
+    if isinstance(error, OSError):
+        where = target if error.filename in {None, str(part)} else error.filename
+        return StoreError(f"{where} cannot be written: {error.strerror}")
+    if isinstance(error, StoreFull) and str(part) in str(error):
+        return StoreFull(f"no space left for {target}: free some, or give another place")
+    return type(error)(str(error).replace(str(part), str(target)))
 
 
 def check(resources: Resources, source: Path) -> VerifyReport:
@@ -43,7 +67,7 @@ def check(resources: Resources, source: Path) -> VerifyReport:
 def restore(resources: Resources, source: Path) -> VerifyReport:
     """Bring a copy up to date with what was erased since, then put it in place in one step."""
     engine = resources.engine
-    here = engine.describe().get("file")
+    source, here = usable_path(source), engine.describe().get("file")
     if here is not None and source.is_file() and source.samefile(here):
         raise ConfigError(f"{source} is this store itself: give the path of a backup")
     with _copied(resources, source) as (copy, _), engine.exclusive():
@@ -102,7 +126,7 @@ def _tokens(resources: Resources) -> list[tuple[str, str]]:
 @contextlib.contextmanager
 def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, VerifyReport]]:
     """A sound backup, copied and opened."""
-    if not source.is_file():
+    if not usable_path(source).is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         file = Path(folder) / "copy.db"

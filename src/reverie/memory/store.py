@@ -63,7 +63,7 @@ def open(
     chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
     address = str(url) if url is not None else found.url or config.default_url()
     resources = Resources(
-        engine=open_engine(address, found.read_url),
+        engine=open_engine(address, found.read_url, found.busy_timeout),
         clock=clock or SystemClock(),
         ids=ids or RandomIds(),
         settings=found,

@@ -21,6 +21,7 @@ from reverie.protocols import Owner, Transaction
 EMBED_BATCH = 256
 # Names in one statement.
 MAX_NAMES = 500
+CLOCK_TOLERANCE_MS = 60_000
 Progress = Callable[[int, int], None]
 
 
@@ -383,6 +384,7 @@ def doctor(resources: Resources) -> dict[str, Any]:
             "SELECT COUNT(*) FROM jobs WHERE state <> 'parked' AND error IS NOT NULL"
         ) or (0,)
         states: dict[str, int] = dict(tx.all("SELECT state, COUNT(*) FROM jobs GROUP BY state"))
+        ahead = _ahead_of_clock(tx, resources.clock.now())
     embedder = resources.embedder
     problems = list(resources.engine.check())
     if embedder and generation and generation.identity != embedder.identity:
@@ -390,6 +392,12 @@ def doctor(resources: Resources) -> dict[str, Any]:
             f"the vectors come from {generation.identity}, the embedder is {embedder.identity}: "
             "run 'reverie reembed'"
         )
+    problems += [
+        f"the recorded time of space {name!r} is {_duration(ms)} ahead of this clock: set the "
+        "clock if it is wrong; else it was wrong once, and what is written until then is recorded "
+        "as of that time (order and positions are right)"
+        for name, ms in ahead.items()
+    ]
     if failing:
         problems.append(f"jobs that failed and will be tried again: {failing}")
     if states.get("parked"):
@@ -404,11 +412,33 @@ def doctor(resources: Resources) -> dict[str, Any]:
         "summaries": resources.settings.summarising,
         "jobs": {name: states.get(name, 0) for name in ("ready", "running", "parked")},
         "spaces": len(spaces(resources)),
+        "ahead of the clock": ahead,
         "problems": problems,
     }
 
 
 # -- parts ----------------------------------------------------------------------------------------
+
+
+def _ahead_of_clock(tx: Transaction, now: int) -> dict[str, int]:
+    """By how many milliseconds the recorded time of each space is ahead of the clock.
+
+    It never runs backwards, so that one clock that was wrong once keeps it there. Clocks of several
+    servers are never quite the same: a minute is not worth a word.
+    """
+    rows = tx.all(
+        "SELECT s.name, c.recorded_at FROM counters c JOIN spaces s ON s.space = c.space "
+        "WHERE c.recorded_at > ?",
+        (now + CLOCK_TOLERANCE_MS,),
+    )
+    return {name: recorded_at - now for name, recorded_at in sorted(rows)}
+
+
+def _duration(ms: int) -> str:
+    for unit, size in (("days", DAY_MS), ("hours", DAY_MS // 24), ("minutes", DAY_MS // 1440)):
+        if ms >= 2 * size:
+            return f"{ms // size} {unit}"
+    return f"{ms // 1000} seconds"
 
 
 def all_owners(tx: Transaction) -> list[Owner]:

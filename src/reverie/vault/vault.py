@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
+from reverie.engine.file_lock import FileLock
 from reverie.errors import VaultError
 from reverie.model import Scope
 from reverie.vault import disk, layout, names, permissions
@@ -20,11 +21,6 @@ from reverie.vault.disk import Stamp
 from reverie.vault.files import File, Files
 from reverie.vault.git import Repository
 from reverie.vault.journal import Journal
-
-try:
-    import fcntl
-except ImportError:  # Windows: threads of one process still take turns
-    fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
 Turns = Literal["together", "apart"]
@@ -34,7 +30,6 @@ _CUT = "cut:"
 _PRIVATE = "private"
 _log = logging.getLogger("reverie.vault")
 _DATABASE = ("files.db", "files.db-wal", "files.db-shm", "files.db-journal")
-_LOCKING = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 _threads = threading.RLock()
 
 
@@ -132,32 +127,30 @@ class Vault:
     @contextlib.contextmanager
     def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[None]:
         """Alone in the vault, among threads and processes."""
+        end = time.monotonic() + seconds
         if not _threads.acquire(timeout=seconds):
             raise Busy(f"another thread is changing {self.root}: try again")
         try:
             try:
-                handle = os.open(self.own / "lock", _LOCKING, 0o600)
+                lock = FileLock(self.own / "lock")
             except OSError as error:
                 raise VaultError(f"{self.root} cannot be locked: {error.strerror}") from error
-            try:
-                self._await_lock(handle, seconds)
+            with contextlib.closing(lock):
+                self._await_lock(lock, end, seconds)
                 yield
-            finally:
-                os.close(handle)
         finally:
             _threads.release()
 
-    def _await_lock(self, handle: int, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while fcntl is not None:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise Busy(f"another process is changing {self.root}: try again") from None
-                time.sleep(0.01)
-            else:
-                return
+    def _await_lock(self, lock: FileLock, end: float, seconds: float) -> None:
+        try:
+            taken = lock.acquire(max(end - time.monotonic(), 0.0))
+        except (OSError, RuntimeError) as error:
+            raise VaultError(f"{self.root} cannot be locked: {error}") from error
+        if not taken:
+            raise Busy(
+                f"{lock.holder()} is changing {self.root} and did not end within {seconds:g} s: "
+                "try again"
+            )
 
     # -- paths --------------------------------------------------------------------------------
 
