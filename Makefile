@@ -58,6 +58,7 @@ bench: $(VENV)/.ready  ## quality of recall; CPU ratios against raw SQLite, FTS5
 	$(BIN)/python bench/postgres.py
 	$(BIN)/python bench/proxy.py
 	$(BIN)/python bench/redaction.py
+	$(BIN)/python bench/learning.py
 	$(BIN)/python bench/vault.py
 
 clean:

@@ -38,20 +38,22 @@ _MAKE_BELIEVE = _pattern(
     r"pro)\b)\w{1,20}(?: \w{1,20})?(?: and i(?:'m| am)\b|\W{0,20}$)|"
     r"\bi(?:'m| am) (?:an?|the|your) \w{1,20}(?: \w{1,20})?,? (?:and )?you(?:'re| are) (?:an?|the|"
     r"my)\b|"
-    r"^you are now\b|^from now on,? you(?:'re| are)\b|^be (?:an?|my) \w|\bmy character(?:'s| is|"
+    r"^you (?:be|play|'ll be|will be) (?:the|my|an?) \w|^you are now\b|^from now on,? you(?:'re|"
+    r" are)\b|^be (?:an?|my) \w|\bmy character(?:'s| is|"
     r" in)\b|"
     r"\bcharacter (?:is )?(?:called|named)\b|\bspeaking as (?:my|the|an?)\b|\bonce upon a time\b|"
     r"^(?:suppose|assume|say)(?: that)?,? (?:i|i'm|my|we|a|an|the|you|someone|somebody)\b|"
     r"^hypothetically\b|"
     r"\b(?:the|my) (?:narrator|protagonist|hero|villain) (?:says?|is|goes)\b|\bbreak character\b|"
     r"\bi want you to (?:act|be|play)\b|^(?:please )?continue:|\bsimulate an? \w|\bstory so far\b|"
-    rf"^{ASKING}(?:write|compose|create|generate|invent|tell|make up|finish|"
+    rf"^{ASKING}(?:write|compose|create|generate|invent|make up|finish|"
     rf"continue)(?: \S{{1,30}}){{0,6}} "
     r"(?:stor(?:y|ies)|poem|song|monologue|diary|haiku|rap|sketch|joke|scene|play|limerick|sonnet|"
     r"fable|"
     r"tale|dialogue|conversation)\b"
 )
 _EXAMPLE = _pattern(
+    r"\bthis is (?:just |only )?(?:a|my) test\b|^(?:just )?testing\b|"
     r"\bfor (?:example|instance): |\be\.g\. ?[\"'“]|\bexample (?:sentence|would be|input|text)\b|"
     r"^examples? ?[\d:]|"
     r"\bsuch as [\"'“‘]|\bsomething like: |\b(?:sample|dummy|placeholder|mock|test) (?:data|input|"
@@ -89,6 +91,7 @@ _IRONY = _pattern(
 
 # Nobody says this of themselves: somebody else wrote the message, for a model to read.
 _INJECTION = _pattern(
+    r"\briddle\b|^quiz\b|\b(?:what|who) am i\?|"
     r"\b(?:ignore|disregard|forget|override) (?:all |any )?(?:of )?(?:the |your |my )?(?:previous|"
     r"prior|above|earlier)"
     r" (?:instructions?|prompts?|rules|messages?)\b|\b(?:dear|attention|note (?:to|for)|"

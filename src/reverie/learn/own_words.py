@@ -78,7 +78,9 @@ _KEEP = (
     r"make a note of)"
 )
 _THIS = (
-    r"(?:this(?: one| down)?|that(?: down)?|it(?: down)?|these|those|anything|any of (?:this|that|"
+    r"(?:(?:this|that|the|our) (?:conversation|chat|message|session|turn|part|bit|info\w{0,10}|"
+    r"detail)|this(?: one| down)?|that(?: down)?|it(?: down)?|these|those|anything|any of (?:this|"
+    r"that|"
     r"it)|"
     r"what i|from this|a record|notes?)"
 )
@@ -106,7 +108,16 @@ _WITHHELD = _pattern(
     r"(?:^|\b(?:please|just|mind|no|actually|oh),? )(?:forget|disregard) (?:that|this|"
     r"it)(?=\W{0,20}$|[.,;!])|"
     r"\bnot (?:for|to be) (?:your |the )?(?:memory|remembered|stored|kept|saved|records?)\b|"
-    r"\bstays? (?:here|in this (?:chat|room|conversation))\b"
+    r"\bstays? (?:here|in this (?:chat|room|conversation))\b|"
+    rf"{_TO_ASSISTANT} (?:remember|store|save|memori[sz]e|record)(?=[\s).!]{{0,4}}$)|"
+    r"\b(?:should|must|shall|may|can)(?: not|n't) be (?:remembered|stored|saved|kept|recorded|"
+    r"learned|"
+    r"memori[sz]ed)\b|\bdidn't hear (?:this|that|it) from me\b|\b(?:incognito|off the books|"
+    r"for your ears only)\b|\b(?:delete|remove|erase|wipe|keep|leave) (?:this|that|it) (?:from|"
+    r"off|out of) "
+    r"(?:your |the )?(?:memory|memories|notes|records?|profile)\b|"
+    r"\b(?:this|that|it)(?:'s| is) (?:strictly )?(?:a secret|private|confidential)\b|"
+    r"^(?:please )?(?:forget|disregard) (?:this|that|it):"
 )
 
 # -- words of others ------------------------------------------------------------------------------
@@ -124,7 +135,14 @@ _OTHERS_SPEAK = _pattern(
     rf"\b{_SAYING}:|(?<!to )\basks?:|\bwords were\b|\b(?:is|was) asking:|"
     r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)(?: (?:me|us|him|her|"
     r"them))? "
-    r"(?:this|the following|an? (?:note|letter|mail|email|message|text))\b|"
+    r"(?:this|the following)\b|\b(?:pinged|messaged|texted|dm'd) (?:me|us):|"
+    r"^(?:\w{1,20} ){0,2}(?:ticket|message|mail|e-?mail|voicemail|note|comment|review|feedback|"
+    r"request|"
+    r"letter|complaint|question) from\b.{1,40}(?: [-–]|:) |\bwhat would (?:an?|my|the) \w{1,20} "
+    r"(?:say|do|answer|reply)\b|"
+    r"^(?:\w{1,20} ){0,3}(?:post|tweet|caption|bio|slogan|copy|headline|tagline|ad|"
+    r"status)(?: idea| "
+    r"draft)?(?: [-–]|:) |"
     r"(?:^|\bi |\bwe |\bjust )(?:got|received|found) this (?:(?:\w{1,20} )?(?:letter|e-?mail|mail|"
     r"note|"
     r"message|memo|text)\b|from\b|today\W{0,20}$|in the mail\b)|"
@@ -199,8 +217,8 @@ _WORK_REQUEST = _pattern(
     rf"^{ASKING}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
     rf"(?:^{ASKING}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|"
     rf"answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
-    rf"{_GIVEN}|^{ASKING}{_WORK}(?: please| pls| this)?\W{0, 20}$|^(?:grammar|spelling|thoughts|"
-    rf"feedback)\W{0, 20}$|"
+    rf"{_GIVEN}|^{ASKING}{_WORK}(?: please| pls| this)?\W{{0,20}}$|^(?:grammar|spelling|thoughts|"
+    rf"feedback)\W{{0,20}}$|"
     rf"\b(?:auf|ins|en|in|into|al|to) {_LANGUAGE}(?: bitte| please)?\W{{0,3}}:|^traduce\b|"
     rf"^(?:how|what)\b.{{1,40}}\b(?:in|for|into) {_LANGUAGE}\b|\bthe {_LANGUAGE} for\b|"
     r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|"
@@ -223,10 +241,18 @@ _POINTS_VAGUELY = _pattern(r"\b(?:this|these|here|above|below|it)\b")
 _LOOKS_BACK = _pattern(
     rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\babove\b|"
     rf"^{ASKING}{_WORK} (?:.{{1,30}} )?this\b|\bwhat does (?:this|that|it) "
-    rf"(?:say|mean)\W{0, 20}$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|"
-    rf"want|say)\W{0, 20}$|"
+    rf"(?:say|mean)\W{{0,20}}$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|"
+    rf"want|say)\W{{0,20}}$|"
     r"\bis (?:this|that|it) (?:valid|correct|grammatical|spam|a scam|legit|rude|polite|okay|ok|"
     r"good)\W{0,20}$"
+)
+# A text that others write of themselves, and that is handed over with a question about it.
+_OTHERS_TEXT = _pattern(
+    r"\b(?:this|these|the following) (?:\w{1,20} ){0,2}(?:postings?|posts?|tweets?|e-?mails?|"
+    r"mails?|letters?|"
+    r"messages?|reviews?|texts?|bios?|profiles?|cvs?|resumes?|articles?|poems?|transcripts?|"
+    r"tickets?|"
+    r"complaints?|quotes?|statements?|ads?|prompts?|paragraphs?|sentences?|lyrics)\b"
 )
 _JUDGED = _pattern(
     r"^is (?:this|that|it|the following) (?:sentence )?(?:positive|negative|grammatical|correct|"
@@ -365,6 +391,8 @@ def _request_in(line: str) -> _Request | None:
         if _WORK_REQUEST.search(words) or _HANDED_OVER.search(words) or _JUDGED.search(words):
             back = bool(_LOOKS_BACK.search(words))
             return _Request(start, end, back, hands_over=True, holds_text=": " in words)
+        if words.endswith("?") and _OTHERS_TEXT.search(words) and line[end:].strip():
+            return _Request(start, end, looks_back=False, hands_over=True)
         if _OTHERS_SPEAK.search(words):
             handed_over = words.endswith(":") or not line[end:].strip()
             return _Request(start, end, looks_back=False, to_paragraph_end=not handed_over)

@@ -371,8 +371,7 @@ def _same_matter(new: Statement, old: Statement) -> bool:
 
 
 def _is_joke(sentence: str) -> bool:
-    """Tell whether a sentence would state something, were it not for a laugh: then none is "
-    "meant."""
+    """Tell whether a sentence would state something, were it not for a laugh."""
     serious = _LAUGH.sub("", sentence)
     return serious != sentence and any(True for _ in _stated(serious))
 
