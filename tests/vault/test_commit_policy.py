@@ -253,7 +253,9 @@ def test_messages_authors_and_names_hold_no_secret(kept: Kept) -> None:
     kept.write(f"ana/notes/{SECRET}.txt", "its name tells")
     kept.write(f"ana/facts/{SECRET}.md", "---\nid: [\n")
     operations.checkpoint(kept.store, "names")
-    kept.sync()
+    report, status = kept.sync(), operations.status(kept.store)
+    # Nor does a line that tells of it.
+    assert len(status.withheld) == 2 and SECRET not in str((status.withheld, report.problems[-2:]))
     assert SECRET.encode() not in objects(kept.root)
     assert any("[redacted" in each.subject for each in operations.history(kept.ana, limit=5))
 

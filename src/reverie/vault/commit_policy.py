@@ -69,6 +69,13 @@ class CommitPolicy:
             return self._in_log(path, raw)
         return self._kinds(_values(path, raw))
 
+    def shown(self, path: str) -> str:
+        """Return a path as it may be printed: a name that holds a secret is redacted."""
+        return "/".join(
+            self._redaction.quiet(part, "a name") if self._in_names(part) else part
+            for part in path.split("/")
+        )
+
     def _kinds(self, values: Any) -> Kinds:
         found: dict[str, None] = {}
         for value in values:

@@ -92,18 +92,22 @@ def note_withheld(
 
 
 @contextlib.contextmanager
-def withheld_logged(vault: Vault) -> Iterator[None]:
+def withheld_logged(vault: Vault, redaction: Redaction) -> Iterator[None]:
     """Log the files that a commit made within leaves out for the first time."""
-    known = {each.path for each in vault.files.withheld()}
+    known = set(withheld_lines(vault, redaction))
     yield
-    for path, _, why in vault.files.withheld():
-        if path not in known:
-            _log.warning("%s", withheld_line(path, why))
+    for line in withheld_lines(vault, redaction):
+        if line not in known:
+            _log.warning("%s", line)
 
 
-def withheld_line(path: str, why: str) -> str:
-    """Return what is said of a file that stays out of git."""
-    return f"{one_line(path)}: it holds a secret ({why}) and stays out of git: take the secret out"
+def withheld_lines(vault: Vault, redaction: Redaction) -> list[str]:
+    """Return what is said of the files that stay out of git."""
+    return [
+        f"{one_line(CommitPolicy(redaction).shown(path))}: it holds a secret ({why}) "
+        "and stays out of git: take the secret out"
+        for path, _, why in vault.files.withheld()
+    ]
 
 
 def _subject(name: str, line: str) -> str:

@@ -46,7 +46,7 @@ def commit(resources: Resources, claim: Claim) -> None:
     vault = _vault(resources, claim)
     if vault is None:
         return
-    with vault, vault.locked(), withheld_logged(vault):
+    with vault, vault.locked(), withheld_logged(vault, resources.redaction):
         commit_pending(vault, resources.redaction)
     _finish(resources, claim)
 

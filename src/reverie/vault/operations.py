@@ -13,11 +13,12 @@ from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.vault import erasing, layout
+from reverie.vault.commit_policy import CommitPolicy
 from reverie.vault.committing import (
     commit_pending,
     note_withheld,
     repository_of,
-    withheld_line,
+    withheld_lines,
     withheld_logged,
 )
 from reverie.vault.erasing import Scrubbed
@@ -123,12 +124,12 @@ def _synced(
         if paths is None:
             work.mirror.complete()
         commit_pending(vault, store._resources.redaction)
-        for path, _, why in vault.files.withheld():
-            work.report.problems.append(withheld_line(path, why))
+        work.report.problems += withheld_lines(vault, store._resources.redaction)
         return work.report
 
 
 def status(store: Store) -> Status:
+    shown = CommitPolicy(store._resources.redaction).shown
     with opened(store) as vault:
         files = vault.files.below("")
         return Status(
@@ -140,7 +141,7 @@ def status(store: Store) -> Status:
             tuple(file.path for file in files if file.what == "conflict"),
             Repository.at(vault.root) is not None,
             tuple(path for path in vault.files.held() if vault.lacks(path)),
-            tuple(each.path for each in vault.files.withheld()),
+            tuple(shown(each.path) for each in vault.files.withheld()),
         )
 
 
@@ -159,10 +160,11 @@ def _behind(store: Store, vault: Vault) -> int:
 
 def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str | None:
     """Commit all that the vault holds, under a note; None: nothing has changed."""
-    with opened(store) as vault, vault.locked(), withheld_logged(vault):
+    redaction = store._resources.redaction
+    with opened(store) as vault, vault.locked(), withheld_logged(vault, redaction):
         Sync(vault, store).mirror.everyone()
         pending = vault.files.pending()
-        repository = _repository(vault, store._resources.redaction)
+        repository = _repository(vault, redaction)
         made = repository.checkpoint(note.strip() or MANUAL, author, vault.files.held())
         spaces = {each.path: each.space for each in pending}
         note_withheld(vault, repository, spaces, everything=True)
