@@ -20,7 +20,7 @@
     │   ├── StoreReadOnly                the file cannot be written
     │   ├── StoreBusy                    another writer held the store for too long
     │   ├── StoreDamaged                 the file is not a store, or is broken
-    │   ├── StoreFailed                  the disk failed: repeat a read, reopen to write
+    │   ├── StoreFailed                  the disk failed: repeat a read, reopen before a write
     │   ├── StoreUnavailable             the database server cannot be reached
     │   ├── StoreClosed                  the handle was closed
     │   ├── ForkedHandle                 the handle came from a parent process

@@ -3,17 +3,18 @@ it is, and lose nothing."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 import reverie
 from reverie.errors import StoreBusy
-from tests.conftest import Stores
+from tests.conftest import Stores, engine_of
 from tests.crash.stopped_writer import CONTENT, stopped_writer
 
 SPACE = "ana"
@@ -150,3 +151,26 @@ def test_timeout_of_zero_does_not_wait(stores: Stores) -> None:
             store.space(SPACE).remember("and deep")
         writer.go_on()
     assert_whole(store, CONTENT)
+
+
+def test_erase_is_done_though_another_writer_then_holds_the_store(stores: Stores) -> None:
+    """Rewriting the file waits for a turn of its own: what was erased is erased, a job follows."""
+    store = opened(stores)
+    memory = store.space(SPACE).remember("a secret of the river")
+    engine = engine_of(store)
+    scrub = engine.scrub
+
+    with contextlib.ExitStack() as held:
+
+        def stopped_before(erased: Sequence[str] = ()) -> bool:
+            held.enter_context(stopped_writer(stores.address("main"), SPACE))
+            return scrub(erased)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "scrub", stopped_before)
+            pending = store.space(SPACE).erase(memory.id).pending
+        assert pending or "postgresql" in store.url
+    # The writer was killed; what it held is free.
+    store.drain()
+    assert not [job for job in store.jobs() if job.kind == "scrub"]
+    assert_whole(store)

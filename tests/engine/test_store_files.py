@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 import reverie
+from reverie.engine import schema
+from reverie.engine.file_lock import FileLock
+from reverie.engine.sqlite import SQLiteEngine
 from reverie.errors import ReverieError, StoreBusy, StoreDamaged, StoreError, StoreReadOnly
 from tests.conftest import engine_of
 from tests.crash.workload import open_store
@@ -254,3 +257,23 @@ def test_impossible_path_on_the_command_line_is_one_line(tmp_path: Path) -> None
         )
         assert done.returncode in {2, 5}, (text, done)
         assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr, done.stderr
+
+
+# -- a lock that somebody else holds --------------------------------------------------------------
+
+
+def test_making_or_upgrading_a_store_behind_a_writer_has_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "CURRENT", schema.CURRENT - 1)
+        SQLiteEngine(str(path)).close()
+    for name in ("store.db", "new.db"):
+        lock = FileLock(tmp_path / f"{name}-lock")
+        assert lock.acquire(0)
+        with pytest.raises(StoreBusy, match="another handle of this process"):
+            SQLiteEngine(str(tmp_path / name), busy_timeout=0.05)
+        lock.release()
+        SQLiteEngine(str(tmp_path / name), busy_timeout=30).close()
+        lock.close()

@@ -31,6 +31,7 @@ from reverie.errors import (
     StoreDamaged,
     StoreError,
     StoreFailed,
+    StoreFull,
     StoreReadOnly,
 )
 from reverie.protocols import Owner, Row
@@ -445,15 +446,17 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         secure_delete alone leaves copies of moved rows in the unused parts of pages.
         """
         self._require_usable()
-        with self._writer() as connection:
-            connection.set_busy_timeout(SCRUB_TIMEOUT_MS)
-            try:
-                connection.execute("VACUUM")
-                return _truncate_wal(connection) and not self._holds(connection, erased)
-            except (apsw.BusyError, apsw.FullError):
-                return False
-            finally:
-                connection.set_busy_timeout(self._busy_ms)
+        try:
+            with self._writer() as connection:
+                connection.set_busy_timeout(SCRUB_TIMEOUT_MS)
+                try:
+                    connection.execute("VACUUM")
+                    return _truncate_wal(connection) and not self._holds(connection, erased)
+                finally:
+                    connection.set_busy_timeout(self._busy_ms)
+        except (StoreBusy, StoreFull):
+            # What was erased is erased; a job comes back to this.
+            return False
 
     def _holds(self, connection: apsw.Connection, erased: Sequence[str]) -> bool:
         """Whether the file has bytes of these texts that belong to no living row."""
