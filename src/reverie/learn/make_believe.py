@@ -54,6 +54,7 @@ _MAKE_BELIEVE = _pattern(
 )
 _EXAMPLE = _pattern(
     r"\bthis is (?:just |only )?(?:a|my) test\b|^(?:just )?testing\b|"
+    r"^test\W{1,3}test|\blorem ipsum\b|\b(?:john|jane) doe\b|\bfoo ?bar\b|"
     r"\bfor (?:example|instance): |\be\.g\. ?[\"'“]|\bexample (?:sentence|would be|input|text)\b|"
     r"^examples? ?[\d:]|"
     r"\bsuch as [\"'“‘]|\bsomething like: |\b(?:sample|dummy|placeholder|mock|test) (?:data|input|"
@@ -68,6 +69,7 @@ _PLACEHOLDER = re.compile(
     r"<(?!/)[a-z][a-z_ -]{1,30}>|%[A-Z_]{2,30}%|_{3,}|\b(?:XXX+|YYY+|ZZZ+)\b"
 )
 _VERSE = _pattern(
+    r"^(?:a |the |my )?(?:poem|song|story|haiku|rap) (?:by|from|of)\b|"
     r"\blyrics?\b|\bwho (?:sings|sang|wrote) this\b|\b(?:what|which) (?:song|poem)\b|\b(?:finish|"
     r"name) "
     r"(?:the|this) (?:song|poem|line)\b|\bsong (?:that )?goes\b|\bhaiku\b|\bthe met(?:re|er) here\b"

@@ -75,7 +75,7 @@ _TO_ASSISTANT = (
 )
 _KEEP = (
     r"(?:remember|store|save|keep|retain|record|memori[sz]e|learn|log|note|write|take|add|"
-    r"make a note of)"
+    r"hold on to|make a note of)"
 )
 _THIS = (
     r"(?:(?:this|that|the|our) (?:conversation|chat|message|session|turn|part|bit|info\w{0,10}|"
@@ -110,6 +110,10 @@ _WITHHELD = _pattern(
     r"\bnot (?:for|to be) (?:your |the )?(?:memory|remembered|stored|kept|saved|records?)\b|"
     r"\bstays? (?:here|in this (?:chat|room|conversation))\b|"
     rf"{_TO_ASSISTANT} (?:remember|store|save|memori[sz]e|record)(?=[\s).!]{{0,4}}$)|"
+    rf"{_TO_ASSISTANT} (?:remember|store|memori[sz]e|retain|hold on to) (?:my|that (?:i|my)|things)\b|"
+    r"\bnothing\b.{0,40}\b(?:saved|stored|remembered|kept|recorded|learned)\b|"
+    r"\b(?:ignore|skip) (?:this|that|it) for (?:your |the )?memory\b|\bstop (?:remembering|learning|"
+    r"saving|storing|recording|memori[sz]ing)\b|"
     r"\b(?:should|must|shall|may|can)(?: not|n't) be (?:remembered|stored|saved|kept|recorded|"
     r"learned|"
     r"memori[sz]ed)\b|\bdidn't hear (?:this|that|it) from me\b|\b(?:incognito|off the books|"
@@ -255,6 +259,9 @@ _OTHERS_TEXT = _pattern(
     r"complaints?|quotes?|statements?|ads?|prompts?|paragraphs?|sentences?|lyrics)\b"
 )
 _JUDGED = _pattern(
+    r"^what (?:language|song|poem|book|film|movie|tense|dialect) is (?:this|it)\b|"
+    r"^(?:please )?(?:give me|suggest|i need) an? (?:\w{1,20} ){0,2}(?:caption|slogan|tweet|bio|"
+    r"headline|tagline|toast|pick-up line)\b|"
     r"^is (?:this|that|it|the following) (?:sentence )?(?:positive|negative|grammatical|correct|"
     r"rude|polite|"
     r"spam|fake|legit|good english|a scam|formal|okay|ok)\b"
