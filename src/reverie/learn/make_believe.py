@@ -54,9 +54,11 @@ _MAKE_BELIEVE = _pattern(
 )
 _EXAMPLE = _pattern(
     r"\bthis is (?:just |only )?(?:a|my) test\b|^(?:just )?testing\b|"
+    r"^test\W{1,3}test|\blorem ipsum\b|\b(?:john|jane) doe\b|\bfoo ?bar\b|"
     r"\bfor (?:example|instance): |\be\.g\. ?[\"'“]|\bexample (?:sentence|would be|input|text)\b|"
     r"^examples? ?[\d:]|"
-    r"\bsuch as [\"'“‘]|\bsomething like: |\b(?:sample|dummy|placeholder|mock|test) (?:data|input|"
+    r"\bsuch as [\"'“‘]|\bsomething like: |\b(?:sample|dummy|placeholder|mock|test) (?:question|"
+    r"answer|data|input|"
     r"user|profile|sentence)\b|^test: |\bexpected(?: output)?:|"
     r"\b(?:someone|somebody|(?:a|the|one) (?:user|customer|person|client|patient)) (?:types|"
     r"writes|says|asks|"
@@ -68,12 +70,15 @@ _PLACEHOLDER = re.compile(
     r"<(?!/)[a-z][a-z_ -]{1,30}>|%[A-Z_]{2,30}%|_{3,}|\b(?:XXX+|YYY+|ZZZ+)\b"
 )
 _VERSE = _pattern(
+    r"^(?:captain's )?log entry\b|^dear diary\b|"
+    r"^(?:a |the |my )?(?:poem|song|story|haiku|rap) (?:by|from|of)\b|"
     r"\blyrics?\b|\bwho (?:sings|sang|wrote) this\b|\b(?:what|which) (?:song|poem)\b|\b(?:finish|"
     r"name) "
     r"(?:the|this) (?:song|poem|line)\b|\bsong (?:that )?goes\b|\bhaiku\b|\bthe met(?:re|er) here\b"
 )
 _HOMEWORK = _pattern(
-    r"^(?:\w{1,20} ){0,3}homework[:,]|\b(?:son|daughter|kid|child|brother|sister|"
+    r"^(?:(?:my|his|her|our|english|german|french|maths?|school) ){0,2}homework[:,]|\b(?:son|"
+    r"daughter|kid|child|brother|sister|"
     r"student)'?s homework\b|"
     r"\b(?:exercise|task|question|problem) \d{1,3}[.:)]|\besl\b|\bfill (?:in )?the (?:gaps|"
     r"blanks?)\b|"

@@ -75,7 +75,7 @@ _TO_ASSISTANT = (
 )
 _KEEP = (
     r"(?:remember|store|save|keep|retain|record|memori[sz]e|learn|log|note|write|take|add|"
-    r"make a note of)"
+    r"hold on to|make a note of)"
 )
 _THIS = (
     r"(?:(?:this|that|the|our) (?:conversation|chat|message|session|turn|part|bit|info\w{0,10}|"
@@ -110,6 +110,12 @@ _WITHHELD = _pattern(
     r"\bnot (?:for|to be) (?:your |the )?(?:memory|remembered|stored|kept|saved|records?)\b|"
     r"\bstays? (?:here|in this (?:chat|room|conversation))\b|"
     rf"{_TO_ASSISTANT} (?:remember|store|save|memori[sz]e|record)(?=[\s).!]{{0,4}}$)|"
+    rf"{_TO_ASSISTANT} (?:remember|store|memori[sz]e|retain|hold on to) (?:my|that (?:i|my)|"
+    rf"things)\b|"
+    r"\bnothing\b.{0,40}\b(?:saved|stored|remembered|kept|recorded|learned)\b|"
+    r"\b(?:ignore|skip) (?:this|that|it) for (?:your |the )?memory\b|\bstop (?:remembering|"
+    r"learning|"
+    r"saving|storing|recording|memori[sz]ing)\b|"
     r"\b(?:should|must|shall|may|can)(?: not|n't) be (?:remembered|stored|saved|kept|recorded|"
     r"learned|"
     r"memori[sz]ed)\b|\bdidn't hear (?:this|that|it) from me\b|\b(?:incognito|off the books|"
@@ -182,7 +188,8 @@ _TEXT_NOUN = (
     r"minutes|cv|resume|résumé|bio|profile|cover letter|prompt|instructions?|system prompt|"
     r"sentence|sentences|quote|caption|blurb|description|ad|advert|notice|statement|"
     r"discharge letter|"
-    r"opening(?: line)?|schema|prompt log|homework|excerpt|section|invoice|listing|customer|bug in)"
+    r"opening(?: line)?|schema|prompt log|homework|excerpt|section|pattern|sequence|series|"
+    r"invoice|listing|customer|bug in)"
 )
 _GIVEN = (
     rf"(?:(?:this|these|that|those|the|my|our|his|her|"
@@ -194,7 +201,8 @@ _GIVEN = (
 )
 # Work that is always done on a text, whatever else the sentence says.
 _TEXT_WORK = (
-    r"(?:translat\w{1,4}|summari[sz]\w{1,3}|sum up|tl;? ?dr|re-?writ\w{1,3}|rephras\w{1,3}|"
+    r"(?:translat\w{1,4}|summari[sz]\w{1,3}|sum up|tl;? ?dr|(?:re-?|ghost)writ\w{1,3}|"
+    r"rephras\w{1,3}|"
     r"reword\w{0,3}|"
     r"paraphras\w{1,3}|proof-?read\w{0,3}|spell-?check\w{0,3}|copy-?edit\w{0,3})"
 )
@@ -248,6 +256,7 @@ _LOOKS_BACK = _pattern(
 )
 # A text that others write of themselves, and that is handed over with a question about it.
 _OTHERS_TEXT = _pattern(
+    r"^what (?:does|do) (?:the|this|that|these) .{1,40} (?:mean|say)\?|"
     r"\b(?:this|these|the following) (?:\w{1,20} ){0,2}(?:postings?|posts?|tweets?|e-?mails?|"
     r"mails?|letters?|"
     r"messages?|reviews?|texts?|bios?|profiles?|cvs?|resumes?|articles?|poems?|transcripts?|"
@@ -255,6 +264,11 @@ _OTHERS_TEXT = _pattern(
     r"complaints?|quotes?|statements?|ads?|prompts?|paragraphs?|sentences?|lyrics)\b"
 )
 _JUDGED = _pattern(
+    r"^does (?:this|that|it) (?:sound|read|look) (?:natural|polite|formal|correct|native|fluent|"
+    r"professional)\b|\b(?:begins|starts|goes|reads|continues) (?:like this|as follows)\b|"
+    r"^what (?:language|song|poem|book|film|movie|tense|dialect) is (?:this|it)\b|"
+    r"^(?:please )?(?:give me|suggest|i need) an? (?:\w{1,20} ){0,2}(?:caption|slogan|tweet|bio|"
+    r"headline|tagline|toast|pick-up line)\b|"
     r"^is (?:this|that|it|the following) (?:sentence )?(?:positive|negative|grammatical|correct|"
     r"rude|polite|"
     r"spam|fake|legit|good english|a scam|formal|okay|ok)\b"
@@ -267,6 +281,7 @@ _HANDED_OVER = _pattern(
 )
 # The same where the text follows in lines of its own.
 _SHOWS = _pattern(
+    r"^i (?:just )?(?:found|got|saw|read|copied|pasted|received) (?:this|these)\b|"
     rf"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|"
     rf"check (?:this|it) "
     rf"out|attached)\b(?:.{{0,40}}\b{_TEXT_NOUN}\b|.{{0,20}}$)"

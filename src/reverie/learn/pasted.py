@@ -16,7 +16,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 _MAIL = _pattern(
     r"(?:from|to|cc|bcc|subject|date|sent|reply-to|received|return-path|message-id|von|an|betreff|"
     r"datum|gesendet|de|para|asunto|objet|envoyé): |(?:fwd?|re|aw|wg): |begin forwarded|"
-    r"(?:on|am|le) .{1,80} (?:wrote|schrieb|écrit)\b.{0,40}:$|-{2,} ?(?:original|forwarded)"
+    r"(?:on|am|le) .{1,80} (?:wrote|schrieb|écrit)\b.{0,40}:$|-{2,12} ?(?:original|forwarded)"
 )
 # A greeting alone in its line, to somebody who is not the assistant.
 _SALUTATION = _pattern(
@@ -65,7 +65,7 @@ _PIECE = _pattern(
     r"present|minutes|agenda|abstract|introduction|summary|menu|skip to content)\b:?$|"
     r"[\w/-]{1,60}\.[a-z]{1,5}:?$|rt @|@\w{1,30}:|(?:patient|pt|cc|hpi|bp)\b.{0,40}:|"
     r"curriculum vitae|"
-    r"#{2,} ?(?:instruction|input|system)|\W{0,3}(?:system|assistant|user|human|ai)\W{0,3}: "
+    r"#{2,6} ?(?:instruction|input|system)|\W{0,3}(?:system|assistant|user|human|ai)\W{0,3}: "
 )
 # The kind of a document as its first words: "User manual, page 3."
 _DOCUMENT = _pattern(
