@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from reverie.aio import Async
+from reverie.errors import ReverieError
 from reverie.memory.formats import parse
 from reverie.memory.plain import plain
 from reverie.server import shapes
@@ -140,8 +141,9 @@ async def changes(
         raise Refused(422, "InvalidInput", "Last-Event-ID must be a position of the log")
     space = visit.space()
     begin = int(last_event_id) if last_event_id is not None else after
-    if begin is None:
-        begin = await space.position()
+    # Asked in any case: a store that is away is told of while the answer can still say so.
+    now = await space.position()
+    begin = now if begin is None else begin
     told = _told(space, visit.serving, begin, wait)
     return StreamingResponse(told, media_type="text/event-stream")
 
@@ -151,7 +153,11 @@ async def _told(space: Async, serving: Serving, after: int, wait: bool) -> Async
     yield ": reverie\n\n"
     while not stopping.is_set():
         since = watcher.position(space.name)
-        found = await space.changes(after=after, limit=MOST_CHANGES)
+        try:
+            found = await space.changes(after=after, limit=MOST_CHANGES)
+        except ReverieError:
+            # An answer that has begun cannot say why: whoever comes back is told.
+            return
         for change in found:
             after = change.position
             yield f"id: {after}\nevent: change\ndata: {json.dumps(plain(change))}\n\n"
