@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -171,7 +172,7 @@ def test_feed_ends_when_the_server_stops(running: Running) -> None:
 
 
 def test_feed_ends_when_the_store_is_away(
-    running: Running, monkeypatch: pytest.MonkeyPatch
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def away(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("no route")
@@ -179,7 +180,11 @@ def test_feed_ends_when_the_store_is_away(
     with feeds(running, 2) as opened:
         monkeypatch.setattr(Store, "positions", away)
         monkeypatch.setattr(Space, "changes", away)
+        monkeypatch.setattr(Space, "position", away)
         eventually(lambda: all(feed.over.is_set() for feed in opened))
+    with running.client() as client:
+        assert client.get("/api/changes", headers={"Last-Event-ID": "1"}).status_code == 503
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_feeds_are_counted_by_token(serve: Serve) -> None:

@@ -171,11 +171,11 @@ class Guard:
             if _under(path, "/api/"):
                 # As it was sent: a name in it may hold a slash, which is no part of the path.
                 scope["path"] = scope["raw_path"].decode("latin-1")
-            with contextlib.ExitStack() as places:
-                quota = {FEED: self._quotas.feeds, IMPORT: self._quotas.imports}.get(path)
-                if quota is not None and caller is not None:
-                    places.enter_context(quota.hold(caller.id))
-                answer.upload = places.enter_context(contextlib.ExitStack())
+            with contextlib.ExitStack() as whole, answer.work:
+                if caller is not None and path == FEED:
+                    whole.enter_context(self._quotas.feeds.hold(caller.id))
+                if caller is not None and path == IMPORT:
+                    answer.work.enter_context(self._quotas.imports.hold(caller.id))
                 body = self._bounded(str(scope["path"]), caller, headers, receive, answer)
                 await self._app(scope, body, answer)
         except Refused as refused:
@@ -272,7 +272,7 @@ class Guard:
         def take(size: int) -> None:
             """Count an upload as soon as it is known to be one."""
             if size > UPLOAD_BYTES and caller is not None and not (streamed or answer.counted):
-                answer.upload.enter_context(self._quotas.uploads.hold(caller.id))
+                answer.work.enter_context(self._quotas.uploads.hold(caller.id))
                 answer.counted = True
 
         body = _Body(receive, answer, most, limits.body_seconds, streamed=streamed, take=take)
@@ -336,15 +336,16 @@ class _Answer:
     """The way out: every answer takes the same headers along.
 
     ``instead`` is said in the place of whatever the application makes of a body that is refused.
-    ``for_openai``: its errors are for OpenAI's clients to read. ``upload`` is the place that the
-    body takes among the uploads until the answer begins; then nothing holds all of it any more.
+    ``for_openai``: its errors are for OpenAI's clients to read. ``work`` holds the
+    places of an import or upload until the answer begins: by then its body was worked on, and who
+    has the answer may send the next one.
     """
 
     def __init__(self, send: Send, *, for_openai: bool) -> None:
         self._send, self._for_openai = send, for_openai
         self.begun = self.whole = self.counted = False
         self.instead: Refused | None = None
-        self.upload = contextlib.ExitStack()
+        self.work = contextlib.ExitStack()
 
     async def __call__(self, message: Message) -> None:
         if self.instead is not None and not self.begun:
@@ -369,7 +370,7 @@ class _Answer:
     async def _pass_on(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.begun = True
-            self.upload.close()
+            self.work.close()
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from reverie.aio import Async
+from reverie.errors import ReverieError
 from reverie.memory.formats import parse
 from reverie.memory.plain import plain
 from reverie.server import shapes
@@ -143,7 +144,9 @@ async def changes(
     space = visit.space()
     positions = visit.positions(space)
     begin = int(last_event_id) if last_event_id is not None else after
-    begin = await space.position() if begin is None else await positions.meant(begin)
+    # Asked in any case: a store that is away is told of while the answer can still say so.
+    now = await space.position()
+    begin = now if begin is None else await positions.meant(begin)
     told = _told(space, visit.serving, begin, wait, positions)
     return StreamingResponse(told, media_type="text/event-stream")
 
@@ -155,8 +158,12 @@ async def _told(
     yield ": reverie\n\n"
     while not stopping.is_set():
         since = watcher.position(space.name)
-        found = await space.changes(after=after, limit=MOST_CHANGES)
-        shown = await positions.shown([change.position for change in found]) if found else []
+        try:
+            found = await space.changes(after=after, limit=MOST_CHANGES)
+            shown = await positions.shown([change.position for change in found]) if found else []
+        except ReverieError:
+            # An answer that has begun cannot say why: whoever comes back is told.
+            return
         for change, number in zip(found, shown, strict=True):
             after = change.position
             data = json.dumps(plain(replace(change, position=number)))
