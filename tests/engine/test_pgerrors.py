@@ -23,7 +23,7 @@ from reverie import (
     StoreError,
     StoreUnavailable,
 )
-from reverie.engine import log, pgpool
+from reverie.engine import log, pgpool, pgschema
 from reverie.protocols import Owner
 from tests.conftest import FakeClock, SeededIds, engine_of, rows
 from tests.servers import Server
@@ -190,6 +190,16 @@ def test_a_lock_held_for_too_long(
         hasty.space("t").remember("elsewhere")
         assert hasty.space("s").recall("river")
     assert store.space("s").remember("and deep")
+
+
+def test_opening_behind_one_who_makes_the_tables_has_the_deadline(postgres: Server) -> None:
+    address = postgres.database()
+    with psycopg.connect(address, autocommit=True) as maker:
+        maker.execute("SELECT pg_advisory_lock(%s)", (pgschema.MAKING,))
+        with pytest.raises(StoreBusy, match=rf"session {maker.info.backend_pid}\b.*within 1 s"):
+            reverie.open(address, settings=Settings(busy_timeout=1), embedder="none")
+    reverie.open(address, settings=Settings(), embedder="none").close()
+    postgres.drop(address)
 
 
 def test_writers_stuck_in_one_space_leave_connections_to_the_others(

@@ -14,7 +14,7 @@ _SESSION = """SELECT a.pid, a.application_name, a.state,
 _OF_ROW = """SELECT l.pid FROM pg_locks l JOIN counters c ON c.xmax = l.transactionid
     WHERE l.granted AND c.space = $1 AND l.pid <> pg_backend_pid()"""
 _LONGEST = f"""{_SESSION} JOIN pg_locks l ON l.pid = a.pid AND l.granted
-    WHERE l.locktype = 'advisory' AND l.classid = 0 AND l.objid = $1
+    WHERE l.locktype = 'advisory' AND l.classid = 0 AND l.objid = ANY($1::bigint[]::oid[])
     AND a.datname = current_database() AND a.pid <> pg_backend_pid()
     ORDER BY a.xact_start NULLS LAST, a.pid LIMIT 1"""
 
@@ -38,8 +38,8 @@ def of_space(connection: Connection[Row], space: int | None) -> str | None:
 
 
 def longest(connection: Connection[Row]) -> str | None:
-    """Who has been writing for longest, in words."""
-    rows = connection.execute(_LONGEST, (WRITING,)).fetchall()
+    """Who has been writing, or changing the tables, for longest, in words."""
+    rows = connection.execute(_LONGEST, ([WRITING, pgschema.MAKING],)).fetchall()
     return _described(rows[0]) if rows else None
 
 

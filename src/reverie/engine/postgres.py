@@ -51,7 +51,10 @@ class PostgresEngine(Opened[PostgresTransaction]):
         self.url, self.read_only = address.shown, address.read_only
         first = Pool(address.conninfo, f"{pgschema.NAME}, public", busy_timeout=busy_timeout)
         with pgerrors.translated(self.url), contextlib.closing(first.connect()) as connection:
-            vector_type = pgschema.prepare(connection, read_only=self.read_only)
+            try:
+                vector_type = pgschema.prepare(connection, read_only=self.read_only)
+            except psycopg.errors.LockNotAvailable as error:
+                raise self._busy(pgholders.longest(connection)) from error
             search_path = pgschema.search_path(connection)
             apart = pgschema.has_citus(connection)
             self._replica: Replica | None = None
@@ -124,13 +127,13 @@ class PostgresEngine(Opened[PostgresTransaction]):
                 yield waiting
             except psycopg.errors.LockNotAvailable as error:
                 space = waiting[0].waits_for if waiting else None
-                holder = self._holder(space)
-                if holder is None:
-                    raise
-                raise StoreBusy(
-                    f"{holder} is writing to {self.url} and did not end within "
-                    f"{self._busy_timeout if wait else 0:g} s: try again, a write with the same key"
-                ) from error
+                raise self._busy(self._holder(space), wait=wait) from error
+
+    def _busy(self, holder: str | None, *, wait: bool = True) -> StoreBusy:
+        return StoreBusy(
+            f"{holder or 'another session'} is writing to {self.url} and did not end within "
+            f"{self._busy_timeout if wait else 0:g} s: try again, a write with the same key"
+        )
 
     def _holder(self, space: int | None) -> str | None:
         """Who holds the row of a space, else who has been writing for longest."""
