@@ -22,6 +22,7 @@ from reverie.errors import StoreError
 from tests.conftest import PROVE
 from tests.crash.test_faults import SPACE, answers, check_after_reopening, fill
 from tests.crash.workload import open_store, perform, position_of
+from tests.figures import figure
 
 ROOT = Path(__file__).parents[2]
 # Bytes that SQLite may still take: each number makes another allocation fail.
@@ -63,6 +64,7 @@ def test_writes_without_memory_are_refused_or_done_and_the_store_goes_on(tmp_pat
         ledger.record(intent, ack)
         ledger.check(store.space(SPACE))
     print(f"writes with little memory: {dict(said)}")
+    figure("calls with too little memory", said.total())
     assert said["refused"] > 5 and said["done"]
     assert store.verify().problems == ()
     store.close()
@@ -87,6 +89,7 @@ def test_recalls_without_memory_are_refused_or_right(tmp_path: Path) -> None:
                 assert found == right
             assert answers(store) == right
     print(f"recalls with little memory: {dict(said)}")
+    figure("calls with too little memory", said.total())
     assert said["refused"] > 5
 
 
@@ -118,6 +121,7 @@ def test_appends_and_backups_without_memory_are_whole_or_absent(tmp_path: Path) 
             assert store.verify_backup(target).ok
             target.unlink()
     print(f"appends and backups with little memory: {dict(said)}")
+    figure("calls with too little memory", said.total())
     assert said["append refused"] and said["backup refused"] and said["backup made"]
     assert store.verify().problems == ()
     store.close()

@@ -25,6 +25,7 @@ from reverie.memory import backups
 from tests.conftest import PROVE
 from tests.crash.power_loss import Event, Files, Recorder, Recording
 from tests.crash.workload import open_store
+from tests.figures import figure
 
 SPACE = "s"
 Result = TypeVar("Result")
@@ -259,6 +260,9 @@ def test_power_loss_at_any_point_loses_nothing_acknowledged(
         f"power loss, {name}: {len(workload.recording.events)} recorded calls, "
         f"{found.points} points, {found.states} states opened, {len(found.losses)} wrong"
     )
+    figure("points in time", found.points)
+    figure("states opened", found.states)
+    figure("states with a loss", len(found.losses))
     assert found.losses == []
 
 

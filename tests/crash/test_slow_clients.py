@@ -22,6 +22,7 @@ from tests.conftest import PROVE
 from tests.crash.processes import connections, cpu_share, descriptors_of, served
 from tests.crash.served import TOKEN
 from tests.crash.test_load import resident
+from tests.figures import figure
 
 SLOW = int(os.environ.get("REVERIE_LOAD_SLOW_CLIENTS", "1000" if PROVE else "200"))
 REQUESTS = 1_000 if PROVE else 200
@@ -127,6 +128,8 @@ def test_healthy_client_waits_no_longer_among_slow_clients(
         f"{attacked * 1000:.1f} ms attacked, {times(attacked, quiet):.2f} times; "
         f"{held} connections, {grown / 2**20:.1f} MB more, {logged} bytes logged"
     )
+    figure("slow clients", SLOW, "min")
+    figure("p99 beside slow clients, times the quiet one", times(attacked, quiet), "max")
     assert held >= min(SLOW, 300), "the slow clients were not there"
     assert times(attacked, quiet) <= MAX_TIMES
     assert grown <= MAX_GROWTH

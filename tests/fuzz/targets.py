@@ -164,9 +164,9 @@ def message(raw: bytes) -> None:
 
 
 def completion(raw: bytes) -> None:
-    """A reply is a message or nothing."""
+    """A reply is a message of the assistant's, or nothing."""
     said = replies.of_completion(raw)
-    assert said is None or "role" in said
+    assert said is None or said["role"] == "assistant"
 
 
 def stream(raw: bytes) -> None:
@@ -220,12 +220,12 @@ def address(raw: bytes) -> None:
 
 
 def file_address(raw: bytes) -> None:
-    """An address of a file is one or a ConfigError."""
+    """An address of a file is one or an InvalidInput."""
     text = raw.decode("utf-8", "replace")
     for url in (text, f"sqlite://{text}"):
         try:
             path, options = files.parse_address(url)
-        except ConfigError as error:
+        except InvalidInput as error:
             assert "\n" not in str(error)
             continue
         assert isinstance(path, Path) and isinstance(options, dict)
