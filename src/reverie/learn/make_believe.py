@@ -67,7 +67,7 @@ _EXAMPLE = _pattern(
 _PLACEHOLDER = re.compile(
     r"\{\{?[\w .-]{1,40}\}?\}|\$\{\w|\[(?:[A-Z]{2,20}|[A-Z][a-z]{1,20}(?: [A-Z][a-z]{1,20}){1,3}|"
     r"(?:[Yy]our|[Ff]irst|[Ll]ast|[Ii]nsert) [\w ]{1,30}|[Nn]ame|[Cc]ity|[Cc]ompany)\](?!\()|"
-    r"<(?!/)[a-z][a-z_ -]{1,30}>|%[A-Z_]{2,30}%|_{3,}|\b(?:X{3,}|Y{3,}|Z{3,})\b"
+    r"<(?!/)[a-z][a-z_ -]{1,30}>|%[A-Z_]{2,30}%|_{3,}|\b(?:X{3,9}|Y{3,9}|Z{3,9})\b"
 )
 _VERSE = _pattern(
     r"^(?:captain's )?log entry\b|^dear diary\b|"

@@ -201,10 +201,8 @@ _GIVEN = (
 )
 # Work that is always done on a text, whatever else the sentence says.
 _TEXT_WORK = (
-    r"(?:translat\w{1,4}|summari[sz]\w{1,3}|sum up|tl;? ?dr|(?:re-?|ghost)writ\w{1,3}|"
-    r"rephras\w{1,3}|"
-    r"reword\w{0,3}|"
-    r"paraphras\w{1,3}|proof-?read\w{0,3}|spell-?check\w{0,3}|copy-?edit\w{0,3})"
+    r"(?:translate|summari[sz]e|sum up|tl;? ?dr|(?:re-?|ghost)write|rephrase|reword|paraphrase|"
+    r"proof-?read|spell-?check|copy-?edit)"
 )
 _WORK = (
     r"(?:read|explain|review|fix|check|correct|improve|polish|shorten|simplify|expand|edit|format|"
@@ -381,7 +379,7 @@ def _before_material(lines: list[str], raw: Sequence[str]) -> list[str]:
             return [before] if not found.hands_over or _only_requests(before) else []
         else:
             # What is worked on stands in quotes or in a block of code, and ends with it.
-            kept.append(line[: found.start] if found.hands_over else line)
+            kept.append(line[: found.start] if line.rstrip().endswith(":") else line)
         if not skipping and _asks_about_next(line) and _goes_on(lines, raw, at):
             return kept + _said_afterwards(lines, at)
     return kept
