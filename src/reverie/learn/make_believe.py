@@ -25,7 +25,7 @@ _MAKE_BELIEVE = _pattern(
     r"\blet's (?:play (?!it\b)|act out|assume|say|imagine|pretend|"
     r"do an? (?:\w{1,20} )?(?:simulation|role|game|"
     r"scene|drill))|\b(?:please |you to |can you |^)act (?:as|like) (?:an?|my|the|if)\b|"
-    r"\bgame ?master\b|"
+    r"\bgame ?master\b|\bplay(?:ing)? (?:d&d|dnd|dungeons|make[- ]believe|pretend)(?!\w)|"
     r"^(?:for )?(?:our |the |my )?(?:improv|larp|d&d|dnd)\b.{0,30}[:,]|^in (?:this|our|the|my|"
     r"a) (?:[\w&]{1,20} )?(?:adventure|campaign|"
     r"game|story|novel|simulation|scene|sketch|universe|roleplay),? (?:i|i'm|my|we|you|there)\b|"

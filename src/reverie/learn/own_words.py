@@ -82,7 +82,8 @@ _THIS = (
     r"detail)|this(?: one| down)?|that(?: down)?|it(?: down)?|these|those|anything|any of (?:this|"
     r"that|"
     r"it)|"
-    r"what i|from this|a record|notes?)"
+    r"what i(?:'m| am|'ve| have)? (?:\w{1,12} ){0,2}?(?:say|said|saying|tell|told|telling|write|"
+    r"wrote|typed?|typing)\b(?: you)?(?: now| here| next)?|what i|from this|a record|notes?)"
 )
 _WHERE = (
     r"(?=\W{0,20}$| ?[,.;:!)–—]| -| (?:down|about|please|but|and|i|i'm|i've|my|anywhere|either|"
@@ -223,8 +224,9 @@ _WORK_REQUEST = _pattern(
     rf"^{ASKING}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
     rf"(?:^{ASKING}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|"
     rf"answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
-    rf"{_GIVEN}|^{ASKING}{_WORK}(?: please| pls| this)?\W{{0,20}}$|^(?:grammar|spelling|thoughts|"
-    rf"feedback)\W{{0,20}}$|"
+    rf"{_GIVEN}|(?:^{ASKING}|\bplease ){_WORK} (?:the|my|our|its|their) (?:wording|phrasing|tone|"
+    rf"grammar|spelling|punctuation|style|copy)\b|^{ASKING}{_WORK}(?: please| pls| this)?"
+    rf"\W{{0,20}}$|^(?:grammar|spelling|thoughts|feedback)\W{{0,20}}$|"
     rf"\b(?:auf|ins|en|in|into|al|to) {_LANGUAGE}(?: bitte| please)?\W{{0,3}}:|^traduce\b|"
     rf"^(?:how|what)\b.{{1,40}}\b(?:in|for|into) {_LANGUAGE}\b|\bthe {_LANGUAGE} for\b|"
     r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|"

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from reverie.learn.own_words import own_words
 from reverie.learn.sentences import (
+    Sentence,
     as_written,
     corrected_midway,
     has_label,
@@ -339,8 +340,12 @@ def _all(text: str) -> Iterator[Statement]:
             if not material or place < material[0]:
                 yield from _requested(sentence)
         elif not material and not _TAKEN_BACK.match(following):
-            later = spoken[place + 1].correction if following else ""
-            yield from _with_correction(sentence, later)
+            later = spoken[place + 1] if following else Sentence("")
+            stated = _with_correction(sentence, later.correction)
+            if later.takes_back and stated:
+                again = [each.statement for each in _stated(later.words)]
+                stated = [each for each in stated if not _replaced(each, again)]
+            yield from stated
 
 
 def _with_correction(sentence: str, later: str) -> list[Statement]:
@@ -364,6 +369,11 @@ def _amended(sentence: str, found: list[Statement], correction: str) -> list[Sta
         if len(read) == len(found) and _same_matter(read[-1], found[-1]):
             return read
     return found
+
+
+def _replaced(old: Statement, new: list[Statement]) -> bool:
+    """Tell whether one of several things may be known, and another was said in its place."""
+    return not old.single and any(_same_matter(each, old) for each in new)
 
 
 def _same_matter(new: Statement, old: Statement) -> bool:

@@ -59,6 +59,8 @@ _MIDWAY = re.compile(
     r"no,? wait\b|or rather\b|make that\b))",
     re.IGNORECASE,
 )
+# "Oops, Nantes I mean": the mark may follow.
+_AFTERTHOUGHT = re.compile(r",? (?:i meant?|that is|rather|sorry)$", re.IGNORECASE)
 _LONGEST_CORRECTION = 6
 _NO_CORRECTION = re.compile(
     r"(?:thanks?|thank|problem|worries|need|idea|way|matter|really|seriously|i|i'm|i've|i'd|my|we|"
@@ -68,6 +70,11 @@ _NO_CORRECTION = re.compile(
     r"could|do|does|don't|is|are|was|how|why|where|when|who|which|just|only|also|please|ok|okay|"
     r"yes|no|"
     r"of|everyone|everybody|guys|dude|man|let|let's|one|more|again|with|forget|remember|always)\b",
+    re.IGNORECASE,
+)
+_TAKES_BACK = re.compile(
+    r"(?:(?:oops|sorry|actually|oh|well|hold on),? ){0,2}(?:no,? wait|no|nope|wait|scratch that|"
+    r"correction)[,.:;!…–—-]",
     re.IGNORECASE,
 )
 _ONE_MORE = re.compile(r"\b(?:too|also|as well|either)\b", re.IGNORECASE)
@@ -84,10 +91,12 @@ class Sentence(NamedTuple):
     """A sentence without "Actually" before or "btw" after it.
 
     ``correction`` is what it puts in the place of what was said before: "Milan" in "I mean Milan".
+    ``takes_back``: it starts by denying what was said before: "Actually no, I prefer coffee".
     """
 
     words: str
     correction: str = ""
+    takes_back: bool = False
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -106,7 +115,7 @@ def with_corrections(text: str) -> Iterator[Sentence]:
             if labelled:
                 break
             own = _ASIDE.sub("", without_lead_in(sentence))
-            yield Sentence(own, correction_in(sentence))
+            yield Sentence(own, correction_in(sentence), bool(_TAKES_BACK.match(sentence)))
             # "Bob: I live in Rome" is said by another, "Translate: …" by nobody.
             labelled = has_label(own) and not _REQUEST.match(own)
         if line.endswith(":"):
@@ -122,7 +131,7 @@ def correction_in(sentence: str) -> str:
         if not (found := _CORRECTS.match(rest)):
             break
         rest, marked = rest[found.end() :], True
-    rest = rest.rstrip(" .!…")
+    rest = _AFTERTHOUGHT.sub("", rest.rstrip(" .!…"))
     if not marked or not rest or len(rest.split()) > _LONGEST_CORRECTION or "?" in rest:
         return ""
     return "" if _NO_CORRECTION.match(rest) or _ONE_MORE.search(rest) else rest
