@@ -19,7 +19,7 @@ import reverie
 from reverie import Origin, Session, Settings, Space, Store
 from reverie.engine import copying
 from reverie.engine import postgres as postgres_engine
-from reverie.engine.pgtransaction import PostgresTransaction, _numbered
+from reverie.engine.pgtransaction import PostgresTransaction, numbered
 from reverie.protocols import Row
 from tests.conftest import FakeClock, SeededIds
 from tests.servers import Server
@@ -59,7 +59,7 @@ class Explained(PostgresTransaction):
 
     def _note(self, sql: str, values: Sequence[Any]) -> None:
         self._execute(b"SELECT 1")
-        plain = _numbered(sql)
+        plain = numbered(sql)
         self._explain(sql, b"EXPLAIN (FORMAT JSON) " + plain, values)
         self._explain(sql, b"EXPLAIN (FORMAT JSON, GENERIC_PLAN) " + _typed(plain, values), None)
 

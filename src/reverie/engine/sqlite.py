@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from reverie.engine import files, plans, schema
+from reverie.engine import files, plans, schema, seals
 from reverie.engine.blocks import Blocks, Loaded, VectorCache
 from reverie.engine.opened import Opened
 from reverie.engine.undivided import Undivided
@@ -73,12 +73,18 @@ _CONNECTION_PRAGMAS: tuple[tuple[str, str, object], ...] = (
 class SQLiteTransaction(Undivided):
     """One snapshot on one connection. A writer is the only one there is."""
 
-    def __init__(self, connection: apsw.Connection, vectors: VectorCache, writing: bool) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        vectors: VectorCache,
+        writing: bool,
+        damaged: set[tuple[int, int]],
+    ) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
         self._vectors = vectors
         self._blocks = Blocks(connection)
-        super().__init__(writing=writing)
+        super().__init__(writing=writing, damaged=damaged)
 
     def close(self) -> None:
         """Let go of the last statement: while it is open its snapshot is too."""
@@ -271,7 +277,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         if current is not None:
             yield current
             return
-        with self._translated(), self._lend() as connection:
+        with self._explained(), self._translated(), self._lend() as connection:
             connection.execute("BEGIN")
             try:
                 with self._transaction(connection, writing=False) as tx:
@@ -287,6 +293,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             yield current
             return
         with (
+            self._explained(),
             self._exclusively(wait=wait),
             self._translated(writing=True),
             self._lend() as connection,
@@ -308,7 +315,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def _transaction(
         self, connection: apsw.Connection, *, writing: bool
     ) -> Iterator[SQLiteTransaction]:
-        own = SQLiteTransaction(connection, self._vectors, writing)
+        own = SQLiteTransaction(connection, self._vectors, writing, self.damaged)
         with contextlib.closing(own), self._as_current(own) as transaction:
             yield transaction
 
@@ -473,6 +480,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     def check(self) -> list[str]:
         self._require_usable()
+        # What is compared next is read from the file again.
+        self._vectors = VectorCache()
         with self._translated(), self._lend() as connection:
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
@@ -550,6 +559,9 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
             )
         if number == 1:
             connection.execute(Blocks.TABLE)
+        if number == schema.SEALING:
+            statements = SQLiteTransaction(connection, VectorCache(), True, set())
+            seals.seal_store(statements, seals.told("the log"))
         connection.pragma("application_id", files.APPLICATION_ID)
         connection.pragma("user_version", number)
         connection.execute("COMMIT")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reverie.engine import log, sessions
 from reverie.memory.times import Time, to_ms
-from reverie.model import Memory
+from reverie.model import Event, Memory
 from reverie.protocols import Owner, Transaction
 
 if TYPE_CHECKING:
@@ -66,6 +66,24 @@ def known_at(
             for born, entry in log.states_at(tx, owner, position)
             if (memory := entry.state(user)).forgotten_at is None
         ]
-        events = [Known(*pair) for pair in sessions.events_at(tx, owner, position, user)]
+        events = [Known(*pair) for pair in _events_at(tx, owner, position, user)]
         known[user] = sorted([*memories, *events], key=lambda each: each.born)
     return known
+
+
+def _events_at(
+    tx: Transaction, owner: Owner, position: int, user: str | None
+) -> list[tuple[int, Event]]:
+    """The events that a recall would have found at a position, each with its own."""
+    hidden: set[str] = set()
+    found: list[tuple[int, Event]] = []
+    for entry in log.all_entries(tx, owner, position, skip=True):
+        if entry.session is None:
+            continue
+        if entry.op == "hide":
+            hidden.add(entry.session)
+        elif entry.op == "restore" or sessions.ends(entry):
+            hidden.discard(entry.session)
+        elif entry.op == "append" and entry.body is not None:
+            found.append((entry.position, sessions.event_of(entry, user)))
+    return [(at, event) for at, event in found if event.session not in hidden]

@@ -18,7 +18,7 @@ from reverie.config import Settings
 from reverie.embed import open_embedder, open_reranker
 from reverie.engine import open_engine
 from reverie.errors import InvalidInput, NotFound, ReverieError
-from reverie.memory import drafts, upkeep, vaults
+from reverie.memory import damage, drafts, upkeep, vaults
 from reverie.memory.notes import RecallNotes
 from reverie.memory.redaction import redaction_of
 from reverie.memory.resources import Resources
@@ -74,6 +74,7 @@ def open(
         redaction=redaction_of(found),
     )
     store = Store(resources, owns_embedder=chosen is not embedder)
+    resources.engine.examine = lambda: damage.examine(resources)
     try:
         with resources.engine.read() as tx:
             upkeep.require_whole(tx, resources.engine.url)
@@ -118,6 +119,11 @@ class Store:
     @property
     def settings(self) -> Settings:
         return self._resources.settings
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged entries were left out of answers since the store was opened."""
+        return len(self._resources.engine.damaged)
 
     @property
     def vault(self) -> Path | None:

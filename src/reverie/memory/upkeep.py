@@ -10,8 +10,8 @@ from reverie.agenda import jobs
 from reverie.agenda.jobs import Claim
 from reverie.engine import index, log
 from reverie.engine.schema import DERIVED, UNFINISHED
-from reverie.errors import ConfigError, StoreBusy, StoreError
-from reverie.memory import generations, replay, verification, writes
+from reverie.errors import ConfigError, StoreBusy, StoreDamaged, StoreError
+from reverie.memory import damage, generations, replay, verification, writes
 from reverie.memory.notes import DAY_MS
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
@@ -19,6 +19,8 @@ from reverie.model import Memory, SpaceInfo, VerifyReport
 from reverie.protocols import Owner, Transaction
 
 EMBED_BATCH = 256
+# Behind every passage there can be.
+LAST_PASSAGE = 1 << 62
 Progress = Callable[[int, int], None]
 
 
@@ -184,7 +186,11 @@ def require_whole(tx: Transaction, where: str) -> None:
 
 
 def rebuild(resources: Resources, progress: Progress | None = None) -> int:
-    """Index and vectors from the log, a space at a time, each in one transaction."""
+    """Index and vectors from the log, a space at a time, each in one transaction.
+
+    Not from a damaged log: the index would fit the damage, and nothing would tell of it any more.
+    """
+    damage.require_none(resources, "a rebuild")
     with resources.engine.read() as tx:
         tx.oversee()
         owners = all_owners(tx)
@@ -202,7 +208,7 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
             tx.enter(owner)
             for name in DERIVED:
                 tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", owner)
-            tx.clear_vectors(owner, 0, max(index.statistics(tx, owner).next_passage, 1))
+            tx.clear_vectors(owner, 0, LAST_PASSAGE)
             tx.run(
                 "UPDATE statistics SET epoch = epoch + 1, next_passage = 0, passages = 0, "
                 "touches = 0, facts = 0, notes = 0, private = 0 "
@@ -348,10 +354,20 @@ def spaces(resources: Resources) -> list[SpaceInfo]:
 
 
 def verify(resources: Resources) -> VerifyReport:
-    problems = resources.engine.check()
+    """Look at the files, at every entry, and at what the index makes of them."""
+    problems = checked(resources)
     with resources.engine.read() as tx:
         tx.oversee()
-        return verification.compare(tx, resources, all_owners(tx), problems)
+        found = damage.problems(tx)
+        return verification.compare(tx, resources, [*problems, *found], damaged=bool(found))
+
+
+def checked(resources: Resources) -> list[str]:
+    """What the database finds wrong with its files; that it cannot look is also an answer."""
+    try:
+        return resources.engine.check()
+    except StoreDamaged as error:
+        return [str(error)]
 
 
 def doctor(resources: Resources) -> dict[str, Any]:
@@ -363,8 +379,9 @@ def doctor(resources: Resources) -> dict[str, Any]:
             "SELECT COUNT(*) FROM jobs WHERE state <> 'parked' AND error IS NOT NULL"
         ) or (0,)
         states: dict[str, int] = dict(tx.all("SELECT state, COUNT(*) FROM jobs GROUP BY state"))
+        problems = damage.problems(tx)
     embedder = resources.embedder
-    problems = list(resources.engine.check())
+    problems = [*checked(resources), *problems]
     if embedder and generation and generation.identity != embedder.identity:
         problems.append(
             f"the vectors come from {generation.identity}, the embedder is {embedder.identity}: "
