@@ -14,7 +14,7 @@ from typing import NamedTuple
 from reverie.engine import log
 from reverie.engine.log import Entry
 from reverie.engine.schema import UNFINISHED, UNTOLD
-from reverie.errors import StoreError
+from reverie.errors import StoreDamaged, StoreError
 from reverie.model import Event, Memory
 from reverie.protocols import Owner, Row, Transaction
 from reverie.text.messages import RULES
@@ -508,14 +508,22 @@ def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
 def statistics(tx: Transaction, owner: Owner) -> Statistics:
     """Of a snapshot they are read once."""
     if owner in tx.kept:
-        known: Statistics = tx.kept[owner]
-        return known
+        kept: Statistics = tx.kept[owner]
+        return kept
     row = tx.one(
-        "SELECT epoch, next_passage, passages, facts, notes, private, touches FROM statistics "
-        "WHERE space = ? AND owner = ?",
+        "SELECT epoch, next_passage, passages, facts, notes, private, touches, "
+        "(SELECT MAX(p.passage) FROM passages p WHERE p.space = s.space AND p.owner = s.owner) "
+        "FROM statistics s WHERE space = ? AND owner = ?",
         owner,
     )
-    found = Statistics(0, 0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
+    *known, last = (0, 0, 0, 0, 0, 0, 0, None) if row is None else row
+    found = Statistics(*known)
+    # Whatever passage is gone was touched: the next one cannot be farther away than that.
+    if not (last or -1) < found.next_passage <= (-1 if last is None else last) + 1 + found.touches:
+        raise StoreDamaged(
+            f"the statistics of space number {owner.space} are damaged: run 'reverie rebuild'",
+            space=owner.space,
+        )
     if not tx.writing:
         tx.kept[owner] = found
     return found

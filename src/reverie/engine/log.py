@@ -282,12 +282,15 @@ def at_position(tx: Transaction, owner: Owner, position: int) -> Entry | None:
     )
 
 
-def at_positions(tx: Transaction, owner: Owner, positions: Sequence[int]) -> dict[int, Entry]:
-    """The entries at these positions, but for damaged ones."""
+def at_positions(
+    tx: Transaction, owner: Owner, positions: Sequence[int], *, strict: bool = False
+) -> dict[int, Entry]:
+    """The entries at these positions, but for damaged ones; if ``strict``, these raise."""
     found: dict[int, Entry] = {}
+    read = log_rows.strictly if strict else log_rows.readable
     for i in range(0, len(positions), 500):
         part = positions[i : i + 500]
-        for entry in log_rows.readable(
+        for entry in read(
             tx,
             owner,
             "FROM log WHERE space = ? AND owner = ? "
@@ -300,12 +303,15 @@ def at_positions(tx: Transaction, owner: Owner, positions: Sequence[int]) -> dic
 
 def versions(tx: Transaction, owner: Owner, memory: str) -> list[Entry]:
     """Every version of a memory, the oldest first; none when it is another owner's."""
-    return log_rows.strictly(
+    found = log_rows.strictly(
         tx,
         owner,
         "FROM log WHERE space = ? AND memory = ? AND owner = ? ORDER BY version",
         (owner.space, memory, owner.number),
     )
+    if [entry.version for entry in found] != list(range(1, len(found) + 1)):
+        raise log_rows.damaged(tx, owner.space, None, f"versions of memory {memory} are missing")
+    return found
 
 
 def id_taken(tx: Transaction, owner: Owner, memory: str) -> bool:
@@ -495,14 +501,14 @@ def all_entries(
     end = last_position(tx, owner) if upto is None else upto
     while True:
         # Those of the next thousand rows; between damaged ones there may be none.
-        last = _thousandth(tx, owner, after, end)
+        last = page_end(tx, owner, after, end)
         if last is None:
             return
         yield from entries(tx, owner, after, last, 1000, skip=skip)
         after = last
 
 
-def _thousandth(tx: Transaction, owner: Owner, after: int, end: int) -> int | None:
+def page_end(tx: Transaction, owner: Owner, after: int, end: int) -> int | None:
     """The position of the last of the next thousand entries."""
     row = tx.one(
         "SELECT MAX(position) FROM (SELECT position FROM log WHERE space = ? AND owner = ? "

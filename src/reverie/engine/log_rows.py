@@ -208,7 +208,7 @@ def damaged(tx: Transaction, space: int, position: object, why: str) -> StoreDam
     """What to raise or count for an entry that cannot be believed."""
     at = position if isinstance(position, int) else UNKNOWN
     return StoreDamaged(
-        f"entry {at or 'of unknown position'} of space {space_name(tx, space)} is damaged: {why}. "
+        f"{f'entry {at}' if at else 'the log'} of space {space_name(tx, space)} is damaged: {why}. "
         "Run 'reverie verify' to see all damage, and 'reverie salvage' to save the rest",
         space=space,
         position=at,

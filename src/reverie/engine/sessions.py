@@ -507,8 +507,9 @@ def around(
         (*owner, *here),
     )
     found = [*earlier, *(Spot(*row) for row in rows)]
-    entries = log.at_positions(tx, owner, [spot.position for spot in found])
-    return [event_of(entries[at.position], user) for at in found if at.position in entries]
+    from reverie.engine import agreement  # it reads what stands here
+
+    return [event_of(entry, user) for entry in agreement.events(tx, owner, found)]
 
 
 def last_spot(tx: Transaction, owner: Owner, stretches: Iterable[Stretch]) -> Spot | None:

@@ -195,7 +195,7 @@ def _end(tx: Transaction, space: int, name: str, chain: str | None, last: int) -
         return []
     if row[3] != seals.of_head(space, *row[:3]):
         return [f"space {name}: where its log ends is damaged: {SALVAGE}"]
-    if row[0] > last:
+    if chain is not None and chain != row[2] and row[0] > last:
         return [f"space {name}: the log ends at position {last}, and reached {row[0]}: {SALVAGE}"]
     if row[0] < last or (chain is not None and chain != row[2]):
         return [f"space {name}: the log does not end as it was written: {SALVAGE}"]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from reverie.engine import log, sessions
+from reverie.engine import agreement, index, log, sessions
+from reverie.engine.index import Filter
 from reverie.memory.times import Time, to_ms
 from reverie.model import Event, Memory
 from reverie.protocols import Owner, Transaction
@@ -50,6 +52,25 @@ def memories_at(
         if (memory := entry.state(user)).session in seen.at(owner)
         and (memory.forgotten_at is None or include_forgotten)
     ]
+
+
+def memories_now(
+    tx: Transaction,
+    owners: Owners,
+    seen: Seen,
+    chosen: Filter,
+    limit: int | None,
+    before: int | None,
+) -> list[tuple[int, Memory]]:
+    """The memories that a filter admits now, each with where it was born."""
+    asked, found = replace(chosen, **seen._asdict()), []
+    for owner, user in owners.items():
+        places = index.places(tx, owner, asked, limit, before)
+        for place, entry in agreement.states(tx, owner, places):
+            memory = entry.state(user)
+            if asked.admits(memory) and memory.session in seen.at(owner):
+                found.append((place.born, memory))
+    return found
 
 
 def known_at(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from reverie.agenda import jobs
@@ -19,8 +21,6 @@ from reverie.model import Memory, SpaceInfo, VerifyReport
 from reverie.protocols import Owner, Transaction
 
 EMBED_BATCH = 256
-# Behind every passage there can be.
-LAST_PASSAGE = 1 << 62
 Progress = Callable[[int, int], None]
 
 
@@ -191,6 +191,8 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
     Not from a damaged log: the index would fit the damage, and nothing would tell of it any more.
     """
     damage.require_none(resources, "a rebuild")
+    if resources.engine.check() and isinstance(resources.engine.describe().get("file"), str):
+        return _remake(resources, progress)
     with resources.engine.read() as tx:
         tx.oversee()
         owners = all_owners(tx)
@@ -203,17 +205,18 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
         if progress is not None:
             progress(done, whole)
 
+    _drop_ownerless(resources)
     for owner in owners:
         with resources.engine.write() as tx:
             tx.enter(owner)
-            for name in DERIVED:
+            for name in (*DERIVED, "vectors"):
                 tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", owner)
-            tx.clear_vectors(owner, 0, LAST_PASSAGE)
             tx.run(
-                "UPDATE statistics SET epoch = epoch + 1, next_passage = 0, passages = 0, "
-                "touches = 0, facts = 0, notes = 0, private = 0 "
-                "WHERE space = ? AND owner = ?",
-                owner,
+                "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
+                "facts, notes, private) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0) "
+                "ON CONFLICT (space, owner) DO UPDATE SET epoch = statistics.epoch + 1, "
+                "next_passage = 0, passages = 0, touches = 0, facts = 0, notes = 0, private = 0",
+                (*owner, resources.clock.now()),
             )
             for born, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
                 state = entry.state(None)
@@ -227,6 +230,35 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
                 advance()
             replay.rebuild(tx, resources, owner, advance)
     return done
+
+
+def _drop_ownerless(resources: Resources) -> None:
+    """Take away rows of the index that belong to nobody there is."""
+    with resources.engine.write() as tx:
+        tx.oversee()
+        known = set(all_owners(tx))
+        for name in (*DERIVED, "statistics", "vectors"):
+            for row in tx.all(f"SELECT DISTINCT space, owner FROM {name}"):
+                if row not in known:
+                    tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", row)
+
+
+def _remake(resources: Resources, progress: Progress | None) -> int:
+    """Put a store that is made anew of the same rows in the place of one with broken pages.
+
+    Rows cannot be deleted from a page that cannot be read.
+    """
+    from reverie.memory import salvage
+
+    engine = resources.engine
+    file = Path(engine.describe()["file"])
+    with tempfile.TemporaryDirectory(prefix="reverie-") as folder, engine.exclusive():
+        made = Path(folder) / "made.db"
+        report = salvage.salvage(
+            lambda new: replace(resources, engine=new), str(file), made, progress, whole=True
+        )
+        engine.restore(made)
+    return report.entries
 
 
 def reembed(resources: Resources, progress: Progress | None = None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from reverie.engine import index, log, sessions
+from reverie.engine.schema import DERIVED
 from reverie.memory import generations, histories, replay
 from reverie.memory.resources import Resources
 from reverie.model import VerifyReport
@@ -29,7 +30,12 @@ def compare(
     digest = hashlib.sha256()
     memories = versions = events = passages = 0
     spaces = set()
-    for owner in _owners(tx, found):
+    owners = _owners(tx, found)
+    try:
+        found += _ownerless(tx, owners)
+    except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
+        found.append(f"the index cannot be read ({type(error).__name__}): run 'reverie rebuild'")
+    for owner in owners:
         spaces.add(owner.space)
         try:
             for entry in log.all_entries(tx, owner, skip=True):
@@ -46,6 +52,16 @@ def compare(
     return VerifyReport(
         len(spaces), memories, versions, events, passages, digest.hexdigest(), tuple(found)
     )
+
+
+def _ownerless(tx: Transaction, owners: list[Owner]) -> list[str]:
+    """Rows of the index that belong to nobody there is."""
+    found = []
+    for name in (*DERIVED, "statistics", "vectors"):
+        rows = tx.all(f"SELECT DISTINCT space, owner FROM {name}")
+        if not {Owner(*row) for row in rows} <= set(owners):
+            found.append(f"{name} has rows of nobody: run 'reverie rebuild'")
+    return found
 
 
 def _owners(tx: Transaction, problems: list[str]) -> list[Owner]:
