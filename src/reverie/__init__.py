@@ -34,7 +34,7 @@ from reverie.errors import (
     VaultError,
     VersionConflict,
 )
-from reverie.memory import Session, Space, Store, open
+from reverie.memory import Session, Space, Store, open, salvage_store
 from reverie.model import (
     RANKINGS,
     Change,
@@ -49,6 +49,8 @@ from reverie.model import (
     Proposal,
     Ranking,
     RecallNote,
+    SalvagedSpace,
+    SalvageReport,
     Scope,
     SessionErasure,
     SessionInfo,
@@ -125,9 +127,12 @@ __all__ = [
     "SystemClock",
     "Token",
     "VaultError",
+    "SalvageReport",
+    "SalvagedSpace",
     "VerifyReport",
     "Version",
     "VersionConflict",
     "__version__",
     "open",
+    "salvage_store",
 ]

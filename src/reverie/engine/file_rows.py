@@ -99,6 +99,8 @@ class Pages:
 
     def _row(self, page: bytes, at: int, columns: int) -> tuple[Any, ...] | None:
         types, place, end = list[int](), at + 1, at + page[at]
+        if end > len(page):
+            return None
         while place < end:
             kind, place = _varint(page, place)
             types.append(kind)

@@ -24,6 +24,7 @@ from reverie.engine.undivided import Undivided
 from reverie.errors import (
     InvalidInput,
     NewerSchema,
+    ReverieError,
     StoreBusy,
     StoreDamaged,
     StoreError,
@@ -176,6 +177,14 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             if not self._is_current():
                 with self._exclusively():
                     self._create_or_upgrade()
+        except (apsw.Error, ValueError, TypeError) as error:
+            self.close()
+            if isinstance(error, ReverieError):
+                raise
+            # What every store has is not there, or is something else.
+            raise StoreDamaged(
+                f"{self.path} is damaged ({error}): save what can be read with 'reverie salvage'"
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -388,8 +397,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             ) from error
         except (apsw.NotADBError, apsw.CorruptError) as error:
             raise StoreDamaged(
-                f"{self.path} is not a store or is damaged: move it away, then bring a good copy "
-                "back with 'reverie backup restore'"
+                f"{self.path} is not a store or is damaged: save what can be read with 'reverie "
+                "salvage', or move it away and bring a good copy back with 'reverie backup restore'"
             ) from error
         except apsw.CantOpenError as error:
             raise StoreError(f"{self.path} cannot be opened: check the path") from error

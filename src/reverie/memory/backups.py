@@ -31,7 +31,9 @@ def backup(resources: Resources, target: Path) -> VerifyReport:
     if target.exists():
         raise ConfigError(f"{target} exists already: give another name")
     resources.engine.backup(target)
-    return check(resources, target)
+    # A copy of a damaged store is better than none, and the report says that it is one.
+    with _copied(resources, target, sound=False) as (_, report):
+        return report
 
 
 def check(resources: Resources, source: Path) -> VerifyReport:
@@ -100,8 +102,10 @@ def _tokens(resources: Resources) -> list[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, VerifyReport]]:
-    """A sound backup, copied and opened."""
+def _copied(
+    resources: Resources, source: Path, *, sound: bool = True
+) -> Iterator[tuple[Resources, VerifyReport]]:
+    """A backup, copied and opened; a ``sound`` one, or StoreDamaged."""
     if not source.is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
@@ -111,7 +115,7 @@ def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, Ver
         try:
             upkeep.refresh_index(copy)
             report = upkeep.verify(copy)
-            if not report.ok:
+            if sound and not report.ok:
                 raise StoreDamaged(
                     f"{source} is not sound ({report.problems[0]}): use another backup"
                 )

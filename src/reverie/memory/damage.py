@@ -219,6 +219,30 @@ def _names(tx: Transaction) -> list[str]:
     ]
 
 
+def named_spaces(tx: Transaction) -> list[tuple[int, str]]:
+    """The spaces whose names are as they were given, by name; the others are counted."""
+    found = []
+    for space, name, seal in tx.all("SELECT space, name, seal FROM spaces"):
+        if seal == seals.of("space", space, name):
+            found.append((space, name))
+        else:
+            log_rows.note(tx, StoreDamaged(f"the name of space {space} is damaged", space=space))
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def named_users(tx: Transaction, space: int) -> list[str]:
+    """The same for the users of a space."""
+    found = []
+    for number, name, seal in tx.all(
+        "SELECT owner, name, seal FROM owners WHERE space = ? AND owner <> ?", (space, log.SHARED)
+    ):
+        if seal == seals.of("owner", space, number, name):
+            found.append(name)
+        else:
+            log_rows.note(tx, StoreDamaged(f"the name of user {number} is damaged", space=space))
+    return found
+
+
 def _states(tx: Transaction) -> list[str]:
     return [
         f"space {log_rows.space_name(tx, row[0])}: summary and scratchpad of session "

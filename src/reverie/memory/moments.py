@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from reverie.engine import agreement, index, log, sessions
+from reverie.engine import agreement, index, log, log_rows, sessions
 from reverie.engine.index import Filter
 from reverie.memory.times import Time, to_ms
 from reverie.model import Event, Memory
@@ -70,6 +71,21 @@ def memories_now(
             memory = entry.state(user)
             if asked.admits(memory) and memory.session in seen.at(owner):
                 found.append((place.born, memory))
+    return found
+
+
+def categories_now(tx: Transaction, owners: Owners, seen: Seen, chosen: Filter) -> Counter[str]:
+    """How many memories each category has, as far as the log knows a memory of it."""
+    asked, found = replace(chosen, **seen._asdict()), Counter[str]()
+    for owner in owners:
+        for category, count in index.counts(tx, owner, asked).items():
+            places = index.places(tx, owner, replace(asked, category=category), 1)
+            if any(
+                e.state(None).category == category for _, e in agreement.states(tx, owner, places)
+            ):
+                found[category] += count
+            else:
+                log_rows.note(tx, agreement.misled(tx, owner, f"category {category!s:.40}"))
     return found
 
 

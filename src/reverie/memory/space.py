@@ -343,7 +343,8 @@ class Space:
     def categories(self) -> dict[str, int]:
         """Every category by name, and how many memories it has."""
         with self._resources.engine.read() as tx:
-            counts = self._counts(tx, self._listing(None, None, None, None, False))
+            chosen = self._listing(None, None, None, None, False)
+            counts = moments.categories_now(tx, self._owners(tx), self._seen(tx), chosen)
         return dict(sorted(counts.items()))
 
     def position(self) -> int:

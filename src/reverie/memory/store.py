@@ -29,13 +29,14 @@ from reverie.model import (
     Job,
     Ranking,
     Right,
+    SalvageReport,
     Scope,
     SpaceInfo,
     Token,
     Trust,
     VerifyReport,
 )
-from reverie.protocols import Clock, Embedder, Ids, Reranker
+from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
 from reverie.text.normalise import plain_name
 
 MOST_NAME_CHARS = 200
@@ -86,6 +87,46 @@ def open(
         store.close()
         raise
     return store
+
+
+def salvage_store(
+    source: str | Path,
+    target: str | Path,
+    *,
+    settings: Settings | None = None,
+    embedder: str | Embedder | None = None,
+    progress: Progress | None = None,
+) -> SalvageReport:
+    """Make a new store of all that can be read of a damaged one, which is not changed.
+
+    ``source`` is a path or an address, ``target`` a file that does not exist. The report says which
+    positions were lost.
+    """
+    from reverie.memory import salvage
+
+    found = config.load() if settings is None else settings
+    if isinstance(embedder, str):
+        found = replace(found, embedder=embedder)
+    chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
+
+    def resources(engine: Engine) -> Resources:
+        return Resources(
+            engine=engine,
+            clock=SystemClock(),
+            ids=RandomIds(),
+            settings=found,
+            embedder=chosen,
+            reranker=lambda: None,
+            notes=RecallNotes(),
+            redaction=redaction_of(found),
+        )
+
+    try:
+        return salvage.salvage(resources, str(source), Path(target), progress)
+    finally:
+        closer = getattr(chosen, "close", None)
+        if closer is not None and chosen is not embedder:
+            closer()
 
 
 class Store:
@@ -216,10 +257,8 @@ class Store:
         """Everything on the agenda, parked jobs included."""
         with self._resources.engine.read() as tx:
             tx.oversee()
-            names = sorted(
-                (name, space) for space, name in tx.all("SELECT space, name FROM spaces")
-            )
-            return [job for name, space in names for job in jobs.listed(tx, space, name)]
+            names = damage.named_spaces(tx)
+            return [job for space, name in names for job in jobs.listed(tx, space, name)]
 
     def retry_job(self, space: str, job: int) -> None:
         """Make a job due now."""

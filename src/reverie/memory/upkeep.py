@@ -366,8 +366,8 @@ def spaces(resources: Resources) -> list[SpaceInfo]:
     found = []
     with resources.engine.read() as tx:
         tx.oversee()
-        for space, name in sorted(tx.all("SELECT space, name FROM spaces"), key=lambda row: row[1]):
-            users = tx.all("SELECT name FROM owners WHERE space = ? AND name <> ''", (space,))
+        for space, name in damage.named_spaces(tx):
+            users = damage.named_users(tx, space)
             counts = tx.one(
                 "SELECT SUM(facts), SUM(notes) FROM statistics WHERE space = ?", (space,)
             )
@@ -376,7 +376,7 @@ def spaces(resources: Resources) -> list[SpaceInfo]:
             found.append(
                 SpaceInfo(
                     name,
-                    tuple(sorted(row[0] for row in users)),
+                    tuple(sorted(users)),
                     int(facts or 0),
                     int(notes or 0),
                     position,
