@@ -410,13 +410,14 @@ class SalvagedSpace(NamedTuple):
     """A space of a damaged store: how many entries came out of it, and what did not.
 
     ``lost`` are first and last positions of stretches that could not be read; ``affected`` says
-    what the index knew of them.
+    what the index knew of them. ``renamed`` are names that stand for ones that were lost.
     """
 
     space: str
     entries: int
     lost: tuple[tuple[int, int], ...]
     affected: tuple[str, ...]
+    renamed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,5 +431,5 @@ class SalvageReport:
 
     @property
     def complete(self) -> bool:
-        """Whether no entry was lost."""
-        return not any(space.lost for space in self.spaces)
+        """Whether no entry and no name was lost."""
+        return not any(space.lost or space.renamed for space in self.spaces)

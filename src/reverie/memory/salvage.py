@@ -176,7 +176,7 @@ def _write(tx: Transaction, found: Readable) -> SalvageReport:
     spaces, entries = list[SalvagedSpace](), 0
     for space in sorted(numbers):
         one = _space_of(found, space)
-        _write_names(tx, found, space, one)
+        renamed = _write_names(tx, found, space, one)
         _write_log(tx, space, one)
         affected = dict.fromkeys(
             found.about[space, at]
@@ -185,11 +185,12 @@ def _write(tx: Transaction, found: Readable) -> SalvageReport:
             if (space, at) in found.about
         )
         entries += len(one.lines)
-        spaces.append(SalvagedSpace(one.name, len(one.lines), tuple(one.lost), tuple(affected)))
+        saved = (one.name, len(one.lines), tuple(one.lost), tuple(affected), tuple(renamed))
+        spaces.append(SalvagedSpace(*saved))
     _write_beside(tx, found)
     _write_jobs(tx, found.jobs)
     report = SalvageReport(entries, tuple(spaces), tuple(sorted(found.problems)), ())
-    lost = [space._asdict() for space in spaces if space.lost]
+    lost = [space._asdict() for space in spaces if space.lost or space.renamed]
     if lost:
         tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (KEY, json.dumps(lost)))
     return report
@@ -212,7 +213,9 @@ def _keep_settings(tx: Transaction, found: Readable, now: int) -> None:
     tx.run("INSERT INTO meta (key, value) VALUES ('lineage', ?)", (str(now),))
 
 
-def _write_names(tx: Transaction, found: Readable, space: int, one: _Space) -> None:
+def _write_names(tx: Transaction, found: Readable, space: int, one: _Space) -> list[str]:
+    """Write the names of a space and its users; those that had to be made up."""
+    renamed = [] if space in found.spaces else [one.name]
     tx.run(
         "INSERT INTO spaces (space, name, seal) VALUES (?, ?, ?)",
         (space, one.name, seals.of("space", space, one.name)),
@@ -220,8 +223,10 @@ def _write_names(tx: Transaction, found: Readable, space: int, one: _Space) -> N
     numbers = {log.SHARED} | {line.header[2] for line in one.lines}
     numbers |= {number for where, number in found.owners if where == space}
     for number in sorted(numbers):
-        shared = "" if number == log.SHARED else f"recovered-user-{number}"
-        name = found.owners.get((space, number), shared) if number else ""
+        name = "" if number == log.SHARED else found.owners.get((space, number))
+        if name is None:
+            name = f"recovered-user-{number}"
+            renamed.append(name)
         tx.run(
             "INSERT INTO owners (space, owner, name, seal) VALUES (?, ?, ?, ?)",
             (space, number, name, seals.of("owner", space, number, name)),
@@ -235,6 +240,7 @@ def _write_names(tx: Transaction, found: Readable, space: int, one: _Space) -> N
         "INSERT INTO counters (space, position, recorded_at, job, owner) VALUES (?, 0, 0, 0, ?)",
         (space, max(numbers)),
     )
+    return renamed
 
 
 _INSERT = (
