@@ -66,9 +66,9 @@ def new_salt() -> str:
     return _text(os.urandom(_BYTES))
 
 
-def header_of(values: Sequence[Any]) -> bytes:
+def header_of(values: Sequence[Any]) -> str:
     """The values of ``HEADER`` as they are hashed."""
-    return _as_json(values).encode("utf-8", "surrogatepass")
+    return _as_json(values)
 
 
 def digest_of(salt: str | None, said: Said) -> str:
@@ -76,19 +76,21 @@ def digest_of(salt: str | None, said: Said) -> str:
     if salt is None:
         return ERASED
     body, reason, request = said
-    parts = b"" if body is None else body.encode("utf-8", "surrogatepass")
-    more = _as_json([body is not None, len(parts), reason, request])
-    return _hash(parts + more.encode("utf-8", "surrogatepass"), salt.encode()[:64])
+    # No JSON holds a zero byte: it tells where the body ends, or that there is none.
+    text = "\0\0" if body is None else f"{body}\0"
+    if reason is not None or request is not None:
+        text += _as_json([reason, request])
+    return _hash(text, salt.encode()[:64])
 
 
-def chained(before: str, header: bytes, digest: str) -> str:
+def chained(before: str, header: str, digest: str) -> str:
     """The chain of an entry, given that of the entry before it."""
-    return _hash(b"%s\n%s\n%s" % (before.encode(), digest.encode(), header))
+    return _hash(f"{before}\n{digest}\n{header}")
 
 
-def seal_of(header: bytes, digest: str, chain: str, now: str) -> str:
+def seal_of(header: str, digest: str, chain: str, now: str) -> str:
     """What proves a row by itself. ``now`` is the digest of what it says now."""
-    return _hash(b"%s\n%s\n%s\n%s" % (digest.encode(), chain.encode(), now.encode(), header))
+    return _hash(f"{digest}\n{chain}\n{now}\n{header}")
 
 
 def sealed(before: str, values: Sequence[Any], said: Said) -> Seal:
@@ -116,7 +118,7 @@ def holds(values: Sequence[Any], seal: Seal, said: Said) -> bool:
 
 def of(kind: str, *values: object) -> str:
     """The seal of a row that is no entry of the log."""
-    return _hash(_as_json([kind, *values]).encode("utf-8", "surrogatepass"))
+    return _hash(_as_json([kind, *values]))
 
 
 def of_head(space: int, position: int, recorded_at: int, chain: str) -> str:
@@ -141,7 +143,8 @@ def seal_state(db: Statements, owner: Owner, session: str) -> None:
     )
 
 
-def _hash(data: bytes, key: bytes = b"") -> str:
+def _hash(text: str, key: bytes = b"") -> str:
+    data = text.encode("utf-8", "surrogatepass")
     return _text(blake2b(data, digest_size=_BYTES, key=key).digest())
 
 
