@@ -329,7 +329,7 @@ def test_a_name_shows_only_what_has_it(engine: PostgresEngine) -> None:
             tx.ask_for("one", "alice")
             found = tx.all(f"SELECT * FROM {table}")
             if table == "spaces":
-                assert found == [(numbers["one", None].space, "one")]
+                assert [row[:2] for row in found] == [(numbers["one", None].space, "one")]
             else:
                 assert bool(found) == (table == "meta"), table
     with engine.read() as tx:

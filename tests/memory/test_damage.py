@@ -52,6 +52,8 @@ class Whole:
             texts = [each[3] for each in known if each[:2] == ("memory", id)]
             texts += [each[3] for each in known if each[0] == "event" and _id(each) == id]
             return any(text in each for each in texts)
+        if piece == ("line", "Untitled"):
+            return True  # a session whose first words are damaged
         if piece[0] == "line" and piece not in known:
             # A line of a prompt may show another memory or event of the scope.
             texts = [each[3] for each in known if each[0] in ("memory", "event")]

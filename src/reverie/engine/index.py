@@ -511,22 +511,26 @@ def statistics(tx: Transaction, owner: Owner) -> Statistics:
         kept: Statistics = tx.kept[owner]
         return kept
     row = tx.one(
-        "SELECT epoch, next_passage, passages, facts, notes, private, touches, "
-        "(SELECT MAX(p.passage) FROM passages p WHERE p.space = s.space AND p.owner = s.owner) "
-        "FROM statistics s WHERE space = ? AND owner = ?",
+        "SELECT epoch, next_passage, passages, facts, notes, private, touches FROM statistics "
+        "WHERE space = ? AND owner = ?",
         owner,
     )
-    *known, last = (0, 0, 0, 0, 0, 0, 0, None) if row is None else row
-    found = Statistics(*known)
+    found = Statistics(0, 0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
+    if not tx.writing:
+        tx.kept[owner] = found
+    return found
+
+
+def require_possible(tx: Transaction, owner: Owner, found: Statistics) -> None:
+    """Refuse statistics that were damaged: room is made for as many passages as they say."""
+    row = tx.one("SELECT MAX(passage) FROM passages WHERE space = ? AND owner = ?", owner)
+    last = -1 if row is None or row[0] is None else int(row[0])
     # Whatever passage is gone was touched: the next one cannot be farther away than that.
-    if not (last or -1) < found.next_passage <= (-1 if last is None else last) + 1 + found.touches:
+    if not last < found.next_passage <= last + 1 + found.touches:
         raise StoreDamaged(
             f"the statistics of space number {owner.space} are damaged: run 'reverie rebuild'",
             space=owner.space,
         )
-    if not tx.writing:
-        tx.kept[owner] = found
-    return found
 
 
 def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str, int]:

@@ -182,36 +182,51 @@ def told(what: str) -> Progress:
 def seal_store(db: Statements, progress: Progress | None = None) -> None:
     """Seal all that a store without seals holds, within the transaction of the upgrade."""
     whole, done = int(db.all("SELECT COUNT(*) FROM log")[0][0]), 0
-    for space, position, recorded_at in db.all(
-        "SELECT space, position, recorded_at FROM counters ORDER BY space"
+
+    def sealed_more(entries: int) -> None:
+        nonlocal done
+        done += entries
+        if progress is not None:
+            progress(done, whole)
+
+    for (space,) in db.all("SELECT space FROM counters ORDER BY space"):
+        seal_log(db, space, sealed_more)
+    seal_others(db)
+
+
+def seal_log(db: Statements, space: int, done: Callable[[int], None] | None = None) -> None:
+    """Seal the log of one space, and where it ends."""
+    chain, after = NO_CHAIN, -1
+    while rows := db.all(
+        f"SELECT {HEADER}, body, reason, request FROM log WHERE space = ? AND position > ? "
+        f"ORDER BY position LIMIT {_CHUNK}",
+        (space, after),
     ):
-        chain, after = NO_CHAIN, -1
-        while rows := db.all(
-            f"SELECT {HEADER}, body, reason, request FROM log WHERE space = ? AND position > ? "
-            f"ORDER BY position LIMIT {_CHUNK}",
-            (space, after),
-        ):
-            found = []
-            for row in rows:
-                seal = sealed(chain, row[:-3], Said(*row[-3:]))
-                found.append((*seal, space, row[1]))
-                chain, after = seal.chain, row[1]
-            db.many(
-                "UPDATE log SET salt = ?, digest = ?, chain = ?, seal = ? "
-                "WHERE space = ? AND position = ?",
-                found,
-            )
-            done += len(rows)
-            if progress is not None:
-                progress(done, whole)
+        found = []
+        for row in rows:
+            seal = sealed(chain, row[:-3], Said(*row[-3:]))
+            found.append((*seal, space, row[1]))
+            chain, after = seal.chain, row[1]
         db.many(
-            "UPDATE counters SET chain = ?, seal = ? WHERE space = ?",
-            [(chain, of_head(space, position, recorded_at, chain), space)],
+            "UPDATE log SET salt = ?, digest = ?, chain = ?, seal = ? "
+            "WHERE space = ? AND position = ?",
+            found,
         )
-    _seal_others(db)
+        if done is not None:
+            done(len(rows))
+    db.many(
+        "UPDATE counters SET chain = ?, seal = ? WHERE space = ?",
+        [
+            (chain, of_head(space, position, recorded_at, chain), space)
+            for position, recorded_at in db.all(
+                "SELECT position, recorded_at FROM counters WHERE space = ?", (space,)
+            )
+        ],
+    )
 
 
-def _seal_others(db: Statements) -> None:
+def seal_others(db: Statements) -> None:
+    """Seal what stands beside the log: names, summaries, recall notes and tokens."""
     db.many(
         "UPDATE spaces SET seal = ? WHERE space = ?",
         [(of("space", *row), row[0]) for row in db.all("SELECT space, name FROM spaces")],

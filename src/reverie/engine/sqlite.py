@@ -79,13 +79,13 @@ class SQLiteTransaction(Undivided):
         connection: apsw.Connection,
         vectors: VectorCache,
         writing: bool,
-        damaged: set[tuple[int, int]],
+        damaged: set[tuple[int, int]] | None = None,
     ) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
         self._vectors = vectors
         self._blocks = Blocks(connection)
-        super().__init__(writing=writing, damaged=damaged)
+        super().__init__(writing=writing, damaged=set() if damaged is None else damaged)
 
     def close(self) -> None:
         """Let go of the last statement: while it is open its snapshot is too."""
@@ -569,7 +569,7 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
         if number == 1:
             connection.execute(Blocks.TABLE)
         if number == schema.SEALING:
-            statements = SQLiteTransaction(connection, VectorCache(), True, set())
+            statements = SQLiteTransaction(connection, VectorCache(), writing=True)
             seals.seal_store(statements, seals.told("the log"))
         connection.pragma("application_id", files.APPLICATION_ID)
         connection.pragma("user_version", number)

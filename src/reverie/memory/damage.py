@@ -189,10 +189,16 @@ def _one(tx: Transaction, columns: str, space: int, position: int) -> Row | None
 
 def _end(tx: Transaction, space: int, name: str, chain: str | None, last: int) -> list[str]:
     row = tx.one(
-        "SELECT position, recorded_at, chain, seal FROM counters WHERE space = ?", (space,)
+        "SELECT position, recorded_at, chain, seal, owner, job, "
+        "(SELECT MAX(o.owner) FROM owners o WHERE o.space = c.space), "
+        "(SELECT MAX(j.job) FROM jobs j WHERE j.space = c.space) "
+        "FROM counters c WHERE space = ?",
+        (space,),
     )
     if row is None:
         return []
+    if row[4] < (row[6] or 0) or row[5] < (row[7] or 0):
+        return [f"space {name}: its counters are damaged: {SALVAGE}"]
     if row[3] != seals.of_head(space, *row[:3]):
         return [f"space {name}: where its log ends is damaged: {SALVAGE}"]
     if chain is not None and chain != row[2] and row[0] > last:

@@ -281,6 +281,8 @@ def reembed(resources: Resources, progress: Progress | None = None) -> int:
         with resources.engine.read() as tx:
             tx.oversee()
             ends = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
+            for owner, end in ends.items():
+                index.require_possible(tx, owner, end)
             kept = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in ends}
         whole, done = sum(end.next_passage for end in ends.values()), 0
         for owner, end in ends.items():

@@ -118,6 +118,7 @@ def _compare_owner(
         if stored % _MODULUS != sum_of % _MODULUS:
             problems.append(f"{where}: the {name} differ from the log: run 'reverie rebuild'")
     kept = index.statistics(tx, owner)
+    index.require_possible(tx, owner, kept)
     if (kept.passages, kept.facts, kept.notes, kept.private) != (
         len(wanted.said),
         *counts.values(),

@@ -97,6 +97,7 @@ class IndexView:
         self._owner = owner
         self._chosen = chosen
         statistics = index.statistics(tx, owner)
+        index.require_possible(tx, owner, statistics)
         # Few memories are a session's own: left out by name, they cost the others nothing.
         end = statistics.next_passage
         self._hidden = search.hidden_passages(tx, owner, chosen, end) if statistics.private else []

@@ -37,6 +37,11 @@ class Metrics:
             "reverie_memories", "Memories by kind.", ("kind",), registry=self._registry
         )
         self._spaces = Gauge("reverie_spaces", "Spaces.", registry=self._registry)
+        self._damaged = Gauge(
+            "reverie_damaged_entries",
+            "Damaged entries that were left out of answers.",
+            registry=self._registry,
+        )
         about = Gauge("reverie_info", "This server.", ("version",), registry=self._registry)
         about.labels(__version__).set(1)
 
@@ -44,8 +49,9 @@ class Metrics:
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def rendered(self, jobs: list[Job], spaces: list[SpaceInfo]) -> bytes:
+    def rendered(self, jobs: list[Job], spaces: list[SpaceInfo], damaged: int) -> bytes:
         """Everything, with how the store stands now."""
+        self._damaged.set(damaged)
         states = Counted(job.state for job in jobs)
         for state in JOB_STATES:
             self._jobs.labels(state).set(states[state])  # type: ignore[index]
