@@ -34,7 +34,7 @@ from reverie.errors import (
     VaultError,
     VersionConflict,
 )
-from reverie.memory import Session, Space, Store, open
+from reverie.memory import Session, Space, Store, open, salvage_store
 from reverie.model import (
     RANKINGS,
     Change,
@@ -49,6 +49,8 @@ from reverie.model import (
     Proposal,
     Ranking,
     RecallNote,
+    SalvagedSpace,
+    SalvageReport,
     Scope,
     SessionErasure,
     SessionInfo,
@@ -101,6 +103,8 @@ __all__ = [
     "RerankFailed",
     "Reranker",
     "ReverieError",
+    "SalvageReport",
+    "SalvagedSpace",
     "Scope",
     "SequenceConflict",
     "Session",
@@ -130,4 +134,5 @@ __all__ = [
     "VersionConflict",
     "__version__",
     "open",
+    "salvage_store",
 ]

@@ -36,7 +36,18 @@ Run = Callable[..., Any]
 
 # What gives back at once, without a look at the database.
 _AT_ONCE = frozenset(
-    {"space", "session", "scratchpad", "name", "user", "id", "reached", "url", "settings"}
+    {
+        "space",
+        "session",
+        "scratchpad",
+        "name",
+        "user",
+        "id",
+        "reached",
+        "url",
+        "settings",
+        "damaged",
+    }
 )
 
 

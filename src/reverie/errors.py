@@ -19,7 +19,7 @@
     │   ├── StoreFull                    no space left
     │   ├── StoreReadOnly                the file cannot be written
     │   ├── StoreBusy                    another writer held the store for too long
-    │   ├── StoreDamaged                 the file is not a store, or is broken
+    │   ├── StoreDamaged                 not a store, or something in it is not as it was written
     │   ├── StoreFailed                  the disk failed: repeat a read, reopen before a write
     │   ├── StoreUnavailable             the database server cannot be reached
     │   ├── StoreClosed                  the handle was closed
@@ -168,7 +168,17 @@ class StoreBusy(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """The file is not a store, or its pages are broken."""
+    """The file is not a store, its pages are broken, or a row is not as it was written.
+
+    ``space`` and ``position`` say which entry of the log is damaged, where it is one.
+    """
+
+    def __init__(
+        self, message: str, *, space: int | None = None, position: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.space = space
+        self.position = position
 
 
 class StoreFailed(StoreError):

@@ -235,7 +235,8 @@ class Candidate(NamedTuple):
     """A memory or an event that may be a hit, as far as ranking must know it.
 
     ``position`` is where its entry stands, ``terms`` how long it is. Only an event has a session,
-    a sequence and a role; ``origin`` is the event that a memory came from.
+    a sequence and a role; ``origin`` is the event that a memory came from. Of a memory,
+    ``memory`` and ``version`` say what must stand at its position.
     """
 
     born: int
@@ -249,6 +250,8 @@ class Candidate(NamedTuple):
     role: str = ""
     speaker: str | None = None
     origin: Origin | None = None
+    memory: str = ""
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,3 +404,32 @@ class VerifyReport:
     @property
     def ok(self) -> bool:
         return not self.problems
+
+
+class SalvagedSpace(NamedTuple):
+    """A space of a damaged store: how many entries came out of it, and what did not.
+
+    ``lost`` are first and last positions of stretches that could not be read; ``affected`` says
+    what the index knew of them. ``renamed`` are names that stand for ones that were lost.
+    """
+
+    space: str
+    entries: int
+    lost: tuple[tuple[int, int], ...]
+    affected: tuple[str, ...]
+    renamed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """What was saved of a damaged store. ``problems`` are those of the new store: none."""
+
+    entries: int
+    spaces: tuple[SalvagedSpace, ...]
+    unread: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether no entry and no name was lost."""
+        return not any(space.lost or space.renamed for space in self.spaces)

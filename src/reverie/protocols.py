@@ -109,6 +109,10 @@ class Transaction(Protocol):
     """What was read in this transaction and stays as it is until its end."""
     skip_locked: str
     """Behind a SELECT of rows ``j``: take them, and leave out those that others have taken."""
+    unindexed: str
+    """Behind the name of a table: look through all of its rows. Empty where that shows no more."""
+    damaged: set[tuple[int, int]]
+    """Space and position of every damaged entry that was left out of an answer."""
 
     def ask_for(self, space: str, user: str) -> None:
         """Only these names can be looked up from here on, and no rows of any owner be seen."""
@@ -189,6 +193,10 @@ class Engine(Protocol):
     read_only: bool
     compares_vectors: bool
     """Whether a recall can compare vectors here; if not, they are kept until it can."""
+    damaged: set[tuple[int, int]]
+    """Space and position of every damaged entry that was left out of an answer since it opened."""
+    examine: Callable[[], str | None] | None
+    """Called when a transaction fails in a way that only damage explains: what is damaged."""
 
     @property
     def write_failed(self) -> bool:

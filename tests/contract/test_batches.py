@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from reverie import Store
-from reverie.engine import index, log
+from reverie.engine import index, log, seals
 from reverie.memory import transfer
 from reverie.model import Scope
 from reverie.protocols import Embedder
@@ -64,6 +64,7 @@ def records(stores: Stores) -> list[Any]:
 def test_a_batch_leaves_the_rows_of_one_by_one(
     stores: Stores, embedder: str | Embedder, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(seals, "new_salt", lambda: "the same for all")
     given = records(stores)
     together, alone = (stores.open(name, embedder=embedder) for name in ("together", "alone"))
     monkeypatch.setattr(transfer, "BATCH", 1)

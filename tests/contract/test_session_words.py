@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reverie import NotFound, Origin, Space, Store
+from reverie.engine import seals
 from reverie.engine.copying import TABLES
 from reverie.learn import summaries
 from tests.conftest import Stores, engine_of, rows
@@ -55,6 +56,7 @@ def test_words_of_an_erased_session_leave_the_memories_it_changed(
     with engine_of(store).write() as tx:
         tx.oversee()
         tx.run("UPDATE log SET origin_session = 'b', origin_sequence = 1 WHERE version = 2")
+        seals.seal_store(tx)
     space.forget(memory.id)
     space.restore(memory.id)
     space.session("b").erase()

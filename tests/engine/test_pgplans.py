@@ -17,9 +17,9 @@ import pytest
 
 import reverie
 from reverie import Origin, Session, Settings, Space, Store
-from reverie.engine import copying
+from reverie.engine import copying, pgschema, seals
 from reverie.engine import postgres as postgres_engine
-from reverie.engine.pgtransaction import PostgresTransaction, _numbered
+from reverie.engine.pgtransaction import PostgresTransaction, numbered
 from reverie.protocols import Row
 from tests.conftest import FakeClock, SeededIds
 from tests.servers import Server
@@ -59,7 +59,7 @@ class Explained(PostgresTransaction):
 
     def _note(self, sql: str, values: Sequence[Any]) -> None:
         self._execute(b"SELECT 1")
-        plain = _numbered(sql)
+        plain = numbered(sql)
         self._explain(sql, b"EXPLAIN (FORMAT JSON) " + plain, values)
         self._explain(sql, b"EXPLAIN (FORMAT JSON, GENERIC_PLAN) " + _typed(plain, values), None)
 
@@ -100,10 +100,13 @@ def load(address: str, document: Path) -> None:
     with open_store(address, "none") as store:
         for handle in (store.space("space 1"), store.space("space 1", user="a")):
             handle.remember("without a vector")
-    with psycopg.connect(address, autocommit=True) as connection:
+    with psycopg.connect(address, autocommit=True, cursor_factory=psycopg.RawCursor) as connection:
         connection.execute("SET search_path = reverie, public")
         for table in (*copying.TABLES[1:], VECTORS):
             multiply(connection, table)
+        statements = pgschema._Statements(connection)
+        seals.seal_log(statements, 7)
+        seals.seal_others(statements)
         connection.execute("VACUUM ANALYZE")
 
 

@@ -80,7 +80,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "id_taken": (lambda tx: log.id_taken(tx, OWNER, "m"), ["log_memory: space memory"]),
     "states_at": (
         lambda tx: list(log.states_at(tx, OWNER, 5)),
-        ["key: space position", "SCAN g", "key: space position"],
+        ["key: space position", "key: space position"],
     ),
     "of_session": (
         lambda tx: log.of_session(tx, OWNER, "s"),
@@ -168,7 +168,7 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ["key: space owner term"],
     ),
     "hidden_passages": (
-        lambda tx: search.hidden_passages(tx, OWNER, Filter(sessions=("s",))),
+        lambda tx: search.hidden_passages(tx, OWNER, Filter(sessions=("s",)), 9),
         ["memories_private: space owner"],
     ),
     "births": (lambda tx: search.births(tx, OWNER, [1, 2]), ["key: space owner passage"]),

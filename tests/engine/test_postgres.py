@@ -328,6 +328,7 @@ def make_older(connection: psycopg.Connection[Any], number: int) -> None:
         "INSERT INTO spaces VALUES (7, 's')",
         "INSERT INTO owners VALUES (7, 0, ''), (7, 1, 'alice'), (7, 2, 'bob')",
         "INSERT INTO counters (space, position, recorded_at, job) VALUES (7, 1, 5, 1)",
+        "UPDATE counters SET owner = 2" if number >= 4 else "SELECT 1",
         "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, facts, "
         f"notes{', terms' if number < 3 else ''}) SELECT 7, owner, 0, 0, 0, 0, 0, 0"
         f"{', 0' if number < 3 else ''} FROM owners",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -823,3 +824,99 @@ def test_a_store_of_the_step_before_is_upgraded(
         space.session("chat").append({"role": "user", "name": "Ana", "content": "a horse"})
         assert space.recall("zebra")[0].id == zebra.id
         assert store.verify().problems == ()
+
+
+def make_unsealed(path: Path, monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
+    """A store of the step before seals, with rows as that Reverie wrote them."""
+    with monkeypatch.context() as before:
+        before.setattr(schema, "CURRENT", schema.SEALING - 1)
+        SQLiteEngine(str(path)).close()
+    connection = apsw.Connection(str(path))
+    connection.execute("INSERT INTO spaces VALUES (1, 'ana')")
+    connection.execute("INSERT INTO owners VALUES (1, 0, ''), (1, 1, 'bob')")
+    connection.execute(
+        "INSERT INTO counters (space, position, recorded_at, job, owner) VALUES (1, ?, 9, 0, 1)",
+        (entries,),
+    )
+    for owner in (0, 1):
+        connection.execute(
+            "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, facts, "
+            "notes, private) VALUES (1, ?, 0, 0, 0, 0, 0, 0, 0)",
+            (owner,),
+        )
+    body = (
+        '{"kind":"fact","content":"zebra %d","category":"general","subject":null,"tags":[],'
+        '"concept_tags":[],"session":null,"source":null,"pinned":false,"created_at":5,'
+        '"updated_at":5,"happened_at":null,"forgotten_at":null,"expires_at":null,"trust":"person"}'
+    )
+    connection.executemany(
+        "INSERT INTO log (space, position, owner, op, recorded_at, schema, trust, memory, version, "
+        "uuid, body) VALUES (1, ?, ?, 'remember', 5, 1, 'person', ?, 1, ?, ?)",
+        [
+            (at, at % 2, f"memory{at:02}", f"u{at}", None if at == 3 else body % at)
+            for at in range(1, entries + 1)
+        ],
+    )
+    connection.execute(
+        "INSERT INTO session_state VALUES (1, 0, 'chat', NULL, 1, 0, 'a summary', NULL, NULL)"
+    )
+    value = '{"name":"n","right":"read","spaces":null,"user":null,"created_at":1,"sha256":"x"}'
+    connection.execute(f"INSERT INTO meta VALUES ('token.abcdefgh', '{value}')")
+    connection.execute("INSERT INTO meta VALUES ('index', 'earlier rules')")
+    connection.close()
+
+
+def test_a_store_without_seals_is_sealed_when_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.db"
+    make_unsealed(path, monkeypatch, 9)
+    with reverie.open(path, embedder="hashing") as store:
+        assert store.verify().problems == ()
+        assert store.space("ana").get("memory02").content == "zebra 2"
+        assert store.space("ana").session("chat").summary().text == "a summary"
+        assert [token.id for token in store.tokens()] == ["abcdefgh"]
+        store.space("ana", user="bob").remember("goes on")
+        assert store.verify().problems == ()
+    connection = apsw.Connection(str(path))
+    assert connection.execute("SELECT salt, digest FROM log WHERE position = 3").get == (None, "")
+    connection.execute("UPDATE log SET body = REPLACE(body, 'zebra 2', 'zebra 7')")
+    connection.close()
+    with reverie.open(path, embedder="hashing") as store:
+        assert any("entry 2 is damaged" in problem for problem in store.verify().problems)
+
+
+@pytest.mark.parametrize("at", range(1, 14, 3))
+def test_sealing_that_is_killed_is_undone_as_a_whole_and_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    path = tmp_path / "old.db"
+    make_unsealed(path, monkeypatch, 9)
+    script = (
+        "import os, sys\n"
+        "from reverie.engine import seals, sqlite\n"
+        "left = int(sys.argv[2])\n"
+        "real = seals.of\n"
+        "def counted(*values):\n"
+        "    global left\n"
+        "    left -= 1\n"
+        "    if left <= 0:\n"
+        "        os.kill(os.getpid(), 9)\n"
+        "    return real(*values)\n"
+        "seals.of = counted\n"
+        "keep = seals.sealed\n"
+        "def sealed(*values):\n"
+        "    counted('x')\n"
+        "    return keep(*values)\n"
+        "seals.sealed = sealed\n"
+        "sqlite.SQLiteEngine(sys.argv[1])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path), str(at)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    connection = apsw.Connection(str(path))
+    assert connection.pragma("user_version") == schema.SEALING - 1
+    assert "seal" not in {row[1] for row in connection.execute("PRAGMA table_info(log)")}
+    connection.close()
+    with reverie.open(path, embedder="hashing") as store:
+        assert store.verify().problems == ()
+        assert store.space("ana").count() == 4

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import reverie
-from reverie import Settings, Space, Store, StoreReadOnly
+from reverie import Settings, Space, Store, StoreDamaged, StoreReadOnly
 from reverie.engine import postgres as postgres_engine
+from reverie.engine import seals
 from reverie.engine.log import SHARED
 from reverie.engine.pgtransaction import PostgresTransaction
 from reverie.engine.postgres import PostgresEngine
@@ -329,7 +330,7 @@ def test_a_name_shows_only_what_has_it(engine: PostgresEngine) -> None:
             tx.ask_for("one", "alice")
             found = tx.all(f"SELECT * FROM {table}")
             if table == "spaces":
-                assert found == [(numbers["one", None].space, "one")]
+                assert [row[:2] for row in found] == [(numbers["one", None].space, "one")]
             else:
                 assert bool(found) == (table == "meta"), table
     with engine.read() as tx:
@@ -482,8 +483,10 @@ def test_a_user_without_conditions_sees_nobody_else(
     handle, calls = world.space(who[0], user=who[1]), 0
     ids = [id for listed in ids_of(world).values() for id in listed]
     monkeypatch.setattr(postgres_engine, "PostgresTransaction", Noting)
+    # What fails is not to be looked into by the operator's statements.
+    monkeypatch.setattr(engine_of(world), "examine", None)
     for ask in [*everything(handle), *asking_for(handle, ids)]:
-        with contextlib.suppress(ValueError, LookupError, AssertionError):
+        with contextlib.suppress(ValueError, LookupError, AssertionError, StoreDamaged):
             given.append((ask(),))
         calls += 1
     assert calls > 2 * len(ids) and len(given) > calls
@@ -502,6 +505,8 @@ def test_without_walls_the_same_shows_everybody(
             connection.execute(f"ALTER TABLE reverie.{table} DISABLE ROW LEVEL SECURITY".encode())
     with open_store(address) as store:
         handle, made = store.space("one"), ids_of(store)
+        # The seals would not let others' entries pass for this owner's.
+        monkeypatch.setattr(seals, "holds", lambda *given: True)
         monkeypatch.setattr(postgres_engine, "PostgresTransaction", Careless)
         assert seen_in(list(handle.export())) == set(OWNERS)
         assert all(seen_in(handle.history(made[who][0])) == {who} for who in OWNERS)

@@ -45,6 +45,7 @@ COMMANDS = {
         "import": ("moving", "Take memories and sessions in from a file."),
         "backup": ("moving", "Copy the whole store, or bring a copy back."),
         "verify": ("moving", "Check a store or a backup."),
+        "salvage": ("salvage", "Make a new store of all that can be read of a damaged one."),
         "migrate": ("moving", "Copy a whole store into another database."),
     },
     "Upkeep": {

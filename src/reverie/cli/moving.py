@@ -76,8 +76,13 @@ MOST_SHOWN = 20
     help="Every version, one per line; or one array of what is remembered now.",
 )
 @click.option("--all", "everyone", is_flag=True, help="Every user of every space.")
+@click.option(
+    "--skip-damaged", "skip", is_flag=True, help="Leave out damaged entries instead of stopping."
+)
 @in_scope
-def export_command(asked: Asked, output: Path | None, form: str, everyone: bool) -> None:
+def export_command(
+    asked: Asked, output: Path | None, form: str, everyone: bool, skip: bool
+) -> None:
     """Write memories and sessions out as JSON.
 
     Those that all users of a space share, or with --user that user's own. Lines hold the whole
@@ -96,30 +101,33 @@ def export_command(asked: Asked, output: Path | None, form: str, everyone: bool)
         space = store.space(settings.space, user=settings.user or None)
         where = "" if everyone else f" in space {space.name!r}"
         if everyone:
-            chunks = _as_lines(_everyones(store))
+            chunks = _as_lines(_everyones(store, skip))
         else:
-            chunks = _as_lines(space.export()) if form == "jsonl" else _as_array(space)
+            lines = space.export(skip_damaged=skip)
+            chunks = _as_lines(lines) if form == "jsonl" else _as_array(space)
         if output is None:
             written = _write(chunks, sys.stdout.buffer)
         else:
             with replacing(output) as file:
                 written = _write(chunks, file)
+        left_out = store.damaged
     what = count(written, "record") if form == "jsonl" else count(written, "memory", "memories")
     if not written:
         remark(f"The store has no memories{where}: nothing to export.")
     if output is None:
         return
     if asked.as_json:
-        print_json({"file": str(output), "format": form, "written": written})
+        answer = {"file": str(output), "format": form, "written": written}
+        print_json({**answer, "damaged": left_out} if left_out else answer)
     else:
         say(f"Exported {what} to {output}.")
 
 
-def _everyones(store: Store) -> Iterator[dict[str, Any]]:
+def _everyones(store: Store, skip: bool) -> Iterator[dict[str, Any]]:
     """The records of all, each with whose it is."""
     for info in store.spaces():
         for user in (None, *info.users):
-            for record in store.space(info.name, user=user).export():
+            for record in store.space(info.name, user=user).export(skip_damaged=skip):
                 yield {**record, "space": info.name, "user": user}
 
 
@@ -298,6 +306,8 @@ def create_command(asked: Asked, file: Path) -> None:
     with asked.open_store() as store:
         report = store.backup(file)
     print_report(report, as_json=asked.as_json, heading={"file": str(file)})
+    if not report.ok:
+        click.get_current_context().exit(FOUND_WRONG)
 
 
 @backup_command.command(
@@ -330,7 +340,8 @@ def _open_to_replace(asked: Asked, path: Path | None) -> Iterator[Store]:
             store = opened.enter_context(asked.open_store(create=True))
         except StoreDamaged as error:
             raise StoreDamaged(
-                f"{path} is no store that can be opened: move it away, then repeat this"
+                f"{path} is no store that can be opened: move it away ('reverie salvage' makes a "
+                "new store of what it holds), then repeat this"
             ) from error
         yield store
 

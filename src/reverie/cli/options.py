@@ -55,8 +55,21 @@ class Asked:
         if not create:
             require_store(settings)
         with open_store(settings=settings) as store:
-            yield store
+            try:
+                yield store
+            finally:
+                self._tell_damage(store.damaged)
             _show_in_vault(store)
+
+    def _tell_damage(self, damaged: int) -> None:
+        """What is missing from an answer must not look as if it had never been there."""
+        from reverie.cli.output import remark
+
+        if damaged and self.as_json:
+            remark(f'{{"warning": {{"damaged": {damaged}}}}}')
+        elif damaged:
+            what = "1 damaged entry was" if damaged == 1 else f"{damaged} damaged entries were"
+            remark(f"reverie: {what} left out: 'reverie verify' says what is damaged")
 
     @contextlib.contextmanager
     def open_space(self, *, create: bool = False) -> Iterator[Space]:

@@ -43,14 +43,14 @@ def _table(name: str, key: str, others: str = "") -> Table:
 # In the order in which rows may refer to each other.
 TABLES = (
     _table("meta", "key", "value"),
-    _table("spaces", "space", "name"),
-    _table("owners", "space owner", "name"),
-    _table("counters", "space", "position recorded_at job owner"),
+    _table("spaces", "space", "name seal"),
+    _table("owners", "space owner", "name seal"),
+    _table("counters", "space", "position recorded_at job owner chain seal"),
     _table(
         "log",
         "space position",
         "owner op recorded_at schema actor trust reason origin_session origin_sequence key request "
-        "memory version uuid session sequence body",
+        "memory version uuid session sequence body salt digest chain seal",
     ),
     _table(
         "statistics",
@@ -79,14 +79,14 @@ TABLES = (
     _table(
         "session_state",
         "space owner session",
-        "frozen epoch upper summary scratchpad scratched_at",
+        "frozen epoch upper summary scratchpad scratched_at seal",
     ),
     _table("proposals", "space owner proposal", "position answer memory"),
     _table("passages", "space owner passage", "born start length terms"),
     _table("postings", "space owner term passage", "len"),
     _table("touched", "space owner touch", "passage"),
     _table("unembedded", "space owner passage"),
-    _table("recalls", "space owner recall", "at query session sequence hits"),
+    _table("recalls", "space owner recall", "at query session sequence hits seal"),
     _table(
         "jobs",
         "space job",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from reverie.engine import log
 from reverie.engine.log import Entry
 from reverie.engine.schema import UNFINISHED, UNTOLD
-from reverie.errors import StoreError
+from reverie.errors import StoreDamaged, StoreError
 from reverie.model import Event, Memory
 from reverie.protocols import Owner, Row, Transaction
 from reverie.text.messages import RULES
@@ -508,8 +508,8 @@ def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
 def statistics(tx: Transaction, owner: Owner) -> Statistics:
     """Of a snapshot they are read once."""
     if owner in tx.kept:
-        known: Statistics = tx.kept[owner]
-        return known
+        kept: Statistics = tx.kept[owner]
+        return kept
     row = tx.one(
         "SELECT epoch, next_passage, passages, facts, notes, private, touches FROM statistics "
         "WHERE space = ? AND owner = ?",
@@ -519,6 +519,18 @@ def statistics(tx: Transaction, owner: Owner) -> Statistics:
     if not tx.writing:
         tx.kept[owner] = found
     return found
+
+
+def require_possible(tx: Transaction, owner: Owner, found: Statistics) -> None:
+    """Refuse statistics that were damaged: room is made for as many passages as they say."""
+    row = tx.one("SELECT MAX(passage) FROM passages WHERE space = ? AND owner = ?", owner)
+    last = -1 if row is None or row[0] is None else int(row[0])
+    # Whatever passage is gone was touched: the next one cannot be farther away than that.
+    if not last < found.next_passage <= last + 1 + found.touches:
+        raise StoreDamaged(
+            f"the statistics of space number {owner.space} are damaged: run 'reverie rebuild'",
+            space=owner.space,
+        )
 
 
 def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str, int]:

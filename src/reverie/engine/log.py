@@ -8,116 +8,22 @@ few calls that resolve names.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from reverie.model import Change, Memory, Op, Origin, Scope, Trust, Version
-from reverie.protocols import Owner, Row, Transaction
-from reverie.text.normalise import SURROGATE
+from reverie.engine import log_rows, seals
+from reverie.engine.log_rows import Entry as Entry
+from reverie.engine.log_rows import Raw
+from reverie.engine.log_rows import encode as encode
+from reverie.engine.seals import Said
+from reverie.errors import StoreDamaged
+from reverie.model import Origin, Scope
+from reverie.protocols import Owner, Transaction
 
 SHARED = 0
 BODY_SCHEMA = 1
 OVERWRITTEN = "what this version said was erased"
-
-_COLUMNS = (
-    "position, op, recorded_at, actor, trust, reason, origin_session, origin_sequence, "
-    "key, request, memory, version, uuid, session, sequence, body"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One line of the log. ``memory`` is empty where it is about a session, and the reverse."""
-
-    position: int
-    op: Op
-    recorded_at: int
-    actor: str | None
-    trust: Trust
-    reason: str | None
-    origin: Origin | None
-    key: str | None
-    request: str | None
-    memory: str
-    version: int
-    uuid: str
-    body: Mapping[str, Any] | None
-    session: str | None = None
-    sequence: int | None = None
-
-    def state(self, user: str | None) -> Memory:
-        """The memory as this version left it. Only for versions that still have a body."""
-        assert self.body is not None
-        body = self.body
-        return Memory(
-            id=self.memory,
-            kind=body["kind"],
-            content=body["content"],
-            category=body["category"],
-            subject=body["subject"],
-            tags=tuple(body["tags"]),
-            concept_tags=tuple(body["concept_tags"]),
-            version=self.version,
-            user=user,
-            session=body["session"],
-            source=body["source"],
-            trust=body["trust"],
-            pinned=body["pinned"],
-            created_at=body["created_at"],
-            updated_at=body["updated_at"],
-            happened_at=body["happened_at"],
-            forgotten_at=body["forgotten_at"],
-            expires_at=body["expires_at"],
-        )
-
-    def as_version(self) -> Version:
-        # What an erasure keeps is no state of the memory.
-        body = {} if self.op == "erase" else self.body or {}
-        return Version(
-            memory_id=self.memory,
-            version=self.version,
-            uuid=self.uuid,
-            position=self.position,
-            op=self.op,
-            content=body.get("content"),
-            category=body.get("category"),
-            subject=body.get("subject"),
-            tags=tuple(body.get("tags", ())),
-            trust=self.trust,
-            recorded_at=self.recorded_at,
-            actor=self.actor,
-            reason=self.reason,
-            origin=self.origin,
-        )
-
-    def as_change(self, user: str | None) -> Change:
-        return Change(
-            position=self.position,
-            op=self.op,
-            memory=self.memory,
-            version=self.version,
-            session=self.session,
-            sequence=self.sequence,
-            user=user,
-            actor=self.actor,
-            trust=self.trust,
-            recorded_at=self.recorded_at,
-        )
-
-
-# Made once: json.dumps would make one for each text.
-_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-
-
-def encode(body: Any) -> str:
-    text = _as_json(body)
-    if not text.isascii() and SURROGATE.search(text):
-        # Half a character in a message is kept as it came, in a form that UTF-8 holds.
-        return json.dumps(body, ensure_ascii=True, separators=(",", ":"))
-    return text
 
 
 # -- names ----------------------------------------------------------------------------------------
@@ -125,8 +31,15 @@ def encode(body: Any) -> str:
 
 def find_space(tx: Transaction, name: str, user: str | None = None) -> int | None:
     tx.ask_for(name, user or "")
-    row = tx.one("SELECT space FROM spaces WHERE name = ?", (name,))
-    return None if row is None else row[0]
+    row = tx.one("SELECT space, seal FROM spaces WHERE name = ?", (name,))
+    if row is None and tx.unindexed:
+        # Where the index of names was damaged, the table still knows.
+        row = tx.one(f"SELECT space, '' FROM spaces{tx.unindexed} WHERE name = ?", (name,))
+    if row is None:
+        return None
+    if row[1] != seals.of("space", row[0], name):
+        raise _misnamed(f"space {name!r}", row[0])
+    return int(row[0])
 
 
 def find_owner(tx: Transaction, space: int, user: str | None) -> Owner | None:
@@ -134,12 +47,25 @@ def find_owner(tx: Transaction, space: int, user: str | None) -> Owner | None:
     tx.enter(Owner(space, SHARED))
     if user is None:
         return Owner(space, SHARED)
-    row = tx.one("SELECT owner FROM owners WHERE space = ? AND name = ?", (space, user))
+    row = tx.one("SELECT owner, seal FROM owners WHERE space = ? AND name = ?", (space, user))
+    if row is None and tx.unindexed:
+        named = f"SELECT owner, '' FROM owners{tx.unindexed} WHERE space = ? AND name = ?"
+        row = tx.one(named, (space, user))
     if row is None:
         return None
+    if row[1] != seals.of("owner", space, row[0], user):
+        raise _misnamed(f"user {user!r}", space)
     owner = Owner(space, row[0])
     tx.enter(owner)
     return owner
+
+
+def _misnamed(whose: str, space: int) -> StoreDamaged:
+    return StoreDamaged(
+        f"the name of {whose} is damaged in the store: run 'reverie verify' to see what is, and "
+        "'reverie salvage' to save the rest",
+        space=space,
+    )
 
 
 def find(tx: Transaction, scope: Scope) -> Owner | None:
@@ -170,22 +96,27 @@ def _add_space(tx: Transaction, name: str, user: str | None) -> int:
         tx.enter(Owner(number, SHARED), alone=False)
         # Who makes the same space at the same time is waited for here.
         if tx.run(
-            "INSERT INTO spaces (space, name) VALUES (?, ?) ON CONFLICT DO NOTHING", (number, name)
+            "INSERT INTO spaces (space, name, seal) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (number, name, seals.of("space", number, name)),
         ):
             break
         space = find_space(tx, name, user)
         if space is not None:
             return space
     tx.run(
-        "INSERT INTO counters (space, position, recorded_at, job, owner) VALUES (?, 0, 0, 0, 0)",
-        (number,),
+        "INSERT INTO counters (space, position, recorded_at, job, owner, chain, seal) "
+        "VALUES (?, 0, 0, 0, 0, ?, ?)",
+        (number, seals.NO_CHAIN, seals.of_head(number, 0, 0, seals.NO_CHAIN)),
     )
     _add_owner(tx, Owner(number, SHARED), "")
     return number
 
 
 def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
-    tx.run("INSERT INTO owners (space, owner, name) VALUES (?, ?, ?)", (*owner, name))
+    tx.run(
+        "INSERT INTO owners (space, owner, name, seal) VALUES (?, ?, ?, ?)",
+        (*owner, name, seals.of("owner", *owner, name)),
+    )
     # Numbers come back after a restore, epochs never: no process can take an old matrix for new.
     tx.run(
         "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
@@ -203,12 +134,15 @@ def lineage(tx: Transaction) -> int:
 def scope_of(tx: Transaction, owner: Owner) -> Scope:
     """The names of an owner."""
     row = tx.one(
-        "SELECT s.name, o.name FROM owners o JOIN spaces s ON s.space = o.space "
+        "SELECT s.name, o.name, s.seal, o.seal FROM owners o JOIN spaces s ON s.space = o.space "
         "WHERE o.space = ? AND o.owner = ?",
         owner,
     )
     assert row is not None
-    return Scope(row[0], row[1] or None)
+    space, user, *found = row
+    if found != [seals.of("space", owner.space, space), seals.of("owner", *owner, user)]:
+        raise _misnamed(f"user {user!r} of space {space!r}", owner.space)
+    return Scope(space, user or None)
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -219,30 +153,46 @@ def advance(tx: Transaction, space: int, now: int) -> tuple[int, int]:
     return advance_each(tx, Owner(space, SHARED), [now])[0]
 
 
-def advance_each(tx: Transaction, owner: Owner, times: Sequence[int]) -> list[tuple[int, int]]:
-    """The same for several entries that follow each other; positions are the space's."""
+def advance_each(
+    tx: Transaction, owner: Owner, times: Sequence[int], skipped: int = 0
+) -> list[tuple[int, int]]:
+    """The same for several entries that follow each other; positions are the space's.
+
+    ``skipped`` is how many positions are left free before them.
+    """
     row = tx.one(
         "UPDATE counters SET position = position + ? WHERE space = ? "
-        "RETURNING position, recorded_at",
-        (len(times), owner.space),
+        "RETURNING position, recorded_at, chain, seal",
+        (skipped + len(times), owner.space),
     )
     assert row is not None
-    last, before = row
-    whens = list(enumerate(accumulate((before, *times), max), last - len(times)))[1:]
-    if whens and whens[-1][1] > before:
-        tx.many(
-            "UPDATE counters SET recorded_at = ? WHERE space = ?", [(whens[-1][1], owner.space)]
+    last, before, chain, seal = row
+    head = tx.kept.get(_head(owner))
+    if head is None:
+        _require_head(owner, last - len(times) - skipped, before, chain, seal)
+    else:
+        assert head[2] is None, "what was advanced for was not appended"
+    # What is appended next goes on from here, and says then when the log stands.
+    tx.kept[_head(owner)] = (chain, before, last)
+    return list(enumerate(accumulate((before, *times), max), last - len(times)))[1:]
+
+
+def _head(owner: Owner) -> tuple[str, int]:
+    """Under which name a transaction keeps where the log of a space ends."""
+    return ("head", owner.space)
+
+
+def _require_head(owner: Owner, position: int, recorded_at: int, chain: str, seal: str) -> None:
+    if seal != seals.of_head(owner.space, position, recorded_at, chain):
+        raise StoreDamaged(
+            f"where the log of space number {owner.space} ends is damaged: run 'reverie salvage'",
+            space=owner.space,
         )
-    return whens
 
 
 def advance_to(tx: Transaction, owner: Owner, position: int, now: int) -> tuple[int, int]:
     """The same for an entry that had a position before; what was passed already is the next one."""
-    tx.run(
-        "UPDATE counters SET position = ? WHERE space = ? AND position < ?",
-        (position - 1, owner.space, position - 1),
-    )
-    return advance(tx, owner.space, now)
+    return advance_each(tx, owner, [now], max(position - 1 - last_position(tx, owner), 0))[0]
 
 
 def recording_time(tx: Transaction, owner: Owner, now: int) -> int:
@@ -252,43 +202,67 @@ def recording_time(tx: Transaction, owner: Owner, now: int) -> int:
 
 
 def append(tx: Transaction, owner: Owner, *entries: Entry) -> None:
+    """Write entries at the positions that were advanced to, chained to what is there."""
+    if not entries:
+        return
+    chain, before, last = tx.kept[_head(owner)]
+    assert entries[-1].position == last, "entries are appended in the order of their positions"
+    rows = []
+    for entry in entries:
+        body = None if entry.body is None else encode(entry.body)
+        said = Said(body, entry.reason, entry.request)
+        header = (
+            owner.space,
+            entry.position,
+            owner.number,
+            entry.op,
+            entry.recorded_at,
+            BODY_SCHEMA,
+            entry.actor,
+            entry.trust,
+            *(entry.origin or (None, None)),
+            entry.key,
+            entry.memory or None,
+            entry.version or None,
+            entry.uuid,
+            entry.session,
+            entry.sequence,
+        )
+        seal = seals.sealed(chain, header, said)
+        chain = seal.chain
+        rows.append((*header, *said, *seal))
+    tx.many(_INSERT, rows)
+    at = max(before, entries[-1].recorded_at)
     tx.many(
-        "INSERT INTO log (space, position, owner, op, recorded_at, schema, actor, trust, reason, "
-        "origin_session, origin_sequence, key, request, memory, version, uuid, session, sequence, "
-        "body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            (
-                owner.space,
-                entry.position,
-                owner.number,
-                entry.op,
-                entry.recorded_at,
-                BODY_SCHEMA,
-                entry.actor,
-                entry.trust,
-                entry.reason,
-                *(entry.origin or (None, None)),
-                entry.key,
-                entry.request,
-                entry.memory or None,
-                entry.version or None,
-                entry.uuid,
-                entry.session,
-                entry.sequence,
-                None if entry.body is None else encode(entry.body),
-            )
-            for entry in entries
-        ),
+        "UPDATE counters SET recorded_at = ?, chain = ?, seal = ? WHERE space = ?",
+        [(at, chain, seals.of_head(owner.space, last, at, chain), owner.space)],
     )
+    tx.kept[_head(owner)] = (chain, at, None)
+
+
+_INSERT = (
+    f"INSERT INTO log ({seals.HEADER}, body, reason, request, salt, digest, chain, seal) "
+    f"VALUES ({', '.join('?' * 23)})"
+)
 
 
 def blank(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:
     """Destroy what these entries said; that they were made remains."""
     for position in positions:
+        _say_instead(tx, owner, position, Said(None, None, None))
+
+
+def _say_instead(tx: Transaction, owner: Owner, position: int, said: Said) -> None:
+    """Seal an entry again that says something else from now on. What is damaged stays so."""
+    tail = "FROM log WHERE space = ? AND owner = ? AND position = ?"
+    log_rows.strictly(tx, owner, tail, (*owner, position))
+    for row in tx.all(f"SELECT {log_rows.COLUMNS} {tail}", (*owner, position)):
+        raw = Raw.of(owner, row)
+        seal = seals.resealed(raw.header, raw.seal, said)
         tx.run(
-            "UPDATE log SET body = NULL, request = NULL, reason = NULL "
+            "UPDATE log SET body = ?, reason = ?, request = ?, salt = ?, seal = ? "
             "WHERE space = ? AND owner = ? AND position = ?",
-            (*owner, position),
+            (*said, seal.salt, seal.seal, *owner, position),
         )
 
 
@@ -296,46 +270,48 @@ def blank(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:
 
 
 def by_key(tx: Transaction, owner: Owner, key: str) -> Entry | None:
-    return _first(
-        tx.all(
-            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND key = ?", (*owner, key)
-        )
-    )
+    return _first(tx, owner, "FROM log WHERE space = ? AND owner = ? AND key = ?", (*owner, key))
 
 
 def at_position(tx: Transaction, owner: Owner, position: int) -> Entry | None:
     return _first(
-        tx.all(
-            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND position = ? AND owner = ?",
-            (owner.space, position, owner.number),
-        )
+        tx,
+        owner,
+        "FROM log WHERE space = ? AND position = ? AND owner = ?",
+        (owner.space, position, owner.number),
     )
 
 
-def at_positions(tx: Transaction, owner: Owner, positions: Sequence[int]) -> dict[int, Entry]:
-    """The entries at these positions."""
+def at_positions(
+    tx: Transaction, owner: Owner, positions: Sequence[int], *, strict: bool = False
+) -> dict[int, Entry]:
+    """The entries at these positions, but for damaged ones; if ``strict``, these raise."""
     found: dict[int, Entry] = {}
+    read = log_rows.strictly if strict else log_rows.readable
     for i in range(0, len(positions), 500):
         part = positions[i : i + 500]
-        for row in tx.all(
-            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? "
+        for entry in read(
+            tx,
+            owner,
+            "FROM log WHERE space = ? AND owner = ? "
             f"AND position IN ({', '.join('?' * len(part))})",
             (*owner, *part),
         ):
-            found[row[0]] = _entry(row)
+            found[entry.position] = entry
     return found
 
 
 def versions(tx: Transaction, owner: Owner, memory: str) -> list[Entry]:
     """Every version of a memory, the oldest first; none when it is another owner's."""
-    return [
-        _entry(row)
-        for row in tx.all(
-            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND memory = ? AND owner = ? "
-            "ORDER BY version",
-            (owner.space, memory, owner.number),
-        )
-    ]
+    found = log_rows.strictly(
+        tx,
+        owner,
+        "FROM log WHERE space = ? AND memory = ? AND owner = ? ORDER BY version",
+        (owner.space, memory, owner.number),
+    )
+    if [entry.version for entry in found] != list(range(1, len(found) + 1)):
+        raise log_rows.damaged(tx, owner.space, None, f"versions of memory {memory} are missing")
+    return found
 
 
 def id_taken(tx: Transaction, owner: Owner, memory: str) -> bool:
@@ -360,14 +336,12 @@ def ids_taken(tx: Transaction, owner: Owner, memories: Sequence[str]) -> set[str
 
 def of_session(tx: Transaction, owner: Owner, session: str) -> list[Entry]:
     """Every entry about a session, in order."""
-    return [
-        _entry(row)
-        for row in tx.all(
-            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND session = ? "
-            "ORDER BY position",
-            (*owner, session),
-        )
-    ]
+    return log_rows.strictly(
+        tx,
+        owner,
+        "FROM log WHERE space = ? AND owner = ? AND session = ? ORDER BY position",
+        (*owner, session),
+    )
 
 
 def in_session(
@@ -395,21 +369,18 @@ def decided_since(tx: Transaction, owner: Owner, position: int) -> list[tuple[st
 
 def appended(tx: Transaction, owner: Owner, session: str, first: int, count: int) -> list[Entry]:
     """So many events of a session from a sequence on, erased ones included."""
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND session = ? "
+    return log_rows.strictly(
+        tx,
+        owner,
+        "FROM log WHERE space = ? AND owner = ? AND session = ? "
         f"AND sequence >= ? AND op = 'append' ORDER BY sequence, position LIMIT {int(count)}",
         (*owner, session, first),
     )
-    return [_entry(row) for row in rows]
 
 
 def overwrite(tx: Transaction, owner: Owner, position: int, body: Mapping[str, Any]) -> None:
     """Put another state in the place of one that must not be read any more."""
-    tx.run(
-        "UPDATE log SET body = ?, request = NULL, reason = ? "
-        "WHERE space = ? AND owner = ? AND position = ?",
-        (encode(body), OVERWRITTEN, *owner, position),
-    )
+    _say_instead(tx, owner, position, Said(encode(body), OVERWRITTEN, None))
 
 
 def from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:
@@ -425,8 +396,14 @@ def from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:
 
 
 def last_position(tx: Transaction, owner: Owner) -> int:
-    row = tx.one("SELECT position FROM counters WHERE space = ?", (owner.space,))
-    return 0 if row is None else row[0]
+    row = tx.one(
+        "SELECT position, recorded_at, chain, seal FROM counters WHERE space = ?", (owner.space,)
+    )
+    if row is None:
+        return 0
+    if _head(owner) not in tx.kept:
+        _require_head(owner, *row)
+    return int(row[0])
 
 
 def position_at(tx: Transaction, owner: Owner, time: int) -> int:
@@ -472,30 +449,35 @@ def origins_at(tx: Transaction, owner: Owner, position: int) -> dict[str, Origin
 
 def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[int, Entry]]:
     """The version each memory had at a position, forgotten ones included, with its birth."""
-    columns = ", ".join(f"l.{name}" for name in _COLUMNS.split(", "))
-    rows = tx.all(
-        f"SELECT g.born, {columns} FROM (SELECT MIN(position) AS born, MAX(position) AS last "
-        "FROM log WHERE space = ? AND owner = ? AND position <= ? AND memory IS NOT NULL "
-        "GROUP BY memory) g JOIN log l ON l.position = g.last "
-        "WHERE l.space = ? AND l.owner = ? ORDER BY g.born",
-        (*owner, position, *owner),
-    )
-    for born, *row in rows:
-        entry = _entry(tuple(row))
-        if entry.body is not None and entry.op != "erase":
-            yield born, entry
-
-
-def entries(tx: Transaction, owner: Owner, after: int, end: int, limit: int) -> list[Entry]:
-    """The next entries behind a position, in order."""
-    return [
-        _entry(row)
-        for row in tx.all(
-            f"SELECT {_COLUMNS} FROM log WHERE space = ? AND owner = ? AND position > ? "
-            f"AND position <= ? ORDER BY position LIMIT {int(limit)}",
-            (*owner, after, end),
+    places: list[tuple[int, int]] = sorted(
+        (born, last)
+        for born, last in tx.all(
+            "SELECT MIN(position), MAX(position) FROM log WHERE space = ? AND owner = ? "
+            "AND position <= ? AND memory IS NOT NULL GROUP BY memory",
+            (*owner, position),
         )
-    ]
+    )
+    for i in range(0, len(places), 500):
+        part = places[i : i + 500]
+        found = at_positions(tx, owner, [last for _, last in part])
+        for born, last in part:
+            entry = found.get(last)
+            if entry is not None and entry.body is not None and entry.op != "erase":
+                yield born, entry
+
+
+def entries(
+    tx: Transaction, owner: Owner, after: int, end: int, limit: int, *, skip: bool = False
+) -> list[Entry]:
+    """The next entries behind a position, in order. ``skip``: but for damaged ones."""
+    read = log_rows.readable if skip else log_rows.strictly
+    return read(
+        tx,
+        owner,
+        "FROM log WHERE space = ? AND owner = ? AND position > ? AND position <= ? "
+        f"ORDER BY position LIMIT {int(limit)}",
+        (*owner, after, end),
+    )
 
 
 def count_behind(tx: Transaction, owner: Owner, position: int) -> int:
@@ -508,52 +490,34 @@ def count_behind(tx: Transaction, owner: Owner, position: int) -> int:
 
 
 def all_entries(
-    tx: Transaction, owner: Owner, upto: int | None = None, after: int = 0
+    tx: Transaction,
+    owner: Owner,
+    upto: int | None = None,
+    after: int = 0,
+    *,
+    skip: bool = False,
 ) -> Iterator[Entry]:
-    """Every entry behind a position and up to another, in order."""
+    """Every entry behind a position and up to another, in order. ``skip``: but for damaged ones."""
     end = last_position(tx, owner) if upto is None else upto
-    while found := entries(tx, owner, after, end, 1000):
-        yield from found
-        after = found[-1].position
+    while True:
+        # Those of the next thousand rows; between damaged ones there may be none.
+        last = page_end(tx, owner, after, end)
+        if last is None:
+            return
+        yield from entries(tx, owner, after, last, 1000, skip=skip)
+        after = last
 
 
-def _first(rows: list[Row]) -> Entry | None:
-    return _entry(rows[0]) if rows else None
-
-
-def _entry(row: Row) -> Entry:
-    (
-        position,
-        op,
-        recorded_at,
-        actor,
-        trust,
-        reason,
-        origin_session,
-        origin_sequence,
-        key,
-        request,
-        memory,
-        version,
-        uuid,
-        session,
-        sequence,
-        body,
-    ) = row
-    return Entry(
-        position=position,
-        op=op,
-        recorded_at=recorded_at,
-        actor=actor,
-        trust=trust,
-        reason=reason,
-        origin=None if origin_session is None else Origin(origin_session, origin_sequence),
-        key=key,
-        request=request,
-        memory=memory or "",
-        version=version or 0,
-        uuid=uuid,
-        body=None if body is None else json.loads(body),
-        session=session,
-        sequence=sequence,
+def page_end(tx: Transaction, owner: Owner, after: int, end: int) -> int | None:
+    """The position of the last of the next thousand entries."""
+    row = tx.one(
+        "SELECT MAX(position) FROM (SELECT position FROM log WHERE space = ? AND owner = ? "
+        "AND position > ? AND position <= ? ORDER BY position LIMIT 1000) l",
+        (*owner, after, end),
     )
+    return None if row is None or row[0] is None else int(row[0])
+
+
+def _first(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> Entry | None:
+    found = log_rows.strictly(tx, owner, tail, values)
+    return found[0] if found else None

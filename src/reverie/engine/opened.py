@@ -6,10 +6,21 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from reverie.errors import ForkedHandle, StoreClosed, StoreError, StoreReadOnly
+from reverie.errors import (
+    ForkedHandle,
+    ReverieError,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+    StoreReadOnly,
+)
+
+# How long the answer of an examination holds: it reads the whole store.
+EXAMINED_SECONDS = 60.0
 
 _log = logging.getLogger("reverie.engine")
 # Seconds that a writer waits for another one.
@@ -33,6 +44,10 @@ class Opened(Generic[Own]):
         self._pid = os.getpid()
         self._thread = threading.local()
         self._closed = False
+        self.damaged: set[tuple[int, int]] = set()
+        self.examine: Callable[[], str | None] | None = None
+        self._damage: str | None = None
+        self._examine_after = 0.0
         self._failed: str | None = None
 
     @property
@@ -68,6 +83,36 @@ class Opened(Generic[Own]):
             yield transaction
         finally:
             self._thread.current = None
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Let a failure that nothing but damage explains be StoreDamaged.
+
+        Rows that were changed behind our back break code that trusts them in any way. An error
+        that is none of ours makes the store be examined; if that finds nothing, it is a bug.
+        """
+        try:
+            yield
+        except (ReverieError, OSError):
+            raise
+        except Exception as error:
+            found = self._examined()
+            if found is None:
+                raise
+            raise StoreDamaged(found) from error
+
+    def _examined(self) -> str | None:
+        """What is damaged, as far as it was looked for within the last minute."""
+        examine, self.examine = self.examine, None
+        if examine is None:
+            return None
+        try:
+            if time.monotonic() >= self._examine_after:
+                self._damage = examine()
+                self._examine_after = time.monotonic() + EXAMINED_SECONDS
+            return self._damage
+        finally:
+            self.examine = examine
 
     def _require_usable(self) -> None:
         if os.getpid() != self._pid:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from psycopg import Connection, errors
 from psycopg.types import TypeInfo
 
-from reverie.engine import pgvectors, schema, walls
+from reverie.engine import pgvectors, schema, seals, walls
+from reverie.engine.pgtransaction import numbered
 from reverie.errors import NewerSchema, StoreError, StoreReadOnly
 from reverie.protocols import Row
 
@@ -89,6 +90,8 @@ def _upgrade(connection: Connection[Row], found: int) -> None:
     for number in range(found + 1, schema.CURRENT + 1):
         for statement in schema.STEPS[number - 1]:
             connection.execute(as_postgres(statement).encode())
+        if number == schema.SEALING:
+            seals.seal_store(_Statements(connection), seals.told("the log"))
     if not found:
         connection.execute(pgvectors.TABLE.format(type=pgvectors.KEPT).encode())
     for (table,) in connection.execute(_PAGES, (NAME, list(_CROWDED))).fetchall():
@@ -98,6 +101,19 @@ def _upgrade(connection: Connection[Row], found: int) -> None:
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
         (str(schema.CURRENT),),
     )
+
+
+class _Statements:
+    """A connection as the sealing of a store uses it."""
+
+    def __init__(self, connection: Connection[Row]) -> None:
+        self._cursor = connection.cursor()
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._cursor.execute(numbered(sql), values).fetchall()
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._cursor.executemany(numbered(sql), rows)
 
 
 def _number_spaces(connection: Connection[Row]) -> None:

@@ -36,10 +36,18 @@ class PostgresTransaction:
     """One snapshot, or one write, on one connection."""
 
     skip_locked = " FOR UPDATE OF j SKIP LOCKED"
+    unindexed = ""
 
     def __init__(
-        self, lease: Lease, begin: Sequence[str], vectors: Vectors, *, writing: bool
+        self,
+        lease: Lease,
+        begin: Sequence[str],
+        vectors: Vectors,
+        *,
+        writing: bool,
+        damaged: set[tuple[int, int]],
     ) -> None:
+        self.damaged = damaged
         self._lease = lease
         self._vectors = vectors
         # Said before anything else, in one go.
@@ -109,13 +117,13 @@ class PostgresTransaction:
     # -- statements ---------------------------------------------------------------------------
 
     def all(self, sql: str, values: Sequence[Any] = (), *, binary: bool = False) -> list[Row]:
-        return self._execute(_numbered(sql), values, binary=binary).fetchall()
+        return self._execute(numbered(sql), values, binary=binary).fetchall()
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        return self._execute(_numbered(sql), values).fetchone()
+        return self._execute(numbered(sql), values).fetchone()
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        return self._execute(_numbered(sql), values).rowcount
+        return self._execute(numbered(sql), values).rowcount
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Nobody waits for these: they go out with the next statement that somebody waits for."""
@@ -210,7 +218,7 @@ class PostgresTransaction:
 
 
 @lru_cache(maxsize=4_000)
-def _numbered(sql: str) -> bytes:
+def numbered(sql: str) -> bytes:
     """The shared SQL marks a value with a question mark, PostgreSQL with its number."""
     parts = sql.split("?")
     return "".join(part if at == 0 else f"${at}{part}" for at, part in enumerate(parts)).encode()
@@ -219,6 +227,6 @@ def _numbered(sql: str) -> bytes:
 @lru_cache(maxsize=400)
 def _repeated(sql: str, rows: int) -> bytes:
     """The INSERT of one row as one of several."""
-    return _numbered(
+    return numbered(
         _VALUES.sub(lambda found: "VALUES " + ", ".join([f"({found[1]})"] * rows), sql, count=1)
     )

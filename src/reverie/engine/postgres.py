@@ -75,12 +75,14 @@ class PostgresEngine(Opened[PostgresTransaction]):
         if current is not None:
             yield current
             return
-        with pgerrors.translated(self.url), contextlib.ExitStack() as lent:
+        with self._explained(), pgerrors.translated(self.url), contextlib.ExitStack() as lent:
             begun = None
             if lagging and self._replica is not None:
                 begun = self._replica.begun(lent, _READ)
             lease = begun or lent.enter_context(self._lent())
-            own = PostgresTransaction(lease, () if begun else _READ, self._vectors, writing=False)
+            own = PostgresTransaction(
+                lease, () if begun else _READ, self._vectors, writing=False, damaged=self.damaged
+            )
             with self._as_current(own) as tx:
                 yield tx
                 tx.commit()
@@ -92,8 +94,14 @@ class PostgresEngine(Opened[PostgresTransaction]):
             yield current
             return
         begin = _WRITE if wait else (*_WRITE, _AT_ONCE)
-        with self._naming_the_holder(wait) as waiting, self._lent() as lease:
-            own = PostgresTransaction(lease, begin, self._vectors, writing=True)
+        with (
+            self._explained(),
+            self._naming_the_holder(wait) as waiting,
+            self._lent() as lease,
+        ):
+            own = PostgresTransaction(
+                lease, begin, self._vectors, writing=True, damaged=self.damaged
+            )
             waiting.append(own)
             with self._as_current(own) as tx:
                 yield tx

@@ -184,9 +184,26 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "DROP INDEX jobs_due",
         "CREATE INDEX jobs_due ON jobs (space, owner, state, due_at)",
     ),
+    (
+        # How rows prove that they are as they were written (engine/seals.py). What is there
+        # already is sealed in the same transaction, by seals.seal_store.
+        "ALTER TABLE log ADD COLUMN salt TEXT",
+        "ALTER TABLE log ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE log ADD COLUMN chain TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE log ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
+        # The chain of the newest entry: a log whose end was cut off does not reach it.
+        "ALTER TABLE counters ADD COLUMN chain TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE counters ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE spaces ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE owners ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE session_state ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE recalls ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
+    ),
 )
 
 CURRENT = len(STEPS)
+# The step that brings seals.
+SEALING = 5
 
 # Stands in meta while a migration into this store is under way.
 UNFINISHED = "migration"

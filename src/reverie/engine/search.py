@@ -69,7 +69,7 @@ def frequencies_in(
     return counts
 
 
-def hidden_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]:
+def hidden_passages(tx: Transaction, owner: Owner, chosen: Filter, end: int) -> list[int]:
     """The passages that other sessions keep to themselves."""
     if chosen.sessions is None:
         return []
@@ -80,17 +80,24 @@ def hidden_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]:
         f"AND session IS NOT NULL AND forgotten_at IS NULL{others}",
         (*owner, *mine),
     )
-    return [number for first, count in rows for number in range(first, first + count)]
+    return _numbers(rows, end)
 
 
-def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter) -> list[int]:
+def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter, end: int) -> list[int]:
     """The passages a filter admits."""
     where, values = chosen.where(owner)
     rows = tx.all(f"SELECT m.first_passage, m.passages FROM memories m WHERE {where}", values)
     if chosen.sees_events:
         where, values = chosen.events_where(owner)
         rows += tx.all(f"SELECT e.first_passage, e.passages FROM events e WHERE {where}", values)
-    return [number for first, count in rows for number in range(first, first + count)]
+    return _numbers(rows, end)
+
+
+def _numbers(rows: Iterable[Row], end: int) -> list[int]:
+    """The passages of these rows, as far as there can be any."""
+    return [
+        number for first, count in rows for number in range(max(first, 0), min(first + count, end))
+    ]
 
 
 # -- what passages lead to ------------------------------------------------------------------------
@@ -124,8 +131,8 @@ def memories(tx: Transaction, owner: Owner, births: Iterable[Birth], now: int) -
     found: dict[int, Candidate] = {}
     for part in _chunks(lengths, NOWHERE):
         # The last version that names an origin has it.
-        for born, position, at, first, passages, session, sequence in tx.all(
-            "SELECT m.born, m.position, m.at, m.first_passage, m.passages, "
+        for born, position, at, first, passages, memory, version, session, sequence in tx.all(
+            "SELECT m.born, m.position, m.at, m.first_passage, m.passages, m.memory, m.version, "
             "o.origin_session, o.origin_sequence FROM memories m "
             "LEFT JOIN log o ON o.space = m.space AND o.memory = m.memory "
             "AND o.origin_session IS NOT NULL WHERE m.space = ? AND m.owner = ? "
@@ -134,8 +141,17 @@ def memories(tx: Transaction, owner: Owner, births: Iterable[Birth], now: int) -
             (*owner, *part, now),
         ):
             origin = None if session is None else Origin(session, sequence)
-            terms = lengths[born]
-            found[born] = Candidate(born, position, at, first, passages, terms, origin=origin)
+            found[born] = Candidate(
+                born,
+                position,
+                at,
+                first,
+                passages,
+                lengths[born],
+                origin=origin,
+                memory=memory,
+                version=version,
+            )
     return list(found.values())
 
 

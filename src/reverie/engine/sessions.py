@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from reverie.engine import index, log
+from reverie.engine import index, log, seals
 from reverie.engine.index import Passage, passages_said
 from reverie.engine.log import Entry
 from reverie.model import Event, Origin, Scope
@@ -179,7 +179,7 @@ class Size(NamedTuple):
 def _chain_before(tx: Transaction, owner: Owner, known: Session | None, fork: Origin | None) -> str:
     if known is not None and not known.ended:
         return known.chain
-    spot = None if fork is None else last_spot(tx, owner, lineage_from(tx, owner, fork))
+    spot = last_spot(tx, owner, lineage_from(tx, owner, fork)) if fork else None
     return NOTHING_SAID if spot is None else spot.chain
 
 
@@ -327,6 +327,7 @@ def reckon(tx: Transaction, owner: Owner, session: str, first: int = 0) -> None:
             "epoch = session_state.epoch + 1",
             (*owner, name),
         )
+        seals.seal_state(tx, owner, name)
         count_unsummed(tx, owner, name)
         for fork in forks(tx, owner, name):
             child = find(tx, owner, fork)
@@ -358,7 +359,7 @@ def _rechain(tx: Transaction, owner: Owner, known: Session) -> None:
         entry = log.at_position(tx, owner, spot.position)
         assert entry is not None and entry.body is not None
         chain = chained(chain, entry.body["message"])
-        titled = spot.position if titled is None and spot.role == "user" else titled
+        titled = titled or (spot.position if spot.role == "user" else None)
         tx.run(
             "UPDATE events SET chain = ? WHERE space = ? AND owner = ? AND position = ?",
             (chain, *owner, spot.position),
@@ -506,8 +507,9 @@ def around(
         (*owner, *here),
     )
     found = [*earlier, *(Spot(*row) for row in rows)]
-    entries = (log.at_position(tx, owner, spot.position) for spot in found)
-    return [event_of(entry, user) for entry in entries if entry is not None]
+    from reverie.engine import agreement  # it reads what stands here
+
+    return [event_of(entry, user) for entry in agreement.events(tx, owner, found)]
 
 
 def last_spot(tx: Transaction, owner: Owner, stretches: Iterable[Stretch]) -> Spot | None:
@@ -580,21 +582,3 @@ def first_behind(tx: Transaction, owner: Owner, session: str, sequence: int) -> 
         (*owner, session, sequence),
     )
     return None if row is None else Spot(*row)
-
-
-def events_at(
-    tx: Transaction, owner: Owner, position: int, user: str | None
-) -> list[tuple[int, Event]]:
-    """The events that a recall would have found at a position, each with its own."""
-    hidden: set[str] = set()
-    found: list[tuple[int, Event]] = []
-    for entry in log.all_entries(tx, owner, position):
-        if entry.session is None:
-            continue
-        if entry.op == "hide":
-            hidden.add(entry.session)
-        elif entry.op == "restore" or ends(entry):
-            hidden.discard(entry.session)
-        elif entry.op == "append" and entry.body is not None:
-            found.append((entry.position, event_of(entry, user)))
-    return [(at, event) for at, event in found if event.session not in hidden]

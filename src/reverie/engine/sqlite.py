@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from reverie.engine import file_lock, files, plans, schema, sqlite_errors, sqlite_setup
+from reverie.engine import file_lock, files, plans, schema, seals, sqlite_errors, sqlite_setup
 from reverie.engine.blocks import Blocks, Loaded, VectorCache
 from reverie.engine.file_lock import FileLock
 from reverie.engine.opened import BUSY_TIMEOUT, Opened
 from reverie.engine.undivided import Undivided
 from reverie.errors import (
     NewerSchema,
+    ReverieError,
     StoreBusy,
     StoreDamaged,
     StoreError,
@@ -49,12 +50,18 @@ CHECKPOINT_PAGES = 1_000
 class SQLiteTransaction(Undivided):
     """One snapshot on one connection. A writer is the only one there is."""
 
-    def __init__(self, connection: apsw.Connection, vectors: VectorCache, writing: bool) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        vectors: VectorCache,
+        writing: bool,
+        damaged: set[tuple[int, int]] | None = None,
+    ) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
         self._vectors = vectors
         self._blocks = Blocks(connection)
-        super().__init__(writing=writing)
+        super().__init__(writing=writing, damaged=set() if damaged is None else damaged)
 
     def close(self) -> None:
         """Let go of the last statement: while it is open its snapshot is too."""
@@ -151,6 +158,14 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             if self._lock is not None:
                 with contextlib.suppress(OSError):
                     self._lock.mark()
+        except (apsw.Error, ValueError, TypeError) as error:
+            self.close()
+            if isinstance(error, ReverieError):
+                raise
+            # What every store has is not there, or is something else.
+            raise StoreDamaged(
+                f"{self.path} is damaged ({error}): save what can be read with 'reverie salvage'"
+            ) from error
         except BaseException:
             self.close()
             raise
@@ -266,7 +281,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         if current is not None:
             yield current
             return
-        with self._steady(), self._translated(), self._lend() as connection:
+        with self._explained(), self._steady(), self._translated(), self._lend() as connection:
             connection.execute("BEGIN")
             try:
                 with self._transaction(connection, writing=False) as tx:
@@ -281,7 +296,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         if current is not None:
             yield current
             return
-        with self._writer(wait=wait) as connection:
+        with self._explained(), self._writer(wait=wait) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 with self._transaction(connection, writing=True) as tx:
@@ -298,7 +313,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def _transaction(
         self, connection: apsw.Connection, *, writing: bool
     ) -> Iterator[SQLiteTransaction]:
-        own = SQLiteTransaction(connection, self._vectors, writing)
+        own = SQLiteTransaction(connection, self._vectors, writing, self.damaged)
         with contextlib.closing(own), self._as_current(own) as transaction:
             yield transaction
 
@@ -496,6 +511,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     def check(self) -> list[str]:
         self._require_usable()
+        # What is compared next is read from the file again.
+        self._vectors = VectorCache()
         found = self._checked()
         if found:
             # A page that could not be read is a problem to SQLite, and may be none of the file.
@@ -562,6 +579,9 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
             )
         if number == 1:
             connection.execute(Blocks.TABLE)
+        if number == schema.SEALING:
+            statements = SQLiteTransaction(connection, VectorCache(), writing=True)
+            seals.seal_store(statements, seals.told("the log"))
         connection.pragma("application_id", files.APPLICATION_ID)
         connection.pragma("user_version", number)
         connection.execute("COMMIT")

@@ -14,9 +14,11 @@ class Undivided:
     """A transaction that is told whose rows it is about, and shows all of them."""
 
     skip_locked = ""
+    unindexed = " NOT INDEXED"
 
-    def __init__(self, *, writing: bool) -> None:
+    def __init__(self, *, writing: bool, damaged: set[tuple[int, int]]) -> None:
         self.writing = writing
+        self.damaged = damaged
         self.kept: dict[object, Any] = {}
 
     def ask_for(self, space: str, user: str) -> None:

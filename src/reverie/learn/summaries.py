@@ -6,7 +6,7 @@ A job of its own, so that a summary that fails stops nothing else.
 from __future__ import annotations
 
 from reverie.agenda.jobs import Claim
-from reverie.engine import log, sessions
+from reverie.engine import agreement, sessions
 from reverie.learn import asking, condense
 from reverie.learn.condense import Condensed, Said
 from reverie.learn.llm import open_model
@@ -48,9 +48,8 @@ def unsummarised(tx: Transaction, owner: Owner, session: str, current: Summary) 
 
     found = []
     stretches = sessions.lineage(tx, owner, session)
-    for spot in sessions.spots(tx, owner, stretches, after=current.upper):
-        entry = log.at_position(tx, owner, spot.position)
-        assert entry is not None
+    spots = sessions.spots(tx, owner, stretches, after=current.upper)
+    for entry in agreement.events(tx, owner, spots):
         event = sessions.event_of(entry, None)
         if without_system(event.message) is None:
             continue

@@ -2,6 +2,6 @@
 
 from reverie.memory.session import Session
 from reverie.memory.space import Space
-from reverie.memory.store import Store, open
+from reverie.memory.store import Store, open, salvage_store
 
-__all__ = ["Session", "Space", "Store", "open"]
+__all__ = ["Session", "Space", "Store", "open", "salvage_store"]

@@ -39,7 +39,9 @@ def backup(resources: Resources, target: Path) -> VerifyReport:
     part = target.with_name(target.name + ".part")
     try:
         resources.engine.backup(part)
-        report = check(resources, part)
+        # A copy of a damaged store is better than none, and the report says that it is one.
+        with _copied(resources, part, sound=False) as (_, report):
+            pass
         move_into_place(part, target)
     except (StoreError, OSError) as error:
         # Nobody asked for a file of that name.
@@ -124,8 +126,10 @@ def _tokens(resources: Resources) -> list[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, VerifyReport]]:
-    """A sound backup, copied and opened."""
+def _copied(
+    resources: Resources, source: Path, *, sound: bool = True
+) -> Iterator[tuple[Resources, VerifyReport]]:
+    """A backup, copied and opened; a ``sound`` one, or StoreDamaged."""
     if not usable_path(source).is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
@@ -135,7 +139,7 @@ def _copied(resources: Resources, source: Path) -> Iterator[tuple[Resources, Ver
         try:
             upkeep.refresh_index(copy)
             report = upkeep.verify(copy)
-            if not report.ok:
+            if sound and not report.ok:
                 raise StoreDamaged(
                     f"{source} is not sound ({report.problems[0]}): use another backup"
                 )

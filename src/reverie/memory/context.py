@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reverie.engine import index, log, sessions
+from reverie.engine import agreement, index, log, sessions
 from reverie.engine.log import Entry
 from reverie.engine.sessions import Stretch
 from reverie.errors import ContextTooSmall
@@ -90,9 +90,7 @@ def newest_first(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) ->
     while True:
         spots = sessions.spots(tx, owner, stretches, newest=many)[::-1]
         for first in range(given, len(spots), CHUNK):
-            positions = [spot.position for spot in spots[first : first + CHUNK]]
-            entries = log.at_positions(tx, owner, positions)
-            yield from (entries[position] for position in positions)
+            yield from agreement.events(tx, owner, spots[first : first + CHUNK])
         if len(spots) < many:
             return
         given, many = len(spots), many * 4
@@ -126,7 +124,7 @@ def read(
     chosen = profile_in(tx, resources, owners, owner, stretches, tokens, count)
     if owner is None:
         return Known(chosen, Summary(), [], None, "")
-    summary = states.summary_of(tx, owner, stretches)
+    summary = states.summary_of(tx, owner, stretches, skip=True)
     # What is recalled has its share; only what can still fit is read.
     room = tokens - tokens // 5 - count(_summed(summary)) - count(profile.render(chosen))
     latest, history = None, list[Sized]()
@@ -360,7 +358,7 @@ def _learned_lately(tx: Transaction, owner: Owner, stretches: Sequence[Stretch])
             break
     learned = {
         entry.memory
-        for entry in log.all_entries(tx, owner, after=after)
+        for entry in log.all_entries(tx, owner, after=after, skip=True)
         if entry.actor == LEARNER
         and entry.memory
         and entry.op in {"remember", "revise"}
@@ -369,5 +367,5 @@ def _learned_lately(tx: Transaction, owner: Owner, stretches: Sequence[Stretch])
     }
     places = (index.find(tx, owner, memory) for memory in sorted(learned))
     current = [place for place in places if place and place.forgotten_at is None]
-    entries = log.at_positions(tx, owner, [place.position for place in current])
-    return [entry.state(None) for entry in entries.values() if entry.actor == LEARNER]
+    found = agreement.states(tx, owner, current)
+    return [entry.state(None) for _, entry in found if entry.actor == LEARNER]

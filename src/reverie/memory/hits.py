@@ -99,12 +99,13 @@ def kept(
 def _reads(weighed: Iterator[Weighed], many: int) -> Iterator[Read]:
     """Candidates read as they are needed, so many at once."""
     while part := list(islice(weighed, many)):
-        for each, (thing, text) in zip(part, _read(part), strict=True):
-            yield Read(each, thing, text, each.score, dict(each.parts))
+        for each, read in zip(part, _read(part), strict=True):
+            if read is not None:
+                yield Read(each, *read, each.score, dict(each.parts))
 
 
-def _read(part: Sequence[Weighed]) -> list[tuple[Memory | Event, str]]:
-    found: dict[int, tuple[Memory | Event, str]] = {}
+def _read(part: Sequence[Weighed]) -> list[tuple[Memory | Event, str] | None]:
+    found: dict[int, tuple[Memory | Event, str] | None] = {}
     for view in {id(each.view): each.view for each in part}.values():
         mine = [(at, each) for at, each in enumerate(part) if each.view is view]
         read = view.read([(each.candidate, each.passage) for _, each in mine])

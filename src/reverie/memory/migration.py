@@ -15,7 +15,7 @@ from typing import NamedTuple
 from reverie.engine import copying, open_engine
 from reverie.engine.schema import UNFINISHED
 from reverie.errors import ConfigError, StoreDamaged
-from reverie.memory import upkeep
+from reverie.memory import damage, upkeep
 from reverie.protocols import Engine, Transaction
 
 Progress = Callable[[int, int], None]
@@ -45,10 +45,19 @@ def migrate(source: str, target: str, progress: Progress | None = None) -> Migra
         old = opened.enter_context(before.read())
         old.oversee()
         upkeep.require_whole(old, before.url)
+        _require_undamaged(old, before.url)
         _begin(old, after)
         done = _Done(copying.count(old), progress)
         _copy(old, after, done)
         return _finish(old, after, done)
+
+
+def _require_undamaged(old: Transaction, url: str) -> None:
+    found = damage.problems(old)
+    if found:
+        raise StoreDamaged(
+            f"{url} is damaged ({found[0]}): run 'reverie salvage' and migrate what it makes"
+        )
 
 
 def _require_another(before: Engine, after: Engine) -> None:

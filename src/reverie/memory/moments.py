@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from reverie.engine import log, sessions
+from reverie.engine import agreement, index, log, log_rows, sessions
+from reverie.engine.index import Filter
 from reverie.memory.times import Time, to_ms
-from reverie.model import Memory
+from reverie.model import Event, Memory
 from reverie.protocols import Owner, Transaction
 
 if TYPE_CHECKING:
@@ -52,6 +55,40 @@ def memories_at(
     ]
 
 
+def memories_now(
+    tx: Transaction,
+    owners: Owners,
+    seen: Seen,
+    chosen: Filter,
+    limit: int | None,
+    before: int | None,
+) -> list[tuple[int, Memory]]:
+    """The memories that a filter admits now, each with where it was born."""
+    asked, found = replace(chosen, **seen._asdict()), []
+    for owner, user in owners.items():
+        places = index.places(tx, owner, asked, limit, before)
+        for place, entry in agreement.states(tx, owner, places):
+            memory = entry.state(user)
+            if asked.admits(memory) and memory.session in seen.at(owner):
+                found.append((place.born, memory))
+    return found
+
+
+def categories_now(tx: Transaction, owners: Owners, seen: Seen, chosen: Filter) -> Counter[str]:
+    """How many memories each category has, as far as the log knows a memory of it."""
+    asked, found = replace(chosen, **seen._asdict()), Counter[str]()
+    for owner in owners:
+        for category, count in index.counts(tx, owner, asked).items():
+            places = index.places(tx, owner, replace(asked, category=category), 1)
+            if any(
+                e.state(None).category == category for _, e in agreement.states(tx, owner, places)
+            ):
+                found[category] += count
+            else:
+                log_rows.note(tx, agreement.misled(tx, owner, f"category {category!s:.40}"))
+    return found
+
+
 def known_at(
     tx: Transaction, owners: Owners, seen: Seen, position: int
 ) -> dict[str | None, list[Known]]:
@@ -66,6 +103,24 @@ def known_at(
             for born, entry in log.states_at(tx, owner, position)
             if (memory := entry.state(user)).forgotten_at is None
         ]
-        events = [Known(*pair) for pair in sessions.events_at(tx, owner, position, user)]
+        events = [Known(*pair) for pair in _events_at(tx, owner, position, user)]
         known[user] = sorted([*memories, *events], key=lambda each: each.born)
     return known
+
+
+def _events_at(
+    tx: Transaction, owner: Owner, position: int, user: str | None
+) -> list[tuple[int, Event]]:
+    """The events that a recall would have found at a position, each with its own."""
+    hidden: set[str] = set()
+    found: list[tuple[int, Event]] = []
+    for entry in log.all_entries(tx, owner, position, skip=True):
+        if entry.session is None:
+            continue
+        if entry.op == "hide":
+            hidden.add(entry.session)
+        elif entry.op == "restore" or sessions.ends(entry):
+            hidden.discard(entry.session)
+        elif entry.op == "append" and entry.body is not None:
+            found.append((entry.position, sessions.event_of(entry, user)))
+    return [(at, event) for at, event in found if event.session not in hidden]

@@ -12,7 +12,8 @@ from collections import deque
 from typing import NamedTuple
 
 from reverie.agenda import jobs
-from reverie.engine import log
+from reverie.engine import log, log_rows, seals
+from reverie.errors import StoreDamaged
 from reverie.model import RecallNote, Scope
 from reverie.protocols import Owner, Transaction
 
@@ -32,12 +33,25 @@ class Note(NamedTuple):
 
 def written(tx: Transaction, owner: Owner, session: str) -> list[RecallNote]:
     """What was recalled within a session, in order."""
-    found = tx.all(
-        "SELECT sequence, at, hits FROM recalls WHERE space = ? AND owner = ? AND session = ? "
+    found = []
+    for *row, seal in tx.all(
+        f"SELECT {seals.RECALL}, seal FROM recalls WHERE space = ? AND owner = ? AND session = ? "
         "ORDER BY recall",
         (*owner, session),
+    ):
+        if seal != seals.of("recall", *row):
+            log_rows.note(tx, _damaged(owner, session))
+            continue
+        at, sequence, hits = row[3], row[6], row[7]
+        found.append(RecallNote(sequence, at, tuple(json.loads(hits))))
+    return found
+
+
+def _damaged(owner: Owner, session: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"what was recalled in session {session!r} is damaged in part: run 'reverie verify'",
+        space=owner.space,
     )
-    return [RecallNote(sequence, at, tuple(json.loads(hits))) for sequence, at, hits in found]
 
 
 class RecallNotes:
@@ -81,17 +95,17 @@ class RecallNotes:
                 "SELECT COALESCE(MAX(recall), 0) + 1 FROM recalls WHERE space = ? AND owner = ?",
                 owner,
             ) or (1,)
+            row = (
+                *owner,
+                number,
+                note.at,
+                note.query,
+                note.scope.session,
+                note.sequence,
+                json.dumps(note.hits),
+            )
             tx.run(
-                "INSERT INTO recalls (space, owner, recall, at, query, session, sequence, hits) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    *owner,
-                    number,
-                    note.at,
-                    note.query,
-                    note.scope.session,
-                    note.sequence,
-                    json.dumps(note.hits),
-                ),
+                f"INSERT INTO recalls ({seals.RECALL}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*row, seals.of("recall", *row)),
             )
             jobs.add_once(tx, owner, "prune", due_at=note.at + DAY_MS, now=note.at)

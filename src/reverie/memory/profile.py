@@ -13,7 +13,7 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
-from reverie.engine import log, shown
+from reverie.engine import agreement, log, shown
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
 from reverie.text.framing import inert_line, inert_name
@@ -121,10 +121,10 @@ def _same(
     while True:
         places = shown.for_profile(tx, owner, before, now, pinned=pinned, limit=CHUNK)
         same = [place for place in places if position is None or place.position <= position]
-        entries = log.at_positions(tx, owner, [place.position for place in same])
-        for place in same:
-            memory = entries[place.position].state(user)
-            if memory.trust not in UNTRUSTED:
+        for place, entry in agreement.states(tx, owner, same):
+            memory = entry.state(user)
+            seen = memory.session is None and memory.forgotten_at is None
+            if seen and memory.trust not in UNTRUSTED:
                 yield place.born, memory
         if len(places) < CHUNK:
             return
@@ -139,9 +139,10 @@ def _changed(
     entries = log.at_positions(tx, owner, [at for _, at in held])
     then = log.time_at(tx, owner, position) if held else 0
     for born, at in held:
-        if entries[at].body is None:
+        entry = entries.get(at)
+        if entry is None or entry.body is None:
             continue
-        memory = entries[at].state(user)
+        memory = entry.state(user)
         lived = memory.forgotten_at is None and not memory.expired(then)
         if lived and (memory.pinned or memory.kind == "fact") and memory.trust not in UNTRUSTED:
             yield born, memory

@@ -62,9 +62,9 @@ def _read(tx: Transaction, owner: Owner, condition: str, values: tuple[str, ...]
     )
     found = []
     for position, answer, memory in rows:
-        entry = log.at_position(tx, owner, position)
-        assert entry is not None and entry.body is not None
-        found.append(_proposal(entry, entry.body, answer, memory))
+        entry = log.at_positions(tx, owner, [position]).get(position)
+        if entry is not None and entry.op == "propose" and entry.body is not None:
+            found.append(_proposal(entry, entry.body, answer, memory))
     return found
 
 

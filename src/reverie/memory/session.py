@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from reverie.engine import log, sessions
-from reverie.errors import InvalidInput
+from reverie.engine import agreement, log, log_rows, sessions
+from reverie.errors import InvalidInput, StoreDamaged
 from reverie.memory import context, drafts, events, notes, states, transfer, vaults, writes
 from reverie.memory.drafts import request_hash
 from reverie.memory.resources import Resources
@@ -364,8 +364,8 @@ class Session:
     ) -> list[Event]:
         stretches = sessions.cut(self._stretches(tx, owner), until)
         spots = sessions.spots(tx, owner, stretches, newest=most)
-        found = log.at_positions(tx, owner, [spot.position for spot in spots])
-        return [sessions.event_of(found[spot.position], self._space.user) for spot in spots]
+        found = agreement.events(tx, owner, spots)
+        return [sessions.event_of(entry, self._space.user) for entry in found]
 
     def _freeze(self) -> None:
         """Keep the position from which this session sees the profile, the first time."""
@@ -449,10 +449,13 @@ def context_of(space: Space, query: str, tokens: int | None) -> Context:
 def info_of(tx: Transaction, owner: Owner, known: sessions.Session) -> SessionInfo:
     """A session as a list shows it."""
     preview = UNTITLED
-    if known.titled is not None:
-        entry = log.at_position(tx, owner, known.titled)
-        assert entry is not None
-        preview = one_line(sessions.event_of(entry, None).text)[:PREVIEW_CHARS] or UNTITLED
+    wanted = [known.opened, known.titled or known.opened]
+    found = log.at_positions(tx, owner, wanted)
+    if any(entry.session != known.session for entry in found.values()):
+        raise agreement.misled(tx, owner, f"session {known.session!s:.40}")
+    titled = found.get(known.titled or 0)
+    if titled is not None and titled.body is not None and titled.op == "append":
+        preview = one_line(sessions.event_of(titled, None).text)[:PREVIEW_CHARS] or UNTITLED
     return SessionInfo(
         id=known.session,
         events=known.events,
@@ -462,6 +465,17 @@ def info_of(tx: Transaction, owner: Owner, known: sessions.Session) -> SessionIn
         hidden_at=known.hidden_at,
         forked_from=known.forked_from,
     )
+
+
+def infos_of(tx: Transaction, owner: Owner, found: Iterable[sessions.Session]) -> list[SessionInfo]:
+    """Sessions as a list shows them, but for those that the index is damaged at."""
+    infos = []
+    for known in found:
+        try:
+            infos.append(info_of(tx, owner, known))
+        except StoreDamaged as damage:
+            log_rows.note(tx, damage)
+    return infos
 
 
 def fresh_id(ids: Ids) -> str:

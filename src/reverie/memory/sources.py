@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reverie.engine import index, log
+from reverie.engine import agreement, index, log
 from reverie.engine.index import Place
 from reverie.engine.log import Entry
 from reverie.errors import NotFound
@@ -64,9 +64,7 @@ def _written_by(tx: Transaction, owner: Owner, source: str) -> Iterator[tuple[Pl
     places.sort(key=lambda place: place.born)
     for first in range(0, len(places), CHUNK):
         chunk = places[first : first + CHUNK]
-        entries = log.at_positions(tx, owner, [place.position for place in chunk])
-        for place in chunk:
-            entry = entries[place.position]
+        for place, entry in agreement.states(tx, owner, chunk):
             if entry.body is not None and entry.body["source"] == source:
                 yield place, entry
 

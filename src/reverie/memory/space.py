@@ -9,7 +9,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from reverie.engine import index, log, sessions
+from reverie.engine import agreement, index, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import InvalidInput
 from reverie.memory import (
@@ -280,7 +280,7 @@ class Space:
         """Every version, the oldest first. An erased memory's versions have no content."""
         with self._resources.engine.read() as tx:
             for owner in self._owners(tx):
-                entries = log.versions(tx, owner, _id(id))
+                entries = agreement.history(tx, owner, _id(id))
                 if entries:
                     return [entry.as_version() for entry in entries]
         raise writes.missing(id)
@@ -343,7 +343,8 @@ class Space:
     def categories(self) -> dict[str, int]:
         """Every category by name, and how many memories it has."""
         with self._resources.engine.read() as tx:
-            counts = self._counts(tx, self._listing(None, None, None, None, False))
+            chosen = self._listing(None, None, None, None, False)
+            counts = moments.categories_now(tx, self._owners(tx), self._seen(tx), chosen)
         return dict(sorted(counts.items()))
 
     def position(self) -> int:
@@ -358,7 +359,7 @@ class Space:
             found = [
                 entry.as_change(user)
                 for owner, user in self._owners(tx).items()
-                for entry in log.entries(tx, owner, after, log.last_position(tx, owner), most)
+                for entry in log.all_entries(tx, owner, after=after, skip=True)
             ]
         return sorted(found, key=lambda change: change.position)[:most]
 
@@ -393,7 +394,7 @@ class Space:
         self, *, limit: int | None = None, include_hidden: bool = False
     ) -> list[SessionInfo]:
         """The sessions of this handle, the one with the newest event first."""
-        from reverie.memory.session import info_of
+        from reverie.memory.session import infos_of
 
         most = None if limit is None else drafts.check_limit(limit, MOST_LISTED)
         with self._resources.engine.read() as tx:
@@ -401,7 +402,7 @@ class Space:
             if owner is None:
                 return []
             found = sessions.listed(tx, owner, hidden=include_hidden, limit=most)
-            return [info_of(tx, owner, known) for known in found]
+            return infos_of(tx, owner, found)
 
     def follow(
         self,
@@ -468,9 +469,12 @@ class Space:
 
     # -- in and out ---------------------------------------------------------------------------
 
-    def export(self) -> Iterator[dict[str, Any]]:
-        """Every version of every memory this handle owns, as plain values, the oldest first."""
-        return transfer.export(self._resources, self._author)
+    def export(self, *, skip_damaged: bool = False) -> Iterator[dict[str, Any]]:
+        """Every version of every memory this handle owns, as plain values, the oldest first.
+
+        Raises StoreDamaged at a damaged entry, or leaves it out and counts it in Store.damaged.
+        """
+        return transfer.export(self._resources, self._author, skip_damaged=skip_damaged)
 
     def import_records(
         self, records: Iterable[transfer.Record | transfer.Unreadable]
@@ -525,12 +529,7 @@ class Space:
             then = replace(chosen, alive_at=None if forgotten else moment)
             known = moments.memories_at(tx, owners, seen, position, include_forgotten=forgotten)
             return [pair for pair in known if then.admits(pair[1])]
-        chosen = replace(chosen, **seen._asdict())
-        return [
-            (place.born, writes.current_entry(tx, owner, place).state(user))
-            for owner, user in owners.items()
-            for place in index.places(tx, owner, chosen, limit, before)
-        ]
+        return moments.memories_now(tx, owners, seen, chosen, limit, before)
 
     def _counts(self, tx: Transaction, chosen: Filter) -> Counter[str]:
         chosen, found = replace(chosen, **self._seen(tx)._asdict()), Counter[str]()
@@ -543,7 +542,7 @@ class Space:
         for owner, user in self._owners(tx).items():
             place = index.find(tx, owner, _id(id))
             if place is not None:
-                return place.born, writes.current_entry(tx, owner, place).state(user)
+                return place.born, agreement.current(tx, owner, place, id).state(user)
         raise writes.missing(id)
 
     def _seen(self, tx: Transaction) -> Seen:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from reverie.engine import log, sessions
+from reverie.engine import log, log_rows, seals, sessions
 from reverie.engine.sessions import Stretch
-from reverie.errors import InvalidInput
+from reverie.errors import InvalidInput, StoreDamaged
 from reverie.model import Summary
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import storable
@@ -32,12 +32,60 @@ class Pad(NamedTuple):
     updated_at: int | None = None
 
 
+class _State(NamedTuple):
+    """All that a session keeps beside its events."""
+
+    frozen: int | None = None
+    epoch: int = 0
+    upper: int = 0
+    summary: str = ""
+    scratchpad: str | None = None
+    scratched_at: int | None = None
+
+
+def _read(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) -> _State:
+    """What is kept, if it is as it was written. ``skip``: what is damaged is as if not there."""
+    try:
+        row = tx.one(
+            f"SELECT {seals.STATE}, seal FROM session_state "
+            "WHERE space = ? AND owner = ? AND session = ?",
+            (*owner, session),
+        )
+    except UnicodeDecodeError:
+        row = (None,)
+    if row is None:
+        return _State()
+    if row[-1] == seals.of_state(row[:-1]):
+        return _State(*row[3:-1])
+    damage = StoreDamaged(
+        f"the summary and the scratchpad of session {session!r} are damaged: run 'reverie verify' "
+        "to see all damage, and 'reverie salvage' to save the rest",
+        space=owner.space,
+    )
+    if not skip:
+        raise damage
+    log_rows.note(tx, damage)
+    return _State()
+
+
+def _change(tx: Transaction, owner: Owner, session: str, **values: object) -> None:
+    """Write some of it, over what is there and is as it was written."""
+    _read(tx, owner, session)
+    ensure(tx, owner, session)
+    changed = ", ".join(f"{name} = ?" for name in values)
+    tx.run(
+        f"UPDATE session_state SET {changed} WHERE space = ? AND owner = ? AND session = ?",
+        (*values.values(), *owner, session),
+    )
+    seals.seal_state(tx, owner, session)
+
+
 def ensure(tx: Transaction, owner: Owner, session: str) -> None:
     tx.run(
         "INSERT INTO session_state (space, owner, session, frozen, epoch, upper, summary, "
-        "scratchpad, scratched_at) VALUES (?, ?, ?, NULL, 0, 0, '', NULL, NULL) "
+        "scratchpad, scratched_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (space, owner, session) DO NOTHING",
-        (*owner, session),
+        (*owner, session, *_State(), seals.of_state((*owner, session, *_State()))),
     )
 
 
@@ -53,38 +101,32 @@ def exists(tx: Transaction, owner: Owner, session: str) -> bool:
 
 def wipe(tx: Transaction, owner: Owner, session: str) -> None:
     """Leave nothing but an epoch: whoever is writing a summary has lost the race."""
-    ensure(tx, owner, session)
-    tx.run(
-        "UPDATE session_state SET frozen = NULL, epoch = epoch + 1, upper = 0, summary = '', "
-        "scratchpad = NULL, scratched_at = NULL WHERE space = ? AND owner = ? AND session = ?",
-        (*owner, session),
-    )
+    epoch = _read(tx, owner, session).epoch + 1
+    _change(tx, owner, session, **_State(epoch=epoch)._asdict())
 
 
 # -- the summary ----------------------------------------------------------------------------------
 
 
-def read_summary(tx: Transaction, owner: Owner, session: str) -> Summary:
-    row = tx.one(
-        "SELECT summary, epoch, upper FROM session_state "
-        "WHERE space = ? AND owner = ? AND session = ?",
-        (*owner, session),
-    )
-    return Summary() if row is None else Summary(*row)
+def read_summary(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) -> Summary:
+    kept = _read(tx, owner, session, skip=skip)
+    return Summary(kept.summary, kept.epoch, kept.upper)
 
 
-def summary_of(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> Summary:
+def summary_of(
+    tx: Transaction, owner: Owner, stretches: Sequence[Stretch], *, skip: bool = False
+) -> Summary:
     """The summary of a session; until it has its own, that of what it was forked from.
 
-    Only where that covers nothing behind the fork.
+    Only where that covers nothing behind the fork. ``skip``: a damaged one is as if not there.
     """
     if not stretches:
         return Summary()
-    own = read_summary(tx, owner, stretches[-1].session)
+    own = read_summary(tx, owner, stretches[-1].session, skip=skip)
     for stretch in reversed(stretches[:-1]):
         if own.text:
             break
-        earlier = read_summary(tx, owner, stretch.session)
+        earlier = read_summary(tx, owner, stretch.session, skip=skip)
         if earlier.text and stretch.upto is not None and earlier.upper <= stretch.upto:
             return Summary(earlier.text, own.epoch, earlier.upper)
     return own
@@ -101,24 +143,14 @@ def write_summary(
         raise InvalidInput(
             f"the summary covers events up to {current.upper}: {upper} would leave some out"
         )
-    ensure(tx, owner, session)
-    tx.run(
-        "UPDATE session_state SET summary = ?, upper = ?, epoch = ? "
-        "WHERE space = ? AND owner = ? AND session = ?",
-        (text, upper, expected_epoch + 1, *owner, session),
-    )
+    _change(tx, owner, session, summary=text, upper=upper, epoch=expected_epoch + 1)
     sessions.count_unsummed(tx, owner, session)
     return Summary(text, expected_epoch + 1, upper)
 
 
 def put_summary(tx: Transaction, owner: Owner, session: str, summary: Summary) -> None:
     """A summary as it was elsewhere, its epoch included."""
-    ensure(tx, owner, session)
-    tx.run(
-        "UPDATE session_state SET summary = ?, upper = ?, epoch = ? "
-        "WHERE space = ? AND owner = ? AND session = ?",
-        (summary.text, summary.upper, summary.epoch, *owner, session),
-    )
+    _change(tx, owner, session, summary=summary.text, upper=summary.upper, epoch=summary.epoch)
     sessions.count_unsummed(tx, owner, session)
 
 
@@ -167,23 +199,15 @@ def check_items(items: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_pad(tx: Transaction, owner: Owner, session: str) -> Pad:
-    row = tx.one(
-        "SELECT scratchpad, scratched_at FROM session_state "
-        "WHERE space = ? AND owner = ? AND session = ?",
-        (*owner, session),
-    )
-    if row is None or row[0] is None:
+    kept = _read(tx, owner, session)
+    if kept.scratchpad is None:
         return Pad()
-    return Pad(tuple(json.loads(row[0])), row[1])
+    return Pad(tuple(json.loads(kept.scratchpad)), kept.scratched_at)
 
 
 def write_pad(tx: Transaction, owner: Owner, session: str, pad: Pad) -> None:
-    ensure(tx, owner, session)
-    tx.run(
-        "UPDATE session_state SET scratchpad = ?, scratched_at = ? "
-        "WHERE space = ? AND owner = ? AND session = ?",
-        (log.encode(pad.items) if pad.items else None, pad.updated_at, *owner, session),
-    )
+    items = log.encode(pad.items) if pad.items else None
+    _change(tx, owner, session, scratchpad=items, scratched_at=pad.updated_at)
 
 
 # -- where the profile stands ---------------------------------------------------------------------
@@ -191,11 +215,7 @@ def write_pad(tx: Transaction, owner: Owner, session: str, pad: Pad) -> None:
 
 def frozen_at(tx: Transaction, owner: Owner, session: str) -> int | None:
     """The position a session first saw the profile at."""
-    row = tx.one(
-        "SELECT frozen FROM session_state WHERE space = ? AND owner = ? AND session = ?",
-        (*owner, session),
-    )
-    return None if row is None else row[0]
+    return _read(tx, owner, session, skip=True).frozen
 
 
 def inherited(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> int | None:
@@ -210,10 +230,5 @@ def inherited(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> in
 def freeze(
     tx: Transaction, owner: Owner, session: str, position: int, *, again: bool = False
 ) -> None:
-    ensure(tx, owner, session)
-    unless = "" if again else " AND frozen IS NULL"
-    tx.run(
-        "UPDATE session_state SET frozen = ? "
-        f"WHERE space = ? AND owner = ? AND session = ?{unless}",
-        (position, *owner, session),
-    )
+    if again or _read(tx, owner, session).frozen is None:
+        _change(tx, owner, session, frozen=position)

@@ -18,7 +18,7 @@ from reverie.config import Settings
 from reverie.embed import open_embedder, open_reranker
 from reverie.engine import open_engine
 from reverie.errors import InvalidInput, NotFound, ReverieError
-from reverie.memory import drafts, upkeep, vaults
+from reverie.memory import damage, drafts, upkeep, vaults
 from reverie.memory.notes import RecallNotes
 from reverie.memory.redaction import redaction_of
 from reverie.memory.resources import Resources
@@ -29,13 +29,14 @@ from reverie.model import (
     Job,
     Ranking,
     Right,
+    SalvageReport,
     Scope,
     SpaceInfo,
     Token,
     Trust,
     VerifyReport,
 )
-from reverie.protocols import Clock, Embedder, Ids, Reranker
+from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
 from reverie.text.normalise import plain_name
 
 MOST_NAME_CHARS = 200
@@ -74,6 +75,7 @@ def open(
         redaction=redaction_of(found),
     )
     store = Store(resources, owns_embedder=chosen is not embedder)
+    resources.engine.examine = lambda: damage.examine(resources)
     try:
         with resources.engine.read() as tx:
             upkeep.require_whole(tx, resources.engine.url)
@@ -85,6 +87,46 @@ def open(
         store.close()
         raise
     return store
+
+
+def salvage_store(
+    source: str | Path,
+    target: str | Path,
+    *,
+    settings: Settings | None = None,
+    embedder: str | Embedder | None = None,
+    progress: Progress | None = None,
+) -> SalvageReport:
+    """Make a new store of all that can be read of a damaged one, which is not changed.
+
+    ``source`` is a path or an address, ``target`` a file that does not exist. The report says which
+    positions were lost.
+    """
+    from reverie.memory import salvage
+
+    found = config.load() if settings is None else settings
+    if isinstance(embedder, str):
+        found = replace(found, embedder=embedder)
+    chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
+
+    def resources(engine: Engine) -> Resources:
+        return Resources(
+            engine=engine,
+            clock=SystemClock(),
+            ids=RandomIds(),
+            settings=found,
+            embedder=chosen,
+            reranker=lambda: None,
+            notes=RecallNotes(),
+            redaction=redaction_of(found),
+        )
+
+    try:
+        return salvage.salvage(resources, str(source), Path(target), progress)
+    finally:
+        closer = getattr(chosen, "close", None)
+        if closer is not None and chosen is not embedder:
+            closer()
 
 
 class Store:
@@ -123,6 +165,11 @@ class Store:
     def write_failed(self) -> bool:
         """Whether a write or sync failed here: nothing is stored until the store is reopened."""
         return self._resources.engine.write_failed
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged entries were left out of answers since the store was opened."""
+        return len(self._resources.engine.damaged)
 
     @property
     def vault(self) -> Path | None:
@@ -219,10 +266,8 @@ class Store:
         """Everything on the agenda, parked jobs included."""
         with self._resources.engine.read() as tx:
             tx.oversee()
-            names = sorted(
-                (name, space) for space, name in tx.all("SELECT space, name FROM spaces")
-            )
-            return [job for name, space in names for job in jobs.listed(tx, space, name)]
+            names = damage.named_spaces(tx)
+            return [job for space, name in names for job in jobs.listed(tx, space, name)]
 
     def retry_job(self, space: str, job: int) -> None:
         """Make a job due now."""

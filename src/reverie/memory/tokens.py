@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import re
 import secrets
 from collections.abc import Iterable
 
-from reverie.errors import InvalidInput, NotFound
+from reverie.engine import log_rows, seals
+from reverie.errors import InvalidInput, NotFound, StoreDamaged
 from reverie.memory.resources import Resources
 from reverie.model import RIGHTS, Right, Token
 from reverie.protocols import Transaction
@@ -61,14 +61,20 @@ def create(
     }
     with resources.engine.write() as tx:
         tx.oversee()
-        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (_KEY + token.id, json.dumps(value)))
+        key = _KEY + token.id
+        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (key, seals.with_seal(key, value)))
     return token, secret
 
 
 def listed(resources: Resources) -> list[Token]:
-    """Every token, the oldest first."""
+    """Every token that is as it was made, the oldest first; nobody gets in with another."""
+    found = []
     with resources.engine.read() as tx:
-        found = [_token(key, value)[0] for key, value in rows(tx)]
+        for key, value in rows(tx):
+            try:
+                found.append(_token(key, value)[0])
+            except StoreDamaged as damage:
+                log_rows.note(tx, damage)
     return sorted(found, key=lambda token: (token.created_at, token.id))
 
 
@@ -90,9 +96,13 @@ def recognise(resources: Resources, secret: str) -> Token | None:
     key = _KEY + shape[1]
     with resources.engine.read() as tx:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (key,))
-    if row is None:
-        return None
-    token, kept = _token(key, row[0])
+        if row is None:
+            return None
+        try:
+            token, kept = _token(key, str(row[0]))
+        except StoreDamaged as damage:
+            log_rows.note(tx, damage)
+            return None
     return token if hmac.compare_digest(kept, _hashed(secret)) else None
 
 
@@ -113,7 +123,12 @@ def replace(tx: Transaction, kept: Iterable[tuple[str, str]]) -> None:
 
 
 def _token(key: str, value: str) -> tuple[Token, str]:
-    kept = json.loads(value)
+    kept = seals.unsealed(key, value)
+    if kept is None:
+        raise StoreDamaged(
+            f"token {key.removeprefix(_KEY)!r} is damaged and lets nobody in: revoke it, and make "
+            "another"
+        )
     spaces = kept["spaces"]
     token = Token(
         key.removeprefix(_KEY),

@@ -50,7 +50,11 @@ Record = Mapping[str, Any]
 
 
 def export(
-    resources: Resources, author: Author, session: str | None = None
+    resources: Resources,
+    author: Author,
+    session: str | None = None,
+    *,
+    skip_damaged: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Every entry of this owner, or of one session of it. Nothing is held open between two."""
     with resources.engine.read() as tx:
@@ -60,14 +64,15 @@ def export(
     while owner is not None:
         with resources.engine.read() as tx:
             tx.enter(owner)
-            entries = log.entries(tx, owner, after, end, BATCH)
-        if not entries:
-            return
+            last = log.page_end(tx, owner, after, end)
+            if last is None:
+                return
+            entries = log.entries(tx, owner, after, last, BATCH, skip=skip_damaged)
         for entry in entries:
             if session is not None and entry.session != session:
                 continue
             yield record_of(entry)
-        after = entries[-1].position
+        after = last
 
 
 def record_of(entry: Entry) -> dict[str, Any]:

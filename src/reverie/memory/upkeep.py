@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from reverie.agenda import jobs
 from reverie.agenda.jobs import Claim
 from reverie.engine import index, log
 from reverie.engine.schema import DERIVED, UNFINISHED
-from reverie.errors import ConfigError, StoreBusy, StoreError
-from reverie.memory import generations, replay, verification, writes
+from reverie.errors import ConfigError, StoreBusy, StoreDamaged, StoreError
+from reverie.memory import damage, generations, replay, verification, writes
 from reverie.memory.notes import DAY_MS
 from reverie.memory.resources import Resources
 from reverie.memory.writes import Author, Stamp
@@ -187,7 +189,13 @@ def require_whole(tx: Transaction, where: str) -> None:
 
 
 def rebuild(resources: Resources, progress: Progress | None = None) -> int:
-    """Index and vectors from the log, a space at a time, each in one transaction."""
+    """Index and vectors from the log, a space at a time, each in one transaction.
+
+    Not from a damaged log: the index would fit the damage, and nothing would tell of it any more.
+    """
+    damage.require_none(resources, "a rebuild")
+    if resources.engine.check() and isinstance(resources.engine.describe().get("file"), str):
+        return _remake(resources, progress)
     with resources.engine.read() as tx:
         tx.oversee()
         owners = all_owners(tx)
@@ -200,17 +208,18 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
         if progress is not None:
             progress(done, whole)
 
+    _drop_ownerless(resources)
     for owner in owners:
         with resources.engine.write() as tx:
             tx.enter(owner)
-            for name in DERIVED:
+            for name in (*DERIVED, "vectors"):
                 tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", owner)
-            tx.clear_vectors(owner, 0, max(index.statistics(tx, owner).next_passage, 1))
             tx.run(
-                "UPDATE statistics SET epoch = epoch + 1, next_passage = 0, passages = 0, "
-                "touches = 0, facts = 0, notes = 0, private = 0 "
-                "WHERE space = ? AND owner = ?",
-                owner,
+                "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
+                "facts, notes, private) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0) "
+                "ON CONFLICT (space, owner) DO UPDATE SET epoch = statistics.epoch + 1, "
+                "next_passage = 0, passages = 0, touches = 0, facts = 0, notes = 0, private = 0",
+                (*owner, resources.clock.now()),
             )
             for born, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
                 state = entry.state(None)
@@ -224,6 +233,35 @@ def rebuild(resources: Resources, progress: Progress | None = None) -> int:
                 advance()
             replay.rebuild(tx, resources, owner, advance)
     return done
+
+
+def _drop_ownerless(resources: Resources) -> None:
+    """Take away rows of the index that belong to nobody there is."""
+    with resources.engine.write() as tx:
+        tx.oversee()
+        known = set(all_owners(tx))
+        for name in (*DERIVED, "statistics", "vectors"):
+            for row in tx.all(f"SELECT DISTINCT space, owner FROM {name}"):
+                if row not in known:
+                    tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", row)
+
+
+def _remake(resources: Resources, progress: Progress | None) -> int:
+    """Put a store that is made anew of the same rows in the place of one with broken pages.
+
+    Rows cannot be deleted from a page that cannot be read.
+    """
+    from reverie.memory import salvage
+
+    engine = resources.engine
+    file = Path(engine.describe()["file"])
+    with tempfile.TemporaryDirectory(prefix="reverie-") as folder, engine.exclusive():
+        made = Path(folder) / "made.db"
+        report = salvage.salvage(
+            lambda new: replace(resources, engine=new), str(file), made, progress, whole=True
+        )
+        engine.restore(made)
+    return report.entries
 
 
 def reembed(resources: Resources, progress: Progress | None = None) -> int:
@@ -246,6 +284,8 @@ def reembed(resources: Resources, progress: Progress | None = None) -> int:
         with resources.engine.read() as tx:
             tx.oversee()
             ends = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
+            for owner, end in ends.items():
+                index.require_possible(tx, owner, end)
             kept = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in ends}
         whole, done = sum(end.next_passage for end in ends.values()), 0
         for owner, end in ends.items():
@@ -331,8 +371,8 @@ def spaces(resources: Resources) -> list[SpaceInfo]:
     found = []
     with resources.engine.read() as tx:
         tx.oversee()
-        for space, name in sorted(tx.all("SELECT space, name FROM spaces"), key=lambda row: row[1]):
-            users = tx.all("SELECT name FROM owners WHERE space = ? AND name <> ''", (space,))
+        for space, name in damage.named_spaces(tx):
+            users = damage.named_users(tx, space)
             counts = tx.one(
                 "SELECT SUM(facts), SUM(notes) FROM statistics WHERE space = ?", (space,)
             )
@@ -341,7 +381,7 @@ def spaces(resources: Resources) -> list[SpaceInfo]:
             found.append(
                 SpaceInfo(
                     name,
-                    tuple(sorted(row[0] for row in users)),
+                    tuple(sorted(users)),
                     int(facts or 0),
                     int(notes or 0),
                     position,
@@ -369,10 +409,20 @@ def positions(resources: Resources, names: Sequence[str]) -> dict[str, int]:
 
 
 def verify(resources: Resources) -> VerifyReport:
-    problems = resources.engine.check()
+    """Look at the files, at every entry, and at what the index makes of them."""
+    problems = checked(resources)
     with resources.engine.read() as tx:
         tx.oversee()
-        return verification.compare(tx, resources, all_owners(tx), problems)
+        found = damage.problems(tx)
+        return verification.compare(tx, resources, [*problems, *found], damaged=bool(found))
+
+
+def checked(resources: Resources) -> list[str]:
+    """What the database finds wrong with its files; that it cannot look is also an answer."""
+    try:
+        return resources.engine.check()
+    except StoreDamaged as error:
+        return [str(error)]
 
 
 def doctor(resources: Resources) -> dict[str, Any]:
@@ -385,8 +435,9 @@ def doctor(resources: Resources) -> dict[str, Any]:
         ) or (0,)
         states: dict[str, int] = dict(tx.all("SELECT state, COUNT(*) FROM jobs GROUP BY state"))
         ahead = _ahead_of_clock(tx, resources.clock.now())
+        problems = damage.problems(tx)
     embedder = resources.embedder
-    problems = list(resources.engine.check())
+    problems = [*checked(resources), *problems]
     if embedder and generation and generation.identity != embedder.identity:
         problems.append(
             f"the vectors come from {generation.identity}, the embedder is {embedder.identity}: "

@@ -3,44 +3,81 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 
 from reverie.engine import index, log, sessions
+from reverie.engine.schema import DERIVED
 from reverie.memory import generations, histories, replay
 from reverie.memory.resources import Resources
 from reverie.model import VerifyReport
-from reverie.protocols import Owner, Transaction
+from reverie.protocols import Embedder, Owner, Transaction
 from reverie.text.messages import role_of, speaker_of
 from reverie.text.normalise import subject_key
 
 _MODULUS = 1 << 64
+CHUNK = 500
+# How far sums of the same numbers in another order may be apart.
+NEARLY = 1e-5
 
 
 def compare(
-    tx: Transaction, resources: Resources, owners: Iterable[Owner], problems: list[str]
+    tx: Transaction, resources: Resources, problems: list[str], *, damaged: bool
 ) -> VerifyReport:
-    """Derive from the log what the index must hold, and compare."""
+    """Derive from the log what the index must hold, and compare.
+
+    An index is not compared with a log that is damaged: it would be blamed for what is missing.
+    """
     found = list(problems)
-    owners = list(owners)
     digest = hashlib.sha256()
     memories = versions = events = passages = 0
+    spaces = set()
+    owners = _owners(tx, found)
+    try:
+        found += _ownerless(tx, owners)
+    except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
+        found.append(f"the index cannot be read ({type(error).__name__}): run 'reverie rebuild'")
     for owner in owners:
-        for entry in log.all_entries(tx, owner):
-            versions += bool(entry.memory)
-            events += entry.op == "append" and entry.body is not None
-            digest.update(log.encode([entry.uuid, entry.op, entry.body]).encode())
-        counted = _compare_owner(tx, resources, owner, found)
-        memories, passages = memories + counted[0], passages + counted[1]
-    spaces = len({owner.space for owner in owners})
+        spaces.add(owner.space)
+        try:
+            for entry in log.all_entries(tx, owner, skip=True):
+                versions += bool(entry.memory)
+                events += entry.op == "append" and entry.body is not None
+                digest.update(log.encode([entry.uuid, entry.op, entry.body]).encode())
+            if not damaged:
+                counted = _compare_owner(tx, resources, owner, found)
+                memories, passages = memories + counted[0], passages + counted[1]
+        except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
+            why = " ".join(f"{type(error).__name__} {error}".split())[:200]
+            what = "be read" if damaged else "be compared with the log: run 'reverie rebuild'"
+            found.append(f"space {owner.space}, owner {owner.number} cannot {what} ({why})")
     return VerifyReport(
-        spaces, memories, versions, events, passages, digest.hexdigest(), tuple(found)
+        len(spaces), memories, versions, events, passages, digest.hexdigest(), tuple(found)
     )
+
+
+def _ownerless(tx: Transaction, owners: list[Owner]) -> list[str]:
+    """Rows of the index that belong to nobody there is."""
+    found = []
+    for name in (*DERIVED, "statistics", "vectors"):
+        rows = tx.all(f"SELECT DISTINCT space, owner FROM {name}")
+        if not {Owner(*row) for row in rows} <= set(owners):
+            found.append(f"{name} has rows of nobody: run 'reverie rebuild'")
+    return found
+
+
+def _owners(tx: Transaction, problems: list[str]) -> list[Owner]:
+    try:
+        rows = tx.all("SELECT space, owner FROM owners ORDER BY space, owner")
+        return [Owner(int(space), int(number)) for space, number in rows]
+    except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
+        problems.append(f"the owners cannot be read ({type(error).__name__})")
+        return []
 
 
 def _compare_owner(
     tx: Transaction, resources: Resources, owner: Owner, problems: list[str]
 ) -> tuple[int, int]:
     where = f"space {owner.space}, owner {owner.number}"
+    wanted_documents: dict[str, tuple[int, str]] = {}
     places = {
         place.memory: place
         for place in index.places(tx, owner, index.Filter(include_forgotten=True, sessions=None))
@@ -48,14 +85,17 @@ def _compare_owner(
     wanted_tags = count = 0
     counts = {"fact": 0, "note": 0, "private": 0}
     wanted = Wanted()
-    for _, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
+    for born, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
         count += 1
         state = entry.state(None)
+        document = (entry.body or {}).get("document")
+        if document is not None and state.source is not None:
+            wanted_documents[state.source] = (born, document)
         place = places.pop(state.id, None)
         if place is None:
             problems.append(f"{where}: memory {state.id} is in the log but not in the index")
             continue
-        problems.extend(_compare_place(where, entry, place))
+        problems.extend(_compare_place(where, entry, born, place))
         wanted_tags += sum(_hash(tag, place.born) for tag in state.tags)
         if state.forgotten_at is not None:
             continue
@@ -64,6 +104,7 @@ def _compare_owner(
         wanted.add(place.born, place.first_passage, index.passages_of(state.content))
     problems.extend(_compare_sessions(tx, owner, where, wanted))
     problems.extend(_compare_proposals(tx, owner, where))
+    problems.extend(_compare_documents(tx, owner, where, wanted_documents))
     problems.extend(f"{where}: memory {id} is in the index but not in the log" for id in places)
     for name, columns, sum_of in (
         ("passages", "passage, born, start, length, terms", wanted.passages),
@@ -77,10 +118,11 @@ def _compare_owner(
         if stored % _MODULUS != sum_of % _MODULUS:
             problems.append(f"{where}: the {name} differ from the log: run 'reverie rebuild'")
     kept = index.statistics(tx, owner)
+    index.require_possible(tx, owner, kept)
     if (kept.passages, kept.facts, kept.notes, kept.private) != (
         len(wanted.said),
         *counts.values(),
-    ):
+    ) or kept.touches != _last_touch(tx, owner):
         problems.append(f"{where}: the statistics differ from the log: run 'reverie rebuild'")
     problems.extend(_compare_vectors(tx, resources, owner, where, wanted.said))
     return count, len(wanted.said)
@@ -165,10 +207,30 @@ def _without_sums(known: sessions.Session | None) -> sessions.Session | None:
     return None if known is None else known._replace(unsummed=0)
 
 
-def _compare_place(where: str, entry: log.Entry, place: index.Place) -> list[str]:
+def _last_touch(tx: Transaction, owner: Owner) -> int:
+    row = tx.one("SELECT MAX(touch) FROM touched WHERE space = ? AND owner = ?", owner)
+    return 0 if row is None else int(row[0] or 0)
+
+
+def _compare_documents(
+    tx: Transaction, owner: Owner, where: str, wanted: dict[str, tuple[int, str]]
+) -> list[str]:
+    listed = {
+        row[0]: (row[1], row[2])
+        for row in tx.all(
+            "SELECT source, born, hash FROM documents WHERE space = ? AND owner = ?", owner
+        )
+    }
+    if listed == wanted:
+        return []
+    return [f"{where}: the documents differ from the log: run 'reverie rebuild'"]
+
+
+def _compare_place(where: str, entry: log.Entry, born: int, place: index.Place) -> list[str]:
     state = entry.state(None)
     same = (
         place.position == entry.position
+        and place.born == born
         and place.version == entry.version
         and place.kind == state.kind
         and place.category == state.category
@@ -199,11 +261,49 @@ def _compare_vectors(
         f"{where}: passage {number} has a vector but is not there: run 'reverie rebuild'"
         for number in sorted(stored - set(said))[:3]
     ]
-    for number in sorted(set(said) - stored - waiting):
-        embedder = resources.embedder
-        if embedder is not None and not embedder.remote and embedder.embed([said[number]]).any():
-            problems.append(f"{where}: passage {number} has no vector: run 'reverie rebuild'")
+    if waiting - set(said):
+        problems.append(f"{where}: what waits for vectors is not there: run 'reverie rebuild'")
+    embedder = resources.embedder
+    local = embedder is not None and not embedder.remote
+    if embedder is not None and local:
+        for number in sorted(set(said) - stored - waiting):
+            if embedder.embed([said[number]]).any():
+                problems.append(f"{where}: passage {number} has no vector: run 'reverie rebuild'")
+    remade = embedder if local and embedder and embedder.identity == generation.identity else None
+    wrong = _wrong_vectors(tx, remade, owner, generation, sorted(stored & set(said)), said)
+    if wrong:
+        problems.append(
+            f"{where}: the vectors of {len(wrong)} passages, the first {wrong[0]}, are not those "
+            "of their texts: run 'reverie rebuild'"
+        )
     return problems
+
+
+def _wrong_vectors(
+    tx: Transaction,
+    embedder: Embedder | None,
+    owner: Owner,
+    generation: generations.Generation,
+    numbers: list[int],
+    said: dict[int, str],
+) -> list[int]:
+    """The passages whose vector a local embedder does not give again.
+
+    Without one, those that are not of unit length.
+    """
+    import numpy as np
+
+    wrong = []
+    for i in range(0, len(numbers), CHUNK):
+        part = numbers[i : i + CHUNK]
+        rows = tx.vectors(owner, generation.number, np.array(part, np.int64))
+        if embedder is None:
+            far = np.abs(np.linalg.norm(rows.astype(np.float64), axis=1) - 1) > NEARLY
+        else:
+            made = embedder.embed([said[number] for number in part])
+            far = ~np.isclose(rows, made, rtol=0, atol=NEARLY).all(axis=1)
+        wrong += [part[int(at)] for at in np.flatnonzero(far)]
+    return wrong
 
 
 def _hash(*values: object) -> int:

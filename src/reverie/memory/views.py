@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from reverie import rank
-from reverie.engine import index, log, search, sessions, similarity
+from reverie.engine import agreement, index, log, log_rows, search, sessions, similarity
 from reverie.engine.index import Filter
+from reverie.engine.log import Entry
 from reverie.errors import DimensionMismatchError
 from reverie.memory.generations import Generation
 from reverie.memory.resources import Resources
 from reverie.model import LENGTHS, Candidate, Event, Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import speaker_of
+from reverie.text.passages import split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,8 +72,10 @@ class View(Protocol):
         """
         ...
 
-    def read(self, wanted: Sequence[tuple[Candidate, int]]) -> list[tuple[Memory | Event, str]]:
-        """Memories and events, and the text of one passage of each."""
+    def read(
+        self, wanted: Sequence[tuple[Candidate, int]]
+    ) -> list[tuple[Memory | Event, str] | None]:
+        """Memories and events, and the text of one passage of each; None for what is damaged."""
         ...
 
 
@@ -93,8 +97,10 @@ class IndexView:
         self._owner = owner
         self._chosen = chosen
         statistics = index.statistics(tx, owner)
+        index.require_possible(tx, owner, statistics)
         # Few memories are a session's own: left out by name, they cost the others nothing.
-        self._hidden = search.hidden_passages(tx, owner, chosen) if statistics.private else []
+        end = statistics.next_passage
+        self._hidden = search.hidden_passages(tx, owner, chosen, end) if statistics.private else []
         self.passages = statistics.passages - len(self._hidden)
         self.end = statistics.next_passage
         self._remembers = statistics.facts + statistics.notes > 0
@@ -128,7 +134,7 @@ class IndexView:
             return []
         among = None
         if self.narrowed:
-            among = search.allowed_passages(self._tx, self._owner, self._chosen)
+            among = search.allowed_passages(self._tx, self._owner, self._chosen, self.end)
         return self._tx.nearest(self._owner, current.number, vector, many, among, self._hidden)
 
     def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
@@ -160,21 +166,53 @@ class IndexView:
             known = {event.born for event in events}
             lenders = search.events_of(tx, owner, origins, chosen)
             events += [event for event in lenders if event.born not in known]
-        return memories + events
+        return [each for each in memories + events if self._is_possible(each)]
 
-    def read(self, wanted: Sequence[tuple[Candidate, int]]) -> list[tuple[Memory | Event, str]]:
+    def _is_possible(self, candidate: Candidate) -> bool:
+        """Whether a candidate has passages that there can be."""
+        if 0 <= candidate.first_passage <= candidate.first_passage + candidate.passages <= self.end:
+            return True
+        what = f"position {candidate.position}"
+        log_rows.note(self._tx, agreement.misled(self._tx, self._owner, what))
+        return False
+
+    def read(
+        self, wanted: Sequence[tuple[Candidate, int]]
+    ) -> list[tuple[Memory | Event, str] | None]:
         births = self._births
         others = [passage for _, passage in wanted if passage not in births]
         if others:
             births = births | search.births(self._tx, self._owner, others)
         positions = [candidate.position for candidate, _ in wanted]
         entries = log.at_positions(self._tx, self._owner, positions)
-        found = []
-        for candidate, passage in wanted:
-            thing = known_from(entries[candidate.position], self.user)
-            _, _, start, length = births[passage]
-            found.append((thing, text_of(thing)[start : start + length]))
-        return found
+        return [
+            self._agreed(candidate, births.get(passage), entries) for candidate, passage in wanted
+        ]
+
+    def _agreed(
+        self, candidate: Candidate, birth: search.Birth | None, entries: Mapping[int, Entry]
+    ) -> tuple[Memory | Event, str] | None:
+        """What a candidate is, if the log agrees with the index that it is."""
+        tx, owner = self._tx, self._owner
+        if candidate.session is not None:
+            place = (candidate.position, candidate.session, candidate.sequence)
+            entry = agreement.event_at(tx, owner, entries, *place)
+        else:
+            entry = entries.get(candidate.position)
+            if entry is None or not agreement.is_state(entry, candidate.memory, candidate.version):
+                entry = None
+        if entry is None:
+            if candidate.position in entries:
+                log_rows.note(tx, agreement.misled(tx, owner, f"position {candidate.position}"))
+            return None
+        thing = known_from(entry, self.user)
+        text = text_of(thing)
+        if birth is not None and birth.at == candidate.born and _admitted(self._chosen, thing):
+            _, _, start, length = birth
+            if (start, start + length) in split(text):
+                return thing, text[start : start + length]
+        log_rows.note(tx, agreement.misled(tx, owner, f"position {candidate.position}"))
+        return None
 
 
 class MomentView:
@@ -277,7 +315,9 @@ class MomentView:
                     found[self._events[place].born] = self._events[place]
         return list(found.values())
 
-    def read(self, wanted: Sequence[tuple[Candidate, int]]) -> list[tuple[Memory | Event, str]]:
+    def read(
+        self, wanted: Sequence[tuple[Candidate, int]]
+    ) -> list[tuple[Memory | Event, str] | None]:
         return [
             (self._things[candidate.born], self._parts[passage].text)
             for candidate, passage in wanted

@@ -169,7 +169,8 @@ class _Search:
             unread = [position for position in replies if position not in self.read]
             entries = log.at_positions(self.tx, self.owner, unread)
             for position in unread:
-                body = entries[position].body or {}
+                entry = entries.get(position)
+                body = (entry.body or {}) if entry is not None else {}
                 self.read[position] = body["message"] if body.get("interrupted") else None
         return self.read[line.spots[at].position]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from reverie.agenda import jobs
-from reverie.engine import index, log, sessions
+from reverie.engine import agreement, index, log, sessions
 from reverie.engine.index import Place
 from reverie.engine.log import Entry
 from reverie.errors import (
@@ -378,9 +378,7 @@ def missing(memory_id: str) -> NotFound:
 
 
 def current_entry(tx: Transaction, owner: Owner, place: Place) -> Entry:
-    entry = log.at_position(tx, owner, place.position)
-    assert entry is not None
-    return entry
+    return agreement.current(tx, owner, place)
 
 
 def expect(memory: Memory, version: int | None) -> None:

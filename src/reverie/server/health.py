@@ -54,6 +54,7 @@ async def metrics(request: Request, visit: Admin) -> Response:
     store = visit.serving.store
     counted = request.app.state.metrics
     counted.tell_failure(failed=await store.write_failed)
+    counted.tell_damage(await store.damaged)
     try:
         counted.tell_store(await store.jobs(), await store.spaces())
     except ReverieError as error:

@@ -44,6 +44,11 @@ class Metrics:
             "1 after a failed write or sync: nothing is stored until the server starts again.",
             registry=self._registry,
         )
+        self._damaged = Gauge(
+            "reverie_damaged_entries",
+            "Damaged entries that were left out of answers.",
+            registry=self._registry,
+        )
         about = Gauge("reverie_info", "This server.", ("version",), registry=self._registry)
         about.labels(__version__).set(1)
 
@@ -57,6 +62,9 @@ class Metrics:
 
     def tell_failure(self, *, failed: bool) -> None:
         self._failed.set(failed)
+
+    def tell_damage(self, damaged: int) -> None:
+        self._damaged.set(damaged)
 
     def tell_store(self, jobs: list[Job] | None, spaces: list[SpaceInfo] | None) -> None:
         """How the store stands now. None: it cannot be read, and its numbers stay as they were."""

@@ -219,7 +219,7 @@ class Mirror:
             with self._resources.engine.read() as tx:
                 owner = log.find(tx, scope)
                 positions = [position for position, _ in part]
-                found = {} if owner is None else log.at_positions(tx, owner, positions)
+                found = {} if owner is None else log.at_positions(tx, owner, positions, strict=True)
             for position, uuid in part:
                 entry = found.get(position)
                 if entry is None or entry.uuid != uuid:
@@ -303,7 +303,7 @@ class Mirror:
             tx.enter(owner)
             places = {id: index.find(tx, owner, id) for id in ids}
             positions = [place.position for place in places.values() if place is not None]
-            found = log.at_positions(tx, owner, positions)
+            found = log.at_positions(tx, owner, positions, strict=True)
         for id, place in places.items():
             yield id, None if place is None else found[place.position].state(scope.user)
 
@@ -532,7 +532,7 @@ class Mirror:
         positions = sorted({line["position"] for line in journal_.lines() if told(line)})
         with self._resources.engine.read() as tx:
             tx.enter(owner)
-            now = log.at_positions(tx, owner, positions)
+            now = log.at_positions(tx, owner, positions, strict=True)
 
         def alter(line: journal.Line) -> journal.Line | None:
             entry = now.get(line["position"])

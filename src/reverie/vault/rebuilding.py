@@ -352,7 +352,7 @@ def require_own(resources: Resources, vault: Vault) -> None:
             }
             with resources.engine.read() as tx:
                 owner = log.find(tx, scope)
-                found = {} if owner is None else log.at_positions(tx, owner, list(own))
+                found = {} if owner is None else log.at_positions(tx, owner, list(own), strict=True)
             known = {position: entry.uuid for position, entry in found.items()}
             if known != own:
                 raise VaultError(

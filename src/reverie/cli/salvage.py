@@ -1,0 +1,82 @@
+"""The command that saves what is left of a damaged store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from reverie.cli.exits import FOUND_WRONG
+from reverie.cli.options import Asked, anywhere, examples
+from reverie.cli.output import (
+    brief,
+    count,
+    print_json,
+    print_problems,
+    print_table,
+    progress,
+    say,
+    table,
+)
+from reverie.model import SalvagedSpace
+
+
+@click.command(
+    "salvage",
+    epilog=examples(
+        "reverie salvage damaged.db saved.db",
+        "reverie salvage postgresql://reverie@db.example/reverie saved.db --json",
+    ),
+)
+@click.argument("source")
+@click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
+@anywhere
+def salvage_command(asked: Asked, source: str, target: Path) -> None:
+    """Make a new store of all that can be read of a damaged one.
+
+    SOURCE is not changed; TARGET must not exist. Every entry that is as it was written comes along,
+    with its position, time and history; index and vectors are made anew. Tokens, jobs and recall
+    notes come along where they can be read, the link to a vault does not. The exit code is 1 when
+    something was lost.
+    """
+    from reverie.memory import salvage_store
+
+    with progress("salvaging") as shown:
+        report = salvage_store(source, target, progress=shown)
+    if asked.as_json:
+        print_json({"file": str(target), "complete": report.complete, **_plain(report)})
+    else:
+        shown_table = table("space", "entries", "lost", "affected", content="affected")
+        for space in report.spaces:
+            shown_table.add_row(
+                brief(space.space),
+                str(space.entries),
+                _stretches(space),
+                brief("; ".join(space.affected)),
+            )
+        print_table(shown_table)
+        for line in report.unread:
+            say(f"Not all of it could be read by SQL: {brief(line)}.")
+        for name in (name for space in report.spaces for name in space.renamed):
+            say(f"A name was lost: {name} stands for it.")
+        lost = "nothing was lost" if report.complete else "what is named above was lost"
+        say(f"Saved {count(report.entries, 'entry', 'entries')} in {target}: {lost}.")
+        if report.problems:
+            print_problems(report.problems)
+    if not report.complete or report.problems:
+        click.get_current_context().exit(FOUND_WRONG)
+
+
+def _plain(report: object) -> dict[str, object]:
+    from dataclasses import asdict
+    from typing import Any, cast
+
+    found = asdict(cast(Any, report))
+    found["spaces"] = [space._asdict() for space in cast(Any, report).spaces]
+    return found
+
+
+def _stretches(space: SalvagedSpace) -> str:
+    return ", ".join(
+        str(first) if first == last else f"{first}-{last}" for first, last in space.lost
+    )

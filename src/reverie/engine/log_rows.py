@@ -1,0 +1,285 @@
+"""Rows of the log as entries: each is checked against its seal before it is believed.
+
+An entry that was changed, or that cannot be read at all, is ``StoreDamaged``. Who asked for this
+very entry is told; who lists or looks for many gets the others, and the damaged one is counted in
+``Transaction.damaged``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from reverie.engine import seals
+from reverie.engine.seals import Said, Seal
+from reverie.errors import StoreDamaged
+from reverie.model import Change, Memory, Op, Origin, Trust, Version
+from reverie.protocols import Owner, Row, Transaction
+from reverie.text.normalise import SURROGATE
+
+log = logging.getLogger("reverie.damage")
+
+# Each ends with what proves it.
+COLUMNS = (
+    "position, op, recorded_at, actor, trust, reason, origin_session, origin_sequence, "
+    "key, request, memory, version, uuid, session, sequence, body, schema, salt, digest, chain, "
+    "seal"
+)
+# Where an entry stands while nobody knows its position.
+UNKNOWN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the log. ``memory`` is empty where it is about a session, and the reverse."""
+
+    position: int
+    op: Op
+    recorded_at: int
+    actor: str | None
+    trust: Trust
+    reason: str | None
+    origin: Origin | None
+    key: str | None
+    request: str | None
+    memory: str
+    version: int
+    uuid: str
+    body: Mapping[str, Any] | None
+    session: str | None = None
+    sequence: int | None = None
+
+    def state(self, user: str | None) -> Memory:
+        """The memory as this version left it. Only for versions that still have a body."""
+        assert self.body is not None
+        body = self.body
+        return Memory(
+            id=self.memory,
+            kind=body["kind"],
+            content=body["content"],
+            category=body["category"],
+            subject=body["subject"],
+            tags=tuple(body["tags"]),
+            concept_tags=tuple(body["concept_tags"]),
+            version=self.version,
+            user=user,
+            session=body["session"],
+            source=body["source"],
+            trust=body["trust"],
+            pinned=body["pinned"],
+            created_at=body["created_at"],
+            updated_at=body["updated_at"],
+            happened_at=body["happened_at"],
+            forgotten_at=body["forgotten_at"],
+            expires_at=body["expires_at"],
+        )
+
+    def as_version(self) -> Version:
+        # What an erasure keeps is no state of the memory.
+        body = {} if self.op == "erase" else self.body or {}
+        return Version(
+            memory_id=self.memory,
+            version=self.version,
+            uuid=self.uuid,
+            position=self.position,
+            op=self.op,
+            content=body.get("content"),
+            category=body.get("category"),
+            subject=body.get("subject"),
+            tags=tuple(body.get("tags", ())),
+            trust=self.trust,
+            recorded_at=self.recorded_at,
+            actor=self.actor,
+            reason=self.reason,
+            origin=self.origin,
+        )
+
+    def as_change(self, user: str | None) -> Change:
+        return Change(
+            position=self.position,
+            op=self.op,
+            memory=self.memory,
+            version=self.version,
+            session=self.session,
+            sequence=self.sequence,
+            user=user,
+            actor=self.actor,
+            trust=self.trust,
+            recorded_at=self.recorded_at,
+        )
+
+
+# Made once: json.dumps would make one for each text.
+_as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def encode(body: Any) -> str:
+    text = _as_json(body)
+    if not text.isascii() and SURROGATE.search(text):
+        # Half a character in a message is kept as it came, in a form that UTF-8 holds.
+        return json.dumps(body, ensure_ascii=True, separators=(",", ":"))
+    return text
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def strictly(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> list[Entry]:
+    """The entries that a statement from FROM on selects; StoreDamaged if one of them is."""
+    found = []
+    for entry in _read(tx, owner, tail, values):
+        if isinstance(entry, StoreDamaged):
+            raise entry
+        found.append(entry)
+    return found
+
+
+def readable(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> list[Entry]:
+    """The same without those that are damaged, which are counted."""
+    found = []
+    for entry in _read(tx, owner, tail, values):
+        if isinstance(entry, StoreDamaged):
+            note(tx, entry)
+        else:
+            found.append(entry)
+    return found
+
+
+def note(tx: Transaction, damage: StoreDamaged) -> None:
+    """Count what was left out, and say so once in the program's log."""
+    place = (damage.space or 0, damage.position or UNKNOWN)
+    if place not in tx.damaged:
+        tx.damaged.add(place)
+        log.warning("%s", damage)
+
+
+def _read(
+    tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]
+) -> Iterator[Entry | StoreDamaged]:
+    try:
+        rows = tx.all(f"SELECT {COLUMNS} {tail}", values)
+    except UnicodeDecodeError:
+        # Text of one row is none any more; the others are read one by one.
+        yield from _one_by_one(tx, owner, tail, values)
+        return
+    for row in rows:
+        yield _checked(tx, owner, row)
+
+
+def _one_by_one(
+    tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]
+) -> Iterator[Entry | StoreDamaged]:
+    for (position,) in tx.all(f"SELECT position {tail}", values):
+        try:
+            rows = tx.all(
+                f"SELECT {COLUMNS} FROM log WHERE space = ? AND owner = ? AND position = ?",
+                (*owner, position),
+            )
+        except UnicodeDecodeError:
+            yield damaged(tx, owner.space, position, "its text cannot be decoded")
+        else:
+            yield from (_checked(tx, owner, row) for row in rows)
+
+
+def _checked(tx: Transaction, owner: Owner, row: Row) -> Entry | StoreDamaged:
+    try:
+        raw = Raw.of(owner, row)
+        if raw.holds():
+            return raw.entry()
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return damaged(tx, owner.space, row[0], "it cannot be decoded")
+    return damaged(tx, owner.space, row[0], f"it is not as it was written{_about(row)}")
+
+
+def _about(row: Row) -> str:
+    """What a damaged entry seems to be about, for who has to find it again."""
+    memory, version, session, sequence = row[10], row[11], row[13], row[14]
+    if memory:
+        return f" (memory {memory!s:.40}, version {version})"
+    if session:
+        return f" (session {session!s:.40}, event {sequence})"
+    return ""
+
+
+def damaged(tx: Transaction, space: int, position: object, why: str) -> StoreDamaged:
+    """What to raise or count for an entry that cannot be believed."""
+    at = position if isinstance(position, int) else UNKNOWN
+    return StoreDamaged(
+        f"{f'entry {at}' if at else 'the log'} of space {space_name(tx, space)} is damaged: {why}. "
+        "Run 'reverie verify' to see all damage, and 'reverie salvage' to save the rest",
+        space=space,
+        position=at,
+    )
+
+
+def space_name(tx: Transaction, space: int) -> str:
+    try:
+        row = tx.one("SELECT name FROM spaces WHERE space = ?", (space,))
+    except UnicodeDecodeError:
+        row = None
+    return f"number {space}" if row is None else repr(row[0])
+
+
+class Raw(NamedTuple):
+    """A row of the log: what it says, and what proves it."""
+
+    header: tuple[Any, ...]
+    said: Said
+    seal: Seal
+
+    @classmethod
+    def of(cls, owner: Owner, row: Row) -> Raw:
+        """From the values of ``COLUMNS``."""
+        (position, op, at, actor, trust, reason, from_session, from_sequence, key, request) = row[
+            :10
+        ]
+        memory, version, uuid, session, sequence, body, schema = row[10:17]
+        header = (
+            owner.space,
+            position,
+            owner.number,
+            op,
+            at,
+            schema,
+            actor,
+            trust,
+            from_session,
+            from_sequence,
+            key,
+            memory,
+            version,
+            uuid,
+            session,
+            sequence,
+        )
+        return cls(header, Said(body, reason, request), Seal(*row[17:21]))
+
+    def holds(self) -> bool:
+        return seals.holds(self.header, self.seal, self.said)
+
+    def entry(self) -> Entry:
+        (_, position, _, op, at, _, actor, trust, from_session, from_sequence, key) = self.header[
+            :11
+        ]
+        memory, version, uuid, session, sequence = self.header[11:]
+        body, reason, request = self.said
+        return Entry(
+            position=position,
+            op=op,
+            recorded_at=at,
+            actor=actor,
+            trust=trust,
+            reason=reason,
+            origin=None if from_session is None else Origin(from_session, from_sequence),
+            key=key,
+            request=request,
+            memory=memory or "",
+            version=version or 0,
+            uuid=uuid,
+            body=None if body is None else json.loads(body),
+            session=session,
+            sequence=sequence,
+        )
