@@ -54,7 +54,8 @@ _MAKE_BELIEVE = _pattern(
 )
 _EXAMPLE = _pattern(
     r"\bthis is (?:just |only )?(?:a|my) test\b|^(?:just )?testing\b|"
-    r"^test\W{1,3}test|\blorem ipsum\b|\b(?:john|jane) doe\b|\bfoo ?bar\b|"
+    r"\b(?:aita|tifu|tldr)\b|(?<!\w)\(?\d\d ?[mf]\)(?!\w)|^test\W{1,3}test|"
+    r"\blorem ipsum\b|\b(?:john|jane) doe\b|\bfoo ?bar\b|"
     r"\bfor (?:example|instance): |\be\.g\. ?[\"'“]|\bexample (?:sentence|would be|input|text)\b|"
     r"^examples? ?[\d:]|"
     r"\bsuch as [\"'“‘]|\bsomething like: |\b(?:sample|dummy|placeholder|mock|test) (?:question|"
@@ -72,6 +73,8 @@ _PLACEHOLDER = re.compile(
 _VERSE = _pattern(
     r"^(?:captain's )?log entry\b|^dear diary\b|"
     r"^(?:a |the |my )?(?:poem|song|story|haiku|rap) (?:by|from|of)\b|"
+    r"\bnext (?:verse|stanza|chorus|chapter|scene|line)\b|"
+    r"\b(?:stitched|engraved|carved|printed|painted|tattooed) on (?:it|the|a|my|his|her)\b|"
     r"\blyrics?\b|\bwho (?:sings|sang|wrote) this\b|\b(?:what|which) (?:song|poem)\b|\b(?:finish|"
     r"name) "
     r"(?:the|this) (?:song|poem|line)\b|\bsong (?:that )?goes\b|\bhaiku\b|\bthe met(?:re|er) here\b"

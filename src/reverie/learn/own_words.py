@@ -281,6 +281,11 @@ _HANDED_OVER = _pattern(
 )
 # The same where the text follows in lines of its own.
 _SHOWS = _pattern(
+    # A title and a question to it: "witness statement, what contradictions can you find".
+    r"^(?:[\w'-]{1,20} ){0,3}(?:statement|testimony|affidavit|verdict|post|thread|tweet|cringe|"
+    r"rant|review|listing|bio|caption|speech|sermon|interview|excerpt|reddit|linkedin|twitter|"
+    r"facebook)\b(?: of the \w{1,20})?, "
+    r".{0,80}\b(?:what|why|how|who|which|where|tell me|find|spot)\b|"
     r"^i (?:just )?(?:found|got|saw|read|copied|pasted|received) (?:this|these)\b|"
     rf"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|"
     rf"check (?:this|it) "

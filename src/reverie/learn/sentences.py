@@ -48,14 +48,15 @@ _LEAD_IN = re.compile(
 )
 # How a person takes back the last thing said, and says what it should have been.
 _CORRECTS = re.compile(
-    r"(?:oops|whoops|sorry|no|nope|wait|hold on|actually|i mean|i meant|i meant to say|correction|"
-    r"make that|scratch that|or rather|rather|my bad|my mistake|typo)(?:\s?[,.:;!…–—-]{1,3}\s?|\s)|"
+    r"(?:oops|whoops|sorry|no|nope|er|erm|uh|um|hmm|wait|hold on|actually|i mean|i meant|"
+    r"i meant to say|correction|let me correct that|make that|scratch that|or rather|rather|"
+    r"my bad|my mistake|typo)(?:\s?[,.:;!…–—-]{1,3}\s?|\s)|"
     r"\*(?=\w)",
     re.IGNORECASE,
 )
 _MIDWAY = re.compile(
-    r"(?:,|…|\.\.\.| [–—-]{1,2}) ?(?=(?:i meant? |(?:oops|whoops|sorry|no|wait|scratch that|"
-    r"my bad)[,:–—-]|"
+    r"(?:,|…|\.\.\.| [–—-]{1,2}) ?(?=(?:i meant? |(?:oops|whoops|sorry|no|er|erm|uh|um|hmm|wait|"
+    r"scratch that|my bad)[,:–—-]|"
     r"no,? wait\b|or rather\b|make that\b))",
     re.IGNORECASE,
 )
@@ -131,6 +132,7 @@ def correction_in(sentence: str) -> str:
         if not (found := _CORRECTS.match(rest)):
             break
         rest, marked = rest[found.end() :], True
+    rest = rest.removeprefix("it's ")
     rest = _AFTERTHOUGHT.sub("", rest.rstrip(" .!…"))
     if not marked or not rest or len(rest.split()) > _LONGEST_CORRECTION or "?" in rest:
         return ""
