@@ -56,6 +56,22 @@ def is_store_file(path: Path) -> bool:
     return version > 0 and application == APPLICATION_ID and length >= size
 
 
+def changed_tables(connection: apsw.Connection) -> list[str]:
+    """Tables whose columns are not those they were made with: the schema itself was changed."""
+    from reverie.engine.copying import TABLES
+
+    found = []
+    for table in TABLES:
+        try:
+            rows = connection.execute(f"PRAGMA table_info({table.name})").fetchall()
+            whole = {*table.key, *table.others} <= {row[1] for row in rows}
+        except UnicodeDecodeError:
+            whole = False
+        if not whole:
+            found.append(f"the columns of {table.name} are not those it was made with")
+    return found
+
+
 def pieces(text: str) -> list[str]:
     """A few stretches of a text, each short enough to lie within one page.
 

@@ -489,12 +489,12 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     def check(self) -> list[str]:
         self._require_usable()
-        # What is compared next is read from the file again.
-        self._vectors = VectorCache()
+        self._vectors = VectorCache()  # what is compared next is read from the file again
         with self._translated(), self._lend() as connection:
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
-        found = [problem for problem in problems if problem != "ok"]
+            changed = files.changed_tables(connection)
+        found = changed + [problem for problem in problems if problem != "ok"]
         return found + [f"{row[0]} row {row[1]} refers to a missing {row[2]}" for row in broken]
 
     def describe(self) -> Mapping[str, str]:
