@@ -410,7 +410,8 @@ class SalvagedSpace(NamedTuple):
     """A space of a damaged store: how many entries came out of it, and what did not.
 
     ``lost`` are first and last positions of stretches that could not be read; ``affected`` says
-    what the index knew of them. ``renamed`` are names that stand for ones that were lost.
+    what the index knew of them. ``renamed`` are names that stand for ones that were lost. Where
+    ``end_known`` is false, entries behind the last one may be lost too.
     """
 
     space: str
@@ -418,6 +419,7 @@ class SalvagedSpace(NamedTuple):
     lost: tuple[tuple[int, int], ...]
     affected: tuple[str, ...]
     renamed: tuple[str, ...] = ()
+    end_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,4 +434,6 @@ class SalvageReport:
     @property
     def complete(self) -> bool:
         """Whether no entry and no name was lost."""
-        return not any(space.lost or space.renamed for space in self.spaces)
+        return all(
+            space.end_known and not space.lost and not space.renamed for space in self.spaces
+        )

@@ -19,7 +19,7 @@ RECORDS = [{"content": f"record {number} about topic {number % 7}"} for number i
 IMPORT = """
 import itertools, json, os, signal, sys
 import reverie
-from reverie.engine.sqlite import SQLiteTransaction
+from reverie.engine.sqlite_transaction import SQLiteTransaction
 from reverie.memory import transfer
 
 path, last, batch, records = sys.argv[1:]

@@ -18,7 +18,8 @@ from reverie.engine import families, index, log, search, sessions, shown
 from reverie.engine.index import Filter
 from reverie.engine.search import Birth
 from reverie.engine.sessions import Stretch
-from reverie.engine.sqlite import SQLiteEngine, SQLiteTransaction
+from reverie.engine.sqlite import SQLiteEngine
+from reverie.engine.sqlite_transaction import SQLiteTransaction
 from reverie.model import Origin
 from reverie.protocols import Owner, Row
 from tests.crash.failing_vfs import FailingVFS, Fault

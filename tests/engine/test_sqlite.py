@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 import reverie
 from reverie.engine import blocks, files, index, log, schema, similarity
 from reverie.engine.files import APPLICATION_ID
-from reverie.engine.sqlite import SQLiteEngine, SQLiteTransaction
+from reverie.engine.sqlite import SQLiteEngine
+from reverie.engine.sqlite_transaction import SQLiteTransaction
 from reverie.errors import (
     ForkedHandle,
     NewerSchema,

@@ -19,8 +19,8 @@ from tests.conftest import PROVE
 from tests.memory import damaging
 from tests.memory.damaging import Answers, answers, make_store, open_store, rows_of
 
-FLIPS = int(os.environ.get("REVERIE_DAMAGE_FLIPS", "1000" if PROVE else "60"))
-OTHERS = int(os.environ.get("REVERIE_DAMAGE_OTHERS", "100" if PROVE else "5"))
+FLIPS = int(os.environ.get("REVERIE_DAMAGE_FLIPS", "1000" if PROVE else "24"))
+OTHERS = int(os.environ.get("REVERIE_DAMAGE_OTHERS", "100" if PROVE else "3"))
 
 
 class Whole:

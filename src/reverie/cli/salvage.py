@@ -57,6 +57,9 @@ def salvage_command(asked: Asked, source: str, target: Path) -> None:
         print_table(shown_table)
         for line in report.unread:
             say(f"Not all of it could be read by SQL: {brief(line)}.")
+        for space in report.spaces:
+            if not space.end_known:
+                say(f"Where the log of {brief(space.space)} ended is unknown: more may be lost.")
         for name in (name for space in report.spaces for name in space.renamed):
             say(f"A name was lost: {name} stands for it.")
         lost = "nothing was lost" if report.complete else "what is named above was lost"

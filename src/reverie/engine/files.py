@@ -209,6 +209,22 @@ def _unreadable(path: Path, error: OSError) -> StoreError:
     return StoreError(f"{path} cannot be read: {error.strerror}")
 
 
+def changed_tables(connection: apsw.Connection) -> list[str]:
+    """Tables whose columns are not those they were made with: the schema itself was changed."""
+    from reverie.engine.copying import TABLES
+
+    found = []
+    for table in TABLES:
+        try:
+            rows = connection.execute(f"PRAGMA table_info({table.name})").fetchall()
+            whole = {*table.key, *table.others} <= {row[1] for row in rows}
+        except UnicodeDecodeError:
+            whole = False
+        if not whole:
+            found.append(f"the columns of {table.name} are not those it was made with")
+    return found
+
+
 def pieces(text: str) -> list[str]:
     """A few stretches of a text, each short enough to lie within one page.
 

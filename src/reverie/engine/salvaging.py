@@ -286,6 +286,11 @@ def _read_pages(pages: Any, found: Readable) -> None:
 
     for row in pages.rows(shape(3, _WHOLE - 4), _WHOLE):
         found.take([row[at] for at in _ORDER])
+    ends: dict[int, tuple[int, str]] = {}
+    for space, position, recorded_at, _, _, chain, seal in pages.rows(shape(5, 1), 7):
+        if seal == seals.of_head(space, position, recorded_at, chain):
+            ends[space] = max(ends.get(space, (0, "")), (position, chain))
+    found.heads = ends | found.heads
     for row in pages.rows(shape(1, 1), 3):
         _name_space(found, row)
     for row in pages.rows(shape(2, 1), 4):

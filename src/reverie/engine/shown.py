@@ -52,4 +52,5 @@ def state_mark(tx: Transaction, owner: Owner) -> tuple[int, ...]:
         "(SELECT MAX(position) FROM memories WHERE space = ? AND owner = ? AND position > born)",
         (*owner, *owner),
     )
-    return (known.facts, known.notes, *(number or 0 for number in row or ()))
+    # An index that was made anew may have been another one before.
+    return (known.epoch, known.facts, known.notes, *(number or 0 for number in row or ()))

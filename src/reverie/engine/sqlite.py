@@ -14,17 +14,16 @@ import threading
 import time
 import urllib.parse
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import apsw
 
 from reverie.engine import file_lock, files, plans, schema, seals, sqlite_errors, sqlite_setup
-from reverie.engine.blocks import Blocks, Loaded, VectorCache
+from reverie.engine.blocks import Blocks, VectorCache
 from reverie.engine.file_lock import FileLock
 from reverie.engine.opened import BUSY_TIMEOUT, Opened
-from reverie.engine.undivided import Undivided
+from reverie.engine.sqlite_transaction import SQLiteTransaction
 from reverie.errors import (
     NewerSchema,
     ReverieError,
@@ -35,95 +34,9 @@ from reverie.errors import (
     StoreFull,
     StoreReadOnly,
 )
-from reverie.protocols import Owner, Row
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from reverie.protocols import Matrix, Numbers, Vector
 
 SCRUB_TIMEOUT_MS = 1_000
 CHECKPOINT_PAGES = 1_000
-
-
-class SQLiteTransaction(Undivided):
-    """One snapshot on one connection. A writer is the only one there is."""
-
-    def __init__(
-        self,
-        connection: apsw.Connection,
-        vectors: VectorCache,
-        writing: bool,
-        damaged: set[tuple[int, int]] | None = None,
-    ) -> None:
-        self._connection = connection
-        self._cursor = connection.cursor()
-        self._vectors = vectors
-        self._blocks = Blocks(connection)
-        super().__init__(writing=writing, damaged=set() if damaged is None else damaged)
-
-    def close(self) -> None:
-        """Let go of the last statement: while it is open its snapshot is too."""
-        self._cursor.close(True)
-
-    def fresh_space(self) -> int:
-        row = self.one("SELECT COALESCE(MAX(space), 0) + 1 FROM spaces")
-        return 1 if row is None else int(row[0])
-
-    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._cursor.execute(sql, values).fetchall()
-
-    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        return self._cursor.execute(sql, values).fetchone()
-
-    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        self._cursor.execute(sql, values)
-        return self._connection.changes()
-
-    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._cursor.executemany(sql, rows)
-
-    def put_vectors(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
-        self._blocks.put(owner, generation, first, rows)
-
-    def clear_vectors(self, owner: Owner, first: int, count: int) -> None:
-        self._blocks.clear(owner, first, count)
-
-    def drop_vectors(self, keep: int) -> None:
-        self._cursor.execute("DELETE FROM vectors WHERE generation <> ?", (keep,))
-
-    def vector_numbers(self, owner: Owner, generation: int) -> list[int]:
-        return self._blocks.numbers(owner, generation)
-
-    def nearest(
-        self,
-        owner: Owner,
-        generation: int,
-        query: Vector,
-        limit: int,
-        allowed: Sequence[int] | None = None,
-        without: Sequence[int] = (),
-    ) -> list[tuple[int, float]]:
-        with self._vectors_of(owner, generation) as loaded:
-            return loaded.nearest(query, limit, allowed, without)
-
-    def similar(
-        self, owner: Owner, generation: int, query: Vector, numbers: Numbers
-    ) -> NDArray[np.float64]:
-        with self._vectors_of(owner, generation) as loaded:
-            return loaded.similar(query, numbers)
-
-    def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
-        with self._vectors_of(owner, generation) as loaded:
-            return loaded.vectors(numbers)
-
-    def _vectors_of(
-        self, owner: Owner, generation: int
-    ) -> contextlib.AbstractContextManager[Loaded]:
-        # What a writer sees may yet be undone: it must not stay in memory.
-        cache = VectorCache() if self.writing else self._vectors
-        return cache.current(self, self._blocks, owner, generation)
 
 
 class SQLiteEngine(Opened[SQLiteTransaction]):
@@ -527,7 +440,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         with self._steady(), self._translated(), self._lend() as connection:
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
-        found = [problem for problem in problems if problem != "ok"]
+            changed = files.changed_tables(connection)
+        found = changed + [problem for problem in problems if problem != "ok"]
         return found + [f"{row[0]} row {row[1]} refers to a missing {row[2]}" for row in broken]
 
     def describe(self) -> Mapping[str, str]:

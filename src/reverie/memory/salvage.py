@@ -186,11 +186,11 @@ def _write(tx: Transaction, found: Readable) -> SalvageReport:
         )
         entries += len(one.lines)
         saved = (one.name, len(one.lines), tuple(one.lost), tuple(affected), tuple(renamed))
-        spaces.append(SalvagedSpace(*saved))
+        spaces.append(SalvagedSpace(*saved, end_known=space in found.heads))
     _write_beside(tx, found)
     _write_jobs(tx, found.jobs)
     report = SalvageReport(entries, tuple(spaces), tuple(sorted(found.problems)), ())
-    lost = [space._asdict() for space in spaces if space.lost or space.renamed]
+    lost = [space._asdict() for space in spaces if not report.complete]
     if lost:
         tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (KEY, json.dumps(lost)))
     return report
