@@ -46,7 +46,7 @@ async def metrics(request: Request, visit: Admin) -> Response:
     """Numbers for Prometheus."""
     store = visit.serving.store
     counted = request.app.state.metrics
-    body = counted.rendered(await store.jobs(), await store.spaces(), store.damaged)
+    body = counted.rendered(await store.jobs(), await store.spaces(), await store.damaged)
     return Response(body, media_type=counted.content_type)
 
 
