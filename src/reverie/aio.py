@@ -36,18 +36,7 @@ Run = Callable[..., Any]
 
 # What gives back at once, without a look at the database.
 _AT_ONCE = frozenset(
-    {
-        "space",
-        "session",
-        "scratchpad",
-        "name",
-        "user",
-        "id",
-        "reached",
-        "url",
-        "settings",
-        "damaged",
-    }
+    {"space", "session", "scratchpad", "name", "user", "id", "reached", "url", "settings"}
 )
 
 
