@@ -92,7 +92,11 @@ def command_of(row: Row) -> list[str]:
 
 def environment_of(run: Run, row: Row, figures: Path) -> dict[str, str]:
     """Return the environment of a row's command: its counts, and no other setting of ours."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("REVERIE_")}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("REVERIE_", "PYTEST_XDIST_"))
+    }
     counts = row.quick if run.quick else {"REVERIE_PROVE": "1", **row.full}
     return {
         **kept,

@@ -184,7 +184,9 @@ def test_feed_ends_when_the_store_is_away(
         eventually(lambda: all(feed.over.is_set() for feed in opened))
     with running.client() as client:
         assert client.get("/api/changes", headers={"Last-Event-ID": "1"}).status_code == 503
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+    logged = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert [record.getMessage() for record in logged] == ["StoreUnavailable: no route"]
+    assert logged[0].exc_info is None
 
 
 def test_feeds_are_counted_by_token(serve: Serve) -> None:
