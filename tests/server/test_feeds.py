@@ -185,8 +185,9 @@ def test_feed_ends_when_the_store_is_away(
     with running.client() as client:
         assert client.get("/api/changes", headers={"Last-Event-ID": "1"}).status_code == 503
     logged = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert [record.getMessage() for record in logged] == ["StoreUnavailable: no route"]
-    assert logged[0].exc_info is None
+    # At most one line, without a traceback: the same failure is logged once a minute.
+    assert [record.getMessage() for record in logged] in ([], ["StoreUnavailable: no route"])
+    assert not any(record.exc_info for record in logged)
 
 
 def test_feeds_are_counted_by_token(serve: Serve) -> None:
