@@ -16,6 +16,7 @@ from reverie import ReverieError, Store
 from reverie.errors import EmbeddingModelChangedError, StoreDamaged
 from reverie.memory import damage
 from tests.conftest import PROVE
+from tests.figures import figure
 from tests.memory import damaging
 from tests.memory.damaging import Answers, answers, make_store, open_store, rows_of
 
@@ -170,6 +171,7 @@ def run(
         (folder / "damaged.db").write_bytes(data)
         (folder / "kept.db").write_bytes(data)
         check(whole, folder, how, most_lost)
+        figure("flipped bits" if kind is damaging.flip else "otherwise damaged files", 1)
         shutil.rmtree(folder)
 
 

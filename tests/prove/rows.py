@@ -63,7 +63,6 @@ class Row:
     what: str
     asked: tuple[Asked, ...]
     tests: tuple[str, ...] = ()
-    module: str = ""
     only: str = ""
     full: Mapping[str, str] = field(default_factory=dict)
     quick: Mapping[str, str] = field(default_factory=dict)
@@ -469,7 +468,14 @@ ROWS: list[Row] = [
         ("tests/crash/test_out_of_memory.py",),
         minutes=10,
     ),
-    Row("R39", "random byte flips", (), ("tests/crash/test_byte_flips.py",), minutes=10),
+    Row(
+        "R39",
+        "flipped bits, changed runs, zeroed pages and cut files: told of, never served, salvaged",
+        (least("flipped bits", 1_000), least("otherwise damaged files", 300)),
+        ("tests/memory/test_damage.py", "tests/contract/test_damage.py"),
+        quick={"REVERIE_DAMAGE_FLIPS": "24", "REVERIE_DAMAGE_OTHERS": "3"},
+        minutes=30,
+    ),
     Row(
         "R40",
         "clients that never finish their header",
@@ -491,7 +497,7 @@ ROWS: list[Row] = [
         "R42",
         "hostile texts that learning must not believe",
         (least("unseen hostile texts without a wrong memory, share", 0.97),),
-        module="bench.learning",
+        ("tests/learn/test_corpus.py",),
         minutes=5,
     ),
 ]

@@ -83,8 +83,6 @@ def resumable(run: Run, row: Row) -> Result | None:
 
 def command_of(row: Row) -> list[str]:
     """Return the command that proves a row."""
-    if row.module:
-        return [sys.executable, "-m", row.module]
     options = ["-q", "-p", "tests.figures", "-p", "no:cacheprovider", "--tb=short"]
     selection = ["-k", row.only] if row.only else []
     return [sys.executable, "-m", "pytest", *options, *selection, *row.tests]
@@ -110,8 +108,6 @@ def environment_of(run: Run, row: Row, figures: Path) -> dict[str, str]:
 def missing(row: Row) -> list[str]:
     """Return the files that a row needs and that are not there."""
     files = [test.partition("::")[0] for test in row.tests]
-    if row.module:
-        files.append(row.module.replace(".", "/") + ".py")
     return [file for file in files if not (ROOT / file).exists()]
 
 
