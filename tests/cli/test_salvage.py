@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import apsw
@@ -31,6 +33,18 @@ def test_lists_leave_out_a_damaged_entry_and_say_so(
             "reverie: 1 damaged entry was left out: 'reverie verify' says what is damaged\n"
         )
     result = reverie.run("list", "--json")
+    assert result.stderr == '{"warning": {"damaged": 1}}\n'
+
+
+def test_a_command_says_damage_in_one_line(reverie: CommandLine, damaged: tuple[str, str]) -> None:
+    """In a process of its own, where nobody has set up logging."""
+    command = [sys.executable, "-c", "from reverie.cli import main; main()"]
+    result = subprocess.run(
+        [*command, "list", "--json", "--url", str(reverie.store)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert result.stderr == '{"warning": {"damaged": 1}}\n'
 
 

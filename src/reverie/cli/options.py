@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ class Asked:
         settings = self.settings()
         if not create:
             require_store(settings)
+        # The count at the end says it, in the form that was asked for.
+        logging.getLogger("reverie.damage").addHandler(logging.NullHandler())
         with open_store(settings=settings) as store:
             try:
                 yield store

@@ -46,7 +46,7 @@ def salvage_command(asked: Asked, source: str, target: Path) -> None:
     if asked.as_json:
         print_json({"file": str(target), "complete": report.complete, **_plain(report)})
     else:
-        shown_table = table("space", "entries", "lost", "affected", content="affected")
+        shown_table = table("space", "entries", "lost positions", "affected", content="affected")
         for space in report.spaces:
             shown_table.add_row(
                 brief(space.space),
