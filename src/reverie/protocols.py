@@ -240,6 +240,10 @@ class Engine(Protocol):
         """What the database itself finds wrong with its files."""
         ...
 
+    def drop_caches(self) -> None:
+        """Read everything from the disk again: a read that failed may have left wrong pages."""
+        ...
+
     def describe(self) -> Mapping[str, str]:
         """Versions and places, for people."""
         ...

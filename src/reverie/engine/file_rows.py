@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from reverie.engine import seals
+
 # A column of this type is a text of 22 bytes: a hash (see engine/seals.py).
 HASH = b"\x39"
 _INT = rb"[\x01-\x06\x08\x09]"
@@ -21,12 +23,22 @@ _ANY = rb"(?:[\x80-\xff]{0,8}[\x00-\x7f])"
 _SIZES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 _FRAME, _WAL = 24, 32
 USUAL = 4096
+# An entry: its header, what it says, and what proves it.
+_ENTRY_COLUMNS = len(seals.HEADER.split(", ")) + len(seals.Said._fields) + len(seals.Seal._fields)
 
 
-def shape(ints: int, others: int) -> re.Pattern[bytes]:
+def _shape(ints: int, others: int) -> re.Pattern[bytes]:
     """Where a row may begin: so many whole numbers, other columns, and a seal at the end."""
     columns = _INT * ints + _ANY * others + HASH
     return re.compile(rb"(?s)(?=[\x04-\x7f]" + columns + rb")")
+
+
+# The rows of each sealed table.
+ENTRY = _shape(3, _ENTRY_COLUMNS - 4)
+HEAD = _shape(5, 1)
+SPACE = _shape(1, 1)
+OWNER = _shape(2, 1)
+STATE = _shape(2, 7)
 
 
 class Pages:

@@ -84,6 +84,9 @@ class Opened(Generic[Own]):
         finally:
             self._thread.current = None
 
+    def drop_caches(self) -> None:
+        """Nothing of the database is kept in this process."""
+
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
         """Let a failure that nothing but damage explains be StoreDamaged.

@@ -282,19 +282,19 @@ def _patiently(connection: Any) -> Select:
 
 
 def _read_pages(pages: Any, found: Readable) -> None:
-    from reverie.engine.file_rows import shape
+    from reverie.engine import file_rows
 
-    for row in pages.rows(shape(3, _WHOLE - 4), _WHOLE):
+    for row in pages.rows(file_rows.ENTRY, _WHOLE):
         found.take([row[at] for at in _ORDER])
     ends: dict[int, tuple[int, str]] = {}
-    for space, position, recorded_at, _, _, chain, seal in pages.rows(shape(5, 1), 7):
+    for space, position, recorded_at, _, _, chain, seal in pages.rows(file_rows.HEAD, 7):
         if seal == seals.of_head(space, position, recorded_at, chain):
             ends[space] = max(ends.get(space, (0, "")), (position, chain))
     found.heads = ends | found.heads
-    for row in pages.rows(shape(1, 1), 3):
+    for row in pages.rows(file_rows.SPACE, 3):
         _name_space(found, row)
-    for row in pages.rows(shape(2, 1), 4):
+    for row in pages.rows(file_rows.OWNER, 4):
         _name_owner(found, row)
-    for row in pages.rows(shape(2, 7), 10):
+    for row in pages.rows(file_rows.STATE, 10):
         if row[-1] == seals.of_state(row[:-1]):
             found.states.setdefault((row[0], row[1], row[2]), row[:-1])

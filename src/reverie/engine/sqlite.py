@@ -256,6 +256,10 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                 else:
                     self._free.append(connection)
 
+    def drop_caches(self) -> None:
+        self._vectors = VectorCache()
+        self._drop_connections()
+
     def _drop_connections(self) -> None:
         with self._pool_lock:
             idle, self._free = self._free, []
@@ -424,8 +428,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
 
     def check(self) -> list[str]:
         self._require_usable()
-        # What is compared next is read from the file again.
-        self._vectors = VectorCache()
+        self.drop_caches()
         found = self._checked()
         if found:
             # A page that could not be read is a problem to SQLite, and may be none of the file.
