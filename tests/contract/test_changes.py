@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reverie import InvalidInput, NotFound, Origin, Space, Store, VersionConflict
-from tests.conftest import DAY, HOUR, FakeClock, FakeEmbedder, Stores, rows
+from reverie.engine import log
+from tests.conftest import DAY, HOUR, FakeClock, FakeEmbedder, Stores, rows, tamper
 
 
 def found(space: Space, query: str) -> list[str]:
@@ -220,3 +223,44 @@ def test_relabelling_does_not_embed_again(stores: Stores) -> None:
     space.revise(memory.id, tags=["t"], category="c", subject="s", pinned=True)
     space.forget(memory.id)
     assert embedder.asked == 0
+
+
+@pytest.mark.parametrize("sequence", [True, 1.0, "1", None])
+def test_origin_takes_no_sequence_that_is_stored_as_another_value(
+    space: Space, sequence: object
+) -> None:
+    """What is sealed must be what the database gives back."""
+    with pytest.raises(InvalidInput):
+        space.remember("from nowhere", origin=("chat", sequence))  # type: ignore[arg-type]
+    assert space.memories() == []
+
+
+def test_changes_read_no_more_of_the_log_than_they_return(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        space.remember(f"memory number {number}")
+    read: list[int] = []
+    entries = log.all_entries
+
+    def counted(*given: Any, **named: Any) -> Iterator[log.Entry]:
+        for entry in entries(*given, **named):
+            read.append(entry.position)
+            yield entry
+
+    monkeypatch.setattr(log, "all_entries", counted)
+    assert [change.position for change in space.changes(after=1, limit=2)] == [2, 3]
+    assert read == [2, 3]
+
+
+def test_an_entry_without_a_seal_is_refused_by_the_database(space: Space, store: Store) -> None:
+    """A process of an earlier version may still have the store open."""
+    space.remember("sealed")
+    with pytest.raises(Exception, match="upgraded|seal"):
+        tamper(
+            store,
+            "INSERT INTO log (space, position, owner, op, recorded_at, schema, trust, uuid) "
+            "VALUES (1, 99, 0, 'remember', 0, 1, 'person', 'x')",
+        )
+    space.remember("sealed too")
+    assert store.verify().problems == ()

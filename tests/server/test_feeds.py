@@ -18,7 +18,7 @@ import pytest
 
 from reverie import Space, Store
 from reverie.errors import StoreUnavailable
-from reverie.server import upkeep
+from reverie.server import change_watcher, upkeep
 from reverie.server.security import Limits
 from tests.server.conftest import Running, Serve
 
@@ -163,6 +163,21 @@ def test_quiet_feed_says_that_it_is_there(
     monkeypatch.setattr(upkeep, "BEAT_SECONDS", 0.2)
     with feeds(running, 1) as (feed,):
         eventually(lambda: feed.comments.count("still here") >= 3)
+
+
+def test_feed_of_a_user_beats_as_often_while_others_write(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "BEAT_SECONDS", 1.5)
+    monkeypatch.setattr(change_watcher, "POLL_SECONDS", 0.05)
+    running.store.space("a", user="ana").remember("hers")
+    with feeds(running, 1, token=running.token("read", spaces=["a"], user="ana")) as (feed,):
+        for number in range(200):
+            if feed.comments.count("still here") >= 2:
+                break
+            running.store.space("a", user="bob").remember(f"his, number {number}")
+            time.sleep(0.1)
+        assert feed.comments.count("still here") >= 2
 
 
 def test_feed_ends_when_the_server_stops(running: Running) -> None:

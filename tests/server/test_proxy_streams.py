@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+import reverie
+from reverie import Settings
+from reverie.server import listener
 from tests.figures import figure
-from tests.server.conftest import CHAT, PATIENCE, Proxied, Proxy
+from tests.server import upstream
+from tests.server.conftest import CHAT, PATIENCE, Proxied, Proxy, servers
 from tests.server.upstream import Pieces, event, stream_of
 
 CUTS = 50
@@ -264,3 +270,27 @@ def test_a_reply_that_cannot_be_stored_reaches_the_client(
     with it.running.client() as client:
         client.post(CHAT, content=json.dumps(body))
     assert [len(events) for events in it.told().values()] == [4]
+
+
+def test_reply_under_way_is_stored_when_the_server_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "GRACE_SECONDS", 1)
+    pace = threading.Semaphore(3)
+    pieces = Pieces(stream_of(["one", "two", "three", "four"]), pace=pace)
+    with contextlib.ExitStack() as outer:
+        up = outer.enter_context(upstream.running(lambda _: pieces))
+        store = reverie.open(tmp_path / "s.db", settings=Settings(upstream=up.url), embedder="none")
+        outer.callback(store.close)
+        with servers(tmp_path) as serve:
+            running = serve(store)
+            client = outer.enter_context(running.client())
+            body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+            answer = outer.enter_context(client.stream("POST", CHAT, json=body))
+            lines = answer.iter_lines()
+            while "two" not in next(lines):
+                pass
+        space = store.space("default")
+        (session,) = space.sessions()
+        events = [(event.role, event.interrupted) for event in space.session(session.id).events()]
+    assert events == [("user", False), ("assistant", True)]

@@ -15,8 +15,9 @@ from reverie.server import security
 from reverie.server.problems import Refused
 from reverie.server.quotas import Quota
 from reverie.server.security import Limits
-from tests.server.conftest import Running, Serve
+from tests.server.conftest import CHAT, Proxy, Running, Serve
 from tests.server.test_connections import answered, connected, eventually, until_closed
+from tests.server.upstream import Received, Silent
 
 LONG = security.UPLOAD_BYTES * 2
 
@@ -148,3 +149,18 @@ def test_request_refused_for_its_length_leaves_no_second_request(running: Runnin
         wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         wire.shutdown(socket.SHUT_WR)
         assert until_closed(wire).count(b"HTTP/1.1 ") == 1
+
+
+def test_long_chat_frees_its_place_while_the_model_thinks(proxy: Proxy) -> None:
+    held: list[int] = []
+
+    def thinks(_: Received) -> Silent:
+        held.append(it.running.serving.quotas.uploads.held)
+        return Silent()
+
+    it = proxy(thinks)
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * LONG}}
+    body = {"model": "m", "messages": [{"role": "user", "content": [picture]}]}
+    with it.running.client() as client, pytest.raises(httpx2.TimeoutException):
+        client.post(CHAT, json=body, timeout=5)
+    assert held == [0]

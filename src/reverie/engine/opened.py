@@ -96,7 +96,8 @@ class Opened(Generic[Own]):
         """
         try:
             yield
-        except (ReverieError, OSError):
+        except (ReverieError, OSError, OverflowError, UnicodeEncodeError):
+            # The last two are about values that were given, not about stored ones.
             raise
         except Exception as error:
             found = self._examined()
@@ -111,8 +112,10 @@ class Opened(Generic[Own]):
             return None
         try:
             if time.monotonic() >= self._examine_after:
+                begun = time.monotonic()
                 self._damage = examine()
-                self._examine_after = time.monotonic() + EXAMINED_SECONDS
+                spent = time.monotonic() - begun
+                self._examine_after = time.monotonic() + max(EXAMINED_SECONDS, 20 * spent)
             return self._damage
         finally:
             self.examine = examine

@@ -92,6 +92,8 @@ def _upgrade(connection: Connection[Row], found: int) -> None:
             connection.execute(as_postgres(statement).encode())
         if number == schema.SEALING:
             seals.seal_store(_Statements(connection), seals.told("the log"))
+            # A process of an earlier version may still be connected: what it writes has no seal.
+            connection.execute("ALTER TABLE log ALTER COLUMN seal DROP DEFAULT")
     if not found:
         connection.execute(pgvectors.TABLE.format(type=pgvectors.KEPT).encode())
     for (table,) in connection.execute(_PAGES, (NAME, list(_CROWDED))).fetchall():

@@ -487,6 +487,12 @@ def _truncate_wal(connection: apsw.Connection) -> bool:
     return not busy
 
 
+# A process of an earlier version may still have the store open: what it writes has no seal.
+_UNSEALED = """CREATE TRIGGER log_sealed BEFORE INSERT ON log WHEN NEW.seal = '' BEGIN
+    SELECT RAISE(ABORT, 'this store was upgraded: start this process again with the new Reverie');
+    END"""
+
+
 def _apply_step(connection: apsw.Connection, number: int) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -499,6 +505,7 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
         if number == schema.SEALING:
             statements = SQLiteTransaction(connection, VectorCache(), writing=True)
             seals.seal_store(statements, seals.told("the log"))
+            connection.execute(_UNSEALED)
         connection.pragma("application_id", files.APPLICATION_ID)
         connection.pragma("user_version", number)
         connection.execute("COMMIT")

@@ -244,7 +244,7 @@ def check_origin(origin: Origin | Sequence[Any] | None) -> Origin | None:
         not isinstance(origin, Sequence)
         or isinstance(origin, str)
         or len(origin) != 2
-        or not isinstance(origin[1], int)
+        or type(origin[1]) is not int  # a bool is stored as a number, and sealed as none
         or not 0 <= origin[1] < 1 << 62
     ):
         raise InvalidInput("origin must be the session and the sequence of an event")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
@@ -359,7 +360,7 @@ class Space:
             found = [
                 entry.as_change(user)
                 for owner, user in self._owners(tx).items()
-                for entry in log.all_entries(tx, owner, after=after, skip=True)
+                for entry in islice(log.all_entries(tx, owner, after=after, skip=True), most)
             ]
         return sorted(found, key=lambda change: change.position)[:most]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from fastapi import Depends, FastAPI
@@ -31,6 +33,13 @@ NOWHERE = "there is nothing here: REST is under /api/, the OpenAI proxy under /v
 def create_app(serving: Serving) -> ASGIApp:
     """The whole server as one ASGI application."""
     mcp = Endpoint()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with mcp.lifespan(app):
+            yield
+            await serving.stored()
+
     app = FastAPI(
         title="Reverie",
         version=__version__,
@@ -38,7 +47,7 @@ def create_app(serving: Serving) -> ASGIApp:
         redoc_url=None,
         redirect_slashes=False,
         dependencies=[Depends(HTTPBearer(auto_error=False))],
-        lifespan=mcp.lifespan,
+        lifespan=lifespan,
     )
     app.router.routes += [Route("/mcp", mcp), Route("/mcp/", mcp)]
     app.state.serving, app.state.metrics = serving, _metrics(serving)

@@ -33,6 +33,7 @@ BREATH_SECONDS = 0.01
 RETRY_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
 HEADER_BYTES = 16 * 1024
+SEND_BUFFER_BYTES = 64 * 1024
 OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _log = logging.getLogger("reverie.server")
 
@@ -203,6 +204,8 @@ class Listener:
                 # Else nobody is there any more, or the one who came has gone again.
                 return
             wire.setblocking(False)
+            # Small, so that a client that reads slowly is seen to read.
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             if self._registry.make_room(network := network_of(address[0])):
                 self._open(wire, network)
             else:

@@ -56,6 +56,8 @@ class Relay(Response):
         finally:
             gone.cancel()
             passing.cancel()
+            # Begun before anything is waited for: a server that stops cancels this a second time.
+            self._begin_keeping(scope, broke_off=not self._passed_whole)
             await asyncio.gather(gone, passing, return_exceptions=True)
             await self._answer.aclose()
             await self._kept(broke_off=not self._passed_whole)
@@ -85,6 +87,13 @@ class Relay(Response):
         if self._reader is not None and not self._reader.large:
             await self._kept(broke_off=False)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _begin_keeping(self, scope: Scope, *, broke_off: bool) -> None:
+        if self._reader is not None and self._keeping is None:
+            self._keeping = asyncio.create_task(self._reader.keep(broke_off=broke_off))
+            keeping: set[asyncio.Task[None]] = scope["app"].state.serving.keeping
+            keeping.add(self._keeping)
+            self._keeping.add_done_callback(keeping.discard)
 
     async def _kept(self, *, broke_off: bool) -> None:
         """Once, and to the end, even when nobody waits for it any more."""

@@ -323,6 +323,8 @@ class _Body:
         except Refused as refused:
             self._answer.instead = refused
             raise
+        if self._whole:
+            self._answer.received()
         return message
 
     def _left(self) -> float:
@@ -338,7 +340,7 @@ class _Answer:
     ``instead`` is said in the place of whatever the application makes of a body that is refused.
     ``for_openai``: its errors are for OpenAI's clients to read. ``work`` holds the
     places of an import or upload until the answer begins: by then its body was worked on, and who
-    has the answer may send the next one.
+    has the answer may send the next one. A chat's place is free as soon as it has come.
     """
 
     def __init__(self, send: Send, *, for_openai: bool) -> None:
@@ -346,6 +348,11 @@ class _Answer:
         self.begun = self.whole = self.counted = False
         self.instead: Refused | None = None
         self.work = contextlib.ExitStack()
+
+    def received(self) -> None:
+        """The body has come: a chat's place is free, for its model may think for minutes."""
+        if self._for_openai:
+            self.work.close()
 
     async def __call__(self, message: Message) -> None:
         if self.instead is not None and not self.begun:

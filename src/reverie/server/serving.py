@@ -53,6 +53,8 @@ class Serving:
         default_factory=lambda: asyncio.Semaphore(MOST_IMPORTS), repr=False
     )
     """So many imports at a time, so that others get a word in."""
+    keeping: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+    """Replies that are being stored: a server that stops waits for them."""
     codes: set[str] = field(default_factory=set, repr=False)
     """What the page can be opened with, once each."""
     connections: Connections = field(init=False, repr=False)
@@ -69,6 +71,13 @@ class Serving:
         object.__setattr__(self, "connections", made)
         object.__setattr__(self, "quotas", Quotas(limits))
         object.__setattr__(self, "watcher", ChangeWatcher(self.store, self.stopping))
+
+    async def stored(self) -> None:
+        """Wait until every reply is stored; requests that were just cancelled begin to, now."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if self.keeping:
+            await asyncio.wait(set(self.keeping), timeout=GRACE_SECONDS)
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated
@@ -156,6 +157,7 @@ async def _told(
 ) -> AsyncIterator[str]:
     watcher, stopping = serving.watcher, serving.stopping
     yield ": reverie\n\n"
+    beat_at = time.monotonic() + BEAT_SECONDS
     while not stopping.is_set():
         since = watcher.position(space.name)
         try:
@@ -169,8 +171,12 @@ async def _told(
             data = json.dumps(plain(replace(change, position=number)))
             yield f"id: {number}\nevent: change\ndata: {data}\n\n"
         if found:
+            beat_at = time.monotonic() + BEAT_SECONDS
             continue
         if not wait:
             return
-        if not await watcher.changed(space.name, since, BEAT_SECONDS):
+        # Others' changes wake this feed too: they must not show in when it beats.
+        await watcher.changed(space.name, since, max(beat_at - time.monotonic(), 0))
+        if time.monotonic() >= beat_at:
             yield ": still here\n\n"
+            beat_at = time.monotonic() + BEAT_SECONDS
