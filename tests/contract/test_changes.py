@@ -10,7 +10,7 @@ import pytest
 
 from reverie import InvalidInput, NotFound, Origin, Space, Store, VersionConflict
 from reverie.engine import log
-from tests.conftest import DAY, HOUR, FakeClock, FakeEmbedder, Stores, rows, tamper
+from tests.conftest import DAY, HOUR, FakeClock, FakeEmbedder, Stores, engine_of, rows, tamper
 
 
 def found(space: Space, query: str) -> list[str]:
@@ -264,3 +264,16 @@ def test_an_entry_without_a_seal_is_refused_by_the_database(space: Space, store:
         )
     space.remember("sealed too")
     assert store.verify().problems == ()
+
+
+@pytest.mark.parametrize("after", [2**64, "\ud800", [1], object()], ids=type)
+def test_value_that_no_column_holds_is_refused_without_an_examination(
+    space: Space, store: Store, monkeypatch: pytest.MonkeyPatch, after: Any
+) -> None:
+    """A caller's mistake says nothing about the store: nobody reads all of it for that."""
+    space.remember("sound")
+    examined: list[bool] = []
+    monkeypatch.setattr(engine_of(store), "examine", lambda: examined.append(True))
+    with pytest.raises(InvalidInput):
+        space.changes(after=after)
+    assert examined == []

@@ -14,7 +14,7 @@ from reverie.errors import InvalidInput
 from reverie.memory import drafts, events, states
 from reverie.memory.times import position_or_time
 from reverie.text import secrets
-from reverie.text.tags import LONGEST_GIVEN_TAG, MOST_GIVEN_TAGS
+from reverie.text.tags import LONGEST_GIVEN_TAG, MAX_GIVEN_TAGS
 from reverie.text.words import QUERY_CHARS
 
 LONG = "x" * 100_000
@@ -95,7 +95,7 @@ def test_value_over_its_limit_is_refused_before_it_is_scanned(
     scanner.texts = scanner.longest = 0
     with pytest.raises(InvalidInput):
         DOORS[door](space, id)
-    assert scanner.longest < len(LONG) and scanner.texts <= MOST_GIVEN_TAGS
+    assert scanner.longest < len(LONG) and scanner.texts <= MAX_GIVEN_TAGS
 
 
 @pytest.mark.parametrize("name", ["append", "follow"])
@@ -151,14 +151,14 @@ def test_query_of_any_length_is_scanned_as_far_as_it_is_used(
 def test_values_at_their_limits_are_kept(space: Space) -> None:
     made = space.remember(
         "a",
-        category="c" * drafts.MOST_CATEGORY_CHARS,
+        category="c" * drafts.MAX_CATEGORY_CHARS,
         subject="s" * drafts.MOST_SUBJECT_CHARS,
         source="o" * drafts.MOST_SOURCE_CHARS,
         tags=[*(f"t{number}" for number in range(16)), *["t1", " "] * 42],
         key="k" * drafts.MOST_KEY_CHARS,
     )
-    assert len(made.category) == drafts.MOST_CATEGORY_CHARS and len(made.tags) == 16
-    space.session("s").scratchpad.write(["item", *[" "] * (states.MOST_GIVEN_ITEMS - 1)])
+    assert len(made.category) == drafts.MAX_CATEGORY_CHARS and len(made.tags) == 16
+    space.session("s").scratchpad.write(["item", *[" "] * (states.MAX_GIVEN_ITEMS - 1)])
 
 
 def test_key_in_a_tag_is_redacted_though_it_is_longer_than_a_tag(space: Space) -> None:

@@ -77,6 +77,17 @@ def is_open(wire: socket.socket) -> bool:
         wire.settimeout(PATIENCE)
 
 
+def drip_until_closed(wire: socket.socket, first: bytes = b"") -> None:
+    """Send a byte at a time until the server closes the connection; fail if it never does."""
+    with contextlib.suppress(ConnectionError):
+        for letter in first + b"a" * round(PATIENCE / 0.05):
+            wire.sendall(bytes([letter]))
+            time.sleep(0.05)
+            if not is_open(wire):
+                return
+        pytest.fail("the server waited as long as bytes came")
+
+
 def eventually(true: Any) -> None:
     until = time.monotonic() + PATIENCE
     while not true():
@@ -116,13 +127,7 @@ def test_header_dripping_byte_by_byte_is_dropped_at_the_deadline(serve: Serve) -
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:
         wire.sendall(HALF_A_HEADER)
-        with contextlib.suppress(ConnectionError):
-            for _ in range(round(PATIENCE / 0.05)):
-                wire.sendall(b"a")
-                time.sleep(0.05)
-                if not is_open(wire):
-                    return
-            pytest.fail("the server waited as long as bytes came")
+        drip_until_closed(wire)
 
 
 def test_second_header_dripping_on_a_kept_connection_is_dropped(serve: Serve) -> None:
@@ -130,13 +135,7 @@ def test_second_header_dripping_on_a_kept_connection_is_dropped(serve: Serve) ->
     with connected(running) as wire:
         wire.sendall(request(running))
         assert answered(wire) == 200
-        with contextlib.suppress(ConnectionError):
-            for letter in HALF_A_HEADER + b"a" * round(PATIENCE / 0.05):
-                wire.sendall(bytes([letter]))
-                time.sleep(0.05)
-                if not is_open(wire):
-                    return
-            pytest.fail("the server waited as long as bytes came")
+        drip_until_closed(wire, HALF_A_HEADER)
 
 
 def test_body_dripping_after_its_answer_is_dropped(serve: Serve) -> None:
@@ -145,13 +144,7 @@ def test_body_dripping_after_its_answer_is_dropped(serve: Serve) -> None:
     with connected(running) as wire:
         wire.sendall(request(running, Content_Length="10000"))
         assert answered(wire) == 200
-        with contextlib.suppress(ConnectionError):
-            for _ in range(round(PATIENCE / 0.05)):
-                wire.sendall(b"a")
-                time.sleep(0.05)
-                if not is_open(wire):
-                    return
-            pytest.fail("the server waited as long as bytes came")
+        drip_until_closed(wire)
 
 
 def test_answer_that_nobody_reads_is_dropped(serve: Serve) -> None:

@@ -17,7 +17,7 @@ from reverie.errors import StoreDamaged
 from reverie.protocols import Owner, Transaction
 
 
-def misled(tx: Transaction, owner: Owner, what: str) -> StoreDamaged:
+def index_damage(tx: Transaction, owner: Owner, what: str) -> StoreDamaged:
     """What to raise or count for a row of the index that does not fit the log."""
     return StoreDamaged(
         f"the index of space {log_rows.space_name(tx, owner.space)} is damaged at {what}: run "
@@ -39,7 +39,7 @@ def current(tx: Transaction, owner: Owner, place: Place, memory: str | None = No
     """The entry of a memory as it is now, or StoreDamaged. ``memory`` is the id asked for."""
     entry = log.at_position(tx, owner, place.position)
     if entry is None or not is_state(entry, memory or place.memory, place.version):
-        raise misled(tx, owner, f"memory {memory or place.memory!s:.40}")
+        raise index_damage(tx, owner, f"memory {memory or place.memory!s:.40}")
     return entry
 
 
@@ -48,7 +48,7 @@ def history(tx: Transaction, owner: Owner, memory: str) -> list[Entry]:
     entries = log.versions(tx, owner, memory)
     place = index.find(tx, owner, memory) if entries else None
     if place is not None and place.version != entries[-1].version:
-        raise misled(tx, owner, f"memory {memory}")
+        raise index_damage(tx, owner, f"memory {memory}")
     return entries
 
 
@@ -61,7 +61,7 @@ def states(tx: Transaction, owner: Owner, places: Sequence[Place]) -> list[tuple
         if entry is not None and is_state(entry, place.memory, place.version):
             agreed.append((place, entry))
         elif entry is not None:
-            log_rows.note(tx, misled(tx, owner, f"memory {place.memory!s:.40}"))
+            log_rows.note(tx, index_damage(tx, owner, f"memory {place.memory!s:.40}"))
     return agreed
 
 
@@ -91,5 +91,5 @@ def event_at(
     named = (entry.op, entry.session, entry.sequence) == ("append", session, sequence)
     if named and entry.body is not None:
         return entry
-    log_rows.note(tx, misled(tx, owner, f"event {session!s:.40}:{sequence}"))
+    log_rows.note(tx, index_damage(tx, owner, f"event {session!s:.40}:{sequence}"))
     return None

@@ -17,7 +17,7 @@ from reverie.protocols import Owner, Transaction
 MOST_FORKS = 20
 # So many names in one statement.
 MOST_NAMES = 1_000
-MOST_CHAINS = 500
+MAX_CHAINS = 500
 
 
 class End(NamedTuple):
@@ -57,7 +57,7 @@ def replies_to(tx: Transaction, owner: Owner, spot: Spot) -> list[Spot]:
 
 
 def known_chains(tx: Transaction, owner: Owner, chains: Sequence[str]) -> set[str]:
-    """Those of these chains, ``MOST_CHAINS`` at most, that an event of the owner carries."""
+    """Those of these chains, ``MAX_CHAINS`` at most, that an event of the owner carries."""
     marks = ", ".join("?" * len(chains))
     rows = tx.all(
         f"SELECT DISTINCT chain FROM events WHERE space = ? AND owner = ? AND chain IN ({marks})",

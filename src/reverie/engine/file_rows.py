@@ -24,7 +24,9 @@ _SIZES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 _FRAME, _WAL = 24, 32
 USUAL = 4096
 # An entry: its header, what it says, and what proves it.
-_ENTRY_COLUMNS = len(seals.HEADER.split(", ")) + len(seals.Said._fields) + len(seals.Seal._fields)
+_ENTRY_COLUMNS = (
+    len(seals.HEADER.split(", ")) + len(seals.Erasable._fields) + len(seals.Seal._fields)
+)
 
 
 def _shape(ints: int, others: int) -> re.Pattern[bytes]:

@@ -16,7 +16,7 @@ from reverie.engine import log_rows, seals
 from reverie.engine.log_rows import Entry as Entry
 from reverie.engine.log_rows import Raw
 from reverie.engine.log_rows import encode as encode
-from reverie.engine.seals import Said
+from reverie.engine.seals import Erasable
 from reverie.errors import StoreDamaged
 from reverie.model import Origin, Scope
 from reverie.protocols import Owner, Transaction
@@ -210,7 +210,7 @@ def append(tx: Transaction, owner: Owner, *entries: Entry) -> None:
     rows = []
     for entry in entries:
         body = None if entry.body is None else encode(entry.body)
-        said = Said(body, entry.reason, entry.request)
+        said = Erasable(body, entry.reason, entry.request)
         header = (
             owner.space,
             entry.position,
@@ -249,10 +249,10 @@ _INSERT = (
 def blank(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:
     """Destroy what these entries said; that they were made remains."""
     for position in positions:
-        _say_instead(tx, owner, position, Said(None, None, None))
+        _replace_content(tx, owner, position, Erasable(None, None, None))
 
 
-def _say_instead(tx: Transaction, owner: Owner, position: int, said: Said) -> None:
+def _replace_content(tx: Transaction, owner: Owner, position: int, said: Erasable) -> None:
     """Seal an entry again that says something else from now on. What is damaged stays so."""
     tail = "FROM log WHERE space = ? AND owner = ? AND position = ?"
     log_rows.strictly(tx, owner, tail, (*owner, position))
@@ -380,7 +380,7 @@ def appended(tx: Transaction, owner: Owner, session: str, first: int, count: int
 
 def overwrite(tx: Transaction, owner: Owner, position: int, body: Mapping[str, Any]) -> None:
     """Put another state in the place of one that must not be read any more."""
-    _say_instead(tx, owner, position, Said(encode(body), OVERWRITTEN, None))
+    _replace_content(tx, owner, position, Erasable(encode(body), OVERWRITTEN, None))
 
 
 def from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from reverie.engine import seals
-from reverie.engine.seals import Said, Seal
+from reverie.engine.seals import Erasable, Seal
 from reverie.errors import StoreDamaged
 from reverie.model import Change, Memory, Op, Origin, Trust, Version
 from reverie.protocols import Owner, Row, Transaction
@@ -227,7 +227,7 @@ class Raw(NamedTuple):
     """A row of the log: what it says, and what proves it."""
 
     header: tuple[Any, ...]
-    said: Said
+    said: Erasable
     seal: Seal
 
     @classmethod
@@ -255,7 +255,7 @@ class Raw(NamedTuple):
             session,
             sequence,
         )
-        return cls(header, Said(body, reason, request), Seal(*row[17:21]))
+        return cls(header, Erasable(body, reason, request), Seal(*row[17:21]))
 
     def holds(self) -> bool:
         return seals.holds(self.header, self.seal, self.said)

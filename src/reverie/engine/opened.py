@@ -85,7 +85,7 @@ class Opened(Generic[Own]):
             self._thread.current = None
 
     def drop_caches(self) -> None:
-        """Nothing of the database is kept in this process."""
+        """Do nothing: this engine keeps no pages of its database."""
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -96,8 +96,7 @@ class Opened(Generic[Own]):
         """
         try:
             yield
-        except (ReverieError, OSError, OverflowError, UnicodeEncodeError):
-            # The last two are about values that were given, not about stored ones.
+        except (ReverieError, OSError):
             raise
         except Exception as error:
             found = self._examined()

@@ -34,7 +34,7 @@ _AWAY = ("08", "57P", "XX000")
 def translated(where: str) -> Iterator[None]:
     try:
         yield
-    except (Error, UnicodeEncodeError) as error:
+    except (Error, UnicodeEncodeError, OverflowError) as error:
         raise as_ours(error, where) from error
 
 
@@ -51,7 +51,7 @@ def as_ours(error: Exception, where: str) -> ReverieError:
         return StoreReadOnly(f"the user of {where} may not do this ({said}): grant it the right to")
     if isinstance(error, errors.ProgramLimitExceeded):
         return InvalidInput(f"a text is too long for an index ({said}): shorten it")
-    if isinstance(error, DataError | UnicodeEncodeError):
+    if isinstance(error, DataError | UnicodeEncodeError | OverflowError):
         return InvalidInput(f"a value cannot be stored ({said})")
     if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
         return StoreDamaged(f"{where} is no store of this Reverie ({said}): open it again")

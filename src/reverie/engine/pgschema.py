@@ -91,7 +91,7 @@ def _upgrade(connection: Connection[Row], found: int) -> None:
         for statement in schema.STEPS[number - 1]:
             connection.execute(as_postgres(statement).encode())
         if number == schema.SEALING:
-            seals.seal_store(_Statements(connection), seals.told("the log"))
+            seals.seal_store(_Statements(connection), seals.log_progress("the log"))
             # A process of an earlier version may still be connected: what it writes has no seal.
             connection.execute("ALTER TABLE log ALTER COLUMN seal DROP DEFAULT")
     if not found:

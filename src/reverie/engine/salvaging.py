@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reverie.engine import copying, seals
-from reverie.engine.seals import Said, Seal
+from reverie.engine.seals import Erasable, Seal
 from reverie.errors import ConfigError
 from reverie.protocols import Engine, Row
 
@@ -33,11 +33,11 @@ JOB = "space, job, owner, kind, lane, state, due_at, attempts, token, payload, e
 Select = Callable[[str, Sequence[Any]], Iterable[Row]]
 
 
-class Line(NamedTuple):
+class SealedRow(NamedTuple):
     """One entry of the log, as it was found."""
 
     header: tuple[Any, ...]
-    said: Said
+    said: Erasable
     seal: Seal
 
     @property
@@ -49,7 +49,7 @@ class Line(NamedTuple):
 class Readable:
     """What of a store can be read."""
 
-    lines: dict[tuple[int, int], Line] = field(default_factory=dict)
+    lines: dict[tuple[int, int], SealedRow] = field(default_factory=dict)
     spaces: dict[int, str] = field(default_factory=dict)
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     states: dict[tuple[int, int, str], Row] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Readable:
 
     def take(self, row: Sequence[Any]) -> None:
         """Keep an entry if it proves itself; of two that do, the one that says less."""
-        line = Line(tuple(row[:_HEADERS]), Said(*row[_HEADERS:-4]), Seal(*row[-4:]))
+        line = SealedRow(tuple(row[:_HEADERS]), Erasable(*row[_HEADERS:-4]), Seal(*row[-4:]))
         if not _is_place(line.header):
             return
         try:
@@ -76,7 +76,7 @@ class Readable:
         if known is None or (known.seal.salt is not None and line.seal.salt is None):
             self.lines[line.place] = line
 
-    def follows(self, before: Line | None, line: Line) -> bool:
+    def follows(self, before: SealedRow | None, line: SealedRow) -> bool:
         """Whether nothing stood between two entries of a space."""
         if not self.sealed:
             return line.place[1] == (before.place[1] if before else 0) + 1
@@ -88,7 +88,7 @@ class Readable:
     def is_whole(self) -> bool:
         """Whether every log is there from its beginning to its end."""
         for space in {space for space, _ in self.lines} | set(self.heads):
-            before: Line | None = None
+            before: SealedRow | None = None
             for line in self.of_space(space):
                 if not self.follows(before, line):
                     return False
@@ -107,7 +107,7 @@ class Readable:
         places = {line.header[:3:2] for line in self.lines.values()}
         return all(place in self.owners and place[0] in self.spaces for place in places)
 
-    def of_space(self, space: int) -> list[Line]:
+    def of_space(self, space: int) -> list[SealedRow]:
         return [self.lines[place] for place in sorted(self.lines) if place[0] == space]
 
 

@@ -45,7 +45,7 @@ STATE = "space, owner, session, frozen, epoch, upper, summary, scratchpad, scrat
 RECALL = "space, owner, recall, at, query, session, sequence, hits"
 
 
-class Said(NamedTuple):
+class Erasable(NamedTuple):
     """What of an entry can be erased."""
 
     body: str | None
@@ -71,7 +71,7 @@ def header_of(values: Sequence[Any]) -> str:
     return _as_json(values)
 
 
-def digest_of(salt: str | None, said: Said) -> str:
+def digest_of(salt: str | None, said: Erasable) -> str:
     """What proves the erasable part of an entry; of one that was erased there is nothing."""
     if salt is None:
         return ERASED
@@ -93,7 +93,7 @@ def seal_of(header: str, digest: str, chain: str, now: str) -> str:
     return _hash(f"{digest}\n{chain}\n{now}\n{header}")
 
 
-def sealed(before: str, values: Sequence[Any], said: Said) -> Seal:
+def sealed(before: str, values: Sequence[Any], said: Erasable) -> Seal:
     """The seal of a new entry."""
     header, salt = header_of(values), None if said == (None, None, None) else new_salt()
     digest = digest_of(salt, said)
@@ -101,14 +101,14 @@ def sealed(before: str, values: Sequence[Any], said: Said) -> Seal:
     return Seal(salt, digest, chain, seal_of(header, digest, chain, digest))
 
 
-def resealed(values: Sequence[Any], seal: Seal, said: Said) -> Seal:
+def resealed(values: Sequence[Any], seal: Seal, said: Erasable) -> Seal:
     """The seal of an entry that says something else from now on, or nothing any more."""
     salt = None if said == (None, None, None) else new_salt()
     now = digest_of(salt, said)
     return seal._replace(salt=salt, seal=seal_of(header_of(values), seal.digest, seal.chain, now))
 
 
-def holds(values: Sequence[Any], seal: Seal, said: Said) -> bool:
+def holds(values: Sequence[Any], seal: Seal, said: Erasable) -> bool:
     """Whether an entry is as it was written."""
     if seal.salt is None and said != (None, None, None):
         return False
@@ -169,7 +169,7 @@ _CHUNK = 1_000
 _LONG = 50_000
 
 
-def told(what: str) -> Progress:
+def log_progress(what: str) -> Progress:
     """Say in the program's log how far the sealing of a long log is."""
 
     def tell(done: int, whole: int) -> None:
@@ -204,7 +204,7 @@ def seal_log(db: Statements, space: int, done: Callable[[int], None] | None = No
     ):
         found = []
         for row in rows:
-            seal = sealed(chain, row[:-3], Said(*row[-3:]))
+            seal = sealed(chain, row[:-3], Erasable(*row[-3:]))
             found.append((*seal, space, row[1]))
             chain, after = seal.chain, row[1]
         db.many(

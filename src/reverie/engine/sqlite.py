@@ -25,6 +25,7 @@ from reverie.engine.file_lock import FileLock
 from reverie.engine.opened import BUSY_TIMEOUT, Opened
 from reverie.engine.sqlite_transaction import SQLiteTransaction
 from reverie.errors import (
+    InvalidInput,
     NewerSchema,
     ReverieError,
     StoreBusy,
@@ -345,6 +346,10 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         """SQLite's errors as ours. A failed write or sync stops all writing until reopened."""
         try:
             yield
+        except (TypeError, OverflowError, UnicodeEncodeError) as error:
+            if not sqlite_errors.is_bad_value(error):
+                raise
+            raise InvalidInput(f"a value cannot be stored ({error})") from error
         except (apsw.Error, MemoryError) as error:
             if writing and sqlite_errors.stops_writing(error):
                 self._note_failure(str(error))
@@ -504,7 +509,7 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
             connection.execute(Blocks.TABLE)
         if number == schema.SEALING:
             statements = SQLiteTransaction(connection, VectorCache(), writing=True)
-            seals.seal_store(statements, seals.told("the log"))
+            seals.seal_store(statements, seals.log_progress("the log"))
             connection.execute(_UNSEALED)
         connection.pragma("application_id", files.APPLICATION_ID)
         connection.pragma("user_version", number)

@@ -87,6 +87,13 @@ def is_sound(connection: apsw.Connection) -> bool:
     return [row[0] for row in connection.execute("PRAGMA quick_check(1)")] == ["ok"]
 
 
+def is_bad_value(error: BaseException) -> bool:
+    """Whether a caller gave a value that no column holds; nothing stored can cause that."""
+    if isinstance(error, TypeError):
+        return str(error).startswith("Bad binding argument")
+    return isinstance(error, OverflowError | UnicodeEncodeError)
+
+
 def is_damage(error: BaseException) -> bool:
     return isinstance(error, apsw.NotADBError | apsw.CorruptError)
 

@@ -18,7 +18,7 @@ from reverie.protocols import Owner, Row, Transaction
 
 CHUNK = 1_000
 # So many entries of one space are named; of the others there is the number.
-MOST_NAMED = 100
+MAX_NAMED = 100
 SALVAGE = "'reverie salvage' saves the rest"
 
 
@@ -113,7 +113,7 @@ def _walk(tx: Transaction, space: int, read: Callable[[int], None] | None) -> li
 
     def say(text: str) -> None:
         nonlocal others
-        if len(found) < MOST_NAMED:
+        if len(found) < MAX_NAMED:
             found.append(f"space {name}: {text}")
         else:
             others += 1

@@ -16,14 +16,14 @@ from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalise import plain_name
 
-MOST_PATH_CHARS = 10_000
+MAX_PATH_CHARS = 10_000
 MOST_BYTES = 64_000_000
 
 
 def remember(resources: Resources, author: Author, path: Path, category: str) -> Memory:
     """The note of a document: a new version when the content changed, else as it is."""
     content, hash_ = _read(path)
-    named = resources.redaction.text(str(path.resolve()), "the path", MOST_PATH_CHARS)
+    named = resources.redaction.text(str(path.resolve()), "the path", MAX_PATH_CHARS)
     source = plain_name(named, "the path", drafts.MOST_SOURCE_CHARS)
     category = drafts.check_category(category)
     with resources.engine.read() as tx:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MOST_CHARS = 16_000_000
 MOST_KEY_CHARS = 200
 MOST_SUBJECT_CHARS = 200
-MOST_CATEGORY_CHARS = 200
+MAX_CATEGORY_CHARS = 200
 MOST_SOURCE_CHARS = 1_000
 MOST_REASON_CHARS = 2_000
 
@@ -187,15 +187,15 @@ def check_hit_kind(kind: str) -> HitKind:
 
 
 def check_category(category: str) -> str:
-    if isinstance(category, str) and len(category) > MOST_CATEGORY_CHARS:
+    if isinstance(category, str) and len(category) > MAX_CATEGORY_CHARS:
         raise InvalidInput(
-            f"category has {len(category)} characters, at most {MOST_CATEGORY_CHARS} are allowed"
+            f"category has {len(category)} characters, at most {MAX_CATEGORY_CHARS} are allowed"
         )
     return category_slug(storable(category, "category"))
 
 
 def scanned_category(resources: Resources, category: str) -> str:
-    return check_category(resources.redaction.text(category, "category", MOST_CATEGORY_CHARS))
+    return check_category(resources.redaction.text(category, "category", MAX_CATEGORY_CHARS))
 
 
 def scanned_subject(resources: Resources, subject: str | None) -> str | None:

@@ -295,7 +295,7 @@ def _deepest(
                 spot = sessions.by_chain(tx, owner, chains[number - 1], family)
                 if spot is not None:
                     return Match(begin + number, spot)
-        end, size = start, families.MOST_CHAINS
+        end, size = start, families.MAX_CHAINS
     return Match(begin, None)
 
 

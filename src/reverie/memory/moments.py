@@ -85,7 +85,7 @@ def categories_now(tx: Transaction, owners: Owners, seen: Seen, chosen: Filter) 
             ):
                 found[category] += count
             else:
-                log_rows.note(tx, agreement.misled(tx, owner, f"category {category!s:.40}"))
+                log_rows.note(tx, agreement.index_damage(tx, owner, f"category {category!s:.40}"))
     return found
 
 

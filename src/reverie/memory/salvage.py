@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reverie.engine import log, open_engine, salvaging, seals
-from reverie.engine.salvaging import JOB, Line, Readable
-from reverie.engine.seals import Said, Seal
+from reverie.engine.salvaging import JOB, Readable, SealedRow
+from reverie.engine.seals import Erasable, Seal
 from reverie.errors import ConfigError, StoreDamaged, StoreError
 from reverie.memory import generations, upkeep
 from reverie.memory.resources import Resources
@@ -35,7 +35,7 @@ _OF_VAULT = {"mirror", "commit"}
 # Settings that are another store's, or that follow from what is made anew.
 _MADE_ANEW = {"schema", "index", "lineage", generations.CURRENT, generations.NEXT, KEY}
 # So many positions of a stretch are looked up to say what was there.
-MOST_NAMED = 1_000
+MAX_NAMED = 1_000
 Progress = Callable[[int, int], None]
 
 
@@ -111,14 +111,14 @@ class _Space(NamedTuple):
     """The log of one space, with entries in the place of versions that are lost."""
 
     name: str
-    lines: list[Line]
+    lines: list[SealedRow]
     lost: list[tuple[int, int]]
     reached: int
 
 
 def _space_of(found: Readable, space: int) -> _Space:
     lines, lost = found.of_space(space), list[tuple[int, int]]()
-    before: Line | None = None
+    before: SealedRow | None = None
     for line in lines:
         if not found.follows(before, line):
             lost.append(((before.place[1] if before else 0) + 1, line.place[1] - 1))
@@ -133,11 +133,11 @@ def _space_of(found: Readable, space: int) -> _Space:
     return _Space(name, _with_versions(lines, lost), lost, reached)
 
 
-def _with_versions(lines: list[Line], lost: list[tuple[int, int]]) -> list[Line]:
+def _with_versions(lines: list[SealedRow], lost: list[tuple[int, int]]) -> list[SealedRow]:
     """Put an entry at a lost position for each version that is missing before another."""
     free = [at for first, end in lost for at in range(first, min(end, first + 10_000) + 1)]
     taken = set[int]()
-    known: dict[str, dict[int, Line]] = {}
+    known: dict[str, dict[int, SealedRow]] = {}
     for line in lines:
         if line.header[11]:
             known.setdefault(line.header[11], {})[line.header[12]] = line
@@ -157,14 +157,14 @@ def _with_versions(lines: list[Line], lost: list[tuple[int, int]]) -> list[Line]
     return sorted([*lines, *added], key=lambda line: line.place)
 
 
-def _lost_version(later: Line, position: int, version: int) -> Line:
+def _lost_version(later: SealedRow, position: int, version: int) -> SealedRow:
     header = list(later.header)
     header[1], header[3] = position, "remember" if version == 1 else "revise"
     header[6], header[8:11] = ACTOR, [None, None, None]
     header[12], header[13] = version, str(uuid.uuid4())
-    said = Said(None, LOST_VERSION, None)
+    said = Erasable(None, LOST_VERSION, None)
     salt = seals.new_salt()
-    return Line(tuple(header), said, Seal(salt, seals.digest_of(salt, said), "", ""))
+    return SealedRow(tuple(header), said, Seal(salt, seals.digest_of(salt, said), "", ""))
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def _write(tx: Transaction, found: Readable) -> SalvageReport:
         affected = dict.fromkeys(
             found.about[space, at]
             for first, end in one.lost
-            for at in range(first, min(end, first + MOST_NAMED) + 1)
+            for at in range(first, min(end, first + MAX_NAMED) + 1)
             if (space, at) in found.about
         )
         entries += len(one.lines)
@@ -268,7 +268,7 @@ def _write_log(tx: Transaction, space: int, one: _Space) -> None:
     )
 
 
-def _chained(lines: Iterable[Line]) -> Iterator[Row]:
+def _chained(lines: Iterable[SealedRow]) -> Iterator[Row]:
     """The rows of entries that follow each other, with a chain of their own."""
     chain = seals.NO_CHAIN
     for header, said, seal in lines:

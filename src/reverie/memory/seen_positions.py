@@ -27,7 +27,7 @@ MAX_USERS = 64
 _Key = tuple[int, tuple[Owner, ...]]
 
 
-class _Seen(NamedTuple):
+class _Visible(NamedTuple):
     """The positions of the entries that a user sees, and how far the log was looked through."""
 
     positions: array[int]
@@ -38,7 +38,7 @@ class SeenPositions:
     """What was read of the log so far, for the users that asked last."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[_Key, _Seen] = OrderedDict()
+        self._known: OrderedDict[_Key, _Visible] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, tx: Transaction, owners: Sequence[Owner]) -> array[int]:
@@ -48,10 +48,10 @@ class SeenPositions:
         # A backup that came back may hold other entries at the same positions.
         key = (log.lineage(tx), tuple(owners))
         with self._lock:
-            known = self._known.get(key, _Seen(array("q"), 0))
+            known = self._known.get(key, _Visible(array("q"), 0))
         end = log.last_position(tx, owners[-1])
         fresh = _between(tx, owners, known.until, end) if end > known.until else []
-        found = _Seen(known.positions + array("q", fresh) if fresh else known.positions, end)
+        found = _Visible(known.positions + array("q", fresh) if fresh else known.positions, end)
         with self._lock:
             kept = self._known.get(key)
             if kept is None or kept.until < found.until:

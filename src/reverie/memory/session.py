@@ -452,7 +452,7 @@ def info_of(tx: Transaction, owner: Owner, known: sessions.Session) -> SessionIn
     wanted = [known.opened, known.titled or known.opened]
     found = log.at_positions(tx, owner, wanted)
     if any(entry.session != known.session for entry in found.values()):
-        raise agreement.misled(tx, owner, f"session {known.session!s:.40}")
+        raise agreement.index_damage(tx, owner, f"session {known.session!s:.40}")
     titled = found.get(known.titled or 0)
     if titled is not None and titled.body is not None and titled.op == "append":
         preview = one_line(sessions.event_of(titled, None).text)[:PREVIEW_CHARS] or UNTITLED

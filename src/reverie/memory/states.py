@@ -20,7 +20,7 @@ from reverie.text.normalise import storable
 MOST_SUMMARY_CHARS = 16_000
 MOST_ITEMS = 32
 # Of what is given, blank ones included.
-MOST_GIVEN_ITEMS = 1_000
+MAX_GIVEN_ITEMS = 1_000
 ITEM_CHARS = 240
 MOST_BYTES = 8 * 1024
 
@@ -169,8 +169,8 @@ def counted_items(items: Iterable[str]) -> list[str]:
     """The items as they are, if they are few enough to be worth looking at."""
     if isinstance(items, str):
         raise InvalidInput("the scratchpad takes a list of items, not one text")
-    given = list(islice(items, MOST_GIVEN_ITEMS + 1))
-    if len(given) > MOST_GIVEN_ITEMS:
+    given = list(islice(items, MAX_GIVEN_ITEMS + 1))
+    if len(given) > MAX_GIVEN_ITEMS:
         raise InvalidInput(f"the scratchpad has at most {MOST_ITEMS} items")
     return given
 

@@ -29,9 +29,9 @@ from reverie.text.tags import clean_tags, concept_tags, counted_tags
 
 FORMAT = 1
 _SAID = ("content", "category", "subject", "tags", "source")
-_MOST_CHARS = {
+_MAX_CHARS = {
     "content": drafts.MOST_CHARS,
-    "category": drafts.MOST_CATEGORY_CHARS,
+    "category": drafts.MAX_CATEGORY_CHARS,
     "subject": drafts.MOST_SUBJECT_CHARS,
     "source": drafts.MOST_SOURCE_CHARS,
     "reason": drafts.MOST_REASON_CHARS,
@@ -174,7 +174,7 @@ def _measure(record: Record) -> None:
     """Refuse what would be refused in the end before it is scanned for secrets."""
     body = record.get("body")
     for held in (record, body if isinstance(body, Mapping) else {}):
-        for name, most in _MOST_CHARS.items():
+        for name, most in _MAX_CHARS.items():
             if isinstance(held.get(name), str) and len(held[name]) > most:
                 raise InvalidInput(f"{name} has {len(held[name])} characters, at most {most}")
         for name in ("tags", "concept_tags"):

@@ -173,7 +173,7 @@ class IndexView:
         if 0 <= candidate.first_passage <= candidate.first_passage + candidate.passages <= self.end:
             return True
         what = f"position {candidate.position}"
-        log_rows.note(self._tx, agreement.misled(self._tx, self._owner, what))
+        log_rows.note(self._tx, agreement.index_damage(self._tx, self._owner, what))
         return False
 
     def read(
@@ -203,7 +203,9 @@ class IndexView:
                 entry = None
         if entry is None:
             if candidate.position in entries:
-                log_rows.note(tx, agreement.misled(tx, owner, f"position {candidate.position}"))
+                log_rows.note(
+                    tx, agreement.index_damage(tx, owner, f"position {candidate.position}")
+                )
             return None
         thing = known_from(entry, self.user)
         text = text_of(thing)
@@ -211,7 +213,7 @@ class IndexView:
             _, _, start, length = birth
             if (start, start + length) in split(text):
                 return thing, text[start : start + length]
-        log_rows.note(tx, agreement.misled(tx, owner, f"position {candidate.position}"))
+        log_rows.note(tx, agreement.index_damage(tx, owner, f"position {candidate.position}"))
         return None
 
 

@@ -97,7 +97,7 @@ _PUBLIC: tuple[tuple[type[ReverieError], str], ...] = (
 )
 # The same failure is logged once in this time: every request may meet it.
 QUIET_SECONDS = 60.0
-_MOST_LOGGED = 100
+_MAX_LOGGED = 100
 _logged: dict[str, float] = {}
 _log = logging.getLogger("reverie.server")
 
@@ -174,7 +174,7 @@ def _log_once(line: str) -> None:
     now = time.monotonic()
     if now - _logged.get(line, -QUIET_SECONDS) < QUIET_SECONDS:
         return
-    if len(_logged) >= _MOST_LOGGED:
+    if len(_logged) >= _MAX_LOGGED:
         _logged.clear()
     _logged[line] = now
     _log.error("%s", line)

@@ -15,7 +15,7 @@ from reverie import model
 Time = int | str
 Number = Annotated[int, Path(ge=0, le=2**62)]
 MOST_LISTED = 1_000
-MOST_APPENDED = 1_000
+MAX_APPENDED = 1_000
 
 
 @cache
@@ -259,7 +259,7 @@ class NewSession(_Body):
 
 class Messages(_Body):
     # Stored all or none, and meanwhile nobody else writes: longer ones go to /follow.
-    messages: list[dict[str, Any]] = Field(min_length=1, max_length=MOST_APPENDED)
+    messages: list[dict[str, Any]] = Field(min_length=1, max_length=MAX_APPENDED)
 
 
 class Resent(_Body):

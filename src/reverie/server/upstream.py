@@ -58,7 +58,7 @@ _OFFERED = frozenset({"chat/completions", "completions", "responses", "messages"
 _MODELS = "models"
 # A piece of a model's name, such as @cf or Llama-3.2:free. No ";", which some servers cut at.
 _MODEL = re.compile(r"[A-Za-z0-9@_][A-Za-z0-9._:@+~ -]*")
-MOST_MODEL_PIECES = 4
+MAX_MODEL_PIECES = 4
 
 
 def client(settings: Settings) -> httpx2.AsyncClient:
@@ -211,7 +211,7 @@ def is_offered(method: str, raw_path: bytes) -> bool:
     if method == "POST":
         return path in _OFFERED
     first, *pieces = path.split("/")
-    if method not in {"GET", "HEAD"} or first != _MODELS or len(pieces) > MOST_MODEL_PIECES:
+    if method not in {"GET", "HEAD"} or first != _MODELS or len(pieces) > MAX_MODEL_PIECES:
         return False
     return all(_MODEL.fullmatch(piece) for piece in pieces)
 

@@ -16,7 +16,7 @@ from reverie.text.words import HAN, KATAKANA, STOP_WORDS, tokens
 MOST_TAGS = 16
 LONGEST_TAG = 64
 # Of what is given: before blanks and repetitions are left out, and secrets redacted.
-MOST_GIVEN_TAGS = 100
+MAX_GIVEN_TAGS = 100
 LONGEST_GIVEN_TAG = 1_000
 LONGEST_CONCEPT = 32
 CONCEPT_CHARS = 4_000
@@ -84,8 +84,8 @@ def counted_tags(tags: Iterable[str]) -> list[str]:
     """The tags as they are, if they are few and short enough to be worth looking at."""
     if isinstance(tags, str):
         raise InvalidInput("tags must be a list of texts, not one text: wrap it in a list")
-    given = list(islice(tags, MOST_GIVEN_TAGS + 1))
-    if len(given) > MOST_GIVEN_TAGS:
+    given = list(islice(tags, MAX_GIVEN_TAGS + 1))
+    if len(given) > MAX_GIVEN_TAGS:
         raise InvalidInput(f"at most {MOST_TAGS} tags are allowed")
     for tag in given:
         if isinstance(tag, str) and len(tag) > LONGEST_GIVEN_TAG:

@@ -41,8 +41,8 @@ class Unit(NamedTuple):
     name: str
 
 
-class Told(Protocol):
-    """What a report takes."""
+class MissingReport(Protocol):
+    """The part of a sync's report that missing files are written to."""
 
     forgotten: list[str]
     conflicts: list[str]
@@ -68,7 +68,7 @@ class MissingFiles:
         vault: Vault,
         resources: Resources,
         records: Records,
-        report: Told,
+        report: MissingReport,
         problem: Callable[[str, str], None],
         handle: Callable[[Scope, str | None], Space],
         answer: Answer = "ask",
