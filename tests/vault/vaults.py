@@ -20,6 +20,8 @@ from reverie.vault.vault import Vault
 from tests.conftest import FakeClock, SeededIds
 
 OUTSIDE = (".git", layout.OWN)
+# The ending of an editor's draft. One that was killed leaves it, and the vault ignores it.
+DRAFT = ".swp"
 
 
 class Kept:
@@ -82,7 +84,7 @@ class Kept:
     # -- files --------------------------------------------------------------------------------
 
     def files(self, below: str = "") -> list[str]:
-        """Everything a person sees, without the index."""
+        """Everything a person sees, without the index and the drafts of editors."""
         found = [
             path.relative_to(self.root).as_posix()
             for path in (self.root / below).rglob("*")
@@ -94,6 +96,7 @@ class Kept:
             if path.split("/")[0] not in OUTSIDE
             and not path.endswith(layout.INDEX)
             and not path.startswith(".git")
+            and not path.endswith(DRAFT)
         )
 
     def path(self, relative: str) -> Path:
@@ -113,7 +116,7 @@ class Kept:
         """As many editors do: a new file in the place of the old one."""
         path = self.path(relative)
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}.swp")
+        draft = path.with_name(f".{path.name}{DRAFT}")
         draft.write_bytes(text if isinstance(text, bytes) else text.encode())
         draft.replace(path)
 
