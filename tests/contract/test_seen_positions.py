@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from reverie.memory import seen_positions
 from reverie.memory.seen_positions import current_number, numbers, position_of
 from tests.conftest import Stores
@@ -39,10 +41,15 @@ def test_numbers_are_the_same_in_another_process_and_after_a_rebuild(stores: Sto
     assert numbers(other.space("team", user="ana"), range(11)) == expected
 
 
-def test_positions_of_few_users_are_kept(stores: Stores) -> None:
+def test_positions_are_kept_of_the_users_that_asked_last(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen_positions, "MAX_POSITIONS", 7)
     store = stores.open()
-    for number in range(seen_positions.MAX_USERS + 5):
+    for number in range(5):
         user = store.space("team", user=f"user {number}")
-        user.remember("something")
-        assert current_number(user) == 1
-    assert len(store._resources.seen_positions._known) == seen_positions.MAX_USERS
+        for text in ("one", "two"):
+            user.remember(text)
+        assert current_number(user) == 2
+    kept = store._resources.seen_positions._known
+    assert [len(user.positions) for user in kept.values()] == [2, 2, 2]

@@ -157,6 +157,26 @@ def test_answer_that_nobody_reads_is_dropped(serve: Serve) -> None:
         eventually(lambda: not running.serving.connections.open)
 
 
+def test_slow_reader_gets_the_whole_answer(serve: Serve) -> None:
+    running = serve(limits=Limits(stall_seconds=SHORT * 1.5))
+    path, answers = "/docs/swagger-ui-bundle.js", 8
+    with running.client() as client:
+        size = len(client.get(path, headers={"Accept-Encoding": "identity"}).content)
+    with socket.socket() as wire:
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
+        wire.settimeout(PATIENCE)
+        wire.connect(("127.0.0.1", running.serving.port))
+        wire.sendall(request(running, path) * (answers - 1))
+        wire.sendall(request(running, path, Connection="close"))
+        received = 0
+        # About 100 kB a second, for several times as long as a client may read nothing.
+        for _ in range(50):
+            received += len(wire.recv(10_000))
+            time.sleep(SHORT / 10)
+        received += len(until_closed(wire))
+    assert received > size * answers
+
+
 def test_request_under_way_outlives_the_header_deadline(serve: Serve) -> None:
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:

@@ -21,8 +21,8 @@ from reverie.protocols import Owner, Transaction
 if TYPE_CHECKING:
     from reverie.memory.space import Space
 
-MAX_USERS = 64
-"""How many users' positions are kept; of others they are read again."""
+MAX_POSITIONS = 4_000_000
+"""How many positions are kept in all, 8 bytes each; of users beyond it they are read again."""
 
 _Key = tuple[int, tuple[Owner, ...]]
 
@@ -57,9 +57,15 @@ class SeenPositions:
             if kept is None or kept.until < found.until:
                 self._known[key] = found
             self._known.move_to_end(key)
-            while len(self._known) > MAX_USERS:
-                self._known.popitem(last=False)
+            self._drop_oldest()
         return found.positions
+
+    def _drop_oldest(self) -> None:
+        """Forget the users that asked longest ago; the newest one always stays."""
+        size = sum(len(kept.positions) for kept in self._known.values())
+        while size > MAX_POSITIONS and len(self._known) > 1:
+            _, dropped = self._known.popitem(last=False)
+            size -= len(dropped.positions)
 
 
 def numbers(space: Space, positions: Sequence[int]) -> list[int]:

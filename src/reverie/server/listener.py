@@ -63,6 +63,26 @@ TOO_SLOW = rendered(Refused(408, "Too slow", "the header did not come in time: r
 MALFORMED = rendered(Refused(400, "Malformed", "this is no HTTP request: look at what was sent"))
 
 
+class _CountingTransport:
+    """A transport that knows how many bytes it was given to send."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.written = 0
+
+    @property
+    def sent(self) -> int:
+        """The number of bytes that the system has taken."""
+        return self.written - self._transport.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class Connection(H11Protocol):
     """One connection: uvicorn's, counted, and closed when it keeps the server waiting.
 
@@ -81,7 +101,7 @@ class Connection(H11Protocol):
         self.address, self._registry = address, registry
         self.since = time.monotonic()
         self._known = self._made = self._dropped = False
-        self._unsent, self._moved_at = 0, self.since
+        self._sent, self._moved_at = 0, self.since
 
     @property
     def waiting(self) -> bool:
@@ -100,7 +120,8 @@ class Connection(H11Protocol):
     # -- what happens to it -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._counting = _CountingTransport(transport)
+        super().connection_made(self._counting)  # type: ignore[arg-type]
         self._made = True
         if self._dropped:
             transport.abort()
@@ -151,11 +172,11 @@ class Connection(H11Protocol):
         """
         if not self._made:
             return False
-        unsent = self.transport.get_write_buffer_size()
-        if unsent == 0 or unsent < self._unsent:
+        sent = self._counting.sent
+        if sent > self._sent or sent == self._counting.written:
             self._moved_at = now
-        self._unsent = unsent
-        if unsent:
+        self._sent = sent
+        if sent < self._counting.written:
             if now - self._moved_at < limits.stall_seconds:
                 return False
             self.drop()
