@@ -5,7 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from psycopg import DataError, Error, InterfaceError, OperationalError, errors
+from psycopg import (
+    DataError,
+    Error,
+    InterfaceError,
+    OperationalError,
+    ProgrammingError,
+    errors,
+)
 
 from reverie.errors import (
     InvalidInput,
@@ -51,7 +58,7 @@ def as_ours(error: Exception, where: str) -> ReverieError:
         return StoreReadOnly(f"the user of {where} may not do this ({said}): grant it the right to")
     if isinstance(error, errors.ProgramLimitExceeded):
         return InvalidInput(f"a text is too long for an index ({said}): shorten it")
-    if isinstance(error, DataError | UnicodeEncodeError | OverflowError):
+    if _is_bad_value(error):
         return InvalidInput(f"a value cannot be stored ({said})")
     if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
         return StoreDamaged(f"{where} is no store of this Reverie ({said}): open it again")
@@ -60,6 +67,17 @@ def as_ours(error: Exception, where: str) -> ReverieError:
     if is_lost(error):
         return StoreUnavailable(f"{where} cannot be reached ({said}): {_REPEAT}")
     return StoreError(f"{where} could not do it ({said})")
+
+
+def _is_bad_value(error: Exception) -> bool:
+    """Whether a caller gave a value that no column can hold or be compared with."""
+    if isinstance(error, DataError | UnicodeEncodeError | OverflowError | errors.DatatypeMismatch):
+        return True
+    if isinstance(error, errors.UndefinedFunction):
+        # The statements are ours, so the type of a value is wrong, or the extension is gone.
+        return "vector" not in str(error)
+    # The driver itself did not know how to send the value.
+    return isinstance(error, ProgrammingError) and error.sqlstate is None
 
 
 def is_lost(error: Exception) -> bool:
