@@ -313,7 +313,7 @@ class World:
                 told = [self._everything(client, server) for server in range(SERVERS)]
                 if None not in told[0] and told[0] == told[1]:
                     return
-                assert time.monotonic() < deadline, "the servers never answered alike"
+                assert time.monotonic() < deadline, _first_difference(*told)
                 time.sleep(0.2)
 
     def _everything(self, client: httpx2.Client, server: int) -> list[str | None]:
@@ -357,6 +357,13 @@ class World:
             said += path.read_text(encoding="utf-8")
             path.unlink()
         return said
+
+
+def _first_difference(one: list[str | None], two: list[str | None]) -> str:
+    for number, (left, right) in enumerate(zip(one, two, strict=True)):
+        if left is None or left != right:
+            return f"the servers never answered alike: answer {number} is {left} and {right}"
+    return "a server never answered"
 
 
 class _Settled(Kept):
