@@ -40,7 +40,7 @@ crash: $(VENV)/.ready  ## 5,000 rounds of kill -9, 200 of a server that stops at
 
 serving: $(VENV)/.browser  ## the server's long proofs: 64 clients for a minute, 1,000 slow ones, 200 idle feeds, official MCP tools, thousands of requests
 	REVERIE_PROVE=1 REVERIE_LOAD_CLIENTS=64 REVERIE_LOAD_SECONDS=60 REVERIE_SCHEMA_EXAMPLES=60 \
-	  $(BIN)/pytest -n $(WORKERS) -rP tests/server/test_schema.py tests/server/test_mcp_proved.py tests/server/test_mcp_malformed.py tests/crash/test_load.py \
+	  $(BIN)/pytest -n $(WORKERS) -rP tests/server/rest/test_openapi.py tests/server/mcp/test_conformance.py tests/server/mcp/test_malformed.py tests/crash/test_load.py \
 	  tests/crash/test_slow_clients.py tests/crash/test_idle_feeds.py
 
 vault: $(VENV)/.ready  ## the vault's long proofs: every setting of git, 500 queries, thousands of random lives

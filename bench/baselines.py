@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import numpy as np
 
-from reverie.text.words import STOP_WORDS, query_terms
+from reverie.text.analyzer import STOP_WORDS, query_terms
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector

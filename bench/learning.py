@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reverie.learn.rules import statements
+from reverie.learn.rules.patterns import statements
 
 CORPUS = Path(__file__).parents[1] / "tests" / "learn" / "corpus"
 HALVES = ("mending", "unseen")

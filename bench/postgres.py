@@ -29,8 +29,8 @@ from bench import running
 from bench.measuring import Sample, short, timed
 from bench.texts import SEED, Writer
 from reverie import Settings, Store
-from reverie.engine.pgpool import Pool
-from reverie.engine.postgres import PostgresEngine
+from reverie.engine.postgres.engine import PostgresEngine
+from reverie.engine.postgres.pool import Pool
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -212,7 +212,7 @@ def _parts(bench: running.Bench, plan: Plan, path: Path) -> None:
 
 
 def _steps(space: reverie.Space, messages: Sequence[dict[str, str]]) -> dict[str, Sample]:
-    from reverie.server import bodies, replies, turns
+    from reverie.server.proxy import chat_turn, json_edit, reply_parser
 
     took: dict[str, Sample] = {}
 
@@ -222,15 +222,15 @@ def _steps(space: reverie.Space, messages: Sequence[dict[str, str]]) -> dict[str
         return made[0]
 
     raw = json.dumps({"model": "m", "messages": messages}).encode()
-    body = step("reading the body", lambda: bodies.read(raw))
+    body = step("reading the body", lambda: json_edit.read(raw))
     session = step("storing what is new (follow)", lambda: space.follow(body.history))
     said = messages[-1]["content"]
     found = step("profile and recall (supplement)", lambda: session.supplement(said))
     step("of it, a recall of as many hits", lambda: space.recall(said, limit=12))
     step("of it, a profile", lambda: space.profile(tokens=1_000))
     step("putting it in", lambda: body.with_memory(found.profile, found.recalled))
-    step("reading the stream", lambda: replies.Stream().feed(b"".join(_chunks())))
-    turn = turns.Turn(space, body.history, session, found)
+    step("reading the stream", lambda: reply_parser.Stream().feed(b"".join(_chunks())))
+    turn = chat_turn.Turn(space, body.history, session, found)
     reply = {"role": "assistant", "content": REPLY}
     step("storing the reply", lambda: turn.keep(reply, whole=True))
     return took
@@ -266,7 +266,12 @@ def _opened(path: Path, **settings: Any) -> reverie.Store:
 
 def _serve(path: str, upstream: str) -> None:
     from reverie.aio import AsyncStore
-    from reverie.server.serving import Serving, listening, run, server
+    from reverie.server.run import (
+        Serving,
+        listening,
+        run,
+        server,
+    )
 
     bound = listening("127.0.0.1", 0)
     port = bound.getsockname()[1]

@@ -22,7 +22,7 @@ from typing import Any
 import reverie
 from bench import lookalikes, secret_shapes
 from bench.secret_shapes import Case
-from reverie.text.secrets import find
+from reverie.text.secrets.detect import find
 
 PROSE = (
     "I moved to the Design team last week and my new boss is Seabrook, who likes short meetings.",

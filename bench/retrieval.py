@@ -38,7 +38,7 @@ from bench import datasets
 from bench.datasets import METRICS, Dataset, Outcome, Pool, Question, Scored, Turn
 from reverie.embed.local import clean
 from reverie.embed.tokens import bundled, tokenizer
-from reverie.text.words import STOP_WORDS
+from reverie.text.analyzer import STOP_WORDS
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import reverie
 from reverie import Settings, Store
 from reverie.model import Scope
-from reverie.vault import operations
-from reverie.vault.committing import commit_pending
-from reverie.vault.syncing import Sync
+from reverie.vault import service
+from reverie.vault.git.commit import commit_pending
+from reverie.vault.reader import Sync
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -70,7 +70,7 @@ class Vaults(running.Bench):
                     path = change(store, number)
                     self.meter.take(f"{name} {size}", spent(partial(take_in, store, path)))
                     self.meter.take(f"commit {name} {size}", spent(partial(commit, store)))
-                self.meter.take(f"nothing {size}", spent(partial(operations.sync, store)))
+                self.meter.take(f"nothing {size}", spent(partial(service.sync, store)))
         self._summarise()
 
     def _made(self, size: int) -> Store:
@@ -84,14 +84,14 @@ class Vaults(running.Bench):
         space.import_records({"content": text} for text in Writer(SEED).sentences(size))
         space.session("chat").append({"role": "user", "content": "hello"})
         root = self.folder / f"vault-{size}"
-        self.meter.take(f"first {size}", spent(lambda: operations.init(store, root)) * (1 / size))
-        operations.sync(store)
+        self.meter.take(f"first {size}", spent(lambda: service.init(store, root)) * (1 / size))
+        service.sync(store)
         store.drain()
         return store
 
     def _plain_files(self, store: Store) -> None:
         """The same files written by hand, and a commit of them."""
-        with operations.opened(store) as vault:
+        with service.opened(store) as vault:
             root = vault.root
         files = [
             (path.relative_to(root), path.read_bytes())
@@ -137,13 +137,13 @@ class Vaults(running.Bench):
         store.space(SPACE).session("chat").append({"role": "user", "content": f"said {number}"})
 
     def _file(self, store: Store, number: int) -> str:
-        with operations.opened(store) as vault:
+        with service.opened(store) as vault:
             files = vault.files.of_owner(Scope(SPACE), "memory")
         alive = [file.path for file in files if "/deleted/" not in file.path]
         return alive[number * 7 % len(alive)]
 
     def _root(self, store: Store) -> Path:
-        with operations.opened(store) as vault:
+        with service.opened(store) as vault:
             return vault.root
 
     def _summarise(self) -> None:
@@ -170,7 +170,7 @@ class Vaults(running.Bench):
 
 def take_in(store: Store, path: str | None) -> None:
     """What a watcher or a worker does, but for git."""
-    with operations.opened(store) as vault, vault.locked():
+    with service.opened(store) as vault, vault.locked():
         work = Sync(vault, store)
         if path is not None:
             work.these([path])
@@ -178,7 +178,7 @@ def take_in(store: Store, path: str | None) -> None:
 
 
 def commit(store: Store) -> None:
-    with operations.opened(store) as vault, vault.locked():
+    with service.opened(store) as vault, vault.locked():
         commit_pending(vault, store._resources.redaction)
 
 

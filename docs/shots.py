@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.conftest import HOUR, FakeClock, SeededIds
-from tests.server.browsing import Window, launched, window
-from tests.server.story import CHAT, SPACE, Story, tell
+from tests.server.web.browsing import Window, launched, window
+from tests.server.web.story import (
+    CHAT,
+    SPACE,
+    Story,
+    tell,
+)
 
 import reverie
 from reverie import Settings
 from reverie.aio import AsyncStore
-from reverie.memory import tokens
-from reverie.server.serving import Serving, in_thread, listening
+from reverie.server.run import Serving, in_thread, listening
+from reverie.write import tokens
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_CORPUS = json.loads((Path(__file__).parent / "text" / "markers.json").read_text("ascii"))
+_CORPUS = json.loads((Path(__file__).parent / "prompt" / "markers.json").read_text("ascii"))
 LIVE: list[str] = _CORPUS["live"]
 ORDINARY: list[str] = _CORPUS["ordinary"]
 

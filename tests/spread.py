@@ -6,16 +6,17 @@ from typing import Any
 
 import reverie
 from reverie import Settings, Store
-from reverie.engine import open_engine, spreading
-from reverie.engine.copying import TABLES
-from reverie.engine.postgres import PostgresEngine
+from reverie.engine import open_engine
+from reverie.engine.postgres import sharding
+from reverie.engine.postgres.engine import PostgresEngine
+from reverie.engine.table_copy import TABLES
 from tests.conftest import FakeClock, SeededIds
 from tests.servers import Server
 
 SPACES = ("ana", "bo", "cy", "dee", "eve", "flo", "gil", "hal")
 QUERIES = ("who repairs the boat", "tea in the garden", "harbour at night", "which train is late")
 PARTS = 16
-EVERYWHERE = list(spreading.EVERYWHERE)
+EVERYWHERE = list(sharding.EVERYWHERE)
 
 
 def opened(address: str, **more: Any) -> Store:
@@ -67,11 +68,11 @@ def answers(store: Store) -> list[Any]:
     return said
 
 
-def split(address: str, parts: int | None = None) -> spreading.Plan:
+def split(address: str, parts: int | None = None) -> sharding.Plan:
     engine = open_engine(address)
     assert isinstance(engine, PostgresEngine)
     try:
-        return spreading.partition(engine, parts)
+        return sharding.partition(engine, parts)
     finally:
         engine.close()
 

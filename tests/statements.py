@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from reverie import Store
-from reverie.engine import walls
-from reverie.engine.postgres import PostgresEngine
+from reverie.engine.postgres import row_security
+from reverie.engine.postgres.engine import PostgresEngine
 from tests.conftest import engine_of
 
 _INSERT = re.compile(r"INSERT INTO (\w+) \(([^)]*)\)\s+VALUES (.*?)(?: ON CONFLICT.*)?$", re.DOTALL)
@@ -63,7 +63,7 @@ def nodes_of(store: Store, statement: Statement, *options: str) -> Iterator[dict
     engine = engine_of(store)
     assert isinstance(engine, PostgresEngine)
     with engine._lent() as lease:
-        lease.begin(["BEGIN", walls.OVERSEEING])
+        lease.begin(["BEGIN", row_security.OVERSEEING])
         asked = f"EXPLAIN ({', '.join(('FORMAT JSON', *options))}) {statement.sql}"
         said = lease.connection.execute(asked.encode(), statement.values, prepare=False)
         rows = said.fetchall()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reverie import Origin, Session, Space
-from reverie.memory import answers, writes
+from reverie.write import proposals, writer
 
 Message = dict[str, Any]
 HERE = Origin("s", 1)
@@ -51,7 +51,7 @@ def propose(
     subject: str | None = None,
 ) -> str:
     """The id of a new proposal, made as learning makes them."""
-    with writes.writing(space._resources, space._author.scope) as (tx, owner):
-        proposed = answers.Proposed(content, category, subject, "rules")
-        answers.propose(tx, space._resources, owner, space._author, origin, proposed, "heard it")
+    with writer.writing(space._resources, space._author.scope) as (tx, owner):
+        proposed = proposals.Proposed(content, category, subject, "rules")
+        proposals.propose(tx, space._resources, owner, space._author, origin, proposed, "heard it")
     return space.proposals()[-1].id

@@ -15,51 +15,42 @@ SOURCE = ROOT / "src" / "reverie"
 FILES = sorted(SOURCE.rglob("*.py"))
 
 GROUND = {"model", "errors", "clock", "protocols"}
-HOUSE = {
-    "memory",
-    "learn",
-    "text",
-    "rank",
-    "embed",
-    "engine",
-    "agenda",
-    "cli",
-    "config",
-    "outbound",
-}
-LOWER = {"memory", "agenda", "rank", "embed", "engine", "text", "config", *GROUND}
-UPPER = {"dream", "vault", "agent", "server", "channels", "adapters"}
+# The core, from the bottom to the top. A package may import itself and what stands before it here,
+# but for the siblings that are named in SIBLINGS.
+ENGINE = {"engine", "text", *GROUND}
+CORE = {"write", "agenda", "embed", "config", "http_guard", "dates", "serialize", *ENGINE}
+VERBS = {"recall", "prompt", "history", "transfer", "maintenance"}
+TOP = {"memory", *VERBS, *CORE}
 
-# What each part may import of Reverie, itself included. What is missing here is not allowed.
+# What each package or module may import of Reverie, itself included. What is missing is forbidden.
 MAY: dict[str, set[str]] = {
     "model": {"model"},
     "errors": {"errors", "model"},
     "clock": {"clock"},
     "protocols": {"protocols", "model"},
     "config": {"config", "errors", "model"},
+    "dates": {"dates", "errors"},
+    "serialize": {"serialize", "dates", "model"},
+    "http_guard": {"http_guard", "config", "errors"},
     "text": {"text", *GROUND},
-    "rank": {"rank", "model"},
-    "engine": {"engine", "text", *GROUND},
+    "engine": ENGINE,
     "agenda": {"agenda", "text", *GROUND},
-    "outbound": {"outbound", "config", "errors"},
-    "embed": {"embed", "text", "config", "outbound", *GROUND},
-    "memory": LOWER,
-    "learn": {"learn", "outbound", *LOWER},
-    "vault": {"vault", *LOWER},
+    "embed": {"embed", "text", "config", "http_guard", *GROUND},
+    "write": CORE,
+    "recall": {"recall", *CORE},
+    "history": {"history", *CORE},
+    "prompt": {"prompt", "recall", *CORE},
+    # A rebuild and a reembed read passages as a recall does.
+    "maintenance": {"maintenance", "recall", *CORE},
+    # A backup is verified, and a migration refuses a damaged store.
+    "transfer": {"transfer", "maintenance", *CORE},
+    "memory": TOP,
+    "learn": {"learn", *TOP},
+    "vault": {"vault", *TOP},
     "testing": {"config"},
     "aio": {"memory"},
-    "server": {
-        "reverie",
-        "server",
-        "aio",
-        "config",
-        "memory",
-        "outbound",
-        "text",
-        "vault",
-        *GROUND,
-    },
-    "cli": {"reverie", "cli", "aio", *HOUSE, *GROUND, *UPPER},
+    "server": {"reverie", "server", "aio", "vault", *TOP},
+    "cli": {"reverie", "cli", "aio", "learn", "vault", "server", *TOP},
 }
 
 # Calls that look across owners, or that make or resolve one: the operator's.
@@ -71,6 +62,7 @@ WITHOUT_OWNER = {
     "log.advance",
     "log.find",
     "log.lineage",
+    "log.all_owners",
     "index.require_rules",
 }
 
@@ -125,7 +117,7 @@ def test_imports_point_one_way(part: str) -> None:
 
 
 def test_every_part_has_a_rule() -> None:
-    assert {part_of(path) for path in FILES} <= {*MAY, "__init__", "__main__", *UPPER}
+    assert {part_of(path) for path in FILES} <= {*MAY, "__init__", "__main__"}
 
 
 def test_only_the_top_imports_cli() -> None:
@@ -139,30 +131,30 @@ def test_the_package_itself_holds_names_only() -> None:
         assert isinstance(node, ast.Import | ast.ImportFrom | ast.Assign | ast.Expr), ast.dump(node)
 
 
+_PLAIN = {"apsw", "numpy", "httpx", "click", "rich", "tokenizers", "safetensors", "pydantic"}
+_CORE = {"apsw", "numpy", "tokenizers", "safetensors", "onnxruntime", "httpx", "click", "rich"}
 HEAVY = {
-    "memory": {
-        "apsw",
-        "numpy",
-        "tokenizers",
-        "safetensors",
-        "onnxruntime",
-        "httpx",
-        "click",
-        "rich",
-    },
+    "model": _PLAIN,
+    "errors": _PLAIN,
+    "dates": _PLAIN,
+    "serialize": _PLAIN,
+    "text": _PLAIN,
+    "memory": _CORE,
+    "write": _CORE,
+    "recall": _CORE,
+    "prompt": _CORE,
+    "history": _CORE,
+    "transfer": _CORE,
+    "maintenance": _CORE,
     "agenda": {"apsw", "numpy", "httpx", "click", "rich"},
     "learn": {"apsw", "numpy", "httpx", "click", "rich", "pydantic_ai", "openai"},
     "engine": {"httpx", "click", "rich", "tokenizers", "safetensors", "onnxruntime"},
-    "text": {"apsw", "numpy", "httpx", "click", "rich", "tokenizers", "safetensors", "pydantic"},
-    "rank": {"apsw", "numpy", "httpx", "click", "rich", "tokenizers", "safetensors", "pydantic"},
-    "model": {"apsw", "numpy", "httpx", "click", "rich", "pydantic"},
-    "errors": {"apsw", "numpy", "httpx", "click", "rich", "pydantic"},
     "embed": {"apsw", "click", "rich", "onnxruntime"},
 }
 # Nothing loads these before the first recall, so they may load numpy.
-FOR_RECALL = {"rank.py", "memory/hits.py", "memory/recall.py", "memory/views.py"}
+FOR_RECALL = {"recall/ranking.py", "recall/hits.py", "recall/recall.py", "recall/views.py"}
 # A job names it, and it is loaded when that job runs.
-OF_A_JOB = "learn/turns.py"
+OF_A_JOB = "learn/learner.py"
 
 
 @pytest.mark.parametrize("part", sorted(HEAVY))
@@ -232,7 +224,7 @@ def test_every_statement_names_its_space(module: str) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 900
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -249,11 +241,11 @@ def test_errors_are_caught_by_name(path: Path) -> None:
     them may catch everything, anyone else only to raise it again."""
     if name_of(path) in {
         "agenda/worker.py",
-        "server/security.py",
-        "vault/watching.py",
-        "engine/salvaging.py",
-        "memory/damage.py",
-        "memory/verification.py",
+        "server/guard.py",
+        "vault/watch.py",
+        "engine/salvage_reader.py",
+        "maintenance/damage.py",
+        "maintenance/verify.py",
     }:
         return
     for node in ast.walk(tree_of(path)):

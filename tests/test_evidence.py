@@ -12,11 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie import rank
 from reverie.cli import explain
-from reverie.engine import index, similarity
+from reverie.engine import index, vector_math
 from reverie.model import LENGTHS, Candidate, Origin, Ranking
-from reverie.rank import Judgement, Matches, Pool, Weights
+from reverie.recall import ranking as recall_ranking
+from reverie.recall.ranking import (
+    Judgement,
+    Matches,
+    Pool,
+    Weights,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +52,7 @@ def round_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         "LOWEST_SIMILARITY": -1.0,
     }
     for name, value in round_ones.items():
-        monkeypatch.setattr(rank, name, value)
+        monkeypatch.setattr(recall_ranking, name, value)
 
 
 class Said(NamedTuple):
@@ -114,7 +119,7 @@ def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> 
 
 
 def judged(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> Judgement:
-    return rank.evidence(pool_of(said, {"a": 3.0, "b": 1.0}, **more), ranking)
+    return recall_ranking.evidence(pool_of(said, {"a": 3.0, "b": 1.0}, **more), ranking)
 
 
 def scores(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> list[float]:
@@ -133,14 +138,14 @@ def test_presence_is_a_row_for_each_passage_and_a_column_for_each_term() -> None
 
 
 def test_as_many_terms_as_count_are_told_apart() -> None:
-    letters = "abcdefghijklmnopqrstuvwxyz"[: rank.QUERY_TERMS]
+    letters = "abcdefghijklmnopqrstuvwxyz"[: recall_ranking.QUERY_TERMS]
     matches = matches_of([*letters, letters], dict.fromkeys(letters, 1.0))
     present = matches.present(np.arange(len(letters) + 1))
     assert (present[:-1] == np.eye(len(letters), dtype=bool)).all() and present[-1].all()
 
 
 def test_a_length_fits_beside_the_number_of_its_passage() -> None:
-    assert 0 < index.MOST_COUNTED < LENGTHS == len(rank.SOFT)
+    assert 0 < index.MOST_COUNTED < LENGTHS == len(recall_ranking.SOFT)
 
 
 def test_a_term_without_postings_is_nowhere() -> None:
@@ -151,7 +156,7 @@ def test_a_term_without_postings_is_nowhere() -> None:
 
 def best(matches: Matches, many: int) -> list[tuple[int, float]]:
     numbers, scores = matches.scored()
-    return similarity.best(scores, many, numbers)
+    return vector_math.best(scores, many, numbers)
 
 
 @by_hand
@@ -179,8 +184,8 @@ def test_nothing_matches_nothing() -> None:
 def test_what_differs_behind_the_sixth_place_is_equal() -> None:
     numbers = np.array([4, 9, 2, 7])
     found = np.array([0.5, 0.5 - 3e-7, 0.5 + 3e-7, 0.1])
-    assert similarity.best(found, 2, numbers) == [(9, 0.5), (4, 0.5)]
-    assert similarity.best(found, 9, numbers) == [(9, 0.5), (4, 0.5), (2, 0.5), (7, 0.1)]
+    assert vector_math.best(found, 2, numbers) == [(9, 0.5), (4, 0.5)]
+    assert vector_math.best(found, 9, numbers) == [(9, 0.5), (4, 0.5), (2, 0.5), (7, 0.1)]
 
 
 # -- evidence by hand -----------------------------------------------------------------------------
@@ -197,7 +202,7 @@ def test_a_turn_alone() -> None:
 @by_hand
 def test_terms_that_nobody_knows_take_their_share() -> None:
     pool = pool_of([turn(1, "a")], {}, matches=matches_of(["a"], {"a": 3.0}, total=12.0))
-    assert rank.evidence(pool, WORDS).scores.tolist() == [0.25]
+    assert recall_ranking.evidence(pool, WORDS).scores.tolist() == [0.25]
 
 
 @by_hand
@@ -357,7 +362,7 @@ def test_what_was_not_asked_for_has_no_share() -> None:
 @by_hand
 def test_a_query_without_known_words_is_no_division_by_zero() -> None:
     pool = pool_of([turn(1), turn(2)], {})
-    assert rank.evidence(pool, WORDS).scores.tolist() == [0.0, 0.0]
+    assert recall_ranking.evidence(pool, WORDS).scores.tolist() == [0.0, 0.0]
 
 
 @by_hand
@@ -457,7 +462,8 @@ def test_a_turn_that_says_nothing_is_found_through_the_question_before_it() -> N
 
 
 WEIGHTS = {
-    letter: 1.0 + place for place, letter in enumerate("abcdefghijklmnop"[: rank.QUERY_TERMS])
+    letter: 1.0 + place
+    for place, letter in enumerate("abcdefghijklmnop"[: recall_ranking.QUERY_TERMS])
 }
 LIKENESS = st.floats(-1, 1, width=32) | st.just(NOTHING)
 SHARE = st.floats(0, 1)
@@ -519,12 +525,12 @@ def test_scores_lie_between_zero_and_one_and_are_the_sum_of_their_parts(
     pool: tuple[list[Said], dict[str, Any]], ranking: Ranking
 ) -> None:
     said, more = pool
-    found = rank.evidence(pool_of(said, WEIGHTS, **more), ranking)
+    found = recall_ranking.evidence(pool_of(said, WEIGHTS, **more), ranking)
     assert np.isfinite(found.scores).all()
     assert (found.scores >= 0).all() and (found.scores <= 1).all()
     for place, score in enumerate(found.scores.tolist()):
         parts = found.parts_of(place)
-        assert score == round(score, rank.PLACES)
+        assert score == round(score, recall_ranking.PLACES)
         assert sum(parts[name] or 0 for name in ADDED) == pytest.approx(score, abs=1e-5)
         assert all((parts[name] or 0) >= 0 for name in ADDED)
 
@@ -541,8 +547,8 @@ def test_one_word_more_lowers_nobody(
     at = data.draw(st.integers(0, len(words) - 1))
     words[at] += data.draw(st.sampled_from(sorted(WEIGHTS)))
     changed = [*said[:place], said[place]._replace(words=tuple(words)), *said[place + 1 :]]
-    before = rank.evidence(pool_of(said, WEIGHTS, **more), ranking).scores
-    after = rank.evidence(pool_of(changed, WEIGHTS, **more), ranking).scores
+    before = recall_ranking.evidence(pool_of(said, WEIGHTS, **more), ranking).scores
+    after = recall_ranking.evidence(pool_of(changed, WEIGHTS, **more), ranking).scores
     assert (after >= before - 1.5e-6).all()
 
 
@@ -552,8 +558,8 @@ def test_the_order_of_candidates_does_not_matter(
     said: list[Said], ranking: Ranking, data: st.DataObject
 ) -> None:
     order = data.draw(st.permutations(range(len(said))))
-    found = rank.evidence(pool_of(said, WEIGHTS), ranking).scores
-    mixed = rank.evidence(pool_of([said[at] for at in order], WEIGHTS), ranking).scores
+    found = recall_ranking.evidence(pool_of(said, WEIGHTS), ranking).scores
+    mixed = recall_ranking.evidence(pool_of([said[at] for at in order], WEIGHTS), ranking).scores
     assert mixed == pytest.approx(found[order], abs=2e-6)
 
 
@@ -561,8 +567,8 @@ def test_the_order_of_candidates_does_not_matter(
 @given(conversations(), RANKING)
 def test_without_neighbours_each_turn_stands_for_itself(said: list[Said], ranking: Ranking) -> None:
     alone = replace(ranking, neighbours=0, session=0, origin=0)
-    found = rank.evidence(pool_of(said, WEIGHTS), alone)
+    found = recall_ranking.evidence(pool_of(said, WEIGHTS), alone)
     assert not np.asarray(found.parts["neighbours"]).any()
     for place, each in enumerate(said):
-        single = rank.evidence(pool_of([each], WEIGHTS), alone)
+        single = recall_ranking.evidence(pool_of([each], WEIGHTS), alone)
         assert single.scores[0] == pytest.approx(found.scores[place], abs=2e-6)

@@ -18,7 +18,7 @@ import pytest
 
 import reverie.text
 from reverie.errors import ReverieError
-from reverie.text.frontkeys import Broken
+from reverie.text.frontmatter import Broken
 from tests.conftest import PROVE
 from tests.regex_attacks import ORDINARY, Attack, attacks, growth, worst
 from tests.test_regexes import SOURCE, uses_of
@@ -30,15 +30,15 @@ MANY_PUMPED = 3 if PROVE else 2
 
 # The text package whole; elsewhere what reads text that people, clients, models or files bring.
 MODULES = [f"reverie.text.{each.name}" for each in pkgutil.iter_modules(reverie.text.__path__)] + [
-    "reverie.learn.rules",
-    "reverie.learn.sentences",
-    "reverie.memory.formats",
-    "reverie.server.bodies",
-    "reverie.server.commands",
-    "reverie.server.replies",
+    "reverie.learn.rules.patterns",
+    "reverie.learn.rules.sentences",
+    "reverie.transfer.file_formats",
+    "reverie.server.proxy.json_edit",
+    "reverie.server.proxy.commands",
+    "reverie.server.proxy.reply_parser",
     "reverie.vault.names",
-    "reverie.vault.rendering",
-    "reverie.vault.scoped",
+    "reverie.vault.render",
+    "reverie.vault.git.scoped_history",
 ]
 PIECES = (
     *(
@@ -91,10 +91,10 @@ ARGUMENTS: dict[str, Callable[[str], Any]] = {
 
 # These take values of our own that text has been read into, or a handle; what reads is pumped.
 TAKE_NO_TEXT = {
-    "reverie.text.frontkeys.rewritten",
+    "reverie.text.frontmatter.rewritten",
     "reverie.text.frontmatter.dump",
     "reverie.text.frontmatter.updated",
-    "reverie.text.secretrules.found_in",
+    "reverie.text.secrets.rules.found_in",
 }
 
 

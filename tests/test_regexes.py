@@ -151,10 +151,10 @@ def _name_calls(node: ast.AST, wanted: str, seen: bool = True) -> Iterator[tuple
 
 # Patterns that are built from arguments while the program runs: what each of them can be.
 def _key_shapes() -> list[re.Pattern[str]]:
-    from reverie.text import secretrules
+    from reverie.text.secrets import rules
 
-    bodies = {body for shapes in secretrules._CANDIDATES.values() for _, body in shapes}
-    return [secretrules._compiled(body) for body in sorted(bodies)]
+    bodies = {body for shapes in rules._CANDIDATES.values() for _, body in shapes}
+    return [rules._compiled(body) for body in sorted(bodies)]
 
 
 def _own_secrets() -> list[re.Pattern[str]]:
@@ -162,8 +162,8 @@ def _own_secrets() -> list[re.Pattern[str]]:
 
 
 BUILT_LATER = {
-    "text/secretrules.py:_compiled": (_key_shapes, "match"),
-    "text/secrets.py:find": (_own_secrets, "finditer"),
+    "text/secrets/rules.py:_compiled": (_key_shapes, "match"),
+    "text/secrets/detect.py:find": (_own_secrets, "finditer"),
 }
 
 

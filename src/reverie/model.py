@@ -38,6 +38,8 @@ ORDERS: tuple[Order, ...] = ("newest", "category")
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin")
 # From the most to the least trusted; the last two never reach the profile.
 TRUSTS: tuple[Trust, ...] = ("person", "agent", "model", "import", "tool", "document")
+# Text that tools and documents wrote never becomes part of a prompt's instructions.
+UNTRUSTED = frozenset[Trust]({"tool", "document"})
 
 
 class Origin(NamedTuple):

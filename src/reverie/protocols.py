@@ -253,3 +253,6 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+Progress = Callable[[int, int], None]

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from reverie.cli import COMMANDS, app
-from reverie.cli.exits import EXIT_CODES, code_of, run
+from reverie.cli.exit_codes import EXIT_CODES, code_of, run
 from reverie.errors import (
     ConfigError,
     EmbedderMissing,
@@ -251,7 +251,7 @@ def test_a_flag_wins_over_the_environment(
 def test_the_checked_path_is_the_one_the_engine_opens(tmp_path: Path) -> None:
     from reverie.cli.options import store_file
     from reverie.config import Settings, default_url
-    from reverie.engine.sqlite import SQLiteEngine
+    from reverie.engine.sqlite.engine import SQLiteEngine
 
     for url in (
         str(tmp_path / "a.db"),

@@ -124,6 +124,6 @@ def test_without_the_extra_it_says_what_to_install(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp_types", None)
-    monkeypatch.delitem(sys.modules, "reverie.server.mcp_stdio", raising=False)
-    monkeypatch.delattr("reverie.server.mcp_stdio", raising=False)
+    monkeypatch.delitem(sys.modules, "reverie.server.mcp.stdio", raising=False)
+    monkeypatch.delattr("reverie.server.mcp.stdio", raising=False)
     assert "pip install 'reverie[mcp]'" in reverie.error("mcp", code=2)

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from tests.cli.conftest import CommandLine
-from tests.cli.test_serving import served
+from tests.cli.test_serve import served
 from tests.vault.living import eventually
 
 ALEC = "Alec is my boss"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reverie.memory import open as open_store
-from reverie.vault import operations
+from reverie.vault import service
 from tests.cli.conftest import CommandLine
 
 
@@ -13,7 +13,7 @@ def mirrored(reverie: CommandLine) -> Path:
     reverie.remember("Alec is my boss", "--subject", "Alec")
     root = reverie.folder / "vault"
     with open_store(reverie.store) as store:
-        operations.init(store, root)
+        service.init(store, root)
     return root
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.vault.git import Repository
-from reverie.vault.searching import holds
+from reverie.vault.git.repo import Repository
+from reverie.vault.git.search import holds
 from tests.cli.conftest import CommandLine
 
 SECRET = "the combination of the blue suitcase is seven nine three"

@@ -9,9 +9,9 @@ import pytest
 
 from reverie import Store
 from reverie.engine import index, log, seals
-from reverie.memory import transfer
 from reverie.model import Scope
 from reverie.protocols import Embedder
+from reverie.transfer import import_
 from tests.conftest import DAY, HOUR, START, FakeClock, FakeEmbedder, Stores, engine_of, rows
 
 TABLES = (
@@ -67,9 +67,9 @@ def test_a_batch_leaves_the_rows_of_one_by_one(
     monkeypatch.setattr(seals, "new_salt", lambda: "the same for all")
     given = records(stores)
     together, alone = (stores.open(name, embedder=embedder) for name in ("together", "alone"))
-    monkeypatch.setattr(transfer, "BATCH", 1)
+    monkeypatch.setattr(import_, "BATCH", 1)
     each = alone.space("ana").import_records(given)
-    monkeypatch.setattr(transfer, "BATCH", batch)
+    monkeypatch.setattr(import_, "BATCH", batch)
     report = together.space("ana").import_records(given)
     assert (report.added, report.unchanged, len(report.skipped)) == (10, 3, 2)
     assert report == each

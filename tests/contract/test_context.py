@@ -25,8 +25,8 @@ from reverie import (
     Summary,
 )
 from reverie.embed.tokens import count_tokens
-from reverie.memory.writes import LEARNER
 from reverie.text.messages import answers_of, calls_of
+from reverie.write.writer import LEARNER
 from tests.conftest import DAY, HOUR, START, FakeClock, Stores
 from tests.talking import Message, answer, propose, reply, system, user
 

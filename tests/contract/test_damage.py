@@ -209,7 +209,7 @@ def test_salvage_saves_all_but_what_is_damaged(
 def test_a_store_is_not_migrated_with_its_damage(
     stores: Stores, store: Store, space: Space, tmp_path: Path
 ) -> None:
-    from reverie.memory.migration import migrate
+    from reverie.transfer.migrate import migrate
 
     versions(space, 1)
     changed_letter(store, 1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reverie import InvalidInput, KeyConflict, Origin, Space, Store
-from reverie.memory import events
+from reverie.write import events
 from tests.conftest import Stores
 from tests.talking import Message, answer, reply, system, talk, texts, user
 

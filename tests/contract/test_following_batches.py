@@ -11,9 +11,10 @@ import pytest
 from reverie import KeyConflict, Store
 from reverie.engine import log
 from reverie.errors import StoreBusy
-from reverie.memory import events, following
+from reverie.history import match
 from reverie.protocols import Transaction
 from reverie.text.messages import digest
+from reverie.write import events
 from tests.conftest import Stores
 from tests.talking import Message, talk, texts, user
 
@@ -25,7 +26,7 @@ HISTORY = talk(*WORDS)
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "BATCH", SIZE)
+    monkeypatch.setattr(match, "BATCH", SIZE)
 
 
 def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> list[int]:
@@ -39,7 +40,7 @@ def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> li
         thread.join(60)
         assert not thread.is_alive(), "the writer between two batches waits for ever"
 
-    monkeypatch.setattr(following, "pause", pause)
+    monkeypatch.setattr(match, "pause", pause)
     return pauses
 
 
@@ -165,7 +166,7 @@ def test_what_happens_between_two_batches(
         if number:
             return
         with monkeypatch.context() as patch:
-            patch.setattr(following, "pause", lambda: None)
+            patch.setattr(match, "pause", lambda: None)
             longer: list[Message] = talk(*WORDS, "one more")
             meanwhile: dict[str, Callable[[], object]] = {
                 "append": lambda: other.session("s").append(user("meanwhile")),
@@ -192,7 +193,7 @@ def test_matching_a_long_history_takes_few_statements(
 
     def statements(length: int) -> int:
         history = talk("a known beginning", "and its reply", *map(str, range(length)))
-        said = following.read(space._resources, history)
+        said = match.read(space._resources, history)
         with space._resources.engine.read() as tx:
             owner = log.find(tx, space._author.scope)
             assert owner is not None
@@ -207,7 +208,7 @@ def test_matching_a_long_history_takes_few_statements(
             with monkeypatch.context() as patch:
                 patch.setattr(kind, "all", noted)
                 marks = [digest(message) for message in said.said]
-                found = following._match(tx, owner, said.said, marks, None)
+                found = match._match(tx, owner, said.said, marks, None)
         assert found.known == 2
         return len(counted)
 

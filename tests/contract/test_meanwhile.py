@@ -20,9 +20,9 @@ from reverie import (
 )
 from reverie.agenda.jobs import MAX_ATTEMPTS
 from reverie.engine import index
-from reverie.memory import upkeep
-from reverie.memory.resources import Resources
+from reverie.maintenance import verify
 from reverie.model import VerifyReport
+from reverie.write.runtime import Resources
 from tests.conftest import HOUR, FakeClock, FakeEmbedder, Stores
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def test_what_is_erased_while_a_backup_returns_stays_erased(
     secret = space.remember("secret")
     store.backup(tmp_path / "copy")
     other = stores.open()
-    sound = upkeep.verify
+    sound = verify.verify
     first = [True]
 
     def erase_then_verify(resources: Resources) -> VerifyReport:
@@ -156,7 +156,7 @@ def test_what_is_erased_while_a_backup_returns_stays_erased(
             other.space("ana").erase(secret.id)
         return sound(resources)
 
-    monkeypatch.setattr(upkeep, "verify", erase_then_verify)
+    monkeypatch.setattr(verify, "verify", erase_then_verify)
     store.restore_backup(tmp_path / "copy")
     assert space.memories(include_forgotten=True) == []
 

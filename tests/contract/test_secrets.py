@@ -275,7 +275,7 @@ def test_what_another_store_kept_is_redacted_when_it_comes_in(stores: Stores) ->
 
 
 def test_the_key_that_the_environment_holds_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    from reverie.memory.redaction import redaction_of
+    from reverie.write.secret_policy import redaction_of
 
     settings = Settings(embedder_api_key_env="MY_KEY", model="m:m", model_api_key="short")
     assert redaction_of(settings, {"MY_KEY": "plain words"}).own == ("plain words",)

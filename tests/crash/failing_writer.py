@@ -21,7 +21,7 @@ import reverie
 
 # Loaded before the forks, so that a child begins at once.
 import reverie.embed.hashing  # noqa: F401
-import reverie.engine.sqlite  # noqa: F401
+import reverie.engine.sqlite.engine  # noqa: F401
 from reverie.errors import ReverieError
 from reverie.model import Mode
 from tests.crash.workload import Intent, Ledger, as_plain, open_store, perform

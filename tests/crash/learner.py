@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import reverie
-from reverie.learn import asking, turns
+from reverie.learn import learner, prompts
 from reverie.learn.llm import open_model
 
 ROOT = Path(__file__).parents[2]
@@ -33,15 +33,15 @@ LOADED = (
     "pydantic_ai.models.openai",
     "pydantic_ai.providers.openai_compatible",
     "reverie.embed.hashing",
-    "reverie.engine.sqlite",
+    "reverie.engine.sqlite.engine",
     "reverie.learn.summaries",
 )
 
 Question = Literal["extract", "decide", "summarise"]
 _BEGINNINGS: dict[str, Question] = {
-    asking.EXTRACT[:40]: "extract",
-    asking.DECIDE[:40]: "decide",
-    asking.SUMMARISE[:40]: "summarise",
+    prompts.EXTRACT[:40]: "extract",
+    prompts.DECIDE[:40]: "decide",
+    prompts.SUMMARISE[:40]: "summarise",
 }
 
 
@@ -82,7 +82,7 @@ def open_learning(order: dict[str, Any]) -> reverie.Store:
 
 def serve(order: dict[str, Any]) -> None:
     # To open a model takes longer than to ask it.
-    vars(turns)["open_model"] = cache(open_model)
+    vars(learner)["open_model"] = cache(open_model)
     open_learning(order).work(threading.Event(), POLL)
 
 

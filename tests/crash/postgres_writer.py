@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 import reverie
 from reverie.errors import StoreBusy, StoreUnavailable
-from reverie.memory.drafts import key_hash
+from reverie.write.validate import key_hash
 from tests.conftest import rows
 from tests.crash.workload import Ack, Intent, Ledger, as_plain, intent_from, open_store, perform
 

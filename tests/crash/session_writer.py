@@ -9,7 +9,7 @@ from typing import Any
 
 from reverie.agenda import jobs
 from reverie.engine import log
-from reverie.learn import summaries, turns  # noqa: F401 - loaded before the forks
+from reverie.learn import learner, summaries  # noqa: F401 - loaded before the forks
 from tests.crash import writer
 from tests.crash.conversations import SPACE, Diary, as_plain, open_store, perform, step_from
 from tests.crash.writer import die, say

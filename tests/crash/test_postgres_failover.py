@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import reverie
-from reverie.engine import pgpool
+from reverie.engine.postgres import pool
 from reverie.errors import ReverieError, StoreUnavailable
 from tests.crash.postgres_writer import check, pause, start, writers
 from tests.crash.workload import open_store
@@ -23,7 +23,7 @@ ROUNDS = max(int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "10")) // 5, 1)
 LONGEST_DELAY = 0.5
 # What the store promises after a server is back, and beyond which a call hangs.
 BACK_WITHIN_SECONDS = 5.0
-HANGING_SECONDS = 3 * pgpool.PATIENCE_SECONDS
+HANGING_SECONDS = 3 * pool.PATIENCE_SECONDS
 SPACES = ("shared", "shared", "ana")
 
 
@@ -170,7 +170,7 @@ def test_a_short_restart_is_waited_for(server: Server) -> None:
     with open_store(server.database()) as store:
         all_at_once(store)
         server.stop("fast")
-        starting = threading.Timer(pgpool.PATIENCE_SECONDS / 5, server.start)
+        starting = threading.Timer(pool.PATIENCE_SECONDS / 5, server.start)
         starting.start()
         said = all_at_once(store)
         starting.join()

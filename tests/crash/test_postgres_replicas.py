@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 import reverie
-from reverie.engine import replica
-from reverie.engine.pgpool import Connection
-from reverie.engine.postgres import PostgresEngine
+from reverie.engine.postgres import replica
+from reverie.engine.postgres.engine import PostgresEngine
+from reverie.engine.postgres.pool import Connection
 from reverie.errors import StoreUnavailable
 from reverie.model import Mode
 from tests.conftest import engine_of

@@ -18,10 +18,18 @@ import apsw
 import pytest
 
 import reverie
-from reverie.engine import file_lock, files, schema, sqlite, sqlite_setup
-from reverie.engine.sqlite import SQLiteEngine
+from reverie.engine import schema
+from reverie.engine.sqlite import (
+    engine,
+    file_lock,
+    store_file,
+)
+from reverie.engine.sqlite import (
+    engine as sqlite_engine,
+)
+from reverie.engine.sqlite.engine import SQLiteEngine
 from reverie.errors import ReverieError
-from reverie.memory import backups
+from reverie.transfer import backup as transfer_backup
 from tests.conftest import PROVE
 from tests.crash.power_loss import Event, Files, Recorder, Recording
 from tests.crash.workload import open_store
@@ -111,15 +119,15 @@ class Steps:
 
 def everything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
     """A store from its making to its closing, with every kind of write there is."""
-    monkeypatch.setattr(sqlite, "CHECKPOINT_PAGES", 40)
+    monkeypatch.setattr(engine, "CHECKPOINT_PAGES", 40)
     steps = Steps(folder, {})
 
     def moved(part: Path, target: Path) -> None:
-        files.move_into_place(part, target)
+        store_file.move_into_place(part, target)
         steps.recorder.note(Event("rename", part.name, target=target.name))
         steps.recorder.note(Event("sync folder"))
 
-    monkeypatch.setattr(backups, "move_into_place", moved)
+    monkeypatch.setattr(transfer_backup, "move_into_place", moved)
     try:
         store = steps.open("open", folder / "store.db")
         _write_all(steps, store, folder / "backup.db")
@@ -283,10 +291,10 @@ def test_replay_finds_what_synchronous_off_loses(
     """The test can fail: without syncs at each commit acknowledged writes are lost."""
     changed = tuple(
         ("synchronous", "OFF", 0) if pragma[0] == "synchronous" else pragma
-        for pragma in sqlite_setup.CONNECTION_PRAGMAS
+        for pragma in sqlite_engine.CONNECTION_PRAGMAS
     )
     with monkeypatch.context() as unsafe:
-        unsafe.setattr(sqlite_setup, "CONNECTION_PRAGMAS", changed)
+        unsafe.setattr(sqlite_engine, "CONNECTION_PRAGMAS", changed)
         workload = upgrade(folder, unsafe)
     with tempfile.TemporaryDirectory(prefix="rv-power-", dir=PLACE) as place:
         found = replay(workload, Path(place), 300, stop=True)

@@ -19,7 +19,14 @@ from reverie.testing import completion
 from tests.crash.served import TOKEN, Served
 from tests.figures import figure
 from tests.server.conftest import CHAT
-from tests.server.upstream import Pieces, Received, Reply, Whole, running, stream_of
+from tests.server.proxy.upstream import (
+    Pieces,
+    Received,
+    Reply,
+    Whole,
+    running,
+    stream_of,
+)
 
 ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80")) // 20, 2)
 CLIENTS = 3

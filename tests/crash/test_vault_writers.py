@@ -12,7 +12,7 @@ from pathlib import Path
 
 import reverie
 from reverie.errors import ReverieError
-from reverie.vault import disk, layout, operations
+from reverie.vault import disk, layout, service
 from reverie.vault.vault import Busy
 from tests.crash.vault_writer import open_store
 from tests.property.test_vault import Life, take_conflicts_away
@@ -82,7 +82,7 @@ def sync_often(path: str, stop: threading.Event, problems: list[str]) -> None:
     with open_store(path) as store:
         while not stop.wait(0.05):
             try:
-                operations.sync(store)
+                service.sync(store)
             except Busy:
                 continue
             except ReverieError as error:

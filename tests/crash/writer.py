@@ -21,9 +21,10 @@ from typing import Any
 # Loaded before the forks, so that a child begins at once.
 import reverie.embed.hashing  # noqa: F401
 import reverie.embed.local  # noqa: F401
-import reverie.engine.postgres  # noqa: F401
-import reverie.engine.sqlite  # noqa: F401
-from reverie.memory import transfer, upkeep
+import reverie.engine.postgres.engine  # noqa: F401
+import reverie.engine.sqlite.engine  # noqa: F401
+from reverie.maintenance import reembed as maintenance_reembed
+from reverie.transfer import import_
 from tests.crash.workload import Ledger, as_plain, open_store, perform, position_of
 
 SPACE = "crash"
@@ -67,13 +68,13 @@ def rebuild(order: dict[str, Any]) -> None:
 
 
 def reembed(order: dict[str, Any]) -> None:
-    upkeep.EMBED_BATCH = 20
+    maintenance_reembed.EMBED_BATCH = 20
     store = open_store(order["path"], order["embedder"])
     store.reembed(dying_at(order["at"]))
 
 
 def import_records(order: dict[str, Any]) -> None:
-    transfer.BATCH = 20
+    import_.BATCH = 20
     store = open_store(order["path"], order["embedder"])
 
     def records() -> Iterator[dict[str, Any]]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.embed.hashing import HashingEmbedder
-from reverie.embed.weighing import unit
+from reverie.embed.pooling import unit
 from reverie.errors import ConfigError
 
 

@@ -18,7 +18,7 @@ from reverie.embed import local, tokens
 from reverie.embed.local import LocalEmbedder
 from reverie.embed.tokens import bundled, count_tokens, tokenizer
 from reverie.errors import EmbeddingFailed
-from reverie.text.words import query_terms
+from reverie.text.analyzer import query_terms
 
 if TYPE_CHECKING:
     from reverie.protocols import Vector

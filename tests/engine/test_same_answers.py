@@ -9,8 +9,8 @@ import pytest
 
 import reverie
 from reverie import RANKINGS, Hit, Settings, Store
-from reverie.memory.migration import migrate
 from reverie.model import Mode
+from reverie.transfer.migrate import migrate
 from tests.conftest import FakeClock, SeededIds
 from tests.servers import Server
 

@@ -18,13 +18,25 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 
 from reverie import config
-from reverie.engine import addresses, files
+from reverie.engine.postgres import dsn
+from reverie.engine.sqlite import store_file
 from reverie.errors import ConfigError, InvalidInput, VaultError
-from reverie.memory import formats, records
-from reverie.memory.transfer import Unreadable
-from reverie.server import bodies, mcp_tools, replies
-from reverie.text import frontmatter, messages, passages, plain, questions, secrets, tags, words
-from reverie.vault import agentcli, journal, rendering
+from reverie.recall import query_hints
+from reverie.server.mcp import tools
+from reverie.server.proxy import json_edit, reply_parser
+from reverie.text import (
+    analyzer,
+    frontmatter,
+    json_values,
+    messages,
+    passages,
+    tags,
+)
+from reverie.text.secrets import detect
+from reverie.transfer import file_formats, record_schema
+from reverie.transfer.export import Unreadable
+from reverie.vault import agent_cli as vault_agent_cli
+from reverie.vault import log_file, render
 
 # A parser may add its own marks, never multiply what it was given.
 MARGIN = 4_000
@@ -74,26 +86,26 @@ def front_matter_written(raw: bytes) -> None:
 
 def vault_log(raw: bytes) -> None:
     """A line of the log is an entry or nothing; an entry written again is the same."""
-    line = journal.decoded(raw)
-    journal.half_decoded(raw)
+    line = log_file.decoded(raw)
+    log_file.half_decoded(raw)
     if line is not None:
-        again = journal.decoded(journal.encoded(line).rstrip(b"\n"))
+        again = log_file.decoded(log_file.encoded(line).rstrip(b"\n"))
         # Repr: not-a-number equals nothing, itself included.
         assert repr(again) == repr(line)
 
 
 def vault_turns(raw: bytes) -> None:
     """A file of turns is read whatever a person made of it."""
-    for turn in rendering.turns_in(raw):
+    for turn in render.turns_in(raw):
         assert isinstance(turn.sequence, int)
-    if (plain_file := rendering.unsealed(raw)) is not None:
-        assert rendering.sealed(plain_file) == raw
+    if (plain_file := render.unsealed(raw)) is not None:
+        assert render.sealed(plain_file) == raw
 
 
 def agent_cli(raw: bytes) -> None:
     """A file of another program's memory is read whatever it says."""
     with contextlib.suppress(InvalidInput):
-        agentcli.old_of("entries/facts/2026-01-01-note.md", raw)
+        vault_agent_cli.old_of("entries/facts/2026-01-01-note.md", raw)
 
 
 # -- imports --------------------------------------------------------------------------------------
@@ -103,14 +115,14 @@ def imports(raw: bytes) -> None:
     """Every format: records or what could not be read, no more of them than there are bytes."""
     stream = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8", errors="surrogateescape")
     count = 0
-    for found in formats.parse(stream):
+    for found in file_formats.parse(stream):
         count += 1
         if isinstance(found, Unreadable):
             continue
         assert isinstance(found, dict)
         if "reverie" in found:
             try:
-                records.entry_of(found)
+                record_schema.entry_of(found)
             except InvalidInput as error:
                 assert "\n" not in str(error)
     assert count <= len(raw) + 1
@@ -123,21 +135,21 @@ def chat_body(raw: bytes) -> None:
     """A request is refused, or passes byte for byte; memory goes in without changing the rest."""
     profile, recalled = 'known: "tea"\n', "said: é"
     try:
-        body = bodies.read(raw)
-    except bodies.Unreadable:
-        assert bodies.with_member(raw, "x", 1) == raw
+        body = json_edit.read(raw)
+    except json_edit.Unreadable:
+        assert json_edit.with_member(raw, "x", 1) == raw
         return
-    if not any(member.name.startswith(bodies.OWN) for member in body.members):
+    if not any(member.name.startswith(json_edit.OWN) for member in body.members):
         assert body.with_memory() == raw
     with_memory = body.with_memory(profile, recalled)
     assert len(with_memory) <= len(raw) + MARGIN
-    again = bodies.read(with_memory)
+    again = json_edit.read(with_memory)
     assert len(again.messages) in {len(body.messages), len(body.messages) + 1}
-    kept = [name for name in body.fields if not name.startswith(bodies.OWN)]
+    kept = [name for name in body.fields if not name.startswith(json_edit.OWN)]
     assert list(again.fields) == kept
     for name in set(kept) - {"messages"}:
         assert repr(again.fields[name]) == repr(body.fields[name])
-    assert bodies.read(bodies.with_member(raw, "x", 1)).fields["x"] == 1
+    assert json_edit.read(json_edit.with_member(raw, "x", 1)).fields["x"] == 1
 
 
 def message(raw: bytes) -> None:
@@ -149,7 +161,7 @@ def message(raw: bytes) -> None:
     if not isinstance(value, dict):
         return
     try:
-        said = plain.as_mapping(value)
+        said = json_values.as_mapping(value)
     except InvalidInput:
         return
     assert isinstance(messages.text_of(said), str)
@@ -165,16 +177,16 @@ def message(raw: bytes) -> None:
 
 def completion(raw: bytes) -> None:
     """A reply is a message of the assistant's, or nothing."""
-    said = replies.of_completion(raw)
+    said = reply_parser.of_completion(raw)
     assert said is None or said["role"] == "assistant"
 
 
 def stream(raw: bytes) -> None:
     """A stream says the same however it is cut into pieces, and it is the assistant who speaks."""
-    whole = replies.Stream()
+    whole = reply_parser.Stream()
     whole.feed(raw)
     whole.end()
-    pieces = replies.Stream()
+    pieces = reply_parser.Stream()
     step = 1 + len(raw) % 7
     for at in range(0, len(raw), step):
         pieces.feed(raw[at : at + step])
@@ -196,7 +208,7 @@ def mcp_frame(raw: bytes) -> None:
     given = params.get("arguments") if isinstance(params, dict) else value
     if not isinstance(given, dict):
         return
-    for tool in mcp_tools.TOOLS:
+    for tool in tools.TOOLS:
         try:
             tool.arguments.checked(given)
         except InvalidInput as error:
@@ -210,7 +222,7 @@ def address(raw: bytes) -> None:
     """An address is one or a ConfigError; what is shown of it has no password."""
     url = "postgresql://" + raw.decode("utf-8", "replace")
     try:
-        found = addresses.parse(url)
+        found = dsn.parse(url)
     except ConfigError as error:
         assert "\n" not in str(error)
         return
@@ -224,7 +236,7 @@ def file_address(raw: bytes) -> None:
     text = raw.decode("utf-8", "replace")
     for url in (text, f"sqlite://{text}"):
         try:
-            path, options = files.parse_address(url)
+            path, options = store_file.parse_address(url)
         except InvalidInput as error:
             assert "\n" not in str(error)
             continue
@@ -249,9 +261,9 @@ def settings(raw: bytes) -> None:
 def query(raw: bytes) -> None:
     """Any text is a query: terms, passages and tags within their bounds."""
     text = raw.decode("utf-8", "replace")
-    assert len(words.query_terms(text)) <= 64
-    words.analyse(text)
-    questions.read(text)
+    assert len(analyzer.query_terms(text)) <= 64
+    analyzer.analyse(text)
+    query_hints.read(text)
     assert len(tags.concept_tags(text)) <= 8
     end = 0
     for start, stop in passages.split(text):
@@ -263,8 +275,8 @@ def query(raw: bytes) -> None:
 def redaction(raw: bytes) -> None:
     """What is redacted stays so."""
     text = raw.decode("utf-8", "replace")
-    once, _ = secrets.redacted(text)
-    assert secrets.redacted(once)[0] == once
+    once, _ = detect.redacted(text)
+    assert detect.redacted(once)[0] == once
     assert len(once) <= 20 * len(text) + MARGIN
 
 
@@ -308,7 +320,7 @@ TARGETS: dict[str, Target] = {
         vault_turns,
         (
             b"---\nrole: turns\n---\n\n## 1 \xc2\xb7 user \xc2\xb7 2026-01-01 00:00:00\n\nhi\n",
-            rendering.sealed(b"---\nid: s:1\nrole: user\n---\n\nhello\n"),
+            render.sealed(b"---\nid: s:1\nrole: user\n---\n\nhello\n"),
         ),
     ),
     "agent-cli": Target(

@@ -6,9 +6,9 @@ import pytest
 
 from reverie import Origin, Space, Store
 from reverie.engine import log
-from reverie.learn import changes, turns
-from reverie.learn.asking import Decision, Fact
+from reverie.learn import changes, learner
 from reverie.learn.changes import Change, Stale, Turn
+from reverie.learn.prompts import Decision, Fact
 from reverie.model import Scope
 from tests.conftest import Stores, engine_of
 from tests.talking import user
@@ -45,7 +45,7 @@ def test_what_replaces_something_newer_is_not_added(store: Store, space: Space) 
     space.session("new").append(user("I live in Rome"))
     apply(store, turn_of(store, "new", 1), [Change("ADD", "The user lives in Rome")])
     (rome,) = space.memories()
-    planned = turns.plan(
+    planned = learner.plan(
         [Fact(content="The user lives in Paris", category="context")],
         [rome],
         [Decision(event="DELETE", id=0, fact=0), Decision(event="ADD", fact=0)],

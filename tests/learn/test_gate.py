@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reverie import Space, Store
-from reverie.learn.own_words import LEFT_OUT
+from reverie.learn.rules.own_words import LEFT_OUT
 from reverie.testing import ScriptedModel
 from tests.conftest import Stores
 from tests.crash.learner import question_of

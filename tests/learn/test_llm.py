@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict
 from reverie.config import Settings
 from reverie.errors import ConfigError, MissingExtra, ModelFailed
 from reverie.learn import llm
-from reverie.learn.asking import extract
 from reverie.learn.llm import PydanticModel, open_model
+from reverie.learn.prompts import extract
 from reverie.testing import (
     Answer,
     Closed,

@@ -10,9 +10,15 @@ import pytest
 
 from reverie import Job, Memory, Settings, Space, Store, Version
 from reverie.agenda import jobs
-from reverie.learn import asking, changes, llm, summaries, turns
+from reverie.learn import (
+    changes,
+    learner,
+    llm,
+    prompts,
+    summaries,
+)
+from reverie.learn.learner import NO_LONGER
 from reverie.learn.llm import PydanticModel
-from reverie.learn.turns import NO_LONGER
 from reverie.model import Origin
 from reverie.testing import Answer, Drip, Hang, Huge, ScriptedModel, Status, misbehaviours
 from tests.conftest import DAY, HOUR, SECOND, FakeClock, Stores
@@ -29,9 +35,9 @@ PINNED = "The user is allergic to bee stings"
 SUMMARY = "The user spoke of Ophelia."
 HASTE = 0.1
 QUESTIONS: dict[type, Question] = {
-    asking.Facts: "extract",
-    asking.Decisions: "decide",
-    asking.Summary: "summarise",
+    prompts.Facts: "extract",
+    prompts.Decisions: "decide",
+    prompts.Summary: "summarise",
 }
 
 Bad = Answer | Callable[[dict[str, Any]], Answer]
@@ -139,7 +145,7 @@ def open_moody(
     served: tuple[ScriptedModel, list[Moody]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[..., Store]:
-    for module in (turns, summaries):
+    for module in (learner, summaries):
         monkeypatch.setattr(module, "open_model", lambda settings: Impatient(settings, moody))
     return lambda **settings: stores.open(
         model="openai:scripted",
@@ -319,8 +325,8 @@ def test_unusable_decisions_harm_no_memory_and_the_facts_are_kept_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    tries = turns.ENOUGH_TRIES if name == "status 500" else 2
-    monkeypatch.setattr(turns, "ENOUGH_TRIES", tries)
+    tries = learner.ENOUGH_TRIES if name == "status 500" else 2
+    monkeypatch.setattr(learner, "ENOUGH_TRIES", tries)
     space = store.space("ana")
     before = everything(space)
     moody.misbehave("decide", UNUSABLE[name])
@@ -404,7 +410,7 @@ def test_too_long_an_update_is_the_fact_instead(
     store = open_moody(fact_chars=60)
     space = store.space("ana")
     near = space.remember(NEAR)
-    moody.misbehave("decide", decided(update(0, "wife " * (asking.MOST_CONTENT_CHARS // 5 - 1))))
+    moody.misbehave("decide", decided(update(0, "wife " * (prompts.MOST_CONTENT_CHARS // 5 - 1))))
     space.session("chat").append(user(SAID))
     assert store.drain() == 1
     assert space.get(near.id).content == FACT

@@ -15,9 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from reverie import Memory, Space, Store
-from reverie.memory.context import ASK_HEADING, NOTIFY_HEADING, RECALLED_HEADING, SUMMARY_HEADING
-from reverie.memory.profile import HEADING
 from reverie.model import TRUSTS
+from reverie.prompt.context import (
+    ASK_HEADING,
+    NOTIFY_HEADING,
+    RECALLED_HEADING,
+    SUMMARY_HEADING,
+)
+from reverie.prompt.profile import HEADING
 from reverie.testing import ScriptedModel
 from tests.conftest import Stores
 from tests.crash.learner import question_of

@@ -17,8 +17,14 @@ from pydantic import BaseModel, ConfigDict
 
 from reverie.config import Settings
 from reverie.errors import ModelFailed
-from reverie.learn.asking import CATEGORIES, MOST_FACTS, Fact, extract, summarise
 from reverie.learn.llm import PydanticModel, open_model
+from reverie.learn.prompts import (
+    CATEGORIES,
+    MOST_FACTS,
+    Fact,
+    extract,
+    summarise,
+)
 from reverie.protocols import ChatModel
 
 # It serves until its standard input ends, so that it cannot outlive the tests.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reverie import Memory, Session, Space, Store
-from reverie.memory.context import ASK_HEADING, NOTIFY_HEADING
+from reverie.prompt.context import ASK_HEADING, NOTIFY_HEADING
 from reverie.testing import MODEL, Answer, ScriptedModel, Status
 from tests.conftest import HOUR, FakeClock, Stores, rows
 from tests.talking import reply, user

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from reverie import Memory, Origin, Space, Store, Version
-from reverie.memory.writes import LEARNER
 from reverie.testing import MODEL, Answer, ScriptedModel, Status
+from reverie.write.writer import LEARNER
 from tests.conftest import ENGINES, HOUR, FakeClock, Stores, addresses
 
 CASES: dict[str, list[dict[str, Any]]] = {

@@ -20,8 +20,8 @@ from hypothesis.stateful import (
 )
 
 from reverie import Hit, NotFound, Origin, Ranking, SequenceConflict, Session, Space
-from reverie.memory.windows import MOST_SESSIONS
-from reverie.rank import REACH
+from reverie.history.truncated import MOST_SESSIONS
+from reverie.recall.ranking import REACH
 from tests.conftest import HOUR, Stores
 from tests.property import examples
 

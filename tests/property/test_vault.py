@@ -18,8 +18,15 @@ import reverie
 from reverie.engine import log
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Scope
-from reverie.vault import disk, files, journal, layout, names, operations
-from reverie.vault.missing import MIN_FOR_SHARE, must_ask
+from reverie.vault import (
+    disk,
+    file_cache,
+    layout,
+    log_file,
+    names,
+    service,
+)
+from reverie.vault.missing_files import MIN_FOR_SHARE, must_ask
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, scopes, states
 
@@ -43,11 +50,11 @@ PLACES: tuple[tuple[Any, str], ...] = (
     (disk, "prune"),
     (Path, "replace"),
     (Path, "rename"),
-    (files.Files, "put"),
-    (files.Files, "drop"),
-    (files.Files, "note"),
-    (files.Files, "set_cursor"),
-    (journal.Journal, "append"),
+    (file_cache.Files, "put"),
+    (file_cache.Files, "drop"),
+    (file_cache.Files, "note"),
+    (file_cache.Files, "set_cursor"),
+    (log_file.Journal, "append"),
     (log, "append"),
 )
 
@@ -389,7 +396,7 @@ def test_deletions_in_any_pieces_forget_few_or_ask(tmp_path: Path, seed: int) ->
         total = sum(many for scope, many in owners.items() if scope.space == name)
         unasked = sum(scope.space == name for scope, _ in gone)
         assert unasked < MIN_FOR_SHARE or not must_ask(unasked, total)
-    assert {paths[path] for path in operations.status(kept.store).missing} == (
+    assert {paths[path] for path in service.status(kept.store).missing} == (
         {paths[path] for path in deleted} - gone
     )
     kept.sync(missing="forget" if seed % 2 else "restore")

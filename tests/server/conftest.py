@@ -14,13 +14,19 @@ import pytest
 import reverie
 from reverie import Settings, Space, Store
 from reverie.aio import AsyncStore
-from reverie.memory import tokens
-from reverie.server.serving import Serving, in_thread, listening
+from reverie.server.run import Serving, in_thread, listening
+from reverie.write import tokens
 from tests.conftest import FakeClock, SeededIds
-from tests.server import upstream
-from tests.server.browsing import Open, Window, launched, shows, window
-from tests.server.story import SPACE, Story, tell
-from tests.server.upstream import Upstream
+from tests.server.proxy import upstream
+from tests.server.proxy.upstream import Upstream
+from tests.server.web.browsing import (
+    Open,
+    Window,
+    launched,
+    shows,
+    window,
+)
+from tests.server.web.story import SPACE, Story, tell
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

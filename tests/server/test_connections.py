@@ -15,8 +15,8 @@ import pytest
 
 from reverie.errors import ConfigError
 from reverie.server import connections
-from reverie.server.security import Limits, network_of
-from reverie.server.serving import server
+from reverie.server.guard import Limits, network_of
+from reverie.server.run import server
 from tests.server.conftest import Running, Serve
 
 PATIENCE = 30.0

@@ -14,7 +14,9 @@ import pytest
 import reverie
 from reverie import Settings, errors
 from reverie.errors import ReverieError
-from reverie.server import commands, mcp, problems
+from reverie.server import errors as problem_details
+from reverie.server.mcp import server
+from reverie.server.proxy import commands
 from tests.crash.failing_vfs import FailingVFS, Fault
 from tests.server.conftest import CHAT, Running, Serve
 from tests.server.test_rights import ROUTES, ask
@@ -61,9 +63,9 @@ def made(kind: type[ReverieError]) -> ReverieError:
 def test_error_body_of_a_server_failure_names_no_place(
     kind: type[ReverieError], caplog: pytest.LogCaptureFixture
 ) -> None:
-    problems._logged.clear()
+    problem_details._logged.clear()
     error = made(kind)
-    refused = problems.of_error(error)
+    refused = problem_details.of_error(error)
 
     class Broken:
         def memories(self, **_: Any) -> Any:
@@ -72,7 +74,7 @@ def test_error_body_of_a_server_failure_names_no_place(
     said = [
         bytes(refused.response().body).decode(),
         bytes(refused.for_openai().body).decode(),
-        mcp._one_line(error),
+        server._one_line(error),
         commands.answer(Broken(), "list", may_write=True),  # type: ignore[arg-type]
     ]
     assert not any("private" in each for each in said), said
@@ -83,7 +85,7 @@ def test_error_body_of_a_server_failure_names_no_place(
 
 def test_error_of_the_caller_says_what_was_wrong() -> None:
     for kind in OF_CALLERS:
-        assert problems.public_detail(made(kind)) == str(made(kind))
+        assert problem_details.public_detail(made(kind)) == str(made(kind))
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def test_failed_sync_is_said_by_health_metrics_and_the_log(
     failing: tuple[reverie.Store, FailingVFS], serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, vfs = failing
-    problems._logged.clear()
+    problem_details._logged.clear()
     running = serve(store)
     assert healthy(running) == (200, "ok")
     assert number(running, "reverie_store_write_failed") == "0.0"

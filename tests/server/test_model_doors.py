@@ -26,13 +26,14 @@ from mcp.shared.exceptions import MCPError
 import reverie
 from reverie import Origin, Session, Settings, Space, Store
 from reverie.aio import AsyncStore
-from reverie.learn import asking, condense
+from reverie.learn import prompts, summaries
 from reverie.memory.session import Scratchpad
 from reverie.model import Supplement
-from reverie.server import commands, mcp
-from reverie.server.mcp_stdio import OPERATOR
-from reverie.server.mcp_tools import Scoped
-from reverie.vault import operations, tools
+from reverie.server.mcp import server
+from reverie.server.mcp.stdio import OPERATOR
+from reverie.server.mcp.tools import Scoped
+from reverie.server.proxy import commands
+from reverie.vault import service, tools
 from tests.conftest import Stores
 from tests.markers import LIVE, alive, texts_in
 from tests.server.conftest import Proxy
@@ -160,7 +161,7 @@ def over_mcp(
     scoped = Scoped.of(space, session)
 
     async def connected() -> None:
-        async with Client(mcp.create(lambda request, right: (OPERATOR, scoped))) as client:
+        async with Client(server.create(lambda request, right: (OPERATOR, scoped))) as client:
             await talk(client)
 
     asyncio.run(connected())
@@ -169,7 +170,7 @@ def over_mcp(
 def test_every_mcp_handler_is_walked_through() -> None:
     handlers = {
         name
-        for name, value in vars(mcp._Door).items()
+        for name, value in vars(server._Door).items()
         if inspect.iscoroutinefunction(value) and not name.startswith("_")
     }
     assert handlers == WALKED
@@ -206,7 +207,7 @@ def test_every_mcp_resource_neutralises_markers(house: House) -> None:
             if (cursor := page.next_cursor) is None:
                 break
         templates = (await client.list_resource_templates()).resource_templates
-        assert [each.uri_template for each in templates] == [mcp.TEMPLATE]
+        assert [each.uri_template for each in templates] == [server.TEMPLATE]
         assert len(listed) >= len(PLANTS)
         for each in listed:
             assert_inert("the list of resources", each.model_dump(mode="json"))
@@ -237,7 +238,7 @@ def test_mcp_errors_neutralise_markers(house: House) -> None:
                 client.call_tool("recall", {marker: marker}),
                 client.call_tool("recall", {"query": "x", "since": marker}),
                 client.get_prompt(marker, {}),
-                client.read_resource(f"{mcp.MEMORY}{marker}"),
+                client.read_resource(f"{server.MEMORY}{marker}"),
                 client.read_resource(marker),
             ):
                 try:
@@ -356,7 +357,7 @@ def test_every_function_that_makes_text_of_memories_is_known() -> None:
 
 def test_vault_tools_neutralise_markers(tmp_path: Path) -> None:
     with reverie.open(tmp_path / "kept.db", settings=Settings(), embedder="none") as store:
-        operations.init(store, tmp_path / "vault")
+        service.init(store, tmp_path / "vault")
         space = store.space("ana")
         for plant in PLANTS:
             space.remember(plant.text, subject=plant.name, tags=[plant.name[:60]])
@@ -392,28 +393,28 @@ class _HeardError(Exception):
 
 
 ASKED: dict[str, Callable[[Any, Plant], Any]] = {
-    "extract": lambda model, plant: asking.extract(model, plant.text, [("user", plant.text)]),
-    "decide": lambda model, plant: asking.decide(
+    "extract": lambda model, plant: prompts.extract(model, plant.text, [("user", plant.text)]),
+    "decide": lambda model, plant: prompts.decide(
         model,
-        [asking.Fact(content=plant.text, category="general", subject=plant.name)],
+        [prompts.Fact(content=plant.text, category="general", subject=plant.name)],
         [plant.text],
     ),
-    "summarise": lambda model, plant: asking.summarise(
+    "summarise": lambda model, plant: prompts.summarise(
         model, condensed(plant), [(plant.name, plant.text)]
     ),
 }
 
 
 def condensed(plant: Plant) -> str:
-    said = condense.Said(1, plant.name, plant.text, (plant.name,), 10)
-    return condense.condense(plant.text, [said, said._replace(text="")]).text
+    said = summaries.Said(1, plant.name, plant.text, (plant.name,), 10)
+    return summaries.condense(plant.text, [said, said._replace(text="")]).text
 
 
 def test_every_function_that_asks_a_model_is_known() -> None:
     """Questions are asked in one module, by these functions."""
     found = {
         name
-        for name, function in vars(asking).items()
+        for name, function in vars(prompts).items()
         if inspect.isfunction(function) and "ChatModel" in function.__annotations__.values()
     }
     assert found == set(ASKED)
@@ -468,12 +469,12 @@ def test_what_the_proxy_puts_into_a_request_is_neutralised(proxy: Proxy) -> None
 
 # Modules that turn what is remembered into text for a model, and what they use for it.
 BUILDERS = {
-    "learn/asking.py": {"inert_values"},
-    "memory/context.py": {"inert_line", "inert_lines", "inert_name"},
-    "memory/profile.py": {"inert_line", "inert_name"},
-    "server/commands.py": {"inert", "inert_line", "inert_name"},
-    "server/mcp.py": {"inert", "inert_line", "inert_values"},
-    "server/mcp_lines.py": {"inert_line", "inert_name"},
+    "learn/prompts.py": {"inert_values"},
+    "prompt/context.py": {"inert_line", "inert_lines", "inert_name"},
+    "prompt/profile.py": {"inert_line", "inert_name"},
+    "server/proxy/commands.py": {"inert", "inert_line", "inert_name"},
+    "server/mcp/server.py": {"inert", "inert_line", "inert_values"},
+    "server/mcp/format.py": {"inert_line", "inert_name"},
     "vault/tools.py": {"inert", "inert_line"},
 }
 
@@ -484,9 +485,9 @@ def test_text_for_models_is_built_in_known_modules_by_one_function() -> None:
     for path in sorted(SOURCE.rglob("*.py")):
         name = str(path.relative_to(SOURCE))
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module == "reverie.text.framing":
+            if isinstance(node, ast.ImportFrom) and node.module == "reverie.prompt.escape":
                 users.setdefault(name, set()).update(alias.name for alias in node.names)
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Context", "Supplement"}:
                 built_empty = not node.args and not node.keywords
-                assert built_empty or name in {"memory/context.py", "memory/supplement.py"}, name
+                assert built_empty or name in {"prompt/context.py", "prompt/injection.py"}, name
     assert users == BUILDERS

@@ -202,18 +202,18 @@ def test_token_without_a_user_is_told_positions_of_the_log(make: Any) -> None:
 
 def test_positions_are_read_once(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was looked through is not looked through again, whoever wrote it."""
-    from reverie.memory import seen_positions
+    from reverie.write import visible_positions
 
     house = make("one")
     house.own(1)
     looked: list[int] = []
-    sound = seen_positions._between
+    sound = visible_positions._between
 
     def between(tx: Any, owners: Any, after: int, until: int) -> list[int]:
         looked.append(until - after)
         return sound(tx, owners, after, until)
 
-    monkeypatch.setattr(seen_positions, "_between", between)
+    monkeypatch.setattr(visible_positions, "_between", between)
     positions_told(house)
     positions_told(house)
     house.others(1)

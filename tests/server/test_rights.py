@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from reverie.model import RIGHTS
-from reverie.server import mcp
+from reverie.server.mcp import server
 from tests.figures import figure
 from tests.server.conftest import Running, Serve
 
@@ -196,7 +196,7 @@ TOOLS = {
 
 
 def test_a_tool_asks_for_what_its_route_asks_for() -> None:
-    assert {tool: ROUTES[route] for tool, route in TOOLS.items()} == dict(mcp.RIGHTS)
+    assert {tool: ROUTES[route] for tool, route in TOOLS.items()} == dict(server.RIGHTS)
 
 
 @pytest.mark.parametrize("caller", CALLERS)

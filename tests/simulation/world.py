@@ -19,7 +19,7 @@ import httpx2
 
 import reverie
 from reverie import Settings
-from reverie.vault import operations
+from reverie.vault import service
 from tests.crash.served import TOKEN
 from tests.simulation.history import (
     Entry,
@@ -109,7 +109,7 @@ class World:
             for space, user in OWNERS:
                 # Known before the vault is made, so that a person finds its folder.
                 store.space(space, user=user).remember("this was here before")
-            operations.init(store, self.vault)
+            service.init(store, self.vault)
         self.servers = [Program(self._environment(n), "serve", "--json") for n in range(SERVERS)]
         self.worker = Program(self._environment(0), "worker", "--poll", "0.1")
 
@@ -335,11 +335,11 @@ class World:
         """
         clock = type("Ahead", (), {"now": lambda _: time.time_ns() // 1_000_000 + AHEAD})()
         with reverie.open(self.address, settings=self.settings(), clock=clock) as store:
-            operations.sync(store)
+            service.sync(store)
             store.drain()
-            operations.sync(store)
+            service.sync(store)
             conflicts = self._take_conflicts_away()
-            operations.sync(store)
+            service.sync(store)
             assert not [job for job in store.jobs() if job.state == "parked"]
             report = store.verify()
             assert report.problems == (), report.problems

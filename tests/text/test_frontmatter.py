@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.errors import InvalidInput, VaultError
-from reverie.text import frontkeys
+from reverie.text import frontmatter
 from reverie.text.frontmatter import (
     KEYS,
     MOST_BYTES,
@@ -62,7 +62,7 @@ check = settings(deadline=None, max_examples=200, derandomize=True)
 @pytest.fixture(autouse=True, scope="module", params=LOADERS, ids=lambda loader: loader.__name__)
 def loader(request: pytest.FixtureRequest) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frontkeys, "_LOADER", request.param)
+        patch.setattr(frontmatter, "_LOADER", request.param)
         yield request.param
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from reverie.errors import InvalidInput
+from reverie.text.json_values import as_mapping
 from reverie.text.messages import (
     Call,
     answers_of,
@@ -23,7 +24,6 @@ from reverie.text.messages import (
     text_of,
     without_system,
 )
-from reverie.text.plain import as_mapping
 
 Message = dict[str, Any]
 Calls = list[tuple[str, Message]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from reverie.vault.git import Repository
+from reverie.vault.git.repo import Repository
 
 
 def main() -> None:

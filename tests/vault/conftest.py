@@ -7,7 +7,7 @@ import pytest
 
 import reverie
 from reverie import Settings
-from reverie.vault import operations
+from reverie.vault import service
 from tests.conftest import ENGINES, PROVE, addresses
 from tests.vault.living import Living
 from tests.vault.vaults import Kept
@@ -25,7 +25,7 @@ def living(tmp_path: Path) -> Iterator[Living]:
     """A store on a real clock with a vault beside it."""
     root = tmp_path / "vault"
     with reverie.open(tmp_path / "kept.db", settings=Settings(), embedder="none") as store:
-        operations.init(store, root)
+        service.init(store, root)
         yield Living(store, root)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reverie import Space, Store
-from reverie.vault import operations
+from reverie.vault import service
 
 PATIENCE = 60.0
 
@@ -33,7 +33,7 @@ class Living:
         return self.store.space("ana")
 
     def file(self, id: str) -> Path:
-        found = operations.file_of(self.ana, id)
+        found = service.file_of(self.ana, id)
         assert found is not None
         return found
 

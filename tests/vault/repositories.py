@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from reverie.vault.git import Repository
+from reverie.vault.git.repo import Repository
 
 PERSON = {
     "GIT_AUTHOR_NAME": "Pat",

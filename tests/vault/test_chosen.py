@@ -10,7 +10,7 @@ import pytest
 import reverie
 from reverie import Settings
 from reverie.errors import VaultError
-from reverie.vault import adopting, operations, rebuilding
+from reverie.vault import adopt, rebuild, service
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, holding
 
@@ -73,7 +73,7 @@ def test_a_folder_that_is_another_stores_vault_stays_as_it_is(kept: Kept) -> Non
     with kept.open("other.db") as other:
         other.space("ana").remember("of the other store")
         with pytest.raises(VaultError, match="vault of another store"):
-            operations.init(other, kept.root)
+            service.init(other, kept.root)
         assert other.vault is None
     assert kept.bytes() == before
 
@@ -105,12 +105,12 @@ def test_however_it_was_made_a_vault_that_is_away_is_not_made_again(kept: Kept, 
     root = kept.root if how == "from vault" else kept.folder / "new"
     with kept.open("other.db") as store:
         if how == "from vault":
-            rebuilding.from_vault(store, root)
+            rebuild.from_vault(store, root)
         elif how == "to vault":
-            rebuilding.to_vault(store, root)
+            rebuild.to_vault(store, root)
         else:
             (root / "entries" / "home" / "facts").mkdir(parents=True)
-            adopting.adopt(store, root)
+            adopt.adopt(store, root)
         assert store.vault == root
         root.rename(kept.folder / "elsewhere")
         store.space("ana").remember("two")

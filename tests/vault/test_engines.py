@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reverie import Store
-from reverie.vault import operations, rebuilding
+from reverie.vault import rebuild, service
 from tests.conftest import ENGINES, FakeClock, Stores, addresses
 from tests.vault.lives import exported
 
@@ -24,14 +24,14 @@ def test_there_and_back(store: Store, clock: FakeClock, tmp_path: Path) -> None:
     one, own = ana.remember("one"), bob.remember("bob's")
     talk = bob.session("chat")
     talk.append({"role": "user", "content": "hi"})
-    operations.init(store, root)
-    path = operations.file_of(ana, one.id)
+    service.init(store, root)
+    path = service.file_of(ana, one.id)
     assert path is not None and path.read_text(encoding="utf-8").endswith("one\n")
     path.write_text(path.read_text(encoding="utf-8").replace("one", "won"), encoding="utf-8")
-    mine = operations.file_of(bob, own.id)
+    mine = service.file_of(bob, own.id)
     assert mine is not None
     mine.unlink()
-    report = operations.sync(store)
+    report = service.sync(store)
     assert len(report.revised) == len(report.forgotten) == 1 and not report.problems
     assert ana.get(one.id).content == "won"
     assert bob.get(own.id).forgotten_at is not None
@@ -42,9 +42,9 @@ def test_there_and_back(store: Store, clock: FakeClock, tmp_path: Path) -> None:
     clock.step(10_000)
     store.drain()
     assert (root / "ana/users/bob/deleted/sessions/chat/summaries/summary.md").exists()
-    assert operations.file_of(bob, own.id) is None
-    assert not operations.sync(store)
-    assert operations.status(store).behind == 0
+    assert service.file_of(bob, own.id) is None
+    assert not service.sync(store)
+    assert service.status(store).behind == 0
 
 
 def test_a_store_from_its_vault(stores: Stores, tmp_path: Path) -> None:
@@ -54,8 +54,8 @@ def test_a_store_from_its_vault(stores: Stores, tmp_path: Path) -> None:
     ana.revise(one.id, "won")
     bob.session("chat").append({"role": "user", "content": "hi"})
     bob.forget(own.id)
-    operations.init(first, tmp_path / "vault")
-    rebuilding.from_vault(second, tmp_path / "vault")
+    service.init(first, tmp_path / "vault")
+    rebuild.from_vault(second, tmp_path / "vault")
     assert exported(second) == exported(first)
     assert second.verify().ok
-    assert not operations.sync(second)
+    assert not service.sync(second)

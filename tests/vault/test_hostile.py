@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import ReverieError
-from reverie.vault import layout, names, operations
+from reverie.vault import layout, names, service
 from reverie.vault.vault import Vault
 from tests.figures import figure
 from tests.vault.vaults import Kept, scopes, states
@@ -256,7 +256,7 @@ def test_links_in_the_vaults_own_folder(kept: Kept, outside: dict[Path, bytes], 
         own.symlink_to(kept.folder / "outside")
     kept.ana.remember("two")
     with pytest.raises(ReverieError):
-        operations.sync(kept.store)
+        service.sync(kept.store)
     kept.store.drain()
 
 

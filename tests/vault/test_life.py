@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.vault import operations
+from reverie.vault import service
 from tests.conftest import HOUR
 from tests.vault.vaults import Kept, assert_equal
 
@@ -48,7 +48,7 @@ def test_the_life_of_a_conversation(kept: Kept) -> None:
     tell(kept, "4-forgotten")
     kept.ana.restore(pizza.id)
     tell(kept, "5-restored")
-    commits = operations.history(kept.ana, limit=20)
+    commits = service.history(kept.ana, limit=20)
     compare("log.txt", "".join(f"{commit.author}: {commit.subject}\n" for commit in commits))
     bodies = [commit.body.strip() for commit in commits if commit.body.strip()]
     compare("bodies.txt", "\n\n".join(bodies) + "\n")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from reverie.vault import operations
-from reverie.vault.files import Files
-from reverie.vault.journal import Journal
+from reverie.vault import service
+from reverie.vault.file_cache import Files
+from reverie.vault.log_file import Journal
 from tests.vault.vaults import Kept, assert_equal
 
 
@@ -143,10 +143,10 @@ def test_a_commit_of_before_other_spaces_were_chosen_shows_them_no_more(tmp_path
     kept = Kept(tmp_path, git=True)
     kept.ana.remember("one")
     kept.sync()
-    operations.checkpoint(kept.store)
+    service.checkpoint(kept.store)
     kept.init(kept.root, ["ana"])
     kept.ana.remember("two")
-    operations.checkpoint(kept.store)
+    service.checkpoint(kept.store)
     assert not run_git(kept, "status", "--porcelain")
     kept.store.space("eve").remember("not to be shown")
     oldest = run_git(kept, "log", "--reverse", "--format=%H").split()[1]

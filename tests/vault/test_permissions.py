@@ -13,8 +13,8 @@ import pytest
 
 import reverie as library
 from reverie import Settings
-from reverie.server.serving import operators_token
-from reverie.vault import operations, permissions, rebuilding
+from reverie.server.run import operators_token
+from reverie.vault import permissions, rebuild, service
 from reverie.vault.vault import Vault
 from tests.cli.conftest import CommandLine
 from tests.cli.conftest import reverie as reverie
@@ -67,7 +67,7 @@ def test_whole_life_of_a_vault_leaves_nothing_shared(reverie: CommandLine, umask
     path.write_text(path.read_text("utf-8").replace("number", "NUMBER"), encoding="utf-8")
     with library.open(reverie.store, embedder="none") as store:
         store.space("default").revise(ids[0], "Changed on the other side")
-        report = operations.sync(store)
+        report = service.sync(store)
     assert report.conflicts and report.remembered
     assert shared_paths(reverie.folder / "home") == []
 
@@ -93,8 +93,8 @@ def test_whole_life_of_a_vault_leaves_nothing_shared(reverie: CommandLine, umask
 def test_open_store_and_vault_have_private_side_files(tmp_path: Path, umask: int) -> None:
     with library.open(tmp_path / "s" / "a.db", embedder="none") as store:
         store.space("ana").remember("tea")
-        operations.init(store, tmp_path / "v")
-        with operations.opened(store) as vault, vault.locked():
+        service.init(store, tmp_path / "v")
+        with service.opened(store) as vault, vault.locked():
             vault.files.set_fact("x", "y")
             assert (vault.own / "files.db-wal").exists()
             assert (tmp_path / "s" / "a.db-wal").exists()
@@ -245,6 +245,6 @@ def test_rebuilt_vault_is_private(tmp_path: Path, umask: int) -> None:
     kept = Kept(tmp_path, git=True)
     kept.ana.remember("tea")
     kept.sync()
-    rebuilding.to_vault(kept.store, tmp_path / "x" / "y", None)
+    rebuild.to_vault(kept.store, tmp_path / "x" / "y", None)
     assert shared_paths(tmp_path / "x") == []
     kept.close()

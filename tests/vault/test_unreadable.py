@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.vault import disk, rendering
+from reverie.vault import disk, render
 from tests.vault.vaults import Kept, assert_equal
 
 TEN_MB = 10 * 1024 * 1024
@@ -184,10 +184,10 @@ def test_a_number_with_more_digits_than_numbers_have(kept: Kept) -> None:
     kept.edit(kept.of(memory), "version: 1", f"version: {digits}")
     for name, old in (("turns.md", "event 1 "), ("summaries/summary.md", "version: 1")):
         path = f"ana/sessions/chat/{name}"
-        plain = rendering.unsealed(kept.path(path).read_bytes())
+        plain = render.unsealed(kept.path(path).read_bytes())
         assert plain is not None
         changed = plain.replace(old.encode(), old.replace("1", digits).encode())
-        kept.write(path, rendering.sealed(changed))
+        kept.write(path, render.sealed(changed))
     kept.write("ana/facts/other.md", "of another file\n")
     assert kept.sync().remembered == ["ana/facts/other.md"]
     for path in [path for path in kept.files() if ".conflict-v" in path]:

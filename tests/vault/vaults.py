@@ -9,14 +9,19 @@ from typing import Any
 
 import reverie
 from reverie import Settings, Store
-from reverie.memory import vaults
-from reverie.memory.redaction import Redaction
 from reverie.model import Memory, Scope
 from reverie.text import frontmatter
-from reverie.vault import disk, layout, operations, rendering
-from reverie.vault.missing import Answer
-from reverie.vault.syncing import Report
+from reverie.vault import (
+    disk,
+    layout,
+    render,
+    service,
+)
+from reverie.vault.missing_files import Answer
+from reverie.vault.reader import Report
 from reverie.vault.vault import Vault
+from reverie.write import vault_link
+from reverie.write.secret_policy import Redaction
 from tests.conftest import FakeClock, SeededIds
 
 OUTSIDE = (".git", layout.OWN)
@@ -49,11 +54,11 @@ class Kept:
     def init(self, root: Path, spaces: list[str] | None = None) -> None:
         """The same as ``operations.init``; without git it is cheap."""
         if self._git:
-            operations.init(self.store, root, spaces=spaces, turns=self._turns)
+            service.init(self.store, root, spaces=spaces, turns=self._turns)
             return
         Vault.init(root, spaces, self._turns).close()
-        vaults.attach(self.store._resources, str(root))
-        vaults.note_made(self.store._resources, str(root))
+        vault_link.attach(self.store._resources, str(root))
+        vault_link.note_made(self.store._resources, str(root))
 
     def close(self) -> None:
         self.store.close()
@@ -67,16 +72,16 @@ class Kept:
     def sync(self, *paths: str, missing: Answer = "ask") -> Report:
         """What ``operations.sync`` does, without git unless it was asked for."""
         if self._git:
-            return operations.sync(self.store, paths=paths or None, missing=missing)
-        commit, operations.commit_pending = operations.commit_pending, _no_commit  # type: ignore[attr-defined]
+            return service.sync(self.store, paths=paths or None, missing=missing)
+        commit, service.commit_pending = service.commit_pending, _no_commit  # type: ignore[attr-defined]
         try:
-            return operations.sync(self.store, paths=paths or None, missing=missing)
+            return service.sync(self.store, paths=paths or None, missing=missing)
         finally:
-            operations.commit_pending = commit  # type: ignore[attr-defined]
+            service.commit_pending = commit  # type: ignore[attr-defined]
 
     def mirror(self) -> None:
         """What the worker does."""
-        from reverie.vault.syncing import Sync
+        from reverie.vault.reader import Sync
 
         with Vault.open(self.root) as vault, vault.locked():
             Sync(vault, self.store).mirror.everyone()
@@ -185,11 +190,10 @@ def states(store: Store, scope: Scope) -> Iterator[Memory]:
 
 def scopes(store: Store) -> list[Scope]:
     from reverie.engine import log
-    from reverie.memory import upkeep
 
     with store._resources.engine.read() as tx:
         tx.oversee()
-        return [log.scope_of(tx, owner) for owner in upkeep.all_owners(tx)]
+        return [log.scope_of(tx, owner) for owner in log.all_owners(tx)]
 
 
 def assert_equal(kept: Kept) -> None:
@@ -215,7 +219,7 @@ def assert_equal(kept: Kept) -> None:
         assert document.items("tags") == list(memory.tags), path
         assert (document.text("subject") or None) == memory.subject, path
         assert document.text("category") == memory.category, path
-        told = rendering.fields_of(memory)
+        told = render.fields_of(memory)
         assert document.text("trust") == told["trust"], path
     assert found == expected.keys(), expected.keys() - found
     assert_turns(kept)
@@ -234,12 +238,12 @@ def assert_turns(kept: Kept) -> None:
         if place is None or place.what != "turns" or place.session is None:
             continue
         raw = disk.read(kept.path(path))
-        assert rendering.unsealed(raw) is not None, path
+        assert render.unsealed(raw) is not None, path
         key = (place.scope, place.deleted, place.session)
         told = said.setdefault(key, [])
         document = frontmatter.load(raw)
         if document.text("role") == "turns":
-            told += [(turn.sequence, turn.text) for turn in rendering.turns_in(raw)]
+            told += [(turn.sequence, turn.text) for turn in render.turns_in(raw)]
         else:
             number = (document.text("id") or "").rpartition(":")[2]
             told.append((int(number), document.content))
@@ -247,7 +251,7 @@ def assert_turns(kept: Kept) -> None:
         space = kept.store.space(scope.space, user=scope.user)
         for info in space.sessions(include_hidden=True):
             events = [
-                (event.sequence, rendering.readable(event.text))
+                (event.sequence, render.readable(event.text))
                 for event in space.session(info.id).events()
                 if event.session == info.id
             ]
@@ -265,7 +269,7 @@ def assert_turns(kept: Kept) -> None:
 
 def own_summary(kept: Kept, scope: Scope, session: str) -> str:
     from reverie.engine import log
-    from reverie.memory import states as session_states
+    from reverie.write import session_state as session_states
 
     with kept.store._resources.engine.read() as tx:
         owner = log.find(tx, scope)

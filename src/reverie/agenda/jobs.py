@@ -15,8 +15,8 @@ from typing import Any
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Job
 from reverie.protocols import Owner, Transaction
-from reverie.text.normalise import one_line
-from reverie.text.secrets import redacted
+from reverie.text.normalize import one_line
+from reverie.text.secrets.detect import redacted
 
 LEASE_MS = 5 * 60_000
 # Doubling waits of at most an hour: half a working day passes before a job is parked.

@@ -17,12 +17,12 @@ log = logging.getLogger("reverie.worker")
 OWNERS_AT_ONCE = 16
 # Modules above this one, by name: the agenda must not import what it serves.
 HANDLERS: dict[str, str] = {
-    "embed": "reverie.memory.upkeep:fill_vectors",
-    "learn": "reverie.learn.turns:learn",
+    "embed": "reverie.maintenance.job_handlers:fill_vectors",
+    "learn": "reverie.learn.learner:learn",
     "summarise": "reverie.learn.summaries:summarise",
-    "expire": "reverie.memory.upkeep:forget_expired",
-    "prune": "reverie.memory.upkeep:prune_recalls",
-    "scrub": "reverie.memory.upkeep:finish_erasure",
+    "expire": "reverie.maintenance.job_handlers:forget_expired",
+    "prune": "reverie.maintenance.job_handlers:prune_recalls",
+    "scrub": "reverie.maintenance.job_handlers:finish_erasure",
     "mirror": "reverie.vault.jobs:mirror",
     "commit": "reverie.vault.jobs:commit",
 }

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from reverie import __version__
-from reverie.cli.exits import EXIT_CODES, ReaderGone, run
+from reverie.cli.exit_codes import EXIT_CODES, ReaderGone, run
 from reverie.cli.lazy import LazyGroup
 
 COMMANDS = {
@@ -36,26 +36,26 @@ COMMANDS = {
         "vault": ("vault", "Memories as Markdown files, and their history in git."),
     },
     "Serving": {
-        "serve": ("serving", "Start the server: REST, proxy, MCP and the page."),
-        "token": ("serving", "Let others in, and shut them out."),
+        "serve": ("serve", "Start the server: REST, proxy, MCP and the page."),
+        "token": ("serve", "Let others in, and shut them out."),
         "mcp": ("mcp", "Give memory to an agent over MCP."),
     },
     "In and out": {
-        "export": ("moving", "Write memories and sessions out as JSON."),
-        "import": ("moving", "Take memories and sessions in from a file."),
-        "backup": ("moving", "Copy the whole store, or bring a copy back."),
-        "verify": ("moving", "Check a store or a backup."),
+        "export": ("transfer", "Write memories and sessions out as JSON."),
+        "import": ("transfer", "Take memories and sessions in from a file."),
+        "backup": ("transfer", "Copy the whole store, or bring a copy back."),
+        "verify": ("transfer", "Check a store or a backup."),
         "salvage": ("salvage", "Make a new store of all that can be read of a damaged one."),
-        "migrate": ("moving", "Copy a whole store into another database."),
+        "migrate": ("transfer", "Copy a whole store into another database."),
     },
     "Upkeep": {
-        "spaces": ("upkeep", "List the spaces of a store."),
-        "doctor": ("upkeep", "Show versions, places, pending work and problems."),
-        "jobs": ("upkeep", "Look at what is to be done later."),
-        "worker": ("upkeep", "Do what is due, until stopped."),
-        "reembed": ("upkeep", "Make every vector anew."),
-        "rebuild": ("upkeep", "Make the index anew from the log."),
-        "vacuum": ("upkeep", "Give unused room back to the file system."),
+        "spaces": ("maintenance", "List the spaces of a store."),
+        "doctor": ("maintenance", "Show versions, places, pending work and problems."),
+        "jobs": ("maintenance", "Look at what is to be done later."),
+        "worker": ("maintenance", "Do what is due, until stopped."),
+        "reembed": ("maintenance", "Make every vector anew."),
+        "rebuild": ("maintenance", "Make the index anew from the log."),
+        "vacuum": ("maintenance", "Give unused room back to the file system."),
         "postgres": ("postgres", "Spread a PostgreSQL store by its spaces."),
     },
     "Getting started": {

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from reverie.cli.output import brief, console, count, say, short_when, unicode_out
 from reverie.model import Hit
-from reverie.text import questions
+from reverie.recall import query_hints
 from reverie.text.messages import speaker_of
 
 if TYPE_CHECKING:
-    from reverie.text.questions import Period, Question
+    from reverie.recall.query_hints import Period, Question
 
 
 class Stage(NamedTuple):
@@ -198,7 +198,7 @@ def _filled(cells: Sequence[Text], width: int) -> Iterator[Text]:
 
 
 def _print_reading(hits: Sequence[Hit], query: str) -> None:
-    question = questions.read(query)
+    question = query_hints.read(query)
     read = []
     if speakers := list(dict.fromkeys(filter(None, (_named(hit, question) for hit in hits)))):
         read.append(f"speaker {', '.join(speakers)}")
@@ -225,7 +225,7 @@ def _date(period: Period) -> str:
 
 def _print_missing(degraded: object) -> None:
     """What took no part, and why."""
-    from reverie.memory.recall import NO_RERANKER
+    from reverie.recall.recall import NO_RERANKER
 
     if not isinstance(degraded, str):
         return

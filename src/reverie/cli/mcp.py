@@ -44,14 +44,14 @@ def mcp_command(asked: Asked, session: str | None, client: str | None) -> None:
     if client is not None:
         _print_config(asked, client)
         return
-    from reverie.cli.reporting import reporting
-    from reverie.server import mcp_stdio
+    from reverie.cli.runtime import reporting
+    from reverie.server.mcp import stdio
 
     settings = asked.settings()
     if sys.stdin.isatty():
         remark("Waiting for MCP on standard input; --print-config shows how a client starts this.")
     with reporting(settings.log_level):
-        mcp_stdio.run(settings, session)
+        stdio.run(settings, session)
 
 
 def _print_config(asked: Asked, client: str) -> None:

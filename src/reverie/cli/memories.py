@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.exits import FOUND_WRONG
+from reverie.cli.exit_codes import FOUND_WRONG
 from reverie.cli.options import WHOLE, Asked, examples, in_scope, text_of
 from reverie.cli.output import (
     brief,
@@ -26,11 +26,16 @@ from reverie.cli.output import (
     table,
     visible,
 )
-from reverie.cli.vault_scrub import REWRITE, history_of, tell_after, with_history
+from reverie.cli.vault import (
+    REWRITE,
+    history_of,
+    tell_after,
+    with_history,
+)
+from reverie.dates import position_or_time
 from reverie.errors import InvalidInput
-from reverie.memory.plain import plain
-from reverie.memory.times import position_or_time
 from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
+from reverie.serialize import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -267,10 +272,10 @@ def show_command(asked: Asked, id: str) -> None:
 def _file(space: Space, id: str) -> str | None:
     """Where the vault has it. A vault that cannot be read says nothing of the memory."""
     from reverie.errors import VaultError
-    from reverie.vault import operations
+    from reverie.vault import service
 
     try:
-        path = operations.file_of(space, id)
+        path = service.file_of(space, id)
     except VaultError:
         return None
     return None if path is None else str(path)

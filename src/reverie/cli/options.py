@@ -112,7 +112,7 @@ def store_file(settings: Settings) -> Path | None:
     address = settings.url or default_url()
     if "://" in address and not address.startswith("sqlite://"):
         return None
-    from reverie.engine.files import parse_address
+    from reverie.engine.sqlite.store_file import parse_address
 
     return parse_address(address)[0]
 

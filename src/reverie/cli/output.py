@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.memory.plain import plain, when
 from reverie.model import Memory, Origin, VerifyReport
-from reverie.text.normalise import one_line
+from reverie.serialize import plain, when
+from reverie.text.normalize import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,8 +13,8 @@ from reverie.cli.output import count, print_json, remark, say
 from reverie.errors import ConfigError
 
 if TYPE_CHECKING:
-    from reverie.engine.postgres import PostgresEngine
-    from reverie.engine.spreading import Plan
+    from reverie.engine.postgres.engine import PostgresEngine
+    from reverie.engine.postgres.sharding import Plan
 
 _YES = click.option("--yes", is_flag=True, help="Do it. Without this it is only shown.")
 
@@ -54,12 +54,9 @@ def partition_command(asked: Asked, parts: int | None, yes: bool) -> None:
     as the store has. A table that is partitioned already is left alone.
     """
     with _on_postgres(asked) as engine:
-        from reverie.engine import spreading
+        from reverie.engine.postgres import sharding
 
-        if yes:
-            plan = spreading.partition(engine, parts)
-        else:
-            plan = spreading.plan_partitions(engine, parts)
+        plan = sharding.partition(engine, parts) if yes else sharding.plan_partitions(engine, parts)
     _print_plan(asked, plan, done=yes, how="partitioned by the space")
 
 
@@ -86,12 +83,12 @@ def distribute_command(asked: Asked, shards: int | None, yes: bool) -> None:
     machine. A table that is distributed already is left alone: run it again after an upgrade.
     """
     with _on_postgres(asked) as engine:
-        from reverie.engine import spreading
+        from reverie.engine.postgres import sharding
 
         if yes:
-            plan = spreading.distribute(engine, shards)
+            plan = sharding.distribute(engine, shards)
         else:
-            plan = spreading.plan_distribution(engine, shards)
+            plan = sharding.plan_distribution(engine, shards)
     _print_plan(asked, plan, done=yes, how="distributed by the space")
 
 
@@ -106,7 +103,7 @@ def _on_postgres(asked: Asked) -> Iterator[PostgresEngine]:
             "this is for a store on PostgreSQL: give --url postgresql://user@host/database"
         )
     with contextlib.closing(open_engine(address)) as engine:
-        from reverie.engine.postgres import PostgresEngine
+        from reverie.engine.postgres.engine import PostgresEngine
 
         assert isinstance(engine, PostgresEngine)
         yield engine

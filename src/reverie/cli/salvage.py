@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reverie.cli.exits import FOUND_WRONG
+from reverie.cli.exit_codes import FOUND_WRONG
 from reverie.cli.options import Asked, anywhere, examples
 from reverie.cli.output import (
     brief,

@@ -10,9 +10,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.exits import FOUND_WRONG
+from reverie.cli.exit_codes import FOUND_WRONG
 from reverie.cli.memories import KEY, PENDING, confirmed
-from reverie.cli.moving import replacing
 from reverie.cli.options import WHOLE, Asked, examples, in_scope, text_of
 from reverie.cli.output import (
     brief,
@@ -27,10 +26,16 @@ from reverie.cli.output import (
     shortened,
     table,
 )
-from reverie.cli.vault_scrub import REWRITE, history_of, tell_after, with_history
+from reverie.cli.transfer import replacing
+from reverie.cli.vault import (
+    REWRITE,
+    history_of,
+    tell_after,
+    with_history,
+)
 from reverie.errors import InvalidInput, NotFound
-from reverie.memory.plain import plain
 from reverie.model import Context, Event, SessionInfo
+from reverie.serialize import plain
 
 if TYPE_CHECKING:
     from reverie.memory.session import Session

@@ -14,8 +14,8 @@ import click
 
 from reverie.cli.options import Asked, anywhere, examples
 from reverie.cli.output import bar, brief, console, count, print_json
-from reverie.memory.plain import plain, when
 from reverie.model import Context, Event, Hit, Memory, VerifyReport, Version
+from reverie.serialize import plain, when
 
 if TYPE_CHECKING:
     from reverie.memory import Store

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.exits import FOUND_WRONG
+from reverie.cli.exit_codes import FOUND_WRONG
 from reverie.cli.options import WHOLE, Asked, examples, in_scope, on_store
 from reverie.cli.output import (
     brief,
@@ -24,13 +24,24 @@ from reverie.cli.output import (
     table,
     visible,
 )
-from reverie.cli.vault_moves import adopt_command, rebuild_command
-from reverie.cli.vault_scrub import scrub_command
 
 if TYPE_CHECKING:
-    from reverie.vault.missing import Answer
-    from reverie.vault.operations import Status
-    from reverie.vault.syncing import Report
+    from reverie.vault.missing_files import Answer
+    from reverie.vault.reader import Report
+    from reverie.vault.service import Status
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from reverie.cli.options import in_space
+
+if TYPE_CHECKING:
+    from reverie.memory import Store
+from dataclasses import asdict
+
+if TYPE_CHECKING:
+    from reverie.memory import Space
+    from reverie.model import ErasureReport, SessionErasure
+    from reverie.vault.git.purge import Scrubbed
 
 SHORT_COMMIT = 12
 # What each list of a report is called before a path.
@@ -63,11 +74,6 @@ def vault_command() -> None:
     """
 
 
-vault_command.add_command(rebuild_command)
-vault_command.add_command(adopt_command)
-vault_command.add_command(scrub_command)
-
-
 @vault_command.command(
     "init",
     epilog=examples(
@@ -93,11 +99,11 @@ def init_command(asked: Asked, path: Path, spaces: tuple[str, ...], turns: str) 
 
     All that is remembered is written into it, in one commit. From then on it is mirrored there.
     """
-    from reverie.vault import operations
+    from reverie.vault import service
 
     with asked.open_store(create=True) as store, progress("writing") as shown:
-        report = operations.init(store, path, spaces=spaces or None, turns=turns, progress=shown)
-        status = operations.status(store)
+        report = service.init(store, path, spaces=spaces or None, turns=turns, progress=shown)
+        status = service.status(store)
     if asked.as_json:
         print_json({**_status(status), **vars(report)})
     else:
@@ -112,10 +118,10 @@ def init_command(asked: Asked, path: Path, spaces: tuple[str, ...], turns: str) 
 @on_store
 def status_command(asked: Asked) -> None:
     """Show where the vault is, and whether files, store and git agree."""
-    from reverie.vault import operations
+    from reverie.vault import service
 
     with asked.open_store() as store:
-        status = operations.status(store)
+        status = service.status(store)
     if asked.as_json:
         print_json(_status(status))
         return
@@ -180,10 +186,10 @@ def sync_command(asked: Asked, missing: Answer) -> None:
     gone, or more than 20, that has to be confirmed with --missing. With 1 as exit code, something
     could not be taken in.
     """
-    from reverie.vault import operations
+    from reverie.vault import service
 
     with asked.open_store() as store, progress("syncing") as shown:
-        report = operations.sync(store, shown, missing=missing)
+        report = service.sync(store, shown, missing=missing)
     if asked.as_json:
         print_json(vars(report))
     else:
@@ -203,10 +209,9 @@ def watch_command(asked: Asked) -> None:
     'reverie serve' and 'reverie worker' do so as well, and write to the files what the store
     learns. With --json every change is one line.
     """
-    from reverie.cli.reporting import reporting
-    from reverie.cli.stopping import stopping
-    from reverie.vault import operations
-    from reverie.vault.watching import Watch
+    from reverie.cli.runtime import reporting, stopping
+    from reverie.vault import service
+    from reverie.vault.watch import Watch
 
     def told(report: Report) -> None:
         if asked.as_json:
@@ -220,7 +225,7 @@ def watch_command(asked: Asked) -> None:
         reporting(store.settings.log_level),
         stopping() as stop,
     ):
-        with operations.opened(store) as vault:
+        with service.opened(store) as vault:
             root = vault.root
         watch = Watch(store, told)
         if not asked.as_json:
@@ -264,10 +269,10 @@ def log_command(asked: Asked, id: str | None, limit: int) -> None:
 
     The newest is first. The id of a commit goes with 'reverie vault diff --since'.
     """
-    from reverie.vault import scoped
+    from reverie.vault.git import scoped_history
 
     with asked.open_space() as space:
-        commits = scoped.history(space, id, limit)
+        commits = scoped_history.history(space, id, limit)
     if asked.as_json:
         print_json({"commits": commits})
         return
@@ -296,10 +301,10 @@ def diff_command(asked: Asked, id: str | None, since: str | None) -> None:
 
     As a unified diff, against the last commit or another.
     """
-    from reverie.vault import scoped
+    from reverie.vault.git import scoped_history
 
     with asked.open_space() as space:
-        said = scoped.diff(space, id, since=since)
+        said = scoped_history.diff(space, id, since=since)
     if asked.as_json:
         print_json({"diff": said})
     elif said:
@@ -319,13 +324,225 @@ def checkpoint_command(asked: Asked, note: str | None) -> None:
 
     NOTE is manual if it is not given. Nothing changed, nothing is committed.
     """
-    from reverie.vault import scoped
+    from reverie.vault.git import scoped_history
 
     with asked.open_space() as space:
-        made = scoped.checkpoint(space, note or "")
+        made = scoped_history.checkpoint(space, note or "")
     if asked.as_json:
         print_json({"commit": made})
     elif made is None:
         remark("Nothing has changed since the last commit.")
     else:
         say(f"Committed {made[:SHORT_COMMIT]}: {brief(note) or 'manual'}")
+
+
+MOST_SHOWN = 20
+
+
+@vault_command.command(
+    "rebuild",
+    epilog=examples(
+        "reverie vault rebuild ~/memory",
+        "reverie vault rebuild ~/memory --url new.db",
+        "reverie vault rebuild --from store",
+        "reverie vault rebuild ~/another --from store",
+    ),
+)
+@click.argument("path", required=False, type=click.Path(file_okay=False, path_type=Path))
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(["vault", "store"]),
+    default="vault",
+    show_default=True,
+    help="Make an empty store of the vault, or write the vault anew from the store.",
+)
+@on_store
+def rebuild_command(asked: Asked, path: Path | None, source: str) -> None:
+    """Make a store of a vault alone, or a vault of a store alone.
+
+    From the vault, its log tells every version, event and session again as they were; where the log
+    is lost, the Markdown still gives every current memory and all that was said. The store must
+    be empty, and the vault is its vault from then on.
+
+    From the store, the log and the files of the vault are written anew, into an empty folder or
+    where they are. What people changed there is taken in first, and their names and keys stay.
+
+    PATH is the vault; left out, that of the store or of the settings.
+    """
+    with asked.open_store(create=source == "vault") as store:
+        root = _vault_of(store) if path is None else path
+        if source == "store":
+            _write_vault(asked, store, root)
+        else:
+            _make_store(asked, store, root)
+
+
+def _write_vault(asked: Asked, store: Store, root: Path) -> None:
+    from reverie.vault.rebuild import to_vault
+
+    with progress("writing") as shown:
+        report = to_vault(store, root, shown)
+    if asked.as_json:
+        print_json({"vault": str(root), "synced": vars(report)})
+    else:
+        say(f"Wrote the vault {root} anew from the store.")
+    _end_with_problems([*report.conflicts, *report.problems], asked)
+
+
+def _make_store(asked: Asked, store: Store, root: Path) -> None:
+    from reverie.vault.rebuild import from_vault
+
+    with progress("rebuilding") as shown:
+        made = from_vault(store, root, shown)
+    if asked.as_json:
+        told = {"entries": made.entries, "from_files": made.from_files, "summaries": made.summaries}
+        synced = {"synced": vars(made.synced), "problems": made.problems}
+        print_json({"vault": str(root), "store": store.url, **told, **synced})
+    else:
+        entries = count(made.entries, "entry", "entries")
+        summaries = count(made.summaries, "summary", "summaries")
+        files = f" ({made.from_files} from Markdown alone)" if made.from_files else ""
+        say(f"Made the store of {root}: {entries}{files} and {summaries}.")
+    _end_with_problems([*made.problems, *made.synced.conflicts, *made.synced.problems], asked)
+
+
+@vault_command.command(
+    "adopt",
+    epilog=examples(
+        "reverie vault adopt ./memory_db", "reverie vault adopt ./memory_db --space home"
+    ),
+)
+@click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@in_space
+def adopt_command(asked: Asked, path: Path) -> None:
+    """Make agent-cli's memory folder the vault, in place.
+
+    Facts become memories (of their session, or of the space where the conversation is global or
+    default), turns become events, summaries the sessions' summaries; what was deleted there is
+    remembered and forgotten. Each file becomes ours of the same thing, and git keeps it as it was.
+    Files that cannot be read are reported and stay. Done again, only what is new is taken.
+    """
+    from reverie.vault import adopt
+
+    with asked.open_store(create=True) as store, progress("adopting") as shown:
+        report = adopt.adopt(store, path, space=store.settings.space, progress=shown)
+    if asked.as_json:
+        print_json({"vault": str(path), **vars(report)})
+    else:
+        parts = (
+            count(report.memories, "memory", "memories"),
+            f"{report.forgotten} forgotten",
+            count(report.events, "event"),
+            count(report.summaries, "summary", "summaries"),
+        )
+        say(f"Adopted {path}: {', '.join(parts)}.")
+    _end_with_problems(report.problems, asked)
+
+
+def _vault_of(store: Store) -> Path:
+    from reverie.errors import VaultError
+    from reverie.write import vault_link
+
+    found = vault_link.path_of(store._resources)
+    if found is None:
+        raise VaultError("the store has no vault: give its path")
+    return Path(found)
+
+
+def _end_with_problems(problems: Iterable[str], asked: Asked) -> None:
+    """What needs a look, one line each; found wrong is not the same as failed."""
+    lines = list(problems)
+    if not lines:
+        return
+    if not asked.as_json:
+        for line in lines[:MOST_SHOWN]:
+            say(f"  - {brief(line)}")
+        if len(lines) > MOST_SHOWN:
+            say(f"  … and {len(lines) - MOST_SHOWN} more: --json lists them all.")
+    click.get_current_context().exit(FOUND_WRONG)
+
+
+STILL = "The vault's git history still holds it: 'reverie vault scrub' takes it out."
+REWRITE = click.option(
+    "--rewrite-history",
+    is_flag=True,
+    help="Take it out of the vault's git history too, and look whether it is gone.",
+)
+
+
+@vault_command.command(
+    "scrub", epilog=examples("reverie vault scrub", "reverie erase Ab3dE6gH --rewrite-history")
+)
+@on_store
+def scrub_command(asked: Asked) -> None:
+    """Take everything that was erased out of the vault's git history.
+
+    Commits that held it get new ids; all other words of theirs stay. Then every file and every
+    object of git is searched for what was erased. Copies elsewhere, such as clones, are not
+    reached.
+    """
+    from reverie.vault import service
+
+    with asked.open_store() as store:
+        done = service.scrub(store)
+    if asked.as_json:
+        print_json(asdict(done))
+    else:
+        tell(done)
+    _exit(done)
+
+
+def history_of(space: Space, *, rewrite: bool) -> Scrubbed | str | None:
+    """Rewrite the vault's history if that is wanted, else what to say of it.
+
+    A store without a vault has none.
+    """
+    from reverie.write import vault_link
+
+    if vault_link.path_of(space._resources) is None:
+        return None
+    if not rewrite:
+        return STILL
+    from reverie.memory import Store
+    from reverie.vault import service
+
+    return service.scrub(Store(space._resources))
+
+
+def tell(done: Scrubbed) -> None:
+    """What a scrub came to, in words."""
+    if not done.texts and not done.short and not done.commits:
+        say("Nothing is left to take out of the vault's history.")
+        return
+    say(f"Rewrote {count(done.commits, 'commit')} of the vault's history.")
+    looked = f"{count(done.texts, 'erased text')} in every file and every object of git"
+    if done.short:
+        remark(f"{count(done.short, 'erased text')} too short to be looked for.")
+    if not done.found:
+        say(f"Looked for {looked}: found nowhere.")
+        return
+    remark(f"Looked for {looked}: still found in the following; they cannot be looked for again.")
+    for place in done.found:
+        remark(f"  {place}")
+
+
+def with_history(report: ErasureReport | SessionErasure, done: Scrubbed | str | None) -> object:
+    """The report of an erase, with what became of the history where that was rewritten."""
+    if done is None or isinstance(done, str):
+        return report
+    return {**asdict(report), "history": asdict(done)}
+
+
+def tell_after(done: Scrubbed | str | None) -> None:
+    """What an erase adds to its report."""
+    if isinstance(done, str):
+        remark(done)
+    elif done is not None:
+        tell(done)
+        _exit(done)
+
+
+def _exit(done: Scrubbed) -> None:
+    if done.found:
+        click.get_current_context().exit(FOUND_WRONG)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reverie.embed.weighing import unit, word_spans
+from reverie.embed.pooling import unit, word_spans
 from reverie.errors import ConfigError
-from reverie.text.normalise import folded
-from reverie.text.words import tokens
+from reverie.text.analyzer import tokens
+from reverie.text.normalize import folded
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector

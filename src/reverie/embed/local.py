@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from reverie.embed.pooling import word_spans
 from reverie.embed.tokens import bundled, encodable, tokenizer
-from reverie.embed.weighing import word_spans
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reverie.embed.weighing import unit
+from reverie.embed.pooling import unit
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
 
 if TYPE_CHECKING:

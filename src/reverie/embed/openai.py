@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from reverie.embed import identity
-from reverie.embed.weighing import unit
+from reverie.embed.pooling import unit
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
-from reverie.outbound import guarded
+from reverie.http_guard import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

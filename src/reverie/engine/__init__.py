@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reverie.engine.opened import BUSY_TIMEOUT
+from reverie.engine.base import BUSY_TIMEOUT
 from reverie.errors import ConfigError, MissingExtra
 from reverie.protocols import Engine
 
@@ -18,12 +18,12 @@ def open_engine(url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT
     if scheme == "sqlite":
         if read_url:
             raise ConfigError("read_url needs a store at a postgresql:// address: leave it out")
-        from reverie.engine.sqlite import SQLiteEngine
+        from reverie.engine.sqlite.engine import SQLiteEngine
 
         return SQLiteEngine(url, busy_timeout)
     if scheme in {"postgresql", "postgres"}:
         try:
-            from reverie.engine.postgres import PostgresEngine
+            from reverie.engine.postgres.engine import PostgresEngine
         except ImportError as error:
             raise MissingExtra("a postgresql:// address", "postgres") from error
         return PostgresEngine(url, read_url, busy_timeout)
@@ -35,6 +35,6 @@ def open_engine(url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT
 
 def copy_store(source: Path, target: Path) -> None:
     """Copy the file of a store, with what its write-ahead log holds; nothing else will do."""
-    from reverie.engine.files import copy_store_file
+    from reverie.engine.sqlite.store_file import copy_store_file
 
     copy_store_file(source, target)

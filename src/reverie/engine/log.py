@@ -521,3 +521,7 @@ def page_end(tx: Transaction, owner: Owner, after: int, end: int) -> int | None:
 def _first(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> Entry | None:
     found = log_rows.strictly(tx, owner, tail, values)
     return found[0] if found else None
+
+
+def all_owners(tx: Transaction) -> list[Owner]:
+    return [Owner(*row) for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner")]

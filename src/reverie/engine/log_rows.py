@@ -18,7 +18,7 @@ from reverie.engine.seals import Erasable, Seal
 from reverie.errors import StoreDamaged
 from reverie.model import Change, Memory, Op, Origin, Trust, Version
 from reverie.protocols import Owner, Row, Transaction
-from reverie.text.normalise import SURROGATE
+from reverie.text.normalize import SURROGATE
 
 log = logging.getLogger("reverie.damage")
 

@@ -6,24 +6,65 @@ nothing at all is applied. What a person has revised, forgotten or erased since 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from reverie.engine import index, log, sessions
 from reverie.engine.index import Place
 from reverie.errors import ReverieError
-from reverie.learn.instructions import is_asked, is_instruction
-from reverie.learn.own_words import OwnWords
-from reverie.memory import answers, drafts, proposals, writes
-from reverie.memory.answers import Proposed
-from reverie.memory.drafts import Draft, Text
-from reverie.memory.resources import Resources
-from reverie.memory.writes import LEARNER, Author, Stamp
+from reverie.learn.rules.own_words import OwnWords
 from reverie.model import Memory, Origin, Trust
 from reverie.protocols import Owner, Transaction
-from reverie.text.normalise import folded, one_line, subject_key
-from reverie.text.words import analyse
+from reverie.text.analyzer import analyse
+from reverie.text.normalize import folded, one_line, subject_key
+from reverie.write import (
+    proposals,
+    validate,
+    writer,
+)
+from reverie.write import (
+    proposals as write_proposals,
+)
+from reverie.write.proposals import Proposed
+from reverie.write.runtime import Resources
+from reverie.write.validate import Draft, Text
+from reverie.write.writer import LEARNER, Author, Stamp
+
+_ASSISTANT = (
+    r"(?:assistant|ai|chat ?bot|bot|(?:language )?model|llm|agent|you|"
+    r"your (?:answers?|repl(?:y|ies)))"
+)
+_MUST = (
+    r"(?:must|should|shall|has to|have to|needs? to|ought to|always|never|may not|may only|is to|"
+    r"are to|will (?:always|never|only)|is not allowed|are not allowed)"
+)
+_INSTRUCTION = re.compile(
+    r"^(?:please )?(?:always|never|from now on|do not|don't|ignore|obey|refuse|you must)\b|"
+    rf"\b{_ASSISTANT}\b.{{0,60}}\b{_MUST}\b|\b{_MUST}\b.{{0,60}}\b(?:the assistant|"
+    rf"the user'?s? assistant)\b|"
+    r"\b(?:wants?|asks?|asked|expects?|requires?|requested|instructs?|instructed|told|tells|"
+    r"insists?)\b"
+    rf".{{0,40}}\b{_ASSISTANT}\b|\bignore (?:all |any )?(?:previous|earlier|prior) instructions\b",
+    re.IGNORECASE,
+)
+# Of the words of an instruction, how many the request must have.
+_SHARE = 0.6
+
+
+def is_instruction(content: str) -> bool:
+    """Tell whether a content says what the assistant is to do."""
+    return bool(_INSTRUCTION.search(content))
+
+
+def is_asked(content: str, requests: Iterable[str]) -> bool:
+    """Tell whether one of the person's own requests says what an instruction says."""
+    words = analyse(content).counts.keys()
+    return any(
+        len(words & analyse(request).counts.keys()) >= _SHARE * len(words) for request in requests
+    )
+
 
 UNRECONCILED = "unreconciled"
 THE_USER = frozenset(analyse("user").counts)
@@ -110,10 +151,10 @@ def prepare(resources: Resources, changes: Sequence[Change], source: str) -> lis
         )
         text = draft = None
         if change.event == "UPDATE":
-            text = drafts.prepare_text(resources, change.content)
+            text = validate.prepare_text(resources, change.content)
         elif change.event == "ADD":
             asked = Proposed(change.content, change.category, change.subject, source)
-            draft = replace(answers.draft_of(resources, asked), tags=change.tags)
+            draft = replace(write_proposals.draft_of(resources, asked), tags=change.tags)
         prepared.append(Prepared(change, text, draft))
     return prepared
 
@@ -192,7 +233,7 @@ def _require_unseen(
 
 def _overtaken(tx: Transaction, owner: Owner, turn: Turn, place: Place) -> bool:
     """Whether a memory already says what was said after the turn, here or in another session."""
-    entry = writes.current_entry(tx, owner, place)
+    entry = writer.current_entry(tx, owner, place)
     if entry.trust == "person" and entry.position > turn.position:
         return True
     said = None if entry.origin is None else sessions.entry_of(tx, owner, entry.origin)
@@ -224,10 +265,12 @@ def _add(
         doubt = UNASKED
     if asks or doubt is not None:
         proposed = Proposed(change.content, each.draft.category, each.draft.subject, source)
-        answers.propose(tx, resources, owner, author, turn.origin, proposed, doubt or change.reason)
+        write_proposals.propose(
+            tx, resources, owner, author, turn.origin, proposed, doubt or change.reason
+        )
         return
     stamp = Stamp(origin=turn.origin, reason=change.reason)
-    writes.add_memory(tx, resources, owner, author, each.draft, stamp)
+    writer.add_memory(tx, resources, owner, author, each.draft, stamp)
 
 
 def _propose_instead(
@@ -241,9 +284,9 @@ def _propose_instead(
 ) -> None:
     """Propose a new text for a memory as a memory of its own, unless it already waits."""
     proposed = Proposed(change.content, change.category, change.subject, source)
-    draft = answers.draft_of(resources, proposed)
+    draft = write_proposals.draft_of(resources, proposed)
     if not known_already(tx, resources, owner, draft):
-        answers.propose(tx, resources, owner, author, turn.origin, proposed, UNASKED)
+        write_proposals.propose(tx, resources, owner, author, turn.origin, proposed, UNASKED)
 
 
 def _is_unasked(change: Change, turn: Turn) -> bool:
@@ -259,7 +302,7 @@ def known_already(tx: Transaction, resources: Resources, owner: Owner, draft: Dr
         return True
     terms = {term for part in draft.text.passages for term in part.terms}
     return any(
-        same(writes.current_entry(tx, owner, place).state(None).content) == said
+        same(writer.current_entry(tx, owner, place).state(None).content) == said
         for place in index.with_terms(tx, owner, terms, resources.clock.now())
     )
 
@@ -287,12 +330,12 @@ def _revise(
             subject=change.subject or old.subject,
             tags=tuple(tag for tag in old.tags if tag != UNRECONCILED),
             source=source,
-            trust=writes.less_trusted(old.trust, author.trust),
+            trust=writer.less_trusted(old.trust, author.trust),
             updated_at=at,
         )
 
     stamp = Stamp(origin=turn.origin, reason=change.reason)
-    writes.change_in(tx, resources, owner, author, place, "revise", stamp, alter, text)
+    writer.change_in(tx, resources, owner, author, place, "revise", stamp, alter, text)
 
 
 def _forget(
@@ -311,7 +354,7 @@ def _forget(
         return replace(old, forgotten_at=at)
 
     stamp = Stamp(origin=turn.origin, reason=change.reason)
-    writes.change_in(tx, resources, owner, author, place, "forget", stamp, alter)
+    writer.change_in(tx, resources, owner, author, place, "forget", stamp, alter)
 
 
 def settled_since(tx: Transaction, owner: Owner, position: int) -> Settled:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 from reverie.errors import ConfigError, MissingExtra, ModelFailed
-from reverie.outbound import guarded_async
+from reverie.http_guard import guarded_async
 from reverie.protocols import Answer, ChatModel
-from reverie.text.normalise import SURROGATE
+from reverie.text.normalize import SURROGATE
 
 if TYPE_CHECKING:
     import httpx2

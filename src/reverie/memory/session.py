@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from reverie.engine import agreement, log, log_rows, sessions
+from reverie.dates import Time
+from reverie.engine import (
+    index_check,
+    log,
+    log_rows,
+    sessions,
+)
 from reverie.errors import InvalidInput, StoreDamaged
-from reverie.memory import context, drafts, events, notes, states, transfer, vaults, writes
-from reverie.memory.drafts import request_hash
-from reverie.memory.resources import Resources
-from reverie.memory.times import Time
-from reverie.memory.writes import Author, Stamp
 from reverie.model import (
     Context,
     Event,
@@ -26,9 +27,22 @@ from reverie.model import (
     Summary,
     Supplement,
 )
+from reverie.prompt import context
 from reverie.protocols import Ids, Owner, Transaction
 from reverie.text.messages import resumed, starts_turn, without_system
-from reverie.text.normalise import one_line
+from reverie.text.normalize import one_line
+from reverie.transfer import export as transfer_export
+from reverie.write import (
+    events,
+    recall_log,
+    session_state,
+    validate,
+    vault_link,
+    writer,
+)
+from reverie.write.runtime import Resources
+from reverie.write.validate import request_hash
+from reverie.write.writer import Author, Stamp
 
 if TYPE_CHECKING:
     from reverie.memory.space import Space
@@ -174,22 +188,24 @@ class Session:
 
         When another was written meanwhile nothing changes, and ``applied`` is False.
         """
-        redacted = self._resources.redaction.text(text, "the summary", states.MOST_SUMMARY_CHARS)
-        checked = states.check_summary(redacted, upper)
-        with writes.writing(self._resources, self._author.scope) as (tx, owner):
+        redacted = self._resources.redaction.text(
+            text, "the summary", session_state.MOST_SUMMARY_CHARS
+        )
+        checked = session_state.check_summary(redacted, upper)
+        with writer.writing(self._resources, self._author.scope) as (tx, owner):
             known = sessions.find(tx, owner, self._id)
             if upper > (0 if known is None else known.last_sequence):
                 raise InvalidInput(f"session {self._id!r} has no event {upper} yet")
-            vaults.await_summary(tx, self._resources, owner, self._id)
-            return states.write_summary(tx, owner, self._id, checked, upper, expected_epoch)
+            vault_link.await_summary(tx, self._resources, owner, self._id)
+            return session_state.write_summary(tx, owner, self._id, checked, upper, expected_epoch)
 
     def refresh(self) -> None:
         """See the profile as it is now, from the next context on.
 
         For sessions that never end: a provider's prompt cache has to be filled anew once.
         """
-        with writes.writing(self._resources, self._author.scope) as (tx, owner):
-            states.freeze(tx, owner, self._id, log.last_position(tx, owner), again=True)
+        with writer.writing(self._resources, self._author.scope) as (tx, owner):
+            session_state.freeze(tx, owner, self._id, log.last_position(tx, owner), again=True)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -198,9 +214,9 @@ class Session:
 
         ``until`` is the last sequence that is wanted.
         """
-        most = None if limit is None else drafts.check_limit(limit, MOST_EVENTS)
+        most = None if limit is None else validate.check_limit(limit, MOST_EVENTS)
         if until is not None:
-            until = drafts.check_limit(until, events.LAST_SEQUENCE, "until")
+            until = validate.check_limit(until, events.LAST_SEQUENCE, "until")
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
             return [] if owner is None else self._events(tx, owner, most, until)
@@ -211,7 +227,7 @@ class Session:
         They begin with what the user said, without system prompts, and no tool call is parted
         from its results.
         """
-        most = drafts.check_limit(limit, MOST_EVENTS)
+        most = validate.check_limit(limit, MOST_EVENTS)
         many = most
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
@@ -247,20 +263,20 @@ class Session:
             return (
                 Summary()
                 if owner is None
-                else states.summary_of(tx, owner, self._stretches(tx, owner))
+                else session_state.summary_of(tx, owner, self._stretches(tx, owner))
             )
 
     def recalls(self) -> list[RecallNote]:
         """What was recalled within this session, in order: for which event, when, and what."""
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
-            found = [] if owner is None else notes.written(tx, owner, self._id)
+            found = [] if owner is None else recall_log.written(tx, owner, self._id)
         waiting = self._resources.notes.waiting(sessions.scoped(self._author.scope, self._id))
         return [*found, *(RecallNote(note.sequence, note.at, note.hits) for note in waiting)]
 
     def export(self) -> Iterator[dict[str, Any]]:
         """Every entry of this session as plain values, as ``Space.import_records`` takes them."""
-        return transfer.export(self._resources, self._author, self._id)
+        return transfer_export.export(self._resources, self._author, self._id)
 
     def context(
         self, query: str | None = None, *, tokens: int | None = None, freeze: bool = True
@@ -273,12 +289,12 @@ class Session:
         nothing is written, and a session that has not seen the profile yet sees the current one.
         """
         from reverie.embed.tokens import count_tokens
-        from reverie.memory.recall import Query
+        from reverie.recall.recall import Query
 
         if query is not None and not isinstance(query, str):
             raise InvalidInput("query must be text")
         wanted = self._resources.settings.context_tokens if tokens is None else tokens
-        budget = drafts.check_limit(wanted, MOST_EVENTS, "tokens")
+        budget = validate.check_limit(wanted, MOST_EVENTS, "tokens")
         if freeze:
             self._freeze()
         with self._resources.engine.read() as tx:
@@ -312,14 +328,14 @@ class Session:
         the current one.
         """
         from reverie.embed.tokens import count_tokens
-        from reverie.memory import supplement
-        from reverie.memory.recall import Query
+        from reverie.prompt import injection
+        from reverie.recall.recall import Query
         from reverie.text.greetings import only_greets
 
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
-        most = drafts.check_limit(context.MOST_RECALLED if limit is None else limit, MOST_HITS)
-        chosen = self._space._ranking if ranking is None else drafts.check_ranking(ranking)
+        most = validate.check_limit(context.MOST_RECALLED if limit is None else limit, MOST_HITS)
+        chosen = self._space._ranking if ranking is None else validate.check_ranking(ranking)
         if freeze:
             self._freeze()
         tokens = self._resources.settings.context_tokens
@@ -327,14 +343,14 @@ class Session:
             owner = self._owner(tx)
             owners = self._space._owners(tx)
             stretches = [] if owner is None else self._stretches(tx, owner)
-            known = supplement.read(
+            known = injection.read(
                 tx, self._resources, owners, owner, stretches, tokens, count_tokens
             )
         held = known.holds(self._space.user, self._begins)
         sought = Query(query, most, ranking=chosen, leaves_out=held)
         asks = query.strip() and not only_greets(query)
         hits = self._own_space._recalled(sought, known.latest) if asks else []
-        return supplement.assemble(known, hits, tokens, count_tokens)
+        return injection.assemble(known, hits, tokens, count_tokens)
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -364,20 +380,20 @@ class Session:
     ) -> list[Event]:
         stretches = sessions.cut(self._stretches(tx, owner), until)
         spots = sessions.spots(tx, owner, stretches, newest=most)
-        found = agreement.events(tx, owner, spots)
+        found = index_check.events(tx, owner, spots)
         return [sessions.event_of(entry, self._space.user) for entry in found]
 
     def _freeze(self) -> None:
         """Keep the position from which this session sees the profile, the first time."""
         with self._resources.engine.read() as tx:
             owner = self._owner(tx)
-            if owner is not None and states.frozen_at(tx, owner, self._id) is not None:
+            if owner is not None and session_state.frozen_at(tx, owner, self._id) is not None:
                 return
         if self._resources.engine.read_only:
             return
-        with writes.writing(self._resources, self._author.scope) as (tx, owner):
-            position = states.inherited(tx, owner, self._stretches(tx, owner))
-            states.freeze(
+        with writer.writing(self._resources, self._author.scope) as (tx, owner):
+            position = session_state.inherited(tx, owner, self._stretches(tx, owner))
+            session_state.freeze(
                 tx,
                 owner,
                 self._id,
@@ -388,9 +404,9 @@ class Session:
         self, key: str | None, verb: str, *arguments: object, reason: str | None = None
     ) -> Stamp:
         return Stamp(
-            key=drafts.check_key(key),
+            key=validate.check_key(key),
             request=request_hash(key, verb, self._id, *arguments),
-            reason=drafts.check_reason(self._resources, reason),
+            reason=validate.check_reason(self._resources, reason),
         )
 
 
@@ -400,22 +416,26 @@ class Scratchpad:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def read(self) -> states.Pad:
+    def read(self) -> session_state.Pad:
         """The items, and when they were written."""
         session = self._session
         with session._resources.engine.read() as tx:
             owner = session._owner(tx)
-            return states.Pad() if owner is None else states.read_pad(tx, owner, session.id)
+            return (
+                session_state.Pad()
+                if owner is None
+                else session_state.read_pad(tx, owner, session.id)
+            )
 
-    def write(self, items: Iterable[str]) -> states.Pad:
+    def write(self, items: Iterable[str]) -> session_state.Pad:
         """Replace the items: at most 32 of 240 characters, together 8 KiB."""
         session = self._session
         redact = session._resources.redaction.text
-        given = states.counted_items(items)
-        kept = [redact(each, "an item", states.MOST_BYTES) for each in given]
-        pad = states.Pad(states.check_items(kept), session._resources.clock.now())
-        with writes.writing(session._resources, session._author.scope) as (tx, owner):
-            states.write_pad(tx, owner, session.id, pad)
+        given = session_state.counted_items(items)
+        kept = [redact(each, "an item", session_state.MOST_BYTES) for each in given]
+        pad = session_state.Pad(session_state.check_items(kept), session._resources.clock.now())
+        with writer.writing(session._resources, session._author.scope) as (tx, owner):
+            session_state.write_pad(tx, owner, session.id, pad)
         return pad
 
     def clear(self) -> bool:
@@ -423,22 +443,22 @@ class Scratchpad:
         session = self._session
         if not self.read().items:
             return False
-        with writes.writing(session._resources, session._author.scope) as (tx, owner):
-            was = states.read_pad(tx, owner, session.id)
-            states.write_pad(tx, owner, session.id, states.Pad())
+        with writer.writing(session._resources, session._author.scope) as (tx, owner):
+            was = session_state.read_pad(tx, owner, session.id)
+            session_state.write_pad(tx, owner, session.id, session_state.Pad())
         return bool(was.items)
 
 
 def context_of(space: Space, query: str, tokens: int | None) -> Context:
     """What a model should know for a query when there is no session to look into."""
     from reverie.embed.tokens import count_tokens
-    from reverie.memory.recall import Query
+    from reverie.recall.recall import Query
 
     if not isinstance(query, str):
         raise InvalidInput("query must be text")
     resources = space._resources
     wanted = resources.settings.context_tokens if tokens is None else tokens
-    budget = drafts.check_limit(wanted, MOST_EVENTS, "tokens")
+    budget = validate.check_limit(wanted, MOST_EVENTS, "tokens")
     with resources.engine.read() as tx:
         known = context.read(tx, resources, space._owners(tx), None, [], budget, count_tokens)
     sought = Query(query, context.MOST_RECALLED, ranking=space._ranking)
@@ -452,7 +472,7 @@ def info_of(tx: Transaction, owner: Owner, known: sessions.Session) -> SessionIn
     wanted = [known.opened, known.titled or known.opened]
     found = log.at_positions(tx, owner, wanted)
     if any(entry.session != known.session for entry in found.values()):
-        raise agreement.index_damage(tx, owner, f"session {known.session!s:.40}")
+        raise index_check.index_damage(tx, owner, f"session {known.session!s:.40}")
     titled = found.get(known.titled or 0)
     if titled is not None and titled.body is not None and titled.op == "append":
         preview = one_line(sessions.event_of(titled, None).text)[:PREVIEW_CHARS] or UNTITLED

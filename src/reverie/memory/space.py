@@ -10,25 +10,15 @@ from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
-from reverie.engine import agreement, index, log, sessions
+from reverie.dates import Time, optional_ms
+from reverie.engine import (
+    index,
+    index_check,
+    log,
+    sessions,
+)
 from reverie.engine.index import Filter
 from reverie.errors import InvalidInput
-from reverie.memory import (
-    documents,
-    drafts,
-    moments,
-    profile,
-    proposals,
-    revising,
-    sources,
-    transfer,
-    writes,
-)
-from reverie.memory.drafts import request_hash
-from reverie.memory.moments import Seen
-from reverie.memory.resources import Resources
-from reverie.memory.times import Time, optional_ms
-from reverie.memory.writes import Author, Stamp
 from reverie.model import (
     MODES,
     ORDERS,
@@ -47,13 +37,29 @@ from reverie.model import (
     SessionInfo,
     Version,
 )
+from reverie.prompt import profile
 from reverie.protocols import Owner, Transaction
-from reverie.text.normalise import plain_name
+from reverie.recall import as_of as recall_as_of
+from reverie.recall.as_of import Seen
+from reverie.text.normalize import plain_name
 from reverie.text.tags import clean_tags
+from reverie.transfer import export as transfer_export
+from reverie.transfer import import_
+from reverie.write import (
+    documents,
+    proposals,
+    revision,
+    sources,
+    validate,
+    writer,
+)
+from reverie.write.runtime import Resources
+from reverie.write.validate import request_hash
+from reverie.write.writer import Author, Stamp
 
 if TYPE_CHECKING:
-    from reverie.memory.recall import Query
     from reverie.memory.session import Session
+    from reverie.recall.recall import Query
 
 MOST_HITS = 1_000
 MOST_LISTED = 1_000_000_000
@@ -112,8 +118,8 @@ class Space:
         Raises SubjectExists when the same category and subject is remembered already, unless
         ``force``. The same ``key`` with the same arguments returns the first result.
         """
-        drafts.check_key(key)
-        draft = drafts.draft(
+        validate.check_key(key)
+        draft = validate.draft(
             self._resources,
             content,
             kind=kind,
@@ -129,7 +135,7 @@ class Space:
         )
         asked = (draft.text.content, *(getattr(draft, name) for name in _ASKED))
         stamp = self._stamp(key, "remember", *asked, origin=draft.origin)
-        return writes.remember(self._resources, self._author, draft, stamp, force)
+        return writer.remember(self._resources, self._author, draft, stamp, force)
 
     def remember_file(self, path: str | Path, *, category: str = "document") -> Memory:
         """Keep a text document as a note. Unchanged content is not processed again."""
@@ -149,12 +155,12 @@ class Space:
         key: str | None = None,
     ) -> Memory:
         """A new version of the same memory. What is not given stays as it is."""
-        drafts.check_key(key)
+        validate.check_key(key)
         given = {"category": category, "subject": subject, "tags": tags, "pinned": pinned}
-        made = revising.prepare(self._resources, content, given, lambda: self.get(id).kind)
+        made = revision.prepare(self._resources, content, given, lambda: self.get(id).kind)
         stamp = self._stamp(key, "revise", id, made.changes, reason=reason)
         alter = made.alter(self._author.trust, expected_version)
-        return writes.change(
+        return writer.change(
             self._resources, self._author, _id(id), "revise", stamp, alter, made.text
         )
 
@@ -168,8 +174,8 @@ class Space:
     ) -> Memory:
         """Take a memory out of every recall. Its history stays, and ``restore`` brings it back."""
         stamp = self._stamp(key, "forget", id, reason=reason)
-        alter = revising.forgotten(expected_version)
-        return writes.change(self._resources, self._author, _id(id), "forget", stamp, alter)
+        alter = revision.forgotten(expected_version)
+        return writer.change(self._resources, self._author, _id(id), "forget", stamp, alter)
 
     def forget_source(
         self, source: str, *, reason: str | None = None, key: str | None = None
@@ -189,13 +195,13 @@ class Space:
 
     def restore(self, id: str, *, key: str | None = None) -> Memory:
         """Bring a forgotten memory back."""
-        stamp, alter = self._stamp(key, "restore", id), revising.restored(self._resources.clock)
-        return writes.change(self._resources, self._author, _id(id), "restore", stamp, alter)
+        stamp, alter = self._stamp(key, "restore", id), revision.restored(self._resources.clock)
+        return writer.change(self._resources, self._author, _id(id), "restore", stamp, alter)
 
     def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
         """Destroy every version of a memory. This cannot be undone."""
         stamp = self._stamp(key, "erase", id, with_source)
-        return writes.erase(self._resources, self._author, _id(id), with_source, stamp)
+        return writer.erase(self._resources, self._author, _id(id), with_source, stamp)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -223,33 +229,33 @@ class Space:
         of the log (an int) or a time: what would have been found then. ``note``: whether it counts
         as a recall, or somebody only looks.
         """
-        from reverie.memory import recall
+        from reverie.recall import recall
 
         if not isinstance(query, str):
             raise InvalidInput("query must be text")
         if mode not in MODES:
             raise InvalidInput(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
         chosen = Filter(
-            kinds=tuple(drafts.check_hit_kind(kind) for kind in kinds or ()),
-            category=None if category is None else drafts.check_category(category),
+            kinds=tuple(validate.check_hit_kind(kind) for kind in kinds or ()),
+            category=None if category is None else validate.check_category(category),
             tags=clean_tags(tags or ()),
             since=optional_ms(since, "since"),
             until=optional_ms(until, "until"),
         )
         asked = recall.Query(
             query,
-            drafts.check_limit(limit, MOST_HITS),
+            validate.check_limit(limit, MOST_HITS),
             mode,
             chosen,
-            self._ranking if ranking is None else drafts.check_ranking(ranking),
+            self._ranking if ranking is None else validate.check_ranking(ranking),
             query_embedding,
             explain,
         )
         if as_of is not None:
             with self._resources.engine.read(lagging=True) as tx:
                 owners = self._owners(tx)
-                position, moment = moments.moment(tx, owners, as_of)
-                known = moments.known_at(tx, owners, self._seen(tx), position)
+                position, moment = recall_as_of.moment(tx, owners, as_of)
+                known = recall_as_of.known_at(tx, owners, self._seen(tx), position)
             then = replace(chosen, alive_at=moment)
             return recall.recall_as_of(self._resources, known, then, asked)
         return self._recalled(asked, note=note)
@@ -258,7 +264,7 @@ class Space:
         self, asked: Query, sequence: int | None = None, *, note: bool = True
     ) -> list[Hit]:
         """Recall, and note it. ``sequence`` is the event of this session it is for."""
-        from reverie.memory import recall
+        from reverie.recall import recall
 
         asked = recall.without_secrets(self._resources, asked)
         eye = recall.open_eye(self._resources, asked)
@@ -281,10 +287,10 @@ class Space:
         """Every version, the oldest first. An erased memory's versions have no content."""
         with self._resources.engine.read() as tx:
             for owner in self._owners(tx):
-                entries = agreement.history(tx, owner, _id(id))
+                entries = index_check.history(tx, owner, _id(id))
                 if entries:
                     return [entry.as_version() for entry in entries]
-        raise writes.missing(id)
+        raise writer.missing(id)
 
     def memories(
         self,
@@ -305,7 +311,7 @@ class Space:
         """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
-        most = None if limit is None else drafts.check_limit(limit, MOST_LISTED)
+        most = None if limit is None else validate.check_limit(limit, MOST_LISTED)
         chosen = self._listing(category, subject, tags, kind, include_forgotten)
         with self._resources.engine.read() as tx:
             # Only the newest of all that is known now need not be read whole.
@@ -345,7 +351,7 @@ class Space:
         """Every category by name, and how many memories it has."""
         with self._resources.engine.read() as tx:
             chosen = self._listing(None, None, None, None, False)
-            counts = moments.categories_now(tx, self._owners(tx), self._seen(tx), chosen)
+            counts = recall_as_of.categories_now(tx, self._owners(tx), self._seen(tx), chosen)
         return dict(sorted(counts.items()))
 
     def position(self) -> int:
@@ -355,7 +361,7 @@ class Space:
 
     def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """What happened behind a position of the log, in order: what a mirror has to follow."""
-        most = drafts.check_limit(limit, MOST_LISTED)
+        most = validate.check_limit(limit, MOST_LISTED)
         with self._resources.engine.read() as tx:
             found = [
                 entry.as_change(user)
@@ -368,11 +374,11 @@ class Space:
         """The prompt block of what is known, the same bytes for the same memories."""
         from reverie.embed.tokens import count_tokens
 
-        most = drafts.check_limit(tokens, MOST_LISTED, "tokens")
+        most = validate.check_limit(tokens, MOST_LISTED, "tokens")
         with self._resources.engine.read() as tx:
             now = self._resources.clock.now()
-            chosen = self._resources.profiles.choose(
-                tx, self._owners(tx), now, None, most, count_tokens
+            chosen = profile.choose_cached(
+                self._resources.profiles, tx, self._owners(tx), now, None, most, count_tokens
             )
             return profile.render(chosen)
 
@@ -397,7 +403,7 @@ class Space:
         """The sessions of this handle, the one with the newest event first."""
         from reverie.memory.session import infos_of
 
-        most = None if limit is None else drafts.check_limit(limit, MOST_LISTED)
+        most = None if limit is None else validate.check_limit(limit, MOST_LISTED)
         with self._resources.engine.read() as tx:
             owner = log.find(tx, self._author.scope)
             if owner is None:
@@ -418,15 +424,15 @@ class Space:
         returned is a new one, ``forked_from`` the last event they share. System prompts are left
         out. ``session`` is the one the client speaks of; then its oldest messages may be missing.
         """
-        from reverie.memory import following
+        from reverie.history import match
         from reverie.memory.session import Session, fresh_id
 
-        drafts.check_key(key)
+        validate.check_key(key)
         if session is not None:
             plain_name(session, "the id of a session", MOST_ID_CHARS)
-        resent = following.read(self._resources, history)
+        resent = match.read(self._resources, history)
         stamp = self._stamp(key, "follow", session, resent.said)
-        followed = following.follow(
+        followed = match.follow(
             self._resources, self._author, resent, fresh_id(self._resources.ids), session, stamp
         )
         return Session(self, *followed)
@@ -454,19 +460,19 @@ class Space:
 
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
         """Remember what was proposed. Accepted already, it is the same memory."""
-        from reverie.memory import answers
+        from reverie.write import proposals as write_proposals
 
         stamp = self._stamp(key, "accept", proposal)
-        return answers.accept(self._resources, self._author, proposal, stamp)
+        return write_proposals.accept(self._resources, self._author, proposal, stamp)
 
     def reject(
         self, proposal: str, *, reason: str | None = None, key: str | None = None
     ) -> Proposal:
         """Do not remember what was proposed."""
-        from reverie.memory import answers
+        from reverie.write import proposals as write_proposals
 
         stamp = self._stamp(key, "reject", proposal, reason=reason)
-        return answers.reject(self._resources, self._author, proposal, stamp)
+        return write_proposals.reject(self._resources, self._author, proposal, stamp)
 
     # -- in and out ---------------------------------------------------------------------------
 
@@ -475,13 +481,13 @@ class Space:
 
         Raises StoreDamaged at a damaged entry, or leaves it out and counts it in Store.damaged.
         """
-        return transfer.export(self._resources, self._author, skip_damaged=skip_damaged)
+        return transfer_export.export(self._resources, self._author, skip_damaged=skip_damaged)
 
     def import_records(
-        self, records: Iterable[transfer.Record | transfer.Unreadable]
+        self, records: Iterable[transfer_export.Record | transfer_export.Unreadable]
     ) -> ImportReport:
         """Take in what ``export`` gave, or plain records with a content. Repeating it is safe."""
-        return transfer.import_records(self._resources, self._author, records)
+        return import_.import_records(self._resources, self._author, records)
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -504,10 +510,10 @@ class Space:
         kind: str | None,
         include_forgotten: bool,
     ) -> Filter:
-        key = None if subject is None else drafts.sought_subject(subject)
+        key = None if subject is None else validate.sought_subject(subject)
         return Filter(
-            kinds=() if kind is None else (drafts.check_kind(kind),),
-            category=None if category is None else drafts.check_category(category),
+            kinds=() if kind is None else (validate.check_kind(kind),),
+            category=None if category is None else validate.check_category(category),
             subject_key=key,
             tags=clean_tags(tags or ()),
             include_forgotten=include_forgotten,
@@ -526,11 +532,13 @@ class Space:
         owners, seen = self._owners(tx), self._seen(tx)
         if as_of is not None:
             forgotten = chosen.include_forgotten
-            position, moment = moments.moment(tx, owners, as_of)
+            position, moment = recall_as_of.moment(tx, owners, as_of)
             then = replace(chosen, alive_at=None if forgotten else moment)
-            known = moments.memories_at(tx, owners, seen, position, include_forgotten=forgotten)
+            known = recall_as_of.memories_at(
+                tx, owners, seen, position, include_forgotten=forgotten
+            )
             return [pair for pair in known if then.admits(pair[1])]
-        return moments.memories_now(tx, owners, seen, chosen, limit, before)
+        return recall_as_of.memories_now(tx, owners, seen, chosen, limit, before)
 
     def _counts(self, tx: Transaction, chosen: Filter) -> Counter[str]:
         chosen, found = replace(chosen, **self._seen(tx)._asdict()), Counter[str]()
@@ -543,8 +551,8 @@ class Space:
         for owner, user in self._owners(tx).items():
             place = index.find(tx, owner, _id(id))
             if place is not None:
-                return place.born, agreement.current(tx, owner, place, id).state(user)
-        raise writes.missing(id)
+                return place.born, index_check.current(tx, owner, place, id).state(user)
+        raise writer.missing(id)
 
     def _seen(self, tx: Transaction) -> Seen:
         """The sessions whose own memories this handle sees: its session's, and what that forks."""
@@ -564,9 +572,9 @@ class Space:
         origin: Origin | None = None,
     ) -> Stamp:
         return Stamp(
-            key=drafts.check_key(key),
+            key=validate.check_key(key),
             request=request_hash(key, verb, *arguments),
-            reason=drafts.check_reason(self._resources, reason),
+            reason=validate.check_reason(self._resources, reason),
             origin=origin,
         )
 
@@ -591,5 +599,5 @@ _ASKED = (
 def _id(value: str) -> str:
     """An id as given; what cannot be an id is simply not found."""
     if not isinstance(value, str) or not value.isascii() or not value.isalnum():
-        raise writes.missing(str(value)[:40])
+        raise writer.missing(str(value)[:40])
     return value

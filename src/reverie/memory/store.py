@@ -18,12 +18,12 @@ from reverie.config import Settings
 from reverie.embed import open_embedder, open_reranker
 from reverie.engine import open_engine
 from reverie.errors import InvalidInput, NotFound, ReverieError
-from reverie.memory import damage, drafts, upkeep, vaults
-from reverie.memory.notes import RecallNotes
-from reverie.memory.redaction import redaction_of
-from reverie.memory.resources import Resources
+from reverie.maintenance import damage
+from reverie.maintenance import doctor as maintenance_doctor
+from reverie.maintenance import rebuild as maintenance_rebuild
+from reverie.maintenance import reembed as maintenance_reembed
+from reverie.maintenance import verify as maintenance_verify
 from reverie.memory.space import Space
-from reverie.memory.writes import Author
 from reverie.model import (
     TRUSTS,
     Job,
@@ -37,7 +37,12 @@ from reverie.model import (
     VerifyReport,
 )
 from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
-from reverie.text.normalise import plain_name
+from reverie.text.normalize import plain_name
+from reverie.write import validate, vault_link
+from reverie.write.recall_log import RecallNotes
+from reverie.write.runtime import Resources
+from reverie.write.secret_policy import redaction_of
+from reverie.write.writer import Author
 
 MOST_NAME_CHARS = 200
 Progress = Callable[[int, int], None]
@@ -78,11 +83,11 @@ def open(
     resources.engine.examine = lambda: damage.examine(resources)
     try:
         with resources.engine.read() as tx:
-            upkeep.require_whole(tx, resources.engine.url)
-        upkeep.refresh_index(resources)
-        upkeep.await_vectors(resources)
+            maintenance_rebuild.require_whole(tx, resources.engine.url)
+        maintenance_rebuild.refresh_index(resources)
+        maintenance_reembed.await_vectors(resources)
         if found.vault and not resources.engine.read_only:
-            vaults.attach_first(resources, str(Path(found.vault).expanduser().absolute()))
+            vault_link.attach_first(resources, str(Path(found.vault).expanduser().absolute()))
     except BaseException:
         store.close()
         raise
@@ -102,7 +107,7 @@ def salvage_store(
     ``source`` is a path or an address, ``target`` a file that does not exist. The report says which
     positions were lost.
     """
-    from reverie.memory import salvage
+    from reverie.maintenance import salvage
 
     found = config.load() if settings is None else settings
     if isinstance(embedder, str):
@@ -174,7 +179,7 @@ class Store:
     @property
     def vault(self) -> Path | None:
         """The folder in which every memory is a file, if there is one."""
-        path = vaults.path_of(self._resources)
+        path = vault_link.path_of(self._resources)
         return None if path is None else Path(path)
 
     def space(
@@ -197,7 +202,9 @@ class Store:
             plain_name(actor, "the actor", MOST_NAME_CHARS)
         if trust not in TRUSTS:
             raise InvalidInput(f"trust must be one of {', '.join(TRUSTS)}, not {trust!r}")
-        chosen = drafts.check_ranking(self.settings.ranking.lower() if ranking is None else ranking)
+        chosen = validate.check_ranking(
+            self.settings.ranking.lower() if ranking is None else ranking
+        )
         return Space(self._resources, Author(Scope(name, user), actor, trust), chosen)
 
     def close(self) -> None:
@@ -216,11 +223,11 @@ class Store:
 
     def spaces(self) -> list[SpaceInfo]:
         """Every space, by name."""
-        return upkeep.spaces(self._resources)
+        return maintenance_doctor.spaces(self._resources)
 
     def positions(self, names: Sequence[str]) -> dict[str, int]:
         """Where the log of each of these spaces is; those that do not exist are left out."""
-        return upkeep.positions(self._resources, names)
+        return maintenance_doctor.positions(self._resources, names)
 
     # What few calls need is imported by them: it would make up a fifth of the time of an import.
 
@@ -241,7 +248,7 @@ class Store:
 
         For programs that end before a worker would come to it. Without a vault, nothing is done.
         """
-        return vaults.show(self._resources)
+        return vault_link.show(self._resources)
 
     def start_worker(self, poll_seconds: float = 1.0) -> None:
         """Serve the agenda in a thread of this process until the store is closed."""
@@ -290,61 +297,61 @@ class Store:
         user: str | None = None,
     ) -> tuple[Token, str]:
         """Let somebody in through a server; what they need is the text, shown only now."""
-        from reverie.memory import tokens
+        from reverie.write import tokens
 
         return tokens.create(self._resources, name, right, spaces, user)
 
     def tokens(self) -> list[Token]:
         """Every token, the oldest first."""
-        from reverie.memory import tokens
+        from reverie.write import tokens
 
         return tokens.listed(self._resources)
 
     def revoke_token(self, id: str) -> None:
         """From now on nobody gets in with it."""
-        from reverie.memory import tokens
+        from reverie.write import tokens
 
         tokens.revoke(self._resources, id)
 
     def recognise(self, secret: str) -> Token | None:
         """Whose token this is; None: nobody's."""
-        from reverie.memory import tokens
+        from reverie.write import tokens
 
         return tokens.recognise(self._resources, secret)
 
     def rebuild(self, progress: Progress | None = None) -> int:
         """Make the index and the vectors anew from the log; how many memories that were."""
-        return upkeep.rebuild(self._resources, progress)
+        return maintenance_rebuild.rebuild(self._resources, progress)
 
     def reembed(self, progress: Progress | None = None) -> int:
         """Make every vector anew with the configured embedder, then switch to them in one step."""
-        return upkeep.reembed(self._resources, progress)
+        return maintenance_reembed.reembed(self._resources, progress)
 
     def verify(self) -> VerifyReport:
         """Check the files, and that the index says what the log says."""
-        return upkeep.verify(self._resources)
+        return maintenance_verify.verify(self._resources)
 
     def backup(self, target: str | Path) -> VerifyReport:
         """An online copy, verified before this returns."""
-        from reverie.memory import backups
+        from reverie.transfer import backup as transfer_backup
 
-        return backups.backup(self._resources, Path(target))
+        return transfer_backup.backup(self._resources, Path(target))
 
     def verify_backup(self, source: str | Path) -> VerifyReport:
         """Check a backup without changing anything."""
-        from reverie.memory import backups
+        from reverie.transfer import backup as transfer_backup
 
-        return backups.check(self._resources, Path(source))
+        return transfer_backup.check(self._resources, Path(source))
 
     def restore_backup(self, source: str | Path) -> VerifyReport:
         """Put a backup in the place of what is here. What was erased since stays erased."""
-        from reverie.memory import backups
+        from reverie.transfer import backup as transfer_backup
 
-        return backups.restore(self._resources, Path(source))
+        return transfer_backup.restore(self._resources, Path(source))
 
     def doctor(self) -> Mapping[str, Any]:
         """Versions, places, pending work, and what is wrong."""
-        return upkeep.doctor(self._resources)
+        return maintenance_doctor.doctor(self._resources)
 
     def vacuum(self) -> None:
         """Give unused pages back to the file system."""

@@ -16,11 +16,19 @@ from starlette.routing import Route
 
 from reverie import __version__
 from reverie.errors import ReverieError
-from reverie.server import health, pages, problems, proxy, rest, sessions, upkeep, vaults
-from reverie.server.mcp_http import Endpoint
+from reverie.server import errors, health
+from reverie.server.guard import PROXY, Guard
+from reverie.server.mcp.http import Endpoint
 from reverie.server.metrics import Measured, Metrics
-from reverie.server.security import PROXY, Guard
-from reverie.server.serving import Serving
+from reverie.server.proxy import routes
+from reverie.server.rest import (
+    admin,
+    memories,
+    sessions,
+    vault,
+)
+from reverie.server.run import Serving
+from reverie.server.web import pages
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -51,9 +59,9 @@ def create_app(serving: Serving) -> ASGIApp:
     )
     app.router.routes += [Route("/mcp", mcp), Route("/mcp/", mcp)]
     app.state.serving, app.state.metrics = serving, _metrics(serving)
-    for part in (rest, sessions, upkeep, vaults, health, proxy, pages):
+    for part in (memories, sessions, admin, vault, health, routes, pages):
         app.include_router(part.router)
-    app.add_exception_handler(problems.Refused, _refused)
+    app.add_exception_handler(errors.Refused, _refused)
     app.add_exception_handler(ReverieError, _failed)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
@@ -92,19 +100,19 @@ def _metrics(serving: Serving) -> Metrics:
 
 
 def _accident(request: Request, error: Exception) -> Response:
-    refused = problems.of_accident(error)
+    refused = errors.of_accident(error)
     of_proxy = request.scope["path"].startswith(PROXY)
     return refused.for_openai() if of_proxy else refused.response()
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, problems.Refused)
+    assert isinstance(error, errors.Refused)
     return error.response()
 
 
 def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, ReverieError)
-    return problems.of_error(error).response()
+    return errors.of_error(error).response()
 
 
 def _invalid(request: Request, error: Exception) -> Response:
@@ -113,7 +121,7 @@ def _invalid(request: Request, error: Exception) -> Response:
         {"where": ".".join(map(str, each["loc"])), "what": each["msg"]} for each in error.errors()
     ]
     detail = f"{found[0]['where']}: {found[0]['what']}" if found else "the request cannot be read"
-    return problems.problem(422, "InvalidInput", detail, errors=found)
+    return errors.problem(422, "InvalidInput", detail, errors=found)
 
 
 def _gone(request: Request, error: Exception) -> Response:
@@ -124,4 +132,4 @@ def _gone(request: Request, error: Exception) -> Response:
 def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail = NOWHERE if error.status_code == 404 else str(error.detail)
-    return problems.problem(error.status_code, "Error", detail, headers=error.headers or {})
+    return errors.problem(error.status_code, "Error", detail, headers=error.headers or {})

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from reverie.config import Settings
 from reverie.errors import ConfigError
-from reverie.server.security import Limits
+from reverie.server.guard import Limits
 
 if sys.platform != "win32":
     import resource

@@ -11,11 +11,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from reverie.errors import ReverieError
-from reverie.server import problems, serving, shapes
-from reverie.server.problems import Refused
-from reverie.server.scopes import Admin
+from reverie.server import errors, run
+from reverie.server.access import Admin
+from reverie.server.errors import Refused
+from reverie.server.rest import schemas
 
-router = APIRouter(tags=["Server"], responses={"default": {"model": shapes.Problem}})
+router = APIRouter(tags=["Server"], responses={"default": {"model": schemas.Problem}})
 
 _DOCS = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Reverie: REST</title>
@@ -28,13 +29,13 @@ _START = 'SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: t
 _TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
-@router.get("/healthz", response_model=shapes.Health)
+@router.get("/healthz", response_model=schemas.Health)
 async def health(request: Request) -> Response:
     """Whether the store answers, and can still be written to.
 
     ``write_failed``: a write or sync failed, and nothing is stored until the server starts again.
     """
-    store = serving.of(request).store
+    store = run.of(request).store
     if await store.write_failed:
         return JSONResponse({"status": "write_failed"}, 503)
     try:
@@ -58,15 +59,15 @@ async def metrics(request: Request, visit: Admin) -> Response:
     try:
         counted.tell_store(await store.jobs(), await store.spaces())
     except ReverieError as error:
-        problems.public_detail(error)
+        errors.public_detail(error)
         counted.tell_store(None, None)
     return Response(counted.rendered(), media_type=counted.content_type)
 
 
-@router.post("/login", response_model=shapes.Login)
-async def login(request: Request, body: shapes.Code) -> Response:
+@router.post("/login", response_model=schemas.Login)
+async def login(request: Request, body: schemas.Code) -> Response:
     """Trade a code that the server printed for its operator's token. A code is good once."""
-    here = serving.of(request)
+    here = run.of(request)
     given = body.code.encode("utf-8", "surrogatepass")
     for code in list(here.codes):
         if hmac.compare_digest(code.encode(), given):

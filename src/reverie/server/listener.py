@@ -22,9 +22,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reverie.server import connections as ranks
 from reverie.server.connections import Connections, OncePerMinute
-from reverie.server.problems import Refused
-from reverie.server.security import HEADERS, Limits, network_of
-from reverie.server.serving import GRACE_SECONDS, Serving
+from reverie.server.errors import Refused
+from reverie.server.guard import HEADERS, Limits, network_of
+from reverie.server.run import GRACE_SECONDS, Serving
 
 # How many are accepted or closed before others get their turn: so few that nobody waits long, and
 # that none is closed for newer ones before it was read from, which takes the loop some rounds.

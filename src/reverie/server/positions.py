@@ -1,7 +1,7 @@
 """Positions of the log as a caller is told them, and as a caller means them.
 
 A token that is bound to a user learns nothing of others from a position: its positions count the
-entries that the user sees (``memory/seen_positions.py``). Every other caller has those of the log.
+entries that the user sees (``memory/positions.py``). Every other caller has the log's own.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reverie.aio import Async, within
-from reverie.memory import seen_positions
-from reverie.memory.times import Time
+from reverie.dates import Time
+from reverie.memory import positions as memory_positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Positions:
     async def current(self) -> int:
         """Where the log stands."""
         if self.bound:
-            return await within(self.space, seen_positions.current_number)
+            return await within(self.space, memory_positions.current_number)
         position: int = await self.space.position()
         return position
 
@@ -32,13 +32,15 @@ class Positions:
         """Positions of the log as the caller is told them."""
         if not self.bound:
             return list(positions)
-        return await within(self.space, lambda handle: seen_positions.numbers(handle, positions))
+        return await within(self.space, lambda handle: memory_positions.numbers(handle, positions))
 
     async def meant(self, position: int) -> int:
         """A position that the caller was told, as the log has it."""
         if not self.bound:
             return position
-        return await within(self.space, lambda handle: seen_positions.position_of(handle, position))
+        return await within(
+            self.space, lambda handle: memory_positions.position_of(handle, position)
+        )
 
     async def moment(self, as_of: Time | None) -> Time | None:
         """A moment that the caller names: a position, or a time, which is the same for all."""

@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from reverie.server.problems import Refused
+from reverie.server.errors import Refused
 
 RETRY_SECONDS = 5
 

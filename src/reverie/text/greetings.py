@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reverie.text.normalise import folded
+from reverie.text.normalize import folded
 
 _WORD = re.compile(r"\w+")
 _GREETINGS = """

@@ -13,7 +13,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from reverie.text.plain import cleaned
+from reverie.text.json_values import cleaned
 
 RULES = "messages 3"
 """Which rules made a text or a digest of a message: when they change, indexes are made anew."""

@@ -10,8 +10,13 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from reverie.errors import InvalidInput
-from reverie.text.normalise import no_controls, storable
-from reverie.text.words import HAN, KATAKANA, STOP_WORDS, tokens
+from reverie.text.analyzer import (
+    HAN,
+    KATAKANA,
+    STOP_WORDS,
+    tokens,
+)
+from reverie.text.normalize import no_controls, storable
 
 MOST_TAGS = 16
 LONGEST_TAG = 64

@@ -6,12 +6,12 @@ import logging
 from pathlib import Path
 
 from reverie.agenda.jobs import Claim
-from reverie.memory import vaults
-from reverie.memory.resources import Resources
 from reverie.memory.store import Store
-from reverie.vault.committing import commit_pending, withheld_logged
-from reverie.vault.syncing import Sync
+from reverie.vault.git.commit import commit_pending, withheld_logged
+from reverie.vault.reader import Sync
 from reverie.vault.vault import Vault
+from reverie.write import vault_link
+from reverie.write.runtime import Resources
 
 # What is learned in one go is one commit.
 COMMIT_AFTER_MS = 2_000
@@ -38,7 +38,7 @@ def mirror(resources: Resources, claim: Claim) -> None:
         tx.enter(claim.owner)
         claim.finish(tx)
         if waiting:
-            vaults.await_commit(tx, resources, claim.owner, COMMIT_AFTER_MS)
+            vault_link.await_commit(tx, resources, claim.owner, COMMIT_AFTER_MS)
 
 
 def commit(resources: Resources, claim: Claim) -> None:
@@ -53,20 +53,20 @@ def commit(resources: Resources, claim: Claim) -> None:
 
 def _vault(resources: Resources, claim: Claim) -> Vault | None:
     """The vault, made the first time; None when there is nothing for this process to do."""
-    path = vaults.path_of(resources)
+    path = vault_link.path_of(resources)
     if path is None:
         _finish(resources, claim)
         return None
     root = Path(path)
-    if (half := vaults.untold(resources)) is not None:
+    if (half := vault_link.untold(resources)) is not None:
         _log.warning("%s", half)
         _wait(resources, claim)
         return None
     if Vault.is_at(root):
         return Vault.open(root)
-    if root.parent.is_dir() and not vaults.was_made(resources, path):
+    if root.parent.is_dir() and not vault_link.was_made(resources, path):
         vault = Vault.init(root)
-        vaults.note_made(resources, path)
+        vault_link.note_made(resources, path)
         return vault
     _log.warning("the vault %s is away: 'reverie vault init' makes it anew", root)
     _wait(resources, claim)

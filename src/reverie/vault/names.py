@@ -14,7 +14,7 @@ from pathlib import Path
 
 from reverie.clock import ID_LENGTH
 from reverie.errors import InvalidInput, VaultError
-from reverie.text.normalise import storable
+from reverie.text.normalize import storable
 
 MOST_FOLDER_BYTES = 120
 MOST_STEM_CHARS = 60

@@ -8,11 +8,11 @@ Give them to any toolkit, bound to the agent's own space:
 from __future__ import annotations
 
 from reverie.errors import ReverieError
-from reverie.memory.plain import when
 from reverie.memory.space import Space
-from reverie.text.framing import inert, inert_line
-from reverie.vault import scoped
-from reverie.vault.operations import MANUAL
+from reverie.prompt.escape import inert, inert_line
+from reverie.serialize import when
+from reverie.vault.git import scoped_history
+from reverie.vault.service import MANUAL
 
 # So much of a diff is told; a model reads no more.
 MOST_CHARS = 20_000
@@ -21,7 +21,7 @@ MOST_CHARS = 20_000
 def memory_checkpoint(space: Space, note: str = MANUAL) -> str:
     """Keep a snapshot of the memory in git, under a short note that says why."""
     try:
-        made = scoped.checkpoint(space, note)
+        made = scoped_history.checkpoint(space, note)
     except (ReverieError, OSError) as error:
         return _failed("no checkpoint was made", error)
     if made is None:
@@ -35,8 +35,8 @@ def memory_history(space: Space, limit: int = 10, diff: bool = False) -> str:
     With ``diff``, also what changed since the oldest of them, as a unified diff.
     """
     try:
-        commits = scoped.history(space, limit=max(1, min(int(limit), scoped.MOST)))
-        said = scoped.diff(space, since=commits[-1].id) if diff and commits else ""
+        commits = scoped_history.history(space, limit=max(1, min(int(limit), scoped_history.MOST)))
+        said = scoped_history.diff(space, since=commits[-1].id) if diff and commits else ""
     except (ReverieError, OSError, TypeError, ValueError) as error:
         return _failed("the history cannot be read", error)
     if not commits:

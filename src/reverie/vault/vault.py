@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast, get_args
 
-from reverie.engine.file_lock import FileLock
+from reverie.engine.sqlite.file_lock import FileLock
 from reverie.errors import VaultError
 from reverie.model import Scope
 from reverie.vault import disk, layout, names, permissions
 from reverie.vault.disk import Stamp
-from reverie.vault.files import File, Files
-from reverie.vault.git import Repository
-from reverie.vault.journal import Journal
+from reverie.vault.file_cache import File, Files
+from reverie.vault.git.repo import Repository
+from reverie.vault.log_file import Journal
 
 FORMAT = 1
 Turns = Literal["together", "apart"]

@@ -1,0 +1,127 @@
+"""How a command ends: one line on standard error, and a code that a script can act on."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from reverie.errors import (
+    Conflict,
+    EmbeddingError,
+    NotFound,
+    ReverieError,
+    SharedReadOnly,
+    StoreError,
+    VaultError,
+)
+from reverie.text.normalize import one_line
+
+FOUND_WRONG = 1
+USAGE = 2
+NOT_FOUND = 3
+CONFLICT = 4
+STORE = 5
+EMBEDDING = 6
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+EXIT_CODES = {
+    0: "done",
+    FOUND_WRONG: "found wrong (verify, doctor), left out (import, vault sync) or failed (worker)",
+    USAGE: "the command line, a value or a setting cannot be used",
+    NOT_FOUND: "no such memory, session, proposal or job, or no store yet",
+    CONFLICT: "the write does not fit what is stored, or the memory is shared",
+    STORE: "the store or a file cannot be read or written",
+    EMBEDDING: "vectors cannot be made or compared",
+    INTERRUPTED: "stopped with Ctrl-C",
+    BROKEN_PIPE: "the reader of the output went away",
+}
+
+_CODES: tuple[tuple[type[ReverieError], int], ...] = (
+    (NotFound, NOT_FOUND),
+    (Conflict, CONFLICT),
+    (SharedReadOnly, CONFLICT),
+    (StoreError, STORE),
+    (VaultError, STORE),
+    (EmbeddingError, EMBEDDING),
+)
+
+
+class ReaderGone(Exception):
+    """The output's reader went away. No OSError: click would end with 1 for that."""
+
+
+def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
+    """Run a command line to its end; its exit code."""
+    as_json = "--json" in _before_dashes(arguments)
+    try:
+        code = call()
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except ReverieError as error:
+        return _tell(type(error).__name__, str(error), code_of(error), as_json)
+    except click.Abort:
+        return _tell("Interrupted", "stopped", INTERRUPTED, as_json)
+    except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            error.show()
+            return USAGE
+        return _tell(_usage_name(error), _usage(error), USAGE, as_json)
+    except (BrokenPipeError, ReaderGone):
+        _silence_stdout()
+        return BROKEN_PIPE
+    except MemoryError:
+        return _tell("MemoryError", "not enough memory: free some and try again", STORE, as_json)
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        _silence_stdout()
+        return _tell("OSError", f"{what}{error.strerror or error}", STORE, as_json)
+    return code if isinstance(code, int) else 0
+
+
+def code_of(error: ReverieError) -> int:
+    """InvalidInput, ConfigError and MissingExtra are the caller's to mend: usage."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), USAGE)
+
+
+def _tell(kind: str, message: str, code: int, as_json: bool) -> int:
+    line = one_line(message)
+    if as_json:
+        line = json.dumps({"error": {"type": kind, "message": line}}, ensure_ascii=False)
+    else:
+        line = f"reverie: {line}"
+    click.echo(line, err=True)
+    return code
+
+
+def _usage(error: click.ClickException) -> str:
+    """click's message, with the way to the help of the command it is about."""
+    message = error.format_message().removesuffix(".")
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is None or "--help" in message:
+        return message
+    return f"{message} ('{ctx.command_path} --help' shows what it takes)"
+
+
+def _usage_name(error: click.ClickException) -> str:
+    return "UsageError" if isinstance(error, click.UsageError) else type(error).__name__
+
+
+def _before_dashes(arguments: Sequence[str]) -> Sequence[str]:
+    given = list(arguments)
+    return given[: given.index("--")] if "--" in given else given
+
+
+def _silence_stdout() -> None:
+    """Nobody reads any more: what is still buffered must not fail again at the very end."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,384 @@
+"""The operator's commands: spaces, doctor, jobs, worker, reembed, rebuild, vacuum."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from reverie.cli.exit_codes import FOUND_WRONG
+from reverie.cli.options import (
+    WHOLE,
+    Asked,
+    examples,
+    in_space,
+    on_store,
+    require_store,
+    store_file,
+)
+from reverie.cli.output import (
+    brief,
+    count,
+    print_json,
+    print_pairs,
+    print_problems,
+    print_table,
+    progress,
+    remark,
+    say,
+    short_when,
+    size,
+    table,
+)
+from reverie.cli.runtime import reporting, stopping, watching
+from reverie.errors import NotFound, ReverieError
+from reverie.model import Job
+
+if TYPE_CHECKING:
+    from reverie.config import Settings
+    from reverie.memory import Store
+
+DAY_MS = 24 * 60 * 60_000
+
+
+@click.command("spaces", epilog=examples("reverie spaces", "reverie spaces --json"))
+@on_store
+def spaces_command(asked: Asked) -> None:
+    """List the spaces of a store."""
+    with asked.open_store() as store:
+        spaces = store.spaces()
+    if asked.as_json:
+        print_json({"spaces": spaces})
+        return
+    if not spaces:
+        remark("The store has no spaces yet.")
+        return
+    shown = table("space", "facts", "notes", "position", "users", content="users")
+    for space in spaces:
+        users = ", ".join(space.users)
+        shown.add_row(
+            brief(space.name), str(space.facts), str(space.notes), str(space.position), brief(users)
+        )
+    print_table(shown)
+
+
+@click.command("doctor", epilog=examples("reverie doctor", "reverie doctor --json"))
+@on_store
+def doctor_command(asked: Asked) -> None:
+    """Show versions, places, pending work and problems."""
+    import platform
+
+    from reverie import __version__
+    from reverie.errors import StoreDamaged
+    from reverie.memory import open as open_store
+
+    found: dict[str, Any] = {"reverie": __version__, "python": platform.python_version()}
+    settings = asked.settings()
+    require_store(settings)
+    problems: list[str] = []
+    try:
+        with open_store(settings=settings) as store:
+            found |= store.doctor()
+            problems += found.pop("problems")
+    except StoreDamaged as error:
+        problems.append(str(error))
+    else:
+        problems += _model_problems(settings)
+    if settings.reranker:
+        found["reranker"], wrong = _reranker(settings.reranker)
+        problems += wrong
+    if asked.as_json:
+        print_json({**found, "problems": problems, "ok": not problems})
+    else:
+        # By how much each is ahead stands among the problems.
+        found.pop("ahead of the clock", None)
+        print_pairs({name: _as_text(value) for name, value in found.items()})
+        print_problems(problems)
+    if problems:
+        click.get_current_context().exit(FOUND_WRONG)
+
+
+def _model_problems(settings: Settings) -> list[str]:
+    """What is wrong with the chat model as far as this machine can tell; nothing is sent."""
+    if not settings.model:
+        return []
+    from reverie.learn.llm import open_model
+
+    try:
+        open_model(settings)
+    except ReverieError as error:
+        return [f"the model {settings.model} cannot be used: {error}"]
+    return []
+
+
+def _reranker(folder: str) -> tuple[str, list[str]]:
+    """What reranker it is, once it has scored something, and what is wrong with it."""
+    from reverie.embed import open_reranker
+
+    try:
+        reranker = open_reranker(folder)
+        assert reranker is not None
+        reranker.score("Does it work?", ["It does."])
+        return reranker.identity, []
+    except ReverieError as error:
+        return folder, [f"the reranker cannot be used: {error}"]
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{number} {name}" for name, number in value.items())
+    return str(value)
+
+
+# -- jobs -----------------------------------------------------------------------------------------
+
+
+@click.group(
+    "jobs",
+    epilog=examples(
+        "reverie jobs list", "reverie jobs retry --all", "reverie jobs drop 12 --space work"
+    ),
+)
+def jobs_command() -> None:
+    """Look at what is to be done later."""
+
+
+@jobs_command.command("list", epilog=examples("reverie jobs list", "reverie jobs list --json"))
+@on_store
+def list_jobs_command(asked: Asked) -> None:
+    """List the jobs of every space.
+
+    A job in the state retry failed and will be tried again; a parked one failed too often, and
+    waits for 'reverie jobs retry'.
+    """
+    with asked.open_store() as store:
+        jobs = store.jobs()
+    if asked.as_json:
+        print_json({"jobs": jobs})
+        return
+    if not jobs:
+        remark("There are no jobs.")
+        return
+    now = time.time_ns() // 1_000_000
+    shown = table("job", "space", "kind", "state", "due", "tries", "about", content="about")
+    # Why a job failed is told whole.
+    shown.columns[-1].no_wrap, shown.columns[-1].overflow = False, "fold"
+    for job in jobs:
+        state = "retry" if _waits_again(job) else job.state
+        shown.add_row(
+            str(job.id),
+            brief(job.space),
+            job.kind,
+            state,
+            _due(job, now),
+            str(job.attempts),
+            _about(job),
+        )
+    print_table(shown)
+
+
+def _waits_again(job: Job) -> bool:
+    return job.state == "ready" and job.error is not None
+
+
+def _due(job: Job, now: int) -> str:
+    """How long until it is tried; the day, when that is far away."""
+    if job.state != "ready":
+        return ""
+    wait = job.due_at - now
+    if wait <= 0:
+        return "now"
+    if wait >= DAY_MS:
+        return short_when(job.due_at)
+    for unit, ms in (("h", 3_600_000), ("min", 60_000)):
+        if wait >= ms:
+            return f"in {wait // ms} {unit}"
+    return f"in {wait // 1000 + 1} s"
+
+
+def _about(job: Job) -> str:
+    """The event, session or memory it is for; below that, why it failed."""
+    parts = (job.payload.get(name) for name in ("session", "sequence", "memory"))
+    what = brief(":".join(str(part) for part in parts if part is not None))
+    return what if job.error is None else f"{what}\n{brief(job.error)}".lstrip("\n")
+
+
+@jobs_command.command(
+    "retry", epilog=examples("reverie jobs retry 12 --space work", "reverie jobs retry --all")
+)
+@click.argument("job", type=WHOLE, required=False)
+@click.option(
+    "--all", "every", is_flag=True, help="Every job that failed, of --space or of all spaces."
+)
+@in_space
+def retry_job_command(asked: Asked, job: int | None, every: bool) -> None:
+    """Make a job due now, a parked one included."""
+    if (job is None) != every:
+        raise click.UsageError("give a JOB or --all")
+    with asked.open_store() as store:
+        if job is None:
+            retried = _retry_all(store, asked.space)
+        else:
+            store.retry_job(store.settings.space, job)
+    if job is not None:
+        _print_job(asked, store.settings.space, job, "due")
+    elif asked.as_json:
+        found = [{"space": each.space, "job": each.id, "state": "due"} for each in retried]
+        print_json({"jobs": found})
+    elif retried:
+        say(f"Made {count(len(retried), 'job')} due now.")
+    else:
+        remark("No job has failed.")
+
+
+def _retry_all(store: Store, space: str | None) -> list[Job]:
+    """Those at work are left alone: a worker has them."""
+    retried = []
+    for job in store.jobs():
+        failed = job.state == "parked" or _waits_again(job)
+        if failed and space in (None, job.space):
+            # It may have been done or dropped a moment ago.
+            with contextlib.suppress(NotFound):
+                store.retry_job(job.space, job.id)
+                retried.append(job)
+    return retried
+
+
+@jobs_command.command("drop", epilog=examples("reverie jobs drop 12 --space work"))
+@click.argument("job", type=WHOLE)
+@in_space
+def drop_job_command(asked: Asked, job: int) -> None:
+    """Take a job off the agenda, undone."""
+    with asked.open_store() as store:
+        space = store.settings.space
+        store.drop_job(space, job)
+    _print_job(asked, space, job, "dropped")
+
+
+def _print_job(asked: Asked, space: str, job: int, state: str) -> None:
+    if asked.as_json:
+        print_json({"space": space, "job": job, "state": state})
+    else:
+        say(f"Job {job} of space {space!r} is {'due now' if state == 'due' else state}.")
+
+
+# -- worker ---------------------------------------------------------------------------------------
+
+
+@click.command(
+    "worker",
+    epilog=examples(
+        "reverie worker", "reverie worker --once", "REVERIE_LOG_LEVEL=info reverie worker"
+    ),
+)
+@click.option("--once", is_flag=True, help="Do what is due now, then stop.")
+@click.option(
+    "--poll",
+    type=click.FloatRange(0.05, 3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait when nothing is due.",
+)
+@on_store
+def worker_command(asked: Asked, once: bool, poll: float) -> None:
+    """Do what is due, until stopped.
+
+    SIGINT and SIGTERM let the job at hand finish. A vault that the store has is watched meanwhile.
+    REVERIE_LOG_LEVEL says what is reported on standard error. With --once the exit code is 1 when
+    a job failed.
+    """
+    with asked.open_store() as store, reporting(store.settings.log_level):
+        if once:
+            _work_once(asked, store)
+            return
+        with stopping() as stop, watching(store):
+            logging.getLogger("reverie.worker").info("working on %s", store.url)
+            store.work(stop, poll)
+    if asked.as_json:
+        print_json({"stopped": stop.name})
+    else:
+        say(f"Stopped by {stop.name}.")
+
+
+def _work_once(asked: Asked, store: Store) -> None:
+    before = {(job.space, job.id): job for job in store.jobs()}
+    done = store.drain()
+    failed = sum(_failed_since(before.get((job.space, job.id)), job) for job in store.jobs())
+    if asked.as_json:
+        print_json({"jobs": done, "failed": failed})
+    else:
+        why = f", {failed} failed: 'reverie jobs list' shows why" if failed else ""
+        say(f"Ran {count(done, 'job')}{why}.")
+    if failed:
+        click.get_current_context().exit(FOUND_WRONG)
+
+
+def _failed_since(before: Job | None, now: Job) -> bool:
+    tried = before is None or (now.attempts, now.state) != (before.attempts, before.state)
+    return now.error is not None and now.state != "running" and tried
+
+
+# -- making anew ----------------------------------------------------------------------------------
+
+
+@click.command(
+    "reembed", epilog=examples("reverie reembed", "REVERIE_EMBEDDER=local reverie reembed")
+)
+@on_store
+def reembed_command(asked: Asked) -> None:
+    """Make every vector anew.
+
+    The configured embedder makes them beside the current ones; then the store switches to them in
+    one step. Stopped half-way it goes on where it was.
+    """
+    with asked.open_store() as store, progress("reembedding") as shown:
+        done = store.reembed(shown)
+    _print_done(asked, "passages", done, f"Made {count(done, 'vector')} anew.")
+
+
+@click.command("rebuild", epilog=examples("reverie rebuild", "reverie rebuild --json"))
+@on_store
+def rebuild_command(asked: Asked) -> None:
+    """Make the index anew from the log.
+
+    Nothing is lost: index and vectors are views of the log.
+    """
+    with asked.open_store() as store, progress("rebuilding") as shown:
+        done = store.rebuild(shown)
+    said = f"Indexed {count(done, 'memory', 'memories')} anew."
+    _print_done(asked, "memories", done, said)
+
+
+def _print_done(asked: Asked, what: str, number: int, line: str) -> None:
+    if asked.as_json:
+        print_json({what: number})
+    else:
+        say(line)
+
+
+@click.command("vacuum", epilog=examples("reverie vacuum", "reverie vacuum --json"))
+@on_store
+def vacuum_command(asked: Asked) -> None:
+    """Give unused room back to the file system."""
+    with asked.open_store() as store:
+        path = store_file(store.settings)
+        before = _bytes(path)
+        store.vacuum()
+        after = _bytes(path)
+    if asked.as_json:
+        print_json({"bytes_before": before, "bytes_after": after})
+    else:
+        say(f"The store had {size(before)}, now it has {size(after)}.")
+
+
+def _bytes(path: Path | None) -> int:
+    """The file and its write-ahead log."""
+    if path is None:
+        return 0
+    files = (path, path.with_name(path.name + "-wal"))
+    return sum(file.stat().st_size for file in files if file.exists())

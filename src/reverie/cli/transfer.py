@@ -1,0 +1,432 @@
+"""Memories in and out: export, import, backup, verify, migrate."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from reverie import config
+from reverie.cli.exit_codes import FOUND_WRONG
+from reverie.cli.lazy import DefaultGroup
+from reverie.cli.options import (
+    Asked,
+    anywhere,
+    examples,
+    in_scope,
+    on_store,
+    require_store,
+    store_file,
+)
+from reverie.cli.output import (
+    count,
+    print_json,
+    print_pairs,
+    print_problems,
+    print_report,
+    progress,
+    remark,
+    say,
+)
+from reverie.errors import InvalidInput, StoreDamaged, StoreFull
+from reverie.model import ImportReport
+from reverie.serialize import when
+
+if TYPE_CHECKING:
+    from reverie.memory import Space, Store
+    from reverie.model import VerifyReport
+
+MOST_SHOWN = 20
+
+
+# -- export ---------------------------------------------------------------------------------------
+
+
+@click.command(
+    "export",
+    epilog=examples(
+        "reverie export > memories.jsonl",
+        "reverie export -o memories.jsonl --space work",
+        "reverie export --format array -o memories.json",
+        "reverie export --all -o everything.jsonl",
+    ),
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write to this file in one step, instead of standard output.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["jsonl", "array"]),
+    default="jsonl",
+    show_default=True,
+    help="Every version, one per line; or one array of what is remembered now.",
+)
+@click.option("--all", "everyone", is_flag=True, help="Every user of every space.")
+@click.option(
+    "--skip-damaged", "skip", is_flag=True, help="Leave out damaged entries instead of stopping."
+)
+@in_scope
+def export_command(
+    asked: Asked, output: Path | None, form: str, everyone: bool, skip: bool
+) -> None:
+    """Write memories and sessions out as JSON.
+
+    Those that all users of a space share, or with --user that user's own. Lines hold the whole
+    history, and 'reverie import' takes them in again. The array holds the id, content, category
+    and created_at of each current memory, the newest last. The output is JSON either way; --json
+    adds a document about a file that was written with --output.
+    """
+    if everyone and (form == "array" or asked.space is not None or asked.user is not None):
+        raise InvalidInput(
+            "--all writes lines of every space and user: leave the other options out"
+        )
+    if output == Path("-"):
+        output = None
+    with asked.open_store() as store:
+        settings = store.settings
+        space = store.space(settings.space, user=settings.user or None)
+        where = "" if everyone else f" in space {space.name!r}"
+        if everyone:
+            chunks = _as_lines(_everyones(store, skip))
+        else:
+            lines = space.export(skip_damaged=skip)
+            chunks = _as_lines(lines) if form == "jsonl" else _as_array(space)
+        if output is None:
+            written = _write(chunks, sys.stdout.buffer)
+        else:
+            with replacing(output) as file:
+                written = _write(chunks, file)
+        left_out = store.damaged
+    what = count(written, "record") if form == "jsonl" else count(written, "memory", "memories")
+    if not written:
+        remark(f"The store has no memories{where}: nothing to export.")
+    if output is None:
+        return
+    if asked.as_json:
+        answer = {"file": str(output), "format": form, "written": written}
+        print_json({**answer, "damaged": left_out} if left_out else answer)
+    else:
+        say(f"Exported {what} to {output}.")
+
+
+def _everyones(store: Store, skip: bool) -> Iterator[dict[str, Any]]:
+    """The records of all, each with whose it is."""
+    for info in store.spaces():
+        for user in (None, *info.users):
+            for record in store.space(info.name, user=user).export(skip_damaged=skip):
+                yield {**record, "space": info.name, "user": user}
+
+
+def _as_lines(records: Iterable[dict[str, Any]]) -> Iterator[tuple[int, str]]:
+    for record in records:
+        yield 1, json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _as_array(space: Space) -> Iterator[tuple[int, str]]:
+    """Current memories as one JSON array, an element at a time."""
+    before = "[\n  "
+    for memory in reversed(space.memories()):
+        element = {
+            "id": memory.id,
+            "content": memory.content,
+            "category": memory.category,
+            "created_at": when(memory.created_at),
+        }
+        yield 1, before + json.dumps(element, ensure_ascii=False)
+        before = ",\n  "
+    yield 0, "[]\n" if before.startswith("[") else "\n]\n"
+
+
+def _write(chunks: Iterable[tuple[int, str]], file: IO[bytes]) -> int:
+    written = 0
+    for number, text in chunks:
+        # Half a character, which a message may hold, is written as JSON spells it.
+        file.write(text.encode(errors="backslashreplace"))
+        written += number
+    file.flush()
+    return written
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that is there whole or not at all, and for its owner's eyes only."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException as error:
+        Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise StoreFull(f"no space left for {path}: free some and try again") from error
+        raise
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+# -- import ---------------------------------------------------------------------------------------
+
+
+@click.command(
+    "import",
+    epilog=examples(
+        "reverie import memories.jsonl",
+        "reverie import mem0-export.json --space work",
+        "reverie import ~/.mcp/memory.json --user alice",
+        "cat notes.txt | reverie import -",
+        "reverie import everything.jsonl --all",
+    ),
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@click.option("--all", "everyone", is_flag=True, help="Each record to the space and user it names.")
+@in_scope
+def import_command(asked: Asked, file: str, everyone: bool) -> None:
+    """Take memories and sessions in from a file.
+
+    All of it goes to one scope, that of --space and --user, unless --all is given.
+
+    FILE, or - for standard input, is an export of Reverie, a JSON array of texts or objects with a
+    content, an export of mem0, the memory.json of MCP's reference server, or plain lines. Importing
+    the same file again changes nothing.
+    """
+    from reverie.transfer.file_formats import parse
+
+    with (
+        _reading(file) as stream,
+        asked.open_store(create=True) as store,
+        progress("importing") as shown,
+    ):
+        settings = store.settings
+        own = (settings.space, settings.user or None)
+        records = _counted(parse(stream), shown)
+        grouped = groupby(records, lambda record: _named(record, own) if everyone else own)
+        reports = [
+            store.space(space, user=user, actor="cli").import_records(group)
+            for (space, user), group in grouped
+        ]
+        report = ImportReport(
+            sum(part.added for part in reports),
+            sum(part.unchanged for part in reports),
+            tuple(line for part in reports for line in part.skipped),
+        )
+    if asked.as_json:
+        print_json(report)
+    else:
+        say(f"Added {report.added}, unchanged {report.unchanged}, skipped {len(report.skipped)}.")
+        for line in report.skipped[:MOST_SHOWN]:
+            say(f"  - {line}")
+        if len(report.skipped) > MOST_SHOWN:
+            say(f"  … and {len(report.skipped) - MOST_SHOWN} more: --json lists them all.")
+        if not (report.added or report.unchanged or report.skipped):
+            remark("The file holds nothing to import.")
+    if report.skipped:
+        click.get_current_context().exit(FOUND_WRONG)
+
+
+def _named(record: Any, own: tuple[str, str | None]) -> tuple[str, str | None]:
+    """Whose a record says it is."""
+    if not isinstance(record, dict) or not isinstance(record.get("space"), str):
+        return own
+    return record["space"], record.get("user")
+
+
+@contextlib.contextmanager
+def _reading(file: str) -> Iterator[io.TextIOWrapper]:
+    """Text in which bytes that are no UTF-8 can be told from the rest, line by line."""
+    with contextlib.ExitStack() as opened:
+        raw: Any = sys.stdin.buffer
+        if file != "-":
+            raw = opened.enter_context(Path(file).open("rb"))
+        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape")
+        try:
+            yield stream
+        finally:
+            stream.detach()
+
+
+def _counted(records: Iterable[Any], shown: Any) -> Iterator[Any]:
+    for number, record in enumerate(records, 1):
+        shown(number, 0)
+        yield record
+
+
+# -- backup ---------------------------------------------------------------------------------------
+
+
+@click.group(
+    "backup",
+    cls=DefaultGroup,
+    default="create",
+    epilog=examples(
+        "reverie backup reverie-2026-11-15.db",
+        "reverie backup restore reverie-2026-11-15.db",
+        "reverie verify reverie-2026-11-15.db",
+    ),
+)
+def backup_command() -> None:
+    """Copy the whole store, or bring a copy back.
+
+    'reverie backup FILE' is short for 'reverie backup create FILE'.
+    """
+
+
+@backup_command.command(
+    "create",
+    epilog=examples(
+        "reverie backup reverie-2026-11-15.db", "reverie backup create reverie-2026-11-15.db"
+    ),
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@on_store
+def create_command(asked: Asked, file: Path) -> None:
+    """Copy the whole store into FILE while it is in use, and verify the copy."""
+    with asked.open_store() as store:
+        report = store.backup(file)
+    print_report(report, as_json=asked.as_json, heading={"file": str(file)})
+    if not report.ok:
+        click.get_current_context().exit(FOUND_WRONG)
+
+
+@backup_command.command(
+    "restore", epilog=examples("reverie backup restore reverie-2026-11-15.db --yes")
+)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--yes", is_flag=True, help="Do not ask before replacing a store that is there.")
+@on_store
+def restore_backup_command(asked: Asked, file: Path, yes: bool) -> None:
+    """Put a backup in the place of what is in the store now.
+
+    What was erased since the backup was made stays erased.
+    """
+    path = store_file(asked.settings())
+    if not yes and (path is None or path.exists()):
+        if asked.as_json or not sys.stdin.isatty():
+            raise InvalidInput("this replaces what is in the store now: repeat it with --yes")
+        if not click.confirm(f"Replace everything in {path or 'the store'} with {file}?", err=True):
+            remark("Aborted.")
+            click.get_current_context().exit(FOUND_WRONG)
+    with _open_to_replace(asked, path) as store:
+        report = store.restore_backup(file)
+    print_report(report, as_json=asked.as_json, heading={"restored": str(file)})
+
+
+@contextlib.contextmanager
+def _open_to_replace(asked: Asked, path: Path | None) -> Iterator[Store]:
+    with contextlib.ExitStack() as opened:
+        try:
+            store = opened.enter_context(asked.open_store(create=True))
+        except StoreDamaged as error:
+            raise StoreDamaged(
+                f"{path} is no store that can be opened: move it away ('reverie salvage' makes a "
+                "new store of what it holds), then repeat this"
+            ) from error
+        yield store
+
+
+# -- verify ---------------------------------------------------------------------------------------
+
+
+@click.command(
+    "verify", epilog=examples("reverie verify", "reverie verify reverie-2026-11-15.db --json")
+)
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
+@on_store
+def verify_command(asked: Asked, file: str | None) -> None:
+    """Check a store or a backup.
+
+    Without FILE the store is checked: its files, and that the index says what the log says. With
+    FILE that backup is, on a copy, so that looking changes nothing.
+    """
+    try:
+        if file is None:
+            with asked.open_store() as store:
+                heading, report = store.url, store.verify()
+        else:
+            heading, report = file, _verify_copy(file)
+    except StoreDamaged as error:
+        if asked.as_json:
+            print_json({"ok": False, "problems": [str(error)]})
+        else:
+            print_problems([str(error)])
+        click.get_current_context().exit(FOUND_WRONG)
+    print_report(report, as_json=asked.as_json, heading={"store": heading})
+    if not report.ok:
+        click.get_current_context().exit(FOUND_WRONG)
+
+
+def _verify_copy(file: str) -> VerifyReport:
+    from reverie.engine import copy_store
+
+    with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
+        copy = str(Path(folder) / Path(file).name)
+        copy_store(Path(file), Path(copy))
+        try:
+            with Asked(as_json=False, url=copy).open_store() as store:
+                return store.verify()
+        except StoreDamaged as error:
+            raise StoreDamaged(str(error).replace(copy, file)) from error
+
+
+# -- migrate --------------------------------------------------------------------------------------
+
+
+@click.command(
+    "migrate",
+    epilog=examples(
+        "reverie migrate --to postgresql://reverie@db.example/reverie",
+        "reverie migrate --from reverie.db --to postgresql://reverie@db.example/reverie",
+        "reverie migrate --from postgresql://reverie@db.example/reverie --to copy.db",
+    ),
+)
+@click.option(
+    "--from", "source", metavar="URL", help="The store to copy.  [default: that of all commands]"
+)
+@click.option("--to", "target", required=True, metavar="URL", help="Where to: an empty store.")
+@anywhere
+def migrate_command(asked: Asked, source: str | None, target: str) -> None:
+    """Copy a whole store into another database.
+
+    Its history comes along. Nobody can write to either meanwhile. Stopped at any moment it goes on
+    when it is run again. In the end every row is compared; until then the new store cannot be
+    opened.
+    """
+    from reverie.transfer.migrate import migrate
+
+    settings = config.load(url=source)
+    require_store(settings)
+    with progress("migrating") as shown:
+        report = migrate(settings.url or config.default_url(), target, shown)
+    if asked.as_json:
+        print_json(report._asdict())
+        return
+    print_pairs(
+        {
+            "spaces": str(report.spaces),
+            "rows": str(report.rows),
+            "copied now": str(report.copied),
+            "sha256 of all rows": report.digest,
+        }
+    )

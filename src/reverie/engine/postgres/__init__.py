@@ -1,0 +1,1 @@
+"""PostgreSQL's own part of the engine."""

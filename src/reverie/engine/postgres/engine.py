@@ -1,0 +1,297 @@
+"""PostgreSQL through psycopg: many servers on one memory, every acknowledged write synced.
+
+A read is one snapshot. A write runs at READ COMMITTED: writers of one space wait for each other on
+its row in ``counters``, those of different spaces for nobody. Every transaction says whose rows it
+is about (``walls``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import psycopg
+
+from reverie.engine import schema, table_copy
+from reverie.engine.base import BUSY_TIMEOUT, Opened
+from reverie.engine.postgres import (
+    dsn,
+    errors,
+    lock_holders,
+    row_security,
+)
+from reverie.engine.postgres import (
+    schema as postgres_schema,
+)
+from reverie.engine.postgres.pool import Connection, Lease, Pool
+from reverie.engine.postgres.replica import Replica
+from reverie.engine.postgres.transaction import WRITING, PostgresTransaction
+from reverie.engine.postgres.vectors import Vectors
+from reverie.engine.sqlite import store_file
+from reverie.engine.sqlite.engine import SQLiteEngine
+from reverie.errors import (
+    StoreBusy,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+_APPLICATION = f"SET LOCAL ROLE {row_security.APPLICATION}"
+_READ = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _APPLICATION)
+_WRITE = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", _APPLICATION)
+_AT_ONCE = "SET LOCAL lock_timeout = 1"
+# Snapshots of sessions here and on standbys, and transactions that wait for their second phase.
+_SEEN_BY = """SELECT COUNT(*) FROM (
+    SELECT backend_xmin AS seen FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+        AND (datname = current_database() OR datname IS NULL)
+    UNION ALL SELECT xmin FROM pg_replication_slots
+    UNION ALL SELECT transaction FROM pg_prepared_xacts WHERE database = current_database()) s
+    WHERE age(seen) > age($1::xid)"""
+
+
+class PostgresEngine(Opened[PostgresTransaction]):
+    """One PostgreSQL database."""
+
+    def __init__(self, url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT) -> None:
+        super().__init__()
+        self._busy_timeout = busy_timeout
+        address = dsn.parse(url)
+        self.url, self.read_only = address.shown, address.read_only
+        first = Pool(address.conninfo, f"{postgres_schema.NAME}, public", busy_timeout=busy_timeout)
+        with errors.translated(self.url), contextlib.closing(first.connect()) as connection:
+            try:
+                vector_type = postgres_schema.prepare(connection, read_only=self.read_only)
+            except psycopg.errors.LockNotAvailable as error:
+                raise self._busy(lock_holders.longest(connection)) from error
+            search_path = postgres_schema.search_path(connection)
+            apart = postgres_schema.has_citus(connection)
+            self._replica: Replica | None = None
+            if read_url:
+                lagging = Pool(dsn.parse(read_url).conninfo, search_path, vector_type)
+                self._replica = Replica(lagging, connection)
+        self._pool = Pool(
+            address.conninfo, search_path, vector_type, apart=apart, busy_timeout=busy_timeout
+        )
+        self.compares_vectors = vector_type is not None
+        self._vectors = Vectors(compared=self.compares_vectors)
+
+    # -- transactions -------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def read(self, *, lagging: bool = False) -> Iterator[PostgresTransaction]:
+        current = self._current()
+        if current is not None:
+            yield current
+            return
+        with self._explained(), errors.translated(self.url), contextlib.ExitStack() as lent:
+            begun = None
+            if lagging and self._replica is not None:
+                begun = self._replica.begun(lent, _READ)
+            lease = begun or lent.enter_context(self._lent())
+            own = PostgresTransaction(
+                lease, () if begun else _READ, self._vectors, writing=False, damaged=self.damaged
+            )
+            with self._as_current(own) as tx:
+                yield tx
+                tx.commit()
+
+    @contextlib.contextmanager
+    def write(self, *, wait: bool = True) -> Iterator[PostgresTransaction]:
+        current = self._current_writer()
+        if current is not None:
+            yield current
+            return
+        begin = _WRITE if wait else (*_WRITE, _AT_ONCE)
+        with (
+            self._explained(),
+            self._naming_the_holder(wait) as waiting,
+            self._lent() as lease,
+        ):
+            own = PostgresTransaction(
+                lease, begin, self._vectors, writing=True, damaged=self.damaged
+            )
+            waiting.append(own)
+            with self._as_current(own) as tx:
+                yield tx
+                tx.commit()
+            if self._replica is not None:
+                self._replica.wait_for(lease.connection)
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[None]:
+        self._require_usable()
+        if getattr(self._thread, "held", None) is not None:
+            yield
+            return
+        with self._naming_the_holder(), self._pool.lent() as lease:
+            connection = lease.connection
+            try:
+                connection.execute("SELECT pg_advisory_lock($1)", (WRITING,))
+                self._thread.held = connection
+                yield
+            finally:
+                self._thread.held = None
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute("SELECT pg_advisory_unlock($1)", (WRITING,))
+
+    @contextlib.contextmanager
+    def _naming_the_holder(self, wait: bool = True) -> Iterator[list[PostgresTransaction]]:
+        """PostgreSQL's errors as ours; who waited for a lock in vain is told who holds it."""
+        waiting: list[PostgresTransaction] = []
+        with errors.translated(self.url):
+            try:
+                yield waiting
+            except psycopg.errors.LockNotAvailable as error:
+                space = waiting[0].waits_for if waiting else None
+                raise self._busy(self._holder(space), wait=wait) from error
+
+    def _busy(self, holder: str | None, *, wait: bool = True) -> StoreBusy:
+        return StoreBusy(
+            f"{holder or 'another session'} is writing to {self.url} and did not end within "
+            f"{self._busy_timeout if wait else 0:g} s: try again, a write with the same key"
+        )
+
+    def _holder(self, space: int | None) -> str | None:
+        """Who holds the row of a space, else who has been writing for longest."""
+        with contextlib.suppress(psycopg.Error, StoreError), self._connected() as connection:
+            return lock_holders.of_space(connection, space) or lock_holders.longest(connection)
+        return None
+
+    @contextlib.contextmanager
+    def owning(self) -> Iterator[Connection]:
+        """A transaction of the user who owns the tables, to change them. Nobody else writes."""
+        if self.read_only:
+            raise StoreReadOnly(f"{self.url} was opened with mode=ro: open it without to change it")
+        with self.exclusive(), self._lent() as lease:
+            lease.begin(["BEGIN ISOLATION LEVEL READ COMMITTED"])
+            yield lease.connection
+            lease.connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _lent(self) -> Iterator[Lease]:
+        """A connection; inside ``exclusive`` the thread's own."""
+        held: Connection | None = getattr(self._thread, "held", None)
+        if held is None:
+            with self._pool.lent() as lease:
+                yield lease
+            return
+        lease = Lease(self._pool, 0.0, held)
+        try:
+            yield lease
+        finally:
+            lease.end()
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Connection]:
+        with self._pool.lent() as lease:
+            yield lease.connection
+
+    # -- upkeep -------------------------------------------------------------------------------
+
+    def scrub(self, erased: Sequence[str] = ()) -> bool:
+        """Take dead rows out of the tables. While a snapshot may still see them, they stay."""
+        self._require_usable()
+        try:
+            with errors.translated(self.url), self._connected() as connection:
+                # Whatever was deleted before this number was given is older than it.
+                ((now,),) = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchall()
+                ((seen,),) = connection.execute(_SEEN_BY, (now,)).fetchall()
+                connection.execute(f"VACUUM {', '.join(self._tables(connection))}".encode())
+                # A table that this user does not own is passed over.
+                ((passed,),) = connection.execute(
+                    "SELECT COUNT(*) FROM pg_class WHERE relnamespace = $1::regnamespace "
+                    "AND relkind IN ('r', 'p') AND NOT pg_has_role(relowner, 'USAGE')",
+                    (postgres_schema.NAME,),
+                ).fetchall()
+        except (StoreBusy, StoreUnavailable):
+            # What was erased is erased; a job comes back to this.
+            return False
+        return not seen and not passed
+
+    def _tables(self, connection: Connection) -> list[str]:
+        rows = connection.execute(
+            "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = $1::regnamespace "
+            "AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY 1",
+            (postgres_schema.NAME,),
+        ).fetchall()
+        return [row[0] for row in rows]
+
+    def backup(self, target: Path) -> None:
+        """A store of its own, in one file: what SQLite makes of the same rows."""
+        self._require_usable()
+        with (
+            store_file.new_file(target),
+            self.read() as old,
+            contextlib.closing(SQLiteEngine(str(target))) as copy,
+        ):
+            old.oversee()
+            with copy.write() as new:
+                table_copy.copy(old, new)
+            copy.vacuum()
+        for beside in ("-wal", "-shm", "-lock"):
+            target.with_name(target.name + beside).unlink(missing_ok=True)
+
+    def restore(self, source: Path) -> None:
+        """In one transaction: other servers see one big change."""
+        with (
+            self.exclusive(),
+            contextlib.closing(SQLiteEngine(str(source))) as copy,
+            copy.read() as old,
+            self.write() as new,
+        ):
+            new.oversee()
+            table_copy.empty(new)
+            table_copy.copy(old, new)
+            new.all(postgres_schema.numbering_from(new.all(postgres_schema.NEXT_SPACE)[0][0]))
+        self._vectors = Vectors(compared=self.compares_vectors)
+
+    def check(self) -> list[str]:
+        self._require_usable()
+        with errors.translated(self.url), self._connected() as connection:
+            unsafe = connection.execute(
+                "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') "
+                "AND setting = 'off' ORDER BY name"
+            ).fetchall()
+            broken = connection.execute(
+                "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid "
+                "AND indrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace)",
+                (postgres_schema.NAME,),
+            ).fetchall()
+        return [
+            *(
+                f"{row[0]} is off: a crash of the server can lose what it acknowledged"
+                for row in unsafe
+            ),
+            *(f"the index {row[0]} is not valid: run REINDEX INDEX {row[0]}" for row in broken),
+        ]
+
+    def describe(self) -> Mapping[str, str]:
+        with self.read() as tx:
+            (server, size) = tx.one(
+                "SELECT current_setting('server_version'), pg_database_size(current_database())"
+            ) or ("", 0)
+            row = tx.one("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+        return {
+            "engine": f"PostgreSQL {server.split()[0]} (psycopg {psycopg.__version__})",
+            "database": self.url,
+            "bytes": str(size),
+            "schema": str(schema.CURRENT),
+            "pgvector": row[0] if row and self.compares_vectors else "none",
+        }
+
+    def vacuum(self) -> None:
+        self._require_usable()
+        with errors.translated(self.url), self._connected() as connection:
+            connection.execute(
+                f"VACUUM (FULL, ANALYZE) {', '.join(self._tables(connection))}".encode()
+            )
+
+    def close(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        self._closed = True
+        self._pool.close()
+        if self._replica is not None:
+            self._replica.pool.close()

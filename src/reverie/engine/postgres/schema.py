@@ -1,0 +1,210 @@
+"""The tables of a PostgreSQL database, made and upgraded by whoever comes first."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from psycopg import Connection, errors
+from psycopg.types import TypeInfo
+
+from reverie.engine import schema, seals
+from reverie.engine.postgres import row_security, vectors
+from reverie.engine.postgres.transaction import numbered
+from reverie.errors import NewerSchema, StoreError, StoreReadOnly
+from reverie.protocols import Row
+
+log = logging.getLogger("reverie.postgres")
+
+OLDEST = 150_000
+NAME = "reverie"
+# Held by who makes or changes the tables.
+MAKING = 0x52455646
+NO_PGVECTOR = (
+    "this PostgreSQL has no pgvector: memories are found by their words alone, and their vectors "
+    "are kept for the day it is there (CREATE EXTENSION vector)"
+)
+NEXT_SPACE = "SELECT COALESCE(MAX(space), 0) + 1 FROM spaces"
+# Rows that every write changes are rewritten on their own page.
+_CROWDED = ("counters", "statistics", "due")
+# Where the rows of these tables are: in themselves, or in their partitions.
+_PAGES = """SELECT c.oid::regclass::text FROM pg_class c
+    LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class t ON t.oid = i.inhparent
+    WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r'
+    AND COALESCE(t.relname, c.relname) = ANY($2)"""
+
+
+def prepare(connection: Connection[Row], *, read_only: bool) -> TypeInfo | None:
+    """Tables of this version, and the type of vectors if the server can compare them."""
+    if connection.info.server_version < OLDEST:
+        raise StoreError(
+            f"PostgreSQL {connection.info.server_version // 10_000} is too old: use 15 or newer"
+        )
+    connection.execute(f"SET search_path = {search_path(connection)}".encode())
+    if not read_only:
+        row_security.ensure_roles(connection)
+    if _needs_work(connection, read_only):
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock($1)", (MAKING,))
+            found = _version(connection)
+            if found < schema.CURRENT:
+                row_security.lower_walls(connection, NAME)
+                _upgrade(connection, found)
+                row_security.raise_walls(connection, NAME)
+            _settle_vectors(connection)
+    if not read_only:
+        _number_spaces(connection)
+    info = TypeInfo.fetch(connection, "vector") if _kept_as(connection) == "vector" else None
+    if info is None:
+        log.warning(NO_PGVECTOR)
+    return info
+
+
+def _needs_work(connection: Connection[Row], read_only: bool) -> bool:
+    found = _version(connection)
+    if found > schema.CURRENT:
+        raise NewerSchema(
+            f"the database has schema {found}, this Reverie knows {schema.CURRENT}: "
+            "upgrade with pip install --upgrade reverie"
+        )
+    if found == schema.CURRENT:
+        return not read_only and _kept_as(connection) != "vector" and _has_pgvector(connection)
+    if read_only:
+        raise StoreReadOnly("the database needs an upgrade: open it without mode=ro")
+    return True
+
+
+def _version(connection: Connection[Row]) -> int:
+    if connection.execute("SELECT to_regclass($1)", (f"{NAME}.meta",)).fetchall()[0][0] is None:
+        return 0
+    with as_operator(connection):
+        rows = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchall()
+    return int(rows[0][0]) if rows else 0
+
+
+def _upgrade(connection: Connection[Row], found: int) -> None:
+    if not found:
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NAME}".encode())
+        connection.execute("CREATE SEQUENCE space_numbers")
+    for number in range(found + 1, schema.CURRENT + 1):
+        for statement in schema.STEPS[number - 1]:
+            connection.execute(as_postgres(statement).encode())
+        if number == schema.SEALING:
+            seals.seal_store(_Statements(connection), seals.log_progress("the log"))
+            # A process of an earlier version may still be connected: what it writes has no seal.
+            connection.execute("ALTER TABLE log ALTER COLUMN seal DROP DEFAULT")
+    if not found:
+        connection.execute(vectors.TABLE.format(type=vectors.KEPT).encode())
+    for (table,) in connection.execute(_PAGES, (NAME, list(_CROWDED))).fetchall():
+        connection.execute(f"ALTER TABLE {table} SET (fillfactor = 50)".encode())
+    connection.execute(
+        "INSERT INTO meta (key, value) VALUES ('schema', $1) "
+        "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        (str(schema.CURRENT),),
+    )
+
+
+class _Statements:
+    """A connection as the sealing of a store uses it."""
+
+    def __init__(self, connection: Connection[Row]) -> None:
+        self._cursor = connection.cursor()
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._cursor.execute(numbered(sql), values).fetchall()
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._cursor.executemany(numbered(sql), rows)
+
+
+def _number_spaces(connection: Connection[Row]) -> None:
+    with as_operator(connection):
+        (last,) = connection.execute("SELECT last_value FROM space_numbers").fetchall()[0]
+        if connection.execute("SELECT 1 FROM spaces WHERE space > $1 LIMIT 1", (last,)).fetchall():
+            (first,) = connection.execute(NEXT_SPACE).fetchall()[0]
+            connection.execute(numbering_from(first).encode())
+
+
+def numbering_from(first: int) -> str:
+    """Spaces that came with their numbers have theirs; the next one gets another.
+
+    Apart from the rows themselves: the numbers are given out by one server, the rows may be on any.
+    """
+    return (
+        f"SELECT setval('space_numbers', GREATEST(nextval('space_numbers'), {int(first)}), false)"
+    )
+
+
+@contextlib.contextmanager
+def as_operator(connection: Connection[Row]) -> Iterator[None]:
+    """Whoever owns the tables sees nothing in them by that alone."""
+    with connection.transaction():
+        connection.execute(row_security.OVERSEEING.encode())
+        yield
+        # The transaction may be part of another one, which goes on as who it was.
+        connection.execute(b"SET LOCAL ROLE NONE")
+
+
+def as_postgres(statement: str) -> str:
+    """Texts are ordered by their bytes, as they are everywhere else."""
+    return statement.format(clustered="").replace("TEXT", 'TEXT COLLATE "C"')
+
+
+# -- vectors --------------------------------------------------------------------------------------
+
+
+def _settle_vectors(connection: Connection[Row]) -> None:
+    """Let vectors be compared where they can be; what was kept until now is converted."""
+    if _kept_as(connection) == "vector" or not _has_pgvector(connection):
+        return
+    connection.execute(vectors.CONVERT.encode())
+    row_security.open_schema(connection, _pgvector_schema(connection))
+
+
+def _has_pgvector(connection: Connection[Row]) -> bool:
+    """Whether vectors can be compared, made so if this user may."""
+    if connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchall():
+        return True
+    offered = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
+    if not connection.execute(offered).fetchall():
+        return False
+    try:
+        with connection.transaction():
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
+    except (errors.InsufficientPrivilege, errors.UndefinedFile):
+        return False
+    except errors.UniqueViolation:
+        return True  # another server was quicker
+    return True
+
+
+def _kept_as(connection: Connection[Row]) -> str | None:
+    rows: list[Any] = connection.execute(
+        "SELECT t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
+        "WHERE a.attrelid = to_regclass($1) AND a.attname = 'embedding'",
+        (f"{NAME}.vectors",),
+    ).fetchall()
+    return rows[0][0] if rows else None
+
+
+def has_citus(connection: Connection[Row]) -> bool:
+    rows = connection.execute(
+        "SELECT to_regclass('pg_dist_partition') IS NOT NULL "
+        "AND EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'create_distributed_table')"
+    ).fetchall()
+    return bool(rows[0][0])
+
+
+def search_path(connection: Connection[Row]) -> str:
+    """Our tables first, then wherever pgvector lives."""
+    return ", ".join(dict.fromkeys([NAME, _pgvector_schema(connection), "public"]))
+
+
+def _pgvector_schema(connection: Connection[Row]) -> str:
+    rows = connection.execute(
+        "SELECT quote_ident(n.nspname) FROM pg_extension e "
+        "JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector'"
+    ).fetchall()
+    return rows[0][0] if rows else "public"

@@ -1,0 +1,387 @@
+"""A PostgreSQL store spread by its spaces: over hash partitions, or over machines with Citus.
+
+Both are planned from the catalogue first, as the statements that would run, and every table that is
+spread already is left alone. Rows of one space stay together, whatever table they are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from psycopg import Connection, sql
+
+from reverie.engine.postgres import row_security
+from reverie.engine.postgres.engine import PostgresEngine
+from reverie.engine.postgres.schema import NAME, has_citus
+from reverie.errors import ConfigError, StoreBusy
+
+# Few rows that every space needs, or that lead to it: each machine has them all.
+EVERYWHERE = ("meta", "spaces")
+COLUMN = "space"
+# The table whose shards all others are kept with.
+FIRST = "owners"
+PARTS = 16
+
+_NO_CITUS = (
+    "this PostgreSQL has no Citus: install it on every machine, add it to "
+    "shared_preload_libraries, run CREATE EXTENSION citus, then repeat this"
+)
+_TABLES = """SELECT c.relname, c.relkind = 'p', o.rolname, COALESCE(c.reloptions, '{}'),
+    (SELECT COUNT(*) FROM pg_inherits i WHERE i.inhparent = c.oid), pg_relation_size(c.oid) > 0,
+    ARRAY(SELECT DISTINCT r.relname::text FROM pg_constraint f JOIN pg_class r
+          ON r.oid = f.confrelid WHERE f.conrelid = c.oid AND f.contype = 'f'
+          AND f.confrelid <> c.oid)
+    FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
+    WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+    ORDER BY c.relname"""
+# Those of a table itself, not of its keys.
+_INDEXES = """SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i
+    WHERE i.indrelid = $1::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint c
+        WHERE c.conindid = i.indexrelid AND c.conrelid = i.indrelid
+        AND c.contype IN ('p', 'u', 'x'))
+    ORDER BY 1"""
+_CONSTRAINTS = """SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
+    WHERE conrelid = $1::regclass AND contype = ANY($2) AND conparentid = 0
+    ORDER BY contype <> 'p', conname"""
+# Rights that somebody gave beside ours.
+_RIGHTS = """SELECT a.privilege_type, a.is_grantable,
+    CASE WHEN a.grantee = 0 THEN NULL ELSE g.rolname END
+    FROM pg_class c, aclexplode(c.relacl) a LEFT JOIN pg_roles g ON g.oid = a.grantee
+    WHERE c.oid = $1::regclass AND a.grantee <> c.relowner
+    AND COALESCE(g.rolname <> ALL($2), true) ORDER BY 1, 3"""
+_OTHERS = """SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+    AND pid <> pg_backend_pid() AND split_part(application_name, ' ', 1)
+        = split_part(current_setting('application_name'), ' ', 1)"""
+
+
+class Step(NamedTuple):
+    """One statement, and what it is for."""
+
+    sql: str
+    why: str
+
+
+class Plan(NamedTuple):
+    """What would be done to which tables: one transaction after the other.
+
+    Cut short between two of them, it is planned again and goes on with what is left.
+    """
+
+    tables: tuple[str, ...]
+    transactions: tuple[tuple[Step, ...], ...]
+
+    @property
+    def steps(self) -> list[Step]:
+        return [step for steps in self.transactions for step in steps]
+
+
+class _Table(NamedTuple):
+    name: str
+    partitioned: bool
+    owner: str
+    options: Sequence[str]
+    parts: int
+    filled: bool
+    refers_to: Sequence[str]
+
+    @property
+    def full(self) -> str:
+        return f"{NAME}.{self.name}"
+
+
+# -- partitions of one server ---------------------------------------------------------------------
+
+
+def plan_partitions(engine: PostgresEngine, parts: int | None = None) -> Plan:
+    """What would turn every table with a space into one of hash partitions."""
+    with engine.owning() as connection:
+        return _partitions(connection, parts)
+
+
+def partition(engine: PostgresEngine, parts: int | None = None) -> Plan:
+    """Do it, in one transaction: killed at any moment, all of it is done or nothing."""
+    with engine.owning() as connection:
+        plan = _partitions(connection, parts)
+        if plan.transactions:
+            _require_alone(connection)
+            _run(connection, plan.steps)
+            # Who began to read meanwhile would find the new tables empty.
+            _require_alone(connection)
+    return plan
+
+
+def _partitions(connection: Connection[Any], parts: int | None) -> Plan:
+    tables = _spread_by_space(_tables(connection))
+    if _distributed(connection):
+        raise ConfigError(
+            "the tables are distributed with Citus, which splits them already: "
+            "partitions are for one server"
+        )
+    there = {table.parts for table in tables if table.partitioned}
+    if there and parts is not None and there != {parts}:
+        raise ConfigError(
+            f"the tables have {max(there)} partitions already: for another number "
+            "back the store up, and restore it into a fresh database"
+        )
+    plain = [table for table in tables if not table.partitioned]
+    if not plain:
+        return Plan((), ())
+    number = max(there) if there else parts or PARTS
+    steps = tuple(_partition_steps(connection, plain, number))
+    return Plan(tuple(table.name for table in plain), (steps,))
+
+
+def _partition_steps(
+    connection: Connection[Any], tables: Sequence[_Table], parts: int
+) -> Iterator[Step]:
+    names = ", ".join(table.full for table in tables)
+    (path, user) = connection.execute(
+        "SELECT current_setting('search_path'), current_user"
+    ).fetchall()[0]
+    yield Step(f"SET LOCAL search_path = {path}", "definitions name tables as they are found here")
+    yield Step("SET LOCAL row_security = off", "no row is left out because of a wall")
+    yield Step(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE", "nobody reads half of it")
+    foreign = [(table, *row) for table in tables for row in _constraints(connection, table, "f")]
+    for table, name, _ in foreign:
+        yield Step(
+            f"ALTER TABLE {table.full} DROP CONSTRAINT {_quoted(name)}",
+            "put back below, between the new tables",
+        )
+    for table in tables:
+        yield from _as_partitions(connection, table, parts, user)
+    for table, name, definition in foreign:
+        yield Step(
+            f"ALTER TABLE {table.full} ADD CONSTRAINT {_quoted(name)} {definition}",
+            "as it was, and checked for every row",
+        )
+    for name in (name for table in tables for name in _partition_names(table, parts)):
+        yield Step(
+            f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+            "rows are reached through the whole table alone",
+        )
+    for statement in row_security.statements([table.name for table in tables], NAME):
+        yield Step(statement, "walls between owners, as every table has them")
+    for table in tables:
+        yield Step(f"ANALYZE {table.full}", "so that statements are planned well at once")
+
+
+def _as_partitions(
+    connection: Connection[Any], table: _Table, parts: int, user: str
+) -> Iterator[Step]:
+    """One table replaced by one of the same columns, rows, keys, indexes, owner and rights."""
+    old, new = table.full, f"{table.full}_new"
+    yield Step(
+        f"ALTER TABLE {old} NO FORCE ROW LEVEL SECURITY", "its owner may read all of it to copy it"
+    )
+    yield Step(
+        f"CREATE TABLE {new} (LIKE {old} INCLUDING COMMENTS INCLUDING COMPRESSION "
+        f"INCLUDING DEFAULTS INCLUDING STORAGE) PARTITION BY HASH ({COLUMN})",
+        "the same columns, split by the space",
+    )
+    options = f" WITH ({', '.join(table.options)})" if table.options else ""
+    names = _partition_names(table, parts)
+    for at, name in enumerate(names):
+        yield Step(
+            f"CREATE TABLE {name} PARTITION OF {new} "
+            f"FOR VALUES WITH (MODULUS {parts}, REMAINDER {at}){options}",
+            f"partition {at + 1} of {parts}",
+        )
+    rights = connection.execute(
+        _RIGHTS, (table.full, [row_security.APPLICATION, row_security.OPERATOR])
+    ).fetchall()
+    keys, indexes = _constraints(connection, table, "puc"), _indexes(connection, table)
+    yield Step(f"INSERT INTO {new} SELECT * FROM {old}", "every row")
+    yield Step(f"DROP TABLE {old}", "all it held is in the new one")
+    yield Step(f"ALTER TABLE {new} RENAME TO {table.name}", "it takes its place")
+    for name, definition in keys:
+        yield Step(f"ALTER TABLE {old} ADD CONSTRAINT {_quoted(name)} {definition}", "as it was")
+    for definition in indexes:
+        yield Step(definition, "as it was")
+    for each in (old, *names) if table.owner != user else ():
+        yield Step(f"ALTER TABLE {each} OWNER TO {_quoted(table.owner)}", "as it was")
+    for right, grantable, role in rights:
+        whom = "PUBLIC" if role is None else _quoted(role)
+        more = " WITH GRANT OPTION" if grantable else ""
+        yield Step(f"GRANT {right} ON {old} TO {whom}{more}", "as it was")
+
+
+def _partition_names(table: _Table, parts: int) -> list[str]:
+    width = len(str(parts - 1))
+    return [f"{table.full}_p{at:0{width}}" for at in range(parts)]
+
+
+# -- shards of many machines ----------------------------------------------------------------------
+
+
+def plan_distribution(engine: PostgresEngine, shards: int | None = None) -> Plan:
+    """What would distribute every table by its space, each beside the others."""
+    with engine.owning() as connection:
+        return _distribution(connection, shards)
+
+
+def distribute(engine: PostgresEngine, shards: int | None = None) -> Plan:
+    """Do it. Tables that are distributed are left alone; what they left behind is taken away."""
+    with engine.exclusive():
+        plan = plan_distribution(engine, shards)
+        for steps in plan.transactions:
+            with engine.owning() as connection:
+                _require_alone(connection)
+                _run(connection, steps)
+                _require_alone(connection)
+    return plan
+
+
+def _distribution(connection: Connection[Any], shards: int | None) -> Plan:
+    if not has_citus(connection):
+        raise ConfigError(_NO_CITUS)
+    tables = _tables(connection)
+    if any(table.partitioned for table in tables):
+        raise ConfigError(
+            "the tables are partitioned, and Citus splits them itself: back the store up, restore "
+            "it into a fresh database and distribute that"
+        )
+    done = _distributed(connection)
+    waiting = [table for table in tables if table.name not in done]
+    everywhere = [table for table in waiting if table.name in EVERYWHERE]
+    spread = _spread_by_space(waiting)
+    # Roles are changed on connections of another user: apart from what is done to the tables.
+    settings = tuple(_settings(connection))
+    making = tuple(_distribution_steps(connection, everywhere, spread, shards)) if waiting else ()
+    emptying = tuple(
+        Step(
+            f"SELECT truncate_local_data_after_distributing_table({_text(table.full)})",
+            "its rows are in the shards now; these would never be read again",
+        )
+        for table in [*everywhere, *spread, *(each for each in tables if each.name in done)]
+        if table.filled
+    )
+    names = tuple(table.name for table in [*everywhere, *spread])
+    return Plan(names, tuple(steps for steps in (settings, making, emptying) if steps))
+
+
+def _settings(connection: Connection[Any]) -> Iterator[Step]:
+    """What lets a transaction be somebody's on every machine it reaches."""
+    (database, told) = connection.execute(
+        "SELECT current_database(), EXISTS (SELECT 1 FROM pg_db_role_setting s "
+        "JOIN pg_database d ON d.oid = s.setdatabase WHERE d.datname = current_database() "
+        "AND s.setrole = 0 AND 'citus.propagate_set_commands=local' = ANY(s.setconfig))"
+    ).fetchall()[0]
+    if not told:
+        yield Step(
+            f"ALTER DATABASE {_quoted(database)} SET citus.propagate_set_commands = 'local'",
+            "SET LOCAL says on every machine whose rows a transaction is about",
+        )
+    shut = connection.execute(
+        "SELECT rolname FROM pg_roles WHERE rolname = ANY($1) AND NOT rolcanlogin ORDER BY 1",
+        ([row_security.APPLICATION, row_security.OPERATOR],),
+    ).fetchall()
+    for (role,) in shut:
+        yield Step(
+            f"ALTER ROLE {_quoted(role)} LOGIN",
+            "the coordinator connects to the other machines as the role of the transaction",
+        )
+    if not connection.execute(
+        "SELECT pg_has_role($1, $2, 'MEMBER')", (row_security.OPERATOR, row_security.APPLICATION)
+    ).fetchall()[0][0]:
+        yield Step(
+            f"GRANT {row_security.APPLICATION} TO {row_security.OPERATOR}",
+            "a transaction of the operator begins as the application, on the other machines too",
+        )
+
+
+def _distribution_steps(
+    connection: Connection[Any],
+    everywhere: Sequence[_Table],
+    spread: Sequence[_Table],
+    shards: int | None,
+) -> Iterator[Step]:
+    yield Step(
+        "SET LOCAL citus.multi_shard_modify_mode TO 'sequential'",
+        "tables that refer to each other are made in one transaction",
+    )
+    (unbound,) = connection.execute(
+        "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+    ).fetchall()[0]
+    walled = [] if unbound else [*everywhere, *spread]
+    for table in walled:
+        yield Step(
+            f"ALTER TABLE {table.full} NO FORCE ROW LEVEL SECURITY",
+            "its owner may copy its rows into shards",
+        )
+    for table in everywhere:
+        yield Step(
+            f"SELECT create_reference_table({_text(table.full)})",
+            "few rows that belong to no space, or lead to it: every machine has them",
+        )
+    for table in spread:
+        first = table.name == FIRST
+        beside = _text("none" if first else f"{NAME}.{FIRST}")
+        count = f", shard_count => {shards}" if first and shards is not None else ""
+        yield Step(
+            f"SELECT create_distributed_table({_text(table.full)}, {_text(COLUMN)}, "
+            f"colocate_with => {beside}{count})",
+            "split by the space"
+            + ("" if first else ", each shard on the machine of the same spaces' owners"),
+        )
+    for table in walled:
+        yield Step(f"ALTER TABLE {table.full} FORCE ROW LEVEL SECURITY", "as it was")
+
+
+def _distributed(connection: Connection[Any]) -> set[str]:
+    if not has_citus(connection):
+        return set()
+    rows = connection.execute(
+        "SELECT c.relname FROM pg_dist_partition p JOIN pg_class c ON c.oid = p.logicalrelid "
+        "WHERE c.relnamespace = $1::regnamespace",
+        (NAME,),
+    ).fetchall()
+    return {row[0] for row in rows}
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def _run(connection: Connection[Any], steps: Sequence[Step]) -> None:
+    for step in steps:
+        connection.execute(step.sql.encode(), prepare=False)
+
+
+def _require_alone(connection: Connection[Any]) -> None:
+    """A transaction that began before the tables were replaced would find them empty."""
+    (others,) = connection.execute(_OTHERS).fetchall()[0]
+    if others:
+        raise StoreBusy(
+            f"other connections of Reverie to this database: {others}. Stop its servers and "
+            "workers, and repeat this; nothing was changed"
+        )
+
+
+def _tables(connection: Connection[Any]) -> list[_Table]:
+    """Every table, those that others refer to before them."""
+    left = {row[0]: _Table(*row) for row in connection.execute(_TABLES, (NAME,)).fetchall()}
+    ordered: list[_Table] = []
+    while left:
+        ready = [name for name, table in left.items() if not left.keys() & set(table.refers_to)]
+        ordered += [left.pop(name) for name in ready or list(left)]
+    return sorted(ordered, key=lambda table: table.name != FIRST)
+
+
+def _spread_by_space(tables: Sequence[_Table]) -> list[_Table]:
+    return [table for table in tables if table.name not in EVERYWHERE]
+
+
+def _constraints(connection: Connection[Any], table: _Table, kinds: str) -> list[tuple[str, str]]:
+    return connection.execute(_CONSTRAINTS, (table.full, list(kinds))).fetchall()
+
+
+def _indexes(connection: Connection[Any], table: _Table) -> list[str]:
+    return [row[0] for row in connection.execute(_INDEXES, (table.full,)).fetchall()]
+
+
+def _quoted(name: str) -> str:
+    return sql.Identifier(name).as_string(None)
+
+
+def _text(value: str) -> str:
+    return sql.Literal(value).as_string(None)

@@ -1,0 +1,232 @@
+"""A transaction of PostgreSQL: the shared SQL, and whose rows it is about."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from psycopg import Cursor
+
+from reverie.engine.postgres import row_security
+from reverie.engine.postgres.pool import Lease
+from reverie.engine.postgres.vectors import Vectors
+from reverie.errors import StoreError
+from reverie.protocols import Owner, Row
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reverie.protocols import Matrix, Numbers, Vector
+
+# Every writer shares it; who must be the only one of all holds it alone.
+WRITING = 0x52455645
+# Rows of one INSERT: few sizes, so that few statements are ever prepared.
+ROWS_AT_ONCE = (64, 16, 4, 1)
+MOST_UNSENT = 256
+_SHARED = f"SELECT pg_advisory_xact_lock_shared({WRITING})"
+_VALUES = re.compile(r"VALUES \((\?(?:, \?)*)\)")
+
+
+class PostgresTransaction:
+    """One snapshot, or one write, on one connection."""
+
+    skip_locked = " FOR UPDATE OF j SKIP LOCKED"
+    unindexed = ""
+
+    def __init__(
+        self,
+        lease: Lease,
+        begin: Sequence[str],
+        vectors: Vectors,
+        *,
+        writing: bool,
+        damaged: set[tuple[int, int]],
+    ) -> None:
+        self.damaged = damaged
+        self._lease = lease
+        self._vectors = vectors
+        # Said before anything else, in one go.
+        self._first = [*begin, *([_SHARED] if writing else [])]
+        self._begun = not begin
+        # Settings and rows that nobody waits for.
+        self._unsent: list[tuple[bytes, Sequence[Any] | None]] = []
+        self._owner: Owner | None = None
+        self._named = False
+        self._alone_in: int | None = None
+        # The space whose row it asked for last, to say who holds that.
+        self.waits_for: int | None = None
+        self.writing = writing
+        self.kept: dict[object, Any] = {}
+        self.means: dict[tuple[Owner, int], Vector | None] = {}
+
+    # -- whose rows it is about ---------------------------------------------------------------
+
+    def ask_for(self, space: str, user: str) -> None:
+        self._say(row_security.asking_for(space))
+        if user or self._named:
+            self._say(row_security.asking_for_user(user))
+            self._named = True
+        if self._owner is not None:
+            self._say(row_security.NOBODY)
+            self._owner = None
+
+    def enter(self, owner: Owner, *, alone: bool = True) -> None:
+        if owner != self._owner:
+            self._say(row_security.entering(owner))
+            self._owner = owner
+        if self.writing and alone and self._alone_in != owner.space:
+            self.waits_for = owner.space
+            with self._lease.waiting():
+                self.all("SELECT 1 FROM counters WHERE space = ? FOR UPDATE", (owner.space,))
+            self._alone_in = owner.space
+
+    @contextlib.contextmanager
+    def across_owners(self) -> Iterator[None]:
+        owner = self._owner
+        if owner is None:  # the operator's, or nobody's: there is no more or nothing to see
+            yield
+            return
+        self._say(row_security.entering(owner, across=True))
+        yield
+        self._say(row_security.entering(owner))
+
+    def oversee(self) -> None:
+        if self.writing and not self._begun:
+            # Two that share the lock could not both have it alone.
+            self._first.remove(_SHARED)
+            self._say(f"SELECT pg_advisory_xact_lock({WRITING})")
+        self._say(row_security.OVERSEEING)
+
+    def fresh_space(self) -> int:
+        row = self.one("SELECT nextval('space_numbers')")
+        assert row is not None
+        return int(row[0])
+
+    def _say(self, setting: str) -> None:
+        """Tell the server, before the next statement, whose rows that is about."""
+        if self._begun:
+            self._unsent.append((setting.encode(), None))
+        else:
+            self._first.append(setting)
+
+    # -- statements ---------------------------------------------------------------------------
+
+    def all(self, sql: str, values: Sequence[Any] = (), *, binary: bool = False) -> list[Row]:
+        return self._execute(numbered(sql), values, binary=binary).fetchall()
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        return self._execute(numbered(sql), values).fetchone()
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
+        return self._execute(numbered(sql), values).rowcount
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Nobody waits for these: they go out with the next statement that somebody waits for."""
+        waiting, sizes = list(rows), ROWS_AT_ONCE if _VALUES.search(sql) else (1,)
+        done = 0
+        while done < len(waiting):
+            size = next(size for size in sizes if size <= len(waiting) - done)
+            part = waiting[done : done + size]
+            values = [value for row in part for value in row]
+            self._unsent.append((_repeated(sql, size), values))
+            done += size
+        if len(self._unsent) >= MOST_UNSENT:
+            self._execute(b"SELECT 1")
+
+    def commit(self) -> None:
+        if not self._begun and not self._unsent:
+            return
+        done = self._execute(b"COMMIT").statusmessage
+        if done != "COMMIT":  # a server that undid it says so, and raises nothing
+            raise StoreError("the write was undone: repeat it with the same key")
+
+    def _execute(
+        self, query: bytes, values: Sequence[Any] = (), *, binary: bool = False
+    ) -> Cursor[Row]:
+        if not self._begun:
+            self._lease.begin(self._first)
+            self._begun = True
+        if not self._unsent:
+            return self._cursor.execute(query, values, binary=binary)
+        waiting, self._unsent = self._unsent, []
+        with self._lease.connection.pipeline():
+            for text, row in waiting:
+                self._sender.execute(text, row, prepare=None if row else False)
+            self._cursor.execute(query, values, binary=binary)
+        return self._cursor
+
+    @cached_property
+    def _cursor(self) -> Cursor[Row]:
+        return self._lease.connection.cursor()
+
+    @cached_property
+    def _sender(self) -> Cursor[Row]:
+        """For what nobody waits for: its answers pile up behind each other, unread."""
+        return self._lease.connection.cursor()
+
+    # -- vectors ------------------------------------------------------------------------------
+
+    def put_vectors(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
+        self._vectors.put(self, owner, generation, first, rows)
+
+    def clear_vectors(self, owner: Owner, first: int, count: int) -> None:
+        # Named one by one: a gap in the key would have all vectors of the owner looked at.
+        rows = self.all("SELECT value FROM meta WHERE key IN ('generation', 'generation.next')")
+        last = max((json.loads(row[0])[0] for row in rows), default=0)
+        self.run(
+            "DELETE FROM vectors WHERE space = ? AND owner = ? AND generation = ANY(?) "
+            "AND passage BETWEEN ? AND ?",
+            (*owner, list(range(last + 1)), first, first + count - 1),
+        )
+
+    def drop_vectors(self, keep: int) -> None:
+        self.run("DELETE FROM vectors WHERE generation <> ?", (keep,))
+
+    def vector_numbers(self, owner: Owner, generation: int) -> list[int]:
+        return [
+            row[0]
+            for row in self.all(
+                "SELECT passage FROM vectors WHERE space = ? AND owner = ? AND generation = ? "
+                "ORDER BY passage",
+                (*owner, generation),
+            )
+        ]
+
+    def nearest(
+        self,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        limit: int,
+        allowed: Sequence[int] | None = None,
+        without: Sequence[int] = (),
+    ) -> list[tuple[int, float]]:
+        return self._vectors.nearest(self, owner, generation, query, limit, allowed, without)
+
+    def similar(
+        self, owner: Owner, generation: int, query: Vector, numbers: Numbers
+    ) -> NDArray[np.float64]:
+        return self._vectors.similar(self, owner, generation, query, numbers)
+
+    def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
+        return self._vectors.of(self, owner, generation, numbers)
+
+
+@lru_cache(maxsize=4_000)
+def numbered(sql: str) -> bytes:
+    """The shared SQL marks a value with a question mark, PostgreSQL with its number."""
+    parts = sql.split("?")
+    return "".join(part if at == 0 else f"${at}{part}" for at, part in enumerate(parts)).encode()
+
+
+@lru_cache(maxsize=400)
+def _repeated(sql: str, rows: int) -> bytes:
+    """The INSERT of one row as one of several."""
+    return numbered(
+        _VALUES.sub(lambda found: "VALUES " + ", ".join([f"({found[1]})"] * rows), sql, count=1)
+    )

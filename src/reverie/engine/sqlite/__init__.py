@@ -1,0 +1,1 @@
+"""SQLite's own part of the engine."""

@@ -1,0 +1,123 @@
+"""A transaction on one SQLite connection: statements, and the vectors kept in blocks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import apsw
+
+from reverie.engine.sqlite.vectors import Blocks, Loaded, VectorCache
+from reverie.protocols import Owner, Row
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reverie.protocols import Matrix, Numbers, Vector
+
+_NOTHING = contextlib.nullcontext()
+
+
+class Undivided:
+    """A transaction that is told whose rows it is about, and shows all of them."""
+
+    skip_locked = ""
+    unindexed = " NOT INDEXED"
+
+    def __init__(self, *, writing: bool, damaged: set[tuple[int, int]]) -> None:
+        self.writing = writing
+        self.damaged = damaged
+        self.kept: dict[object, Any] = {}
+
+    def ask_for(self, space: str, user: str) -> None:
+        pass
+
+    def enter(self, owner: Owner, *, alone: bool = True) -> None:
+        pass
+
+    def across_owners(self) -> contextlib.AbstractContextManager[None]:
+        return _NOTHING
+
+    def oversee(self) -> None:
+        pass
+
+
+class SQLiteTransaction(Undivided):
+    """One snapshot on one connection. A writer is the only one there is."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        vectors: VectorCache,
+        writing: bool,
+        damaged: set[tuple[int, int]] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._vectors = vectors
+        self._blocks = Blocks(connection)
+        super().__init__(writing=writing, damaged=set() if damaged is None else damaged)
+
+    def close(self) -> None:
+        """Let go of the last statement: while it is open its snapshot is too."""
+        self._cursor.close(True)
+
+    def fresh_space(self) -> int:
+        row = self.one("SELECT COALESCE(MAX(space), 0) + 1 FROM spaces")
+        return 1 if row is None else int(row[0])
+
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        return self._cursor.execute(sql, values).fetchall()
+
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        return self._cursor.execute(sql, values).fetchone()
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> int:
+        self._cursor.execute(sql, values)
+        return self._connection.changes()
+
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._cursor.executemany(sql, rows)
+
+    def put_vectors(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
+        self._blocks.put(owner, generation, first, rows)
+
+    def clear_vectors(self, owner: Owner, first: int, count: int) -> None:
+        self._blocks.clear(owner, first, count)
+
+    def drop_vectors(self, keep: int) -> None:
+        self._cursor.execute("DELETE FROM vectors WHERE generation <> ?", (keep,))
+
+    def vector_numbers(self, owner: Owner, generation: int) -> list[int]:
+        return self._blocks.numbers(owner, generation)
+
+    def nearest(
+        self,
+        owner: Owner,
+        generation: int,
+        query: Vector,
+        limit: int,
+        allowed: Sequence[int] | None = None,
+        without: Sequence[int] = (),
+    ) -> list[tuple[int, float]]:
+        with self._vectors_of(owner, generation) as loaded:
+            return loaded.nearest(query, limit, allowed, without)
+
+    def similar(
+        self, owner: Owner, generation: int, query: Vector, numbers: Numbers
+    ) -> NDArray[np.float64]:
+        with self._vectors_of(owner, generation) as loaded:
+            return loaded.similar(query, numbers)
+
+    def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
+        with self._vectors_of(owner, generation) as loaded:
+            return loaded.vectors(numbers)
+
+    def _vectors_of(
+        self, owner: Owner, generation: int
+    ) -> contextlib.AbstractContextManager[Loaded]:
+        # What a writer sees may yet be undone: it must not stay in memory.
+        cache = VectorCache() if self.writing else self._vectors
+        return cache.current(self, self._blocks, owner, generation)

@@ -1,0 +1,277 @@
+"""Vectors in SQLite: blocks of 64, written in place, scanned exactly in process.
+
+A passage's vector is the slot ``passage % 64`` of block ``passage // 64`` of its owner. An all-zero
+slot means "no vector". A process keeps each owner's matrix in memory and follows other processes'
+writes: passages beyond those it has are new, and ``touched`` lists the ones that changed since.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import numpy as np
+
+from reverie.engine import index, vector_math
+from reverie.errors import DimensionMismatchError
+from reverie.protocols import Owner
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reverie.protocols import Matrix, Transaction, Vector
+
+SLOTS = 64
+FLOAT_BYTES = 4
+CACHE_BYTES = 1 << 30
+
+
+class Blocks:
+    """The stored form."""
+
+    TABLE = """CREATE TABLE vectors (
+        id INTEGER PRIMARY KEY, space INTEGER NOT NULL, owner INTEGER NOT NULL,
+        generation INTEGER NOT NULL, block INTEGER NOT NULL, data BLOB NOT NULL,
+        UNIQUE (space, owner, generation, block))"""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def put(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
+        dimensions = rows.shape[1]
+        size = SLOTS * dimensions * FLOAT_BYTES
+        done = 0
+        while done < len(rows):
+            block, slot = divmod(first + done, SLOTS)
+            part = np.ascontiguousarray(rows[done : done + SLOTS - slot], dtype="<f4")
+            done += len(part)
+            row = self._find(owner, generation, block)
+            if row is not None:
+                with self._connection.blob_open("main", "vectors", "data", row, True) as blob:
+                    if blob.length() != size:
+                        raise DimensionMismatchError(
+                            blob.length() // (SLOTS * FLOAT_BYTES), dimensions
+                        )
+                    blob.seek(slot * dimensions * FLOAT_BYTES)
+                    blob.write(part.tobytes())
+                continue
+            data = bytearray(size)
+            start = slot * dimensions * FLOAT_BYTES
+            data[start : start + part.nbytes] = part.tobytes()
+            self._connection.execute(
+                "INSERT INTO vectors (space, owner, generation, block, data) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (*owner, generation, block, bytes(data)),
+            )
+
+    def clear(self, owner: Owner, first: int, count: int) -> None:
+        rows: list[Any] = self._connection.execute(
+            "SELECT id, block FROM vectors WHERE space = ? AND owner = ? AND generation IN "
+            "(SELECT DISTINCT generation FROM vectors WHERE space = ? AND owner = ?) "
+            "AND block BETWEEN ? AND ?",
+            (*owner, *owner, first // SLOTS, (first + count - 1) // SLOTS),
+        ).fetchall()
+        for row, block in rows:
+            begin = max(first, block * SLOTS) - block * SLOTS
+            end = min(first + count, (block + 1) * SLOTS) - block * SLOTS
+            with self._connection.blob_open("main", "vectors", "data", row, True) as blob:
+                stride = blob.length() // SLOTS
+                blob.seek(begin * stride)
+                blob.write(bytes((end - begin) * stride))
+
+    def read(
+        self, owner: Owner, generation: int, first: int, end: int
+    ) -> Iterator[tuple[int, Matrix]]:
+        """Slots of the passages in [first, end), a block at a time, with the first one's number."""
+        if first >= end:
+            return
+        for block, data in self._connection.execute(
+            "SELECT block, data FROM vectors WHERE space = ? AND owner = ? AND generation = ? "
+            "AND block BETWEEN ? AND ? ORDER BY block",
+            (*owner, generation, first // SLOTS, (end - 1) // SLOTS),
+        ):
+            rows = np.frombuffer(data, dtype="<f4").reshape(SLOTS, -1)
+            begin = max(first - block * SLOTS, 0)
+            yield block * SLOTS + begin, rows[begin : end - block * SLOTS]
+
+    def numbers(self, owner: Owner, generation: int) -> list[int]:
+        last = self._connection.execute(
+            "SELECT COALESCE(MAX(block), 0) FROM vectors "
+            "WHERE space = ? AND owner = ? AND generation = ?",
+            (*owner, generation),
+        ).get
+        return [
+            first + int(i)
+            for first, rows in self.read(owner, generation, 0, (last + 1) * SLOTS)
+            for i in np.flatnonzero(rows.any(axis=1))
+        ]
+
+    def _find(self, owner: Owner, generation: int, block: int) -> int | None:
+        row = self._connection.execute(
+            "SELECT id FROM vectors WHERE space = ? AND owner = ? AND generation = ? AND block = ?",
+            (*owner, generation, block),
+        ).fetchone()
+        return None if row is None else row[0]
+
+
+class Loaded:
+    """One owner's vectors in memory, with the distance of each from the middle of the first ones.
+
+    The middle moves only when one of those does, so that what comes later costs what it is.
+    """
+
+    def __init__(self, epoch: int, touches: int) -> None:
+        self.epoch = epoch
+        self.touches = touches
+        self.count = 0
+        self.live = 0
+        self.rows: Matrix = np.zeros((0, 0), np.float32)
+        self._squared: Vector = np.zeros(0, np.float32)
+        self._apart: Vector = np.zeros(0, np.float32)
+        self._mean: Vector | None = None
+
+    @property
+    def held(self) -> int:
+        """The bytes of memory it takes."""
+        return self.rows[: self.count].nbytes
+
+    def extend(self, parts: Iterable[tuple[int, Matrix]], count: int) -> None:
+        """Take in the passages up to ``count``; those of no part have no vector."""
+        for first, rows in parts:
+            self._make_room(count, rows.shape[1])
+            self.rows[first : first + len(rows)] = rows
+        if self.rows.shape[1]:
+            self._make_room(count, self.rows.shape[1])
+            self._settle(slice(self.count, count))
+        self.count = count
+
+    def put(self, first: int, rows: Matrix) -> None:
+        """Write rows over what is there, or over nothing yet."""
+        self._make_room(self.count, rows.shape[1])
+        here = slice(first, first + len(rows))
+        self.rows[here] = rows
+        self._settle(here)
+
+    def _settle(self, here: slice) -> None:
+        """Reckon with what these rows are now."""
+        rows, squared = self.rows[here], vector_math.squares(self.rows[here])
+        self.live += int((squared > 0).sum()) - int((self._squared[here] > 0).sum())
+        self._squared[here] = squared
+        if here.start < vector_math.ANCHORED:
+            self._mean = None
+        elif self._mean is not None:
+            self._apart[here] = vector_math.distances(rows, squared, self._mean)
+
+    def _make_room(self, count: int, dimensions: int) -> None:
+        if len(self.rows) < count:
+            # For half as many again: zeros that nobody wrote over take no memory yet.
+            rows = np.zeros((count * 3 // 2, dimensions), np.float32)
+            if len(self.rows):
+                rows[: len(self.rows)] = self.rows
+            self.rows = rows
+        more = len(self.rows) - len(self._squared)
+        if more:
+            self._squared = np.concatenate([self._squared, np.zeros(more, np.float32)])
+            self._apart = np.concatenate([self._apart, np.full(more, np.inf, np.float32)])
+
+    def nearest(
+        self, query: Vector, limit: int, allowed: Sequence[int] | None, without: Sequence[int]
+    ) -> list[tuple[int, float]]:
+        if not self._comparable(query):
+            return []
+        rows, numbers = self.rows[: self.count], None
+        mean, apart = self._centred()
+        if allowed is not None:
+            numbers = np.asarray(allowed, dtype=np.int64)
+            numbers = numbers[numbers < self.count]
+            rows, apart = rows[numbers], apart[numbers]
+        scores = vector_math.centred_cosine(rows, mean, apart, query)
+        if without:
+            left_out = np.asarray(without, dtype=np.int64)
+            scores[left_out if numbers is None else np.isin(numbers, left_out)] = -np.inf
+        return vector_math.best(scores, limit, numbers)
+
+    def similar(self, query: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        if not self._comparable(query):
+            return np.full(len(numbers), -np.inf)
+        mean, _ = self._centred()
+        return vector_math.exact(self.rows[numbers], mean, query)
+
+    def vectors(self, numbers: NDArray[np.int64]) -> Matrix:
+        return self.rows[numbers] if self.live else np.zeros((len(numbers), 0), np.float32)
+
+    def _comparable(self, query: Vector) -> bool:
+        if self.live and self.rows.shape[1] != len(query):
+            raise DimensionMismatchError(self.rows.shape[1], len(query))
+        return self.live > 0
+
+    def _centred(self) -> tuple[Vector, Vector]:
+        """The middle, and how far each row is from it."""
+        if self._mean is None:
+            self._mean = vector_math.mean_of(self.rows[: self.count])
+            rows, squared = self.rows[: self.count], self._squared[: self.count]
+            self._apart[: self.count] = vector_math.distances(rows, squared, self._mean)
+        return self._mean, self._apart[: self.count]
+
+
+class VectorCache:
+    """Every matrix this process has read, the least recently used given up beyond CACHE_BYTES."""
+
+    def __init__(self) -> None:
+        self._loaded: OrderedDict[tuple[Owner, int], Loaded] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def current(
+        self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int
+    ) -> Iterator[Loaded]:
+        """An owner's vectors as this transaction sees them, or newer; held still meanwhile."""
+        with self._lock:
+            yield self._current(tx, blocks, owner, generation)
+
+    def _current(self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int) -> Loaded:
+        known = index.statistics(tx, owner)
+        epoch, count, touches = known.epoch, known.next_passage, known.touches
+        key = (owner, generation)
+        loaded = self._loaded.get(key)
+        if loaded is None or loaded.epoch != epoch:
+            loaded = Loaded(epoch, touches)
+            loaded.extend(blocks.read(owner, generation, 0, count), count)
+            self._loaded[key] = loaded
+        else:
+            if touches > loaded.touches:
+                self._follow(loaded, tx, blocks, owner, generation, touches)
+            if count > loaded.count:
+                loaded.extend(blocks.read(owner, generation, loaded.count, count), count)
+        self._loaded.move_to_end(key)
+        self._give_up_oldest()
+        return loaded
+
+    def _follow(
+        self,
+        loaded: Loaded,
+        tx: Transaction,
+        blocks: Blocks,
+        owner: Owner,
+        generation: int,
+        touches: int,
+    ) -> None:
+        changed = tx.all(
+            "SELECT passage FROM touched WHERE space = ? AND owner = ? AND touch > ?",
+            (*owner, loaded.touches),
+        )
+        for (passage,) in changed:
+            if passage < loaded.count:
+                for first, rows in blocks.read(owner, generation, passage, passage + 1):
+                    loaded.put(first, rows)
+        loaded.touches = touches
+
+    def _give_up_oldest(self) -> None:
+        held = sum(loaded.held for loaded in self._loaded.values())
+        while held > CACHE_BYTES and len(self._loaded) > 1:
+            _, oldest = self._loaded.popitem(last=False)
+            held -= oldest.held

@@ -1,0 +1,1 @@
+"""Chat histories that clients send again, matched with what is stored."""

@@ -1,0 +1,536 @@
+"""Decide which stretches of a user's message are the person's own statements.
+
+Learning reads only these. Text that was pasted, quoted or forwarded, that was handed over to be
+read or worked on, or that belongs to role play and fiction, is somebody else's or nobody's. A
+message that asks not to be remembered has no stretch at all. In doubt a stretch is left out: the
+turn is stored verbatim in any case and stays findable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, takewhile
+from typing import NamedTuple
+
+from reverie.learn.rules import pasted, role_play
+from reverie.learn.rules.role_play import ASKING
+from reverie.learn.rules.sentences import (
+    LONGEST_TEXT,
+    join_quotations,
+    normalized,
+    split_quotations,
+    split_sentences,
+    starts_request,
+    without_fences,
+    without_lead_in,
+)
+
+# Stands for what was left out, in the question put to a model.
+LEFT_OUT = "[pasted text]"
+# Prose of at least this length, or in this many paragraphs, must speak of the person to be theirs.
+_LONG_PROSE = 420
+_MANY_PARAGRAPHS = 3
+# A line at least this long that ends within a sentence was broken to fit.
+_WRAPPED = 55
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWords:
+    """The person's own stretches of a message, verbatim and in order."""
+
+    stretches: tuple[str, ...] = ()
+    withheld: bool = False  # the person asked that this message not be remembered
+    whole: bool = False  # nothing was left out
+
+    @property
+    def text(self) -> str:
+        """The stretches as one text."""
+        return "\n\n".join(self.stretches)
+
+    @property
+    def marked(self) -> str:
+        """The stretches as one text that says whether something was left out."""
+        return self.text if self.whole else "\n\n".join((*self.stretches, LEFT_OUT))
+
+
+class _Sentence(NamedTuple):
+    """A sentence of a line: where it stands in it, and its words without "Actually" before."""
+
+    start: int
+    end: int
+    words: str
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+# -- asking not to be remembered ------------------------------------------------------------------
+
+_TO_ASSISTANT = (
+    r"(?:^|[,:;.!(–—-] ?|\b(?:please|pls|but|and|so|you|just|also|kindly|to|need) )"
+    r"(?:do not|don't|dont|never|needn't|need not|not)"
+)
+_KEEP = (
+    r"(?:remember|store|save|keep|retain|record|memori[sz]e|learn|log|note|write|take|add|"
+    r"hold on to|make a note of)"
+)
+_THIS = (
+    r"(?:(?:this|that|the|our) (?:conversation|chat|message|session|turn|part|bit|info\w{0,10}|"
+    r"detail)|this(?: one| down)?|that(?: down)?|it(?: down)?|these|those|anything|any of (?:this|"
+    r"that|"
+    r"it)|"
+    r"what i(?:'m| am|'ve| have)? (?:\w{1,12} ){0,2}?(?:say|said|saying|tell|told|telling|write|"
+    r"wrote|typed?|typing)\b(?: you)?(?: now| here| next)?|what i|from this|a record|notes?)"
+)
+_WHERE = (
+    r"(?=\W{0,20}$| ?[,.;:!)–—]| -| (?:down|about|please|but|and|i|i'm|i've|my|anywhere|either|"
+    r"though|"
+    r"thanks|just|ok)\b| (?:in|into|to|on|of|from|for) (?:your |the |this |any |my |"
+    r"a )?(?:\w{1,20} )?"
+    r"(?:memory|memories|notes?|records?|profile|file|database|storage|log|message|chat|one|it|"
+    r"this|"
+    r"that|conversation|future|later|me)\b)"
+)
+_WITHHELD = _pattern(
+    rf"{_TO_ASSISTANT} (?:ever |have to |need to )?{_KEEP} {_THIS}{_WHERE}|"
+    rf"\bno need to {_KEEP} {_THIS}\b|\b(?:without|rather you didn't|rather not have you|"
+    rf"prefer you "
+    rf"didn't) {_KEEP} {_THIS}\b|\boff[- ]the[- ]record\b|\bstrictly confidential\b|"
+    r"\bthis is (?:confidential|private|a secret)\b|\bstays? between\b|"
+    r"\bkeep (?:this |that |it )?(?:just |strictly )?(?:between (?:us|you and me|ourselves)|"
+    r"private|"
+    r"confidential|to yourself|secret)\b|\b(?:just |strictly )?between (?:us|you and me)(?=\W)|"
+    r"\b(?:forget|disregard|strike) (?:that |what |everything |anything |all )?(?:i|"
+    r"i've) (?:just |ever )?"
+    r"(?:said|told|mentioned|wrote|typed|say)\b|\bremember (?:nothing|none) of (?:this|that|it)\b|"
+    r"(?:^|\b(?:please|just|mind|no|actually|oh),? )(?:forget|disregard) (?:that|this|"
+    r"it)(?=\W{0,20}$|[.,;!])|"
+    r"\bnot (?:for|to be) (?:your |the )?(?:memory|remembered|stored|kept|saved|records?)\b|"
+    r"\bstays? (?:here|in this (?:chat|room|conversation))\b|"
+    rf"{_TO_ASSISTANT} (?:remember|store|save|memori[sz]e|record)(?=[\s).!]{{0,4}}$)|"
+    rf"{_TO_ASSISTANT} (?:remember|store|memori[sz]e|retain|hold on to) (?:my|that (?:i|my)|"
+    rf"things)\b|"
+    r"\bnothing\b.{0,40}\b(?:saved|stored|remembered|kept|recorded|learned)\b|"
+    r"\b(?:ignore|skip) (?:this|that|it) for (?:your |the )?memory\b|\bstop (?:remembering|"
+    r"learning|"
+    r"saving|storing|recording|memori[sz]ing)\b|"
+    r"\b(?:should|must|shall|may|can)(?: not|n't) be (?:remembered|stored|saved|kept|recorded|"
+    r"learned|"
+    r"memori[sz]ed)\b|\bdidn't hear (?:this|that|it) from me\b|\b(?:incognito|off the books|"
+    r"for your ears only)\b|\b(?:delete|remove|erase|wipe|keep|leave) (?:this|that|it) (?:from|"
+    r"off|out of) "
+    r"(?:your |the )?(?:memory|memories|notes|records?|profile)\b|"
+    r"\b(?:this|that|it)(?:'s| is) (?:strictly )?(?:a secret|private|confidential)\b|"
+    r"^(?:please )?(?:forget|disregard) (?:this|that|it):"
+)
+
+# -- words of others ------------------------------------------------------------------------------
+
+_SAYING = (
+    r"(?<!\bi )(?<!\bto )(?<!who )(?<!i'd )(?<!i'll )(?<!i've )(?<!i just )(?<!we )(?:says?|said|"
+    r"wrote|writes|goes|"
+    r"told (?:me|us)|texted(?: me)?|tells (?:me|us)|was like|keeps? (?:saying|telling (?:me|us))|"
+    r"posted|"
+    r"replied|answered|stated|states|reads?)"
+)
+_OTHERS_SPEAK = _pattern(
+    rf"\b{_SAYING}(?:,|:) (?:i|i'm|i've|my)\b|\b{_SAYING}[,:]? [\"“«']|"
+    rf"\b{_SAYING}(?:,|:| that| to)? (?:always|never|remember|from now on)\b|"
+    rf"\b{_SAYING}:|(?<!to )\basks?:|\bwords were\b|\b(?:is|was) asking:|"
+    r"(?<!i )(?<!i've )\b(?:sent|gave|forwarded|emailed|left|handed|messaged)(?: (?:me|us|him|her|"
+    r"them))? "
+    r"(?:this|the following)\b|\b(?:pinged|messaged|texted|dm'd) (?:me|us):|"
+    r"^(?:\w{1,20} ){0,2}(?:ticket|message|mail|e-?mail|voicemail|note|comment|review|feedback|"
+    r"request|"
+    r"letter|complaint|question) from\b.{1,40}(?: [-–]|:) |\bwhat would (?:an?|my|the) \w{1,20} "
+    r"(?:say|do|answer|reply)\b|"
+    r"^(?:\w{1,20} ){0,3}(?:post|tweet|caption|bio|slogan|copy|headline|tagline|ad|"
+    r"status)(?: idea| "
+    r"draft)?(?: [-–]|:) |"
+    r"(?:^|\bi |\bwe |\bjust )(?:got|received|found) this (?:(?:\w{1,20} )?(?:letter|e-?mail|mail|"
+    r"note|"
+    r"message|memo|text)\b|from\b|today\W{0,20}$|in the mail\b)|"
+    r"\bthis is what\b.{1,60}\b(?:said|told|wrote|sent)\b|\bwhat (?:my|the|our) \w{1,20} "
+    r"(?:sent|wrote|said)\b|\bon behalf of\b|\b(?:asking|posting|speaking) (?:this )?for (?:a|"
+    r"my) (?:friend|dad|mom|mum|"
+    r"father|mother|sister|brother|wife|husband|son|daughter|colleague|client|neighbou?r|"
+    r"relative)\b|"
+    r"\b(?:sign|poster|manual|wiki|docs?|documentation|letter|guide|handbook|policy|label|website|"
+    r"web site|site|"
+    r"page|article|book|instructions?|faq|notice|banner|memo|leaflet) (?:says?|reads?|states?|"
+    r"tells? (?:you|us|me))\b|"
+    r"\b(?:instructions?|rules?) (?:were|was|are):|^(?:it|he|she) says (?:from now on|that|always|"
+    r"never)\b|"
+    r"^according to (?:the|my|our)\b|"
+    r"^from the (?:[\w-]{1,20} )?(?:guide|manual|docs?|documentation|handbook|wiki|faq|book|"
+    r"website)\b|"
+    r"\bthere's a saying\b|\bas the saying goes\b|\bold saying\b|"
+    r"\b(?:dad|mom|mum|mother|father|grandmother|grandma|grandpa|grandfather|teacher|boss|coach|"
+    r"wife|"
+    r"husband|friend|landlord|neighbou?r|colleague|doctor|sister|brother) (?:always |often |once |"
+    r"keeps )"
+    r"(?:says|said|tells|telling|preaches)\b|\bwas on their (?:website|page|site)\b|"
+    r"\b(?:someone|somebody|a user|a guy|people) (?:on|in|from|"
+    r"at) \S{1,30}(?: \S{1,30})? (?:says?|said|asks?|wrote|writes|posted)\b"
+)
+
+# -- requests to work on a text -------------------------------------------------------------------
+
+_TEXT_NOUN = (
+    r"(?:page|web ?site|site|article|post|tweet|thread|text|paragraph|passage|document|doc|file|"
+    r"pdf|"
+    r"e-?mails?|mails?|message|letter|note|notes|review|reviews|story|poem|song|lyrics|essay|draft|"
+    r"report|paper|abstract|summary|transcript|conversation|chat|dialogue|log|logs|output|error|"
+    r"stack ?trace|traceback|code|function|snippet|script|config|yaml|json|csv|table|readme|commit|"
+    r"diff|patch|ticket|tickets|issue|complaint|recipe|contract|lease|clause|agreement|policy|"
+    r"minutes|cv|resume|résumé|bio|profile|cover letter|prompt|instructions?|system prompt|"
+    r"sentence|sentences|quote|caption|blurb|description|ad|advert|notice|statement|"
+    r"discharge letter|"
+    r"opening(?: line)?|schema|prompt log|homework|excerpt|section|pattern|sequence|series|"
+    r"invoice|listing|customer|bug in)"
+)
+_GIVEN = (
+    rf"(?:(?:this|these|that|those|the|my|our|his|her|"
+    rf"their) (?:\w{{1,20}}(?:'s)? ){{0,2}}{_TEXT_NOUN}\b|"
+    r"(?:this|these|it|them)(?=\W{0,20}$|[,.:;!?]| (?:for|please|and|in|into|to|as|more|with|from|"
+    r"over|again|"
+    r"better)\b)|(?:the (?:above|below|following|reviews|decisions)|following|below|above)\b|"
+    r"clause \d)"
+)
+# Work that is always done on a text, whatever else the sentence says.
+_TEXT_WORK = (
+    r"(?:translate|summari[sz]e|sum up|tl;? ?dr|(?:re-?|ghost)write|rephrase|reword|paraphrase|"
+    r"proof-?read|spell-?check|copy-?edit)"
+)
+_WORK = (
+    r"(?:read|explain|review|fix|check|correct|improve|polish|shorten|simplify|expand|edit|format|"
+    r"rate|"
+    r"grade|critique|criticise|criticize|analy[sz]e|classify|categori[sz]e|label|extract|convert|"
+    r"parse|"
+    r"debug|refactor|draft|look at|look over|go through|scan|decode|interpret|evaluate|assess|"
+    r"compare|"
+    r"answer|reply to|respond to|give feedback on|give me feedback on|comment on|finish|complete|"
+    r"continue|transcribe|scale|render|validate|clean up|tidy up|turn|make|say|write|rate)"
+)
+_LANGUAGE = (
+    r"(?:english|german|french|spanish|italian|portuguese|dutch|polish|russian|japanese|chinese|"
+    r"korean|"
+    r"thai|arabic|latin|greek|turkish|hindi|swedish|deutsche?|français|español|italiano)"
+)
+_WORK_REQUEST = _pattern(
+    rf"^{ASKING}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
+    rf"(?:^{ASKING}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|"
+    rf"answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
+    rf"{_GIVEN}|(?:^{ASKING}|\bplease ){_WORK} (?:the|my|our|its|their) (?:wording|phrasing|tone|"
+    rf"grammar|spelling|punctuation|style|copy)\b|^{ASKING}{_WORK}(?: please| pls| this)?"
+    rf"\W{{0,20}}$|^(?:grammar|spelling|thoughts|feedback)\W{{0,20}}$|"
+    rf"\b(?:auf|ins|en|in|into|al|to) {_LANGUAGE}(?: bitte| please)?\W{{0,3}}:|^traduce\b|"
+    rf"^(?:how|what)\b.{{1,40}}\b(?:in|for|into) {_LANGUAGE}\b|\bthe {_LANGUAGE} for\b|"
+    r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|"
+    r"one) (?:say|"
+    r"write|put|phrase|translate|spell)\b|"
+    rf"^{ASKING}(?:make|turn) {_GIVEN}.{{0,60}}|"
+    rf"^{ASKING}make (?:it|this|that) (?:sound |more |less |shorter|longer|better|polite|formal)|"
+    r"^(?:give|any) (?:me )?(?:feedback|a summary|the gist)\b|\bgive me the gist\b"
+)
+# A question that may be about a text in the lines after it.
+_ASKS = _pattern(r"(?:what|who|why|how|which|where|when|is|are|does|do|can|could|any|help)\b")
+_POINTS = _pattern(
+    rf"\b(?:this|these|above|below|following)\b|\b(?:clause|step|paragraph|section|line|chapter|"
+    rf"page|item|"
+    r"point) \d|\bwho has\b|\bmain (?:argument|point|idea)\b|\b(?:went|is|what's) wrong\b|"
+    r"\b(?:wrong|happening|going on|say|mean|meant|agreeing to|argument|point) here\b|"
+    rf"\b(?:does|doesn't|did) (?:it|he|she|they)\b|\bthe {_TEXT_NOUN}\b|\bany idea\b"
+)
+_POINTS_VAGUELY = _pattern(r"\b(?:this|these|here|above|below|it)\b")
+_LOOKS_BACK = _pattern(
+    rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\babove\b|"
+    rf"^{ASKING}{_WORK} (?:.{{1,30}} )?this\b|\bwhat does (?:this|that|it) "
+    rf"(?:say|mean)\W{{0,20}}$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|"
+    rf"want|say)\W{{0,20}}$|"
+    r"\bis (?:this|that|it) (?:valid|correct|grammatical|spam|a scam|legit|rude|polite|okay|ok|"
+    r"good)\W{0,20}$"
+)
+# A text that others write of themselves, and that is handed over with a question about it.
+_OTHERS_TEXT = _pattern(
+    r"^what (?:does|do) (?:the|this|that|these) .{1,40} (?:mean|say)\?|"
+    r"\b(?:this|these|the following) (?:\w{1,20} ){0,2}(?:postings?|posts?|tweets?|e-?mails?|"
+    r"mails?|letters?|"
+    r"messages?|reviews?|texts?|bios?|profiles?|cvs?|resumes?|articles?|poems?|transcripts?|"
+    r"tickets?|"
+    r"complaints?|quotes?|statements?|ads?|prompts?|paragraphs?|sentences?|lyrics)\b"
+)
+_JUDGED = _pattern(
+    r"^does (?:this|that|it) (?:sound|read|look) (?:natural|polite|formal|correct|native|fluent|"
+    r"professional)\b|\b(?:begins|starts|goes|reads|continues) (?:like this|as follows)\b|"
+    r"^what (?:language|song|poem|book|film|movie|tense|dialect) is (?:this|it)\b|"
+    r"^(?:please )?(?:give me|suggest|i need) an? (?:\w{1,20} ){0,2}(?:caption|slogan|tweet|bio|"
+    r"headline|tagline|toast|pick-up line)\b|"
+    r"^is (?:this|that|it|the following) (?:sentence )?(?:positive|negative|grammatical|correct|"
+    r"rude|polite|"
+    r"spam|fake|legit|good english|a scam|formal|okay|ok)\b"
+)
+_HANDED_OVER = _pattern(
+    r"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are))\b.{0,40}(?:\b(?:i wrote|"
+    r"so far)\b|:$)|"
+    r"\bmy (?:gpt |system |custom )(?:prompt|instructions?)\b|^the following (?:was|is|are)\b|"
+    r"^see below\b"
+)
+# The same where the text follows in lines of its own.
+_SHOWS = _pattern(
+    # A title and a question to it: "witness statement, what contradictions can you find".
+    r"^(?:[\w'-]{1,20} ){0,3}(?:statement|testimony|affidavit|verdict|post|thread|tweet|cringe|"
+    r"rant|review|listing|bio|caption|speech|sermon|interview|excerpt|reddit|linkedin|twitter|"
+    r"facebook)\b(?: of the \w{1,20})?, "
+    r".{0,80}\b(?:what|why|how|who|which|where|tell me|find|spot)\b|"
+    r"^i (?:just )?(?:found|got|saw|read|copied|pasted|received) (?:this|these)\b|"
+    rf"^(?:here(?:'s| is| are)|this is|these are|below (?:is|are)|see (?:this|below)|look at this|"
+    rf"check (?:this|it) "
+    rf"out|attached)\b(?:.{{0,40}}\b{_TEXT_NOUN}\b|.{{0,20}}$)"
+)
+
+# -- prose ----------------------------------------------------------------------------------------
+
+_CONVERSATION = _pattern(
+    r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|we're|we've|us|our|ours|you|you're|your|yours|"
+    r"please|thanks|thank|let's|hi|hello|hey|sorry|yes|no|ok|okay)\b|\?"
+)
+_FIRST_PERSON = _pattern(r"(?<![\w-])(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|our|us)\b")
+_REFERS = _pattern(r"(?:it|that|this|he|she|they|what a|good|great|cool|nice|perfect|wow|so)\b")
+_SAID_AFTERWARDS = _pattern(
+    r"(?:also|and|oh|btw|by the way|p\.?s\.?|one more thing|for (?:the|your) (?:future|record|"
+    r"memory))"
+    r"[,:.!]? (?:and |also |please,? ){0,2}(?:remember|keep in mind|don't forget|from now on|"
+    r"always|never)\b"
+)
+_UNFINISHED = _pattern(r"\b(?:a|an|the|of|to|in|on|at|for|from|with|and|or|is|are|that|by|as)$")
+_ABOUT_ME = _pattern(r"\b(?:me|myself|remember|note|mind|preferences|facts)\b.{0,40}:$")
+_OWN_ITEM = _pattern(r"(?:i|i'm|i've|my|we|our|call me)\b")
+
+
+def own_words(text: str) -> OwnWords:
+    """Return the stretches of a user's message that the person says of themselves."""
+    if not text.strip() or len(text) > LONGEST_TEXT:
+        return OwnWords()
+    raw = join_quotations(without_fences(normalized(text))).split("\n")
+    lines = ["" if pasted.is_delimited(line, at) else line for at, line in enumerate(raw)]
+    if any(_WITHHELD.search(sentence) for line in lines for sentence in split_sentences(line)):
+        return OwnWords(withheld=True)
+    kept = _without_make_believe(lines, _without_foreign_requests(_before_material(lines, raw)))
+    if _is_foreign_prose(kept):
+        kept = []
+    if kept == raw:
+        return OwnWords((text,), whole=True)
+    return OwnWords(tuple(_stretches(kept)))
+
+
+def _sentences(line: str) -> Iterator[_Sentence]:
+    at = 0
+    for sentence in split_sentences(line):
+        start = line.index(sentence, at)
+        at = start + len(sentence)
+        yield _Sentence(start, at, without_lead_in(sentence))
+
+
+def _stretches(lines: Sequence[str]) -> Iterator[str]:
+    stretch: list[str] = []
+    for line in (*lines, ""):
+        if line.strip():
+            stretch.append(line)
+        elif stretch:
+            yield split_quotations("\n".join(stretch))
+            stretch = []
+
+
+def _without_make_believe(lines: Sequence[str], kept: list[str]) -> list[str]:
+    """Return what was kept of the lines, or of it what was asked before make-believe began."""
+    if role_play.is_all("\n".join(lines).strip()):
+        return []
+    before: list[str] = []
+    for sentence in (each.words for line in lines for each in _sentences(line)):
+        asked = starts_request(sentence)
+        if role_play.starts(sentence, asked):
+            left = (each.words for line in kept for each in _sentences(line))
+            return [words for words in left if words in before]
+        if asked:
+            before.append(sentence)
+    return kept
+
+
+# -- material -------------------------------------------------------------------------------------
+
+
+def _before_material(lines: list[str], raw: Sequence[str]) -> list[str]:
+    """Return the lines up to what was pasted or handed over, and what was said after it."""
+    kept: list[str] = []
+    skipping = False  # until the paragraph ends
+    for at, line in enumerate(lines):
+        skipping = skipping and bool(line.strip())
+        if pasted.starts_material(lines, at) or _is_foreign_list(lines, at):
+            asked = any(found and found.looks_back for found in map(_request_in, lines[at:]))
+            return ([] if asked else kept) + _said_afterwards(lines, at)
+        found = None if skipping else _request_in(line)
+        if skipping or found is None:
+            kept.append("" if skipping else line)
+        elif found.to_paragraph_end:
+            kept.append(line[: found.start])
+            skipping = True
+        elif line[found.end :].strip() or found.holds_text or _goes_on(lines, raw, at):
+            kept.append(line[: found.start])
+            return kept + _said_afterwards(lines, at)
+        elif found.looks_back and (found.hands_over and found.start or any(map(str.strip, kept))):
+            before = line[: found.start]
+            return [before] if not found.hands_over or _only_requests(before) else []
+        else:
+            # What is worked on stands in quotes or in a block of code, and ends with it.
+            kept.append(line[: found.start] if line.rstrip().endswith(":") else line)
+        if not skipping and _asks_about_next(line) and _goes_on(lines, raw, at):
+            return kept + _said_afterwards(lines, at)
+    return kept
+
+
+class _Request(NamedTuple):
+    """A sentence after which the words are not the person's."""
+
+    start: int
+    end: int
+    looks_back: bool
+    to_paragraph_end: bool = False
+    hands_over: bool = False
+    holds_text: bool = False  # "Translate: I live in Rome"
+
+
+def _request_in(line: str) -> _Request | None:
+    """Return the first sentence of a line that hands a text over, or lets others speak."""
+    for start, end, words in _sentences(line):
+        if starts_request(words):
+            continue
+        if _WORK_REQUEST.search(words) or _HANDED_OVER.search(words) or _JUDGED.search(words):
+            back = bool(_LOOKS_BACK.search(words))
+            return _Request(start, end, back, hands_over=True, holds_text=": " in words)
+        if words.endswith("?") and _OTHERS_TEXT.search(words) and line[end:].strip():
+            return _Request(start, end, looks_back=False, hands_over=True)
+        if _OTHERS_SPEAK.search(words):
+            handed_over = words.endswith(":") or not line[end:].strip()
+            return _Request(start, end, looks_back=False, to_paragraph_end=not handed_over)
+        if words.endswith("?") and _LOOKS_BACK.search(words) and not line[end:].strip():
+            return _Request(start, end, looks_back=True)
+    return None
+
+
+def _only_requests(text: str) -> bool:
+    return all(starts_request(sentence.words) for sentence in _sentences(text))
+
+
+def _asks_about_next(line: str) -> bool:
+    """Tell whether a line ends with a question about a text that may follow it."""
+    for last in list(_sentences(line))[-1:]:
+        asks = _ASKS.match(last.words) and _POINTS.search(last.words)
+        return bool(asks or _SHOWS.match(last.words))
+    return False
+
+
+def _goes_on(lines: Sequence[str], raw: Sequence[str], at: int) -> bool:
+    """Tell whether the next thing after a line is text that does not say where it ends."""
+    for place in range(at + 1, len(lines)):
+        if raw[place].strip():
+            return bool(lines[place].strip())
+    return False
+
+
+def _said_afterwards(lines: Sequence[str], at: int) -> list[str]:
+    """Return the last paragraph when it adds a request after a paste: "Also, remember …"."""
+    last = max((place for place, line in enumerate(lines) if line.strip()), default=0)
+    alone = last > at and not lines[last - 1].strip()
+    return ["", lines[last]] if alone and _SAID_AFTERWARDS.match(lines[last].strip()) else []
+
+
+def _is_foreign_list(lines: Sequence[str], at: int) -> bool:
+    """Tell whether a list starts here whose items do not speak of the person."""
+    if not pasted.is_item(lines[at]) or (at and pasted.is_item(lines[at - 1])):
+        return False
+    before = next((line for line in reversed(lines[:at]) if line.strip()), "")
+    items = [pasted.without_bullet(line) for line in takewhile(pasted.is_item, lines[at:])]
+    if _ABOUT_ME.search(before.strip()):
+        return False
+    return not all(map(_OWN_ITEM.match, items))
+
+
+# -- prose ----------------------------------------------------------------------------------------
+
+
+def _is_foreign_prose(lines: Sequence[str]) -> bool:
+    """Tell whether a long text hardly speaks of the person or to the assistant."""
+    text = "\n".join(lines)
+    paragraphs = sum(1 for _ in _stretches(lines))
+    if len(text) < _LONG_PROSE and paragraphs < _MANY_PARAGRAPHS:
+        return False
+    spoken = [sentence.words for line in lines for sentence in _sentences(line)]
+    return sum(map(_is_impersonal, spoken)) * 2 > len(spoken)
+
+
+def _without_foreign_requests(lines: list[str]) -> list[str]:
+    """Return the lines without requests that are rules for everybody, or not at a person's place.
+
+    "The road is steep. Always use low gear." comes from a guide, whoever sends it. Requests stand
+    in the first paragraph or in the last one.
+    """
+    paragraphs = list(_paragraphs(lines))
+    pointing = any(map(_asks_about_text, _closing_sentences(lines, paragraphs)))
+    kept = list(lines)
+    for number, places in enumerate(paragraphs):
+        outside = 0 < number < len(paragraphs) - 1
+        foreign = len(paragraphs) > 1 and pointing or _is_wrapped([lines[at] for at in places])
+        for at in places:
+            said = list(_sentences(lines[at]))
+            impersonal = foreign or any(_is_impersonal(each.words) for each in said)
+            for start, end, words in reversed(said):
+                first = not start and at == paragraphs[0][0] and not foreign
+                general = impersonal and not first and not _FIRST_PERSON.search(words)
+                if starts_request(words) and (outside or general):
+                    kept[at] = kept[at][:start] + kept[at][end:]
+    return kept
+
+
+def _paragraphs(lines: Sequence[str]) -> Iterator[list[int]]:
+    """Return the places of the lines of each paragraph."""
+    places: list[int] = []
+    for at, line in enumerate((*lines, "")):
+        if line.strip():
+            places.append(at)
+        elif places:
+            yield places
+            places = []
+
+
+def _closing_sentences(lines: Sequence[str], paragraphs: Sequence[list[int]]) -> Iterator[str]:
+    """Return the last sentence of the first paragraph, and of the last one."""
+    for places in (*paragraphs[:1], *paragraphs[-1:]):
+        yield from [sentence.words for sentence in _sentences(lines[places[-1]])][-1:]
+
+
+def _asks_about_text(words: str) -> bool:
+    return bool(_ASKS.match(words) and _POINTS_VAGUELY.search(words) or _SHOWS.match(words))
+
+
+def _is_wrapped(lines: Sequence[str]) -> bool:
+    """Tell whether lines were broken to fit a width, as no person does who types."""
+    return any(
+        len(line) >= _WRAPPED
+        and line[-1:] not in ".!?…:;"
+        and (following[:1].islower() or bool(_UNFINISHED.search(line)))
+        for line, following in pairwise(line.strip() for line in lines)
+    )
+
+
+def _is_impersonal(words: str) -> bool:
+    """Tell whether a sentence speaks neither of the person nor to somebody, and of no word said."""
+    return (
+        len(words.split()) > 3
+        and not starts_request(words)
+        and not _CONVERSATION.search(words)
+        and not _REFERS.match(words)
+    )

@@ -1,0 +1,506 @@
+"""What a person says outright, found without a model: few rules in English that never guess.
+
+A fact that is missed stays findable in its turn; a wrong one misleads. What is in doubt is left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from typing import NamedTuple
+
+from reverie.learn.rules.own_words import own_words
+from reverie.learn.rules.sentences import (
+    Sentence,
+    as_written,
+    corrected_midway,
+    has_label,
+    has_quotation,
+    sentences,
+    with_corrections,
+    without_lead_in,
+)
+from reverie.learn.rules.values import READERS, Read
+from reverie.text.normalize import folded
+
+MOST_STATEMENTS = 10
+LONGEST_CONTENT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One thing that a person said about themselves, or asked to be kept."""
+
+    content: str
+    category: str
+    subject: str | None
+    single: bool = False
+    retracts: bool = False
+    value: str | None = None
+    explicit: bool = False
+
+
+class _Fact(NamedTuple):
+    """What is stated, whatever the words.
+
+    Filled in are {value} as said and {small} in small letters, and the groups of the opening:
+    {kind} in small letters, {topic} as said.
+    """
+
+    reader: str  # a name in READERS: what the value must look like
+    content: str
+    category: str
+    subject: str | None
+    single: bool = True
+    ended: str = ""  # the content once it is no longer so
+
+
+class _Rule(NamedTuple):
+    """A clause that starts with the opening states the fact.
+
+    The value is what follows the opening, or its group ``value``.
+    """
+
+    fact: _Fact
+    opening: str
+    happened: bool = False  # an event: it may have been today, but not long ago
+    retracts: bool = False
+
+
+_NAME = _Fact("own name", "The user's name is {value}", "person", "name")
+_CALLED = _NAME._replace(reader="person")
+_HOME = _Fact(
+    *("place", "The user lives in {value}", "context", "home"),
+    ended="The user no longer lives in {value}",
+)
+_WORK = _Fact(
+    *("organisation", "The user works at {value}", "context", "work"),
+    ended="The user no longer works at {value}",
+)
+_TEAM = _Fact(
+    *("team", "The user is on the {value} {kind}", "context", "team"),
+    ended="The user is no longer on the {value} {kind}",
+)
+_JOB = _Fact(
+    *("occupation", "The user works as {value}", "context", "job"),
+    ended="The user no longer works as {value}",
+)
+_TRADE = _JOB._replace(reader="trade")
+_PREFERS = _Fact("preference", "The user prefers {value}", "preference", None, single=False)
+_LIKES = _Fact("thing", "The user {kind}s {value}", "preference", "{small}")
+_CANNOT_STAND = _LIKES._replace(content="The user can't stand {value}")
+_DISLIKES = _LIKES._replace(content="The user does not {kind} {value}")
+_FAVOURITE = _Fact(
+    "favourite", "The user's favourite {topic} is {value}", "preference", "favourite {topic}"
+)
+_ALLERGY = _Fact(
+    *("allergen", "The user is allergic to {value}", "context", "{small} allergy"),
+    ended="The user is no longer allergic to {value}",
+)
+_BIRTHDAY = _Fact("date", "The user's birthday is {value}", "person", "birthday")
+_ONE = _Fact(
+    *("person", "The user's {kind} is {value}", "person", "{kind}"),
+    ended="{value} is no longer the user's {kind}",
+)
+_ONE_OF_MANY = _ONE._replace(subject="{value}", single=False)
+
+_AM = r"I(?: am|'m)"
+_HAVE = r"I(?: have|'ve|)"
+_DO_NOT = r"I (?:do not|don't|dont)"
+_NOW = r"(?:(?:now|currently|still) )?"
+_JUST = r"(?:(?:just|recently|finally|now) )?"
+_REALLY = r"(?:(?:really|absolutely|truly|generally|usually|always|strongly|also|still) )?"
+_ANY_MORE = r" (?:any ?more|any longer)"
+_WORDS = r"\S{1,40}(?: \S{1,40}){0,3}?"
+_THE_TEAM = rf"the (?P<value>{_WORDS}) (?P<kind>team|department)"
+_THE_GROUP = rf"the (?P<value>{_WORDS}) (?P<kind>group)"
+_SOMEONE_IS = rf"(?P<value>{_WORDS}) is"
+_IS_NOT = r"(?: not|n't)"
+_IS_CALLED = r"(?: is(?: called| named)?|'s name(?: is|'s))"
+_WHICH = r"(?:(?:new|best|older|younger|elder|little|big|twin) )?"
+_RELATION = _WHICH + (
+    r"(?P<kind>boss|manager|wife|husband|partner|spouse|fiancée?|girlfriend|boyfriend|mother|"
+    r"father|mom|mum|dad|landlord|landlady)"
+)
+_RELATIONS = _WHICH + (
+    r"(?P<kind>sister|brother|daughter|son|friend|colleague|coworker|co-worker|neighbou?r|"
+    r"roommate|flatmate|doctor|dentist|therapist|teacher|tutor|coach|lawyer|accountant|"
+    r"aunt|uncle|cousin|niece|nephew|grandmother|grandfather|dog|cat)"
+)
+_SOMETHING = r"(?!(?:bit|line|moment|one|part|scene|thing)\b)(?P<topic>\S{1,40}(?: \S{1,40}){0,2}?)"
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|"
+    r"sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
+)
+_ON_DATE = (
+    rf"(?: on)?(?: the)? (?P<value>\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}(?:,? \d{{4}})?|"
+    rf"{_MONTH} (?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?|"
+    r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})"
+)
+
+# To add a rule, add a line. The first whose opening and value both fit is taken.
+RULES = (
+    _Rule(_NAME, r"my name(?: is|'s)"),
+    _Rule(_CALLED, rf"{_AM} called|(?:(?:you can|just) )?call me"),
+    _Rule(_HOME, rf"I {_NOW}live in|{_AM} {_NOW}based in"),
+    _Rule(_HOME, rf"{_HAVE} {_JUST}moved to", happened=True),
+    _Rule(_HOME, r"I no longer live in", retracts=True),
+    _Rule(_HOME, rf"{_DO_NOT} live in (?P<value>{_WORDS}){_ANY_MORE}", retracts=True),
+    _Rule(_TEAM, rf"{_AM} {_NOW}(?:on|in) {_THE_TEAM}"),
+    _Rule(_TEAM, rf"{_HAVE} {_JUST}(?:moved to|joined) {_THE_TEAM}", happened=True),
+    _Rule(_TEAM, rf"{_HAVE} {_JUST}moved to {_THE_GROUP}", happened=True),
+    _Rule(_TEAM, rf"{_AM} no longer (?:on|in) {_THE_TEAM}", retracts=True),
+    _Rule(_WORK, rf"I {_NOW}work (?:at|for)"),
+    _Rule(_WORK, rf"{_HAVE} {_JUST}started (?:(?:working|a new job) )?at", happened=True),
+    _Rule(_WORK, r"I no longer work (?:at|for)|I (?:just )?quit my job at", retracts=True),
+    _Rule(_WORK, rf"{_DO_NOT} work (?:at|for) (?P<value>{_WORDS}){_ANY_MORE}", retracts=True),
+    _Rule(_JOB, rf"I {_NOW}work as"),
+    _Rule(_TRADE, r"my job is(?: being)?"),
+    _Rule(_JOB, rf"{_AM} (?P<value>an? {_WORDS}) by (?:profession|trade)"),
+    _Rule(_JOB, r"I no longer work as", retracts=True),
+    _Rule(_PREFERS, rf"I {_REALLY}prefer"),
+    _Rule(_LIKES, rf"I {_REALLY}(?P<kind>love|like|enjoy|hate|dislike)"),
+    _Rule(_CANNOT_STAND, r"I (?:really )?(?:can't|cannot|can not) stand"),
+    _Rule(_DISLIKES, rf"(?:{_DO_NOT}(?: really)?|I no longer) (?P<kind>like|enjoy)"),
+    _Rule(_FAVOURITE, rf"my favou?rite {_SOMETHING} is"),
+    _Rule(_ALLERGY, rf"{_AM} (?:(?:very|severely|deathly|highly) )?allergic to"),
+    _Rule(_ALLERGY, rf"{_AM} no longer allergic to", retracts=True),
+    _Rule(_BIRTHDAY, rf"(?:my birthday(?: is|'s)|I was born){_ON_DATE}"),
+    _Rule(_ONE, rf"my {_RELATION}{_IS_CALLED}"),
+    _Rule(_ONE, rf"{_SOMEONE_IS} {_NOW}my {_RELATION}"),
+    _Rule(_ONE, rf"{_SOMEONE_IS} no longer my {_RELATION}", retracts=True),
+    _Rule(_ONE, rf"{_SOMEONE_IS}{_IS_NOT} my {_RELATION}{_ANY_MORE}", retracts=True),
+    _Rule(_ONE, rf"my {_RELATION} is no longer", retracts=True),
+    _Rule(_ONE_OF_MANY, rf"my {_RELATIONS}{_IS_CALLED}"),
+    _Rule(_ONE_OF_MANY, rf"{_SOMEONE_IS} {_NOW}my {_RELATIONS}"),
+    _Rule(_ONE_OF_MANY, rf"{_SOMEONE_IS} no longer my {_RELATIONS}", retracts=True),
+    _Rule(_ONE_OF_MANY, rf"{_SOMEONE_IS}{_IS_NOT} my {_RELATIONS}{_ANY_MORE}", retracts=True),
+)
+
+# What a person tells the assistant to do always or never: "Always a pleasure" is no request.
+_COMMANDS = """
+    abbreviate add address answer apologise apologize ask assume avoid be begin book break call
+    capitalise capitalize change check cite close comment commit confirm convert delete deploy
+    display do document edit end explain finish follow format give greet guess ignore include
+    indent install interrupt invent keep leave limit list log make mention merge mock name offer
+    omit open order print propose provide push put quote read recommend refer remind remove repeat
+    reply respond return round run save say send share show sign skip sort speak spell start stop
+    store suggest summarise summarize talk tell test touch translate treat try use validate verify
+    wait wrap write
+"""
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+# Something to work on, or make-believe: then the message says nothing about the person.
+_MATERIAL = _pattern(
+    r"\b(?:translat(?:e|es|ing|ion)|rewrit(?:e|ing)|rephras(?:e|ing)|paraphras(?:e|ing)|"
+    r"proofread(?:ing)?|summari[sz](?:e|ing)|grammar|spelling|sentences?|lyrics|dialogue|"
+    r"the following|(?:this|that|my) (?:text|letter|paragraph|essay|draft)|(?:this|that) e-?mail|"
+    r"(?:write|draft|compose|generate|create|tell|continue)(?: \S{1,40}){0,5} (?:story|poem|song|"
+    r"email|"
+    r"e-mail|letter|essay|bio|biography|script|speech|post|tweet|text|message|profile|character)|"
+    r"imagine|pretend|suppose|assume|assuming|hypothetical(?:ly)?|what if|let's say|let us say|"
+    r"role-?play(?:ing)?|act as|acting as|scenario|for example|for instance|fiction(?:al)?|"
+    r"persona|in character|you are (?:an?|the|now))\b|\be\.g\.|^dear "
+)
+_TAKEN_BACK = _pattern(
+    r"(?:not|just kidding|kidding|just joking|joking|jk|i wish|i left|i quit|lol|psych|as if|"
+    r"yeah,? right|in my dreams|said no|or (?:not|at least|so)|if|unless|only|until|for now|"
+    r"but (?:only|not|then|now)|at least|then|later|after that|afterwards|eventually)\b|/s\b"
+)
+_LAUGH = _pattern(r",? ?\b(?:lol|lmao|rofl|haha\w{0,20}|jk)\b")
+_JOINT = _pattern(r"(,? and (?=(?:I|my)\b)|,? but |, (?=(?:I|my)\b))")
+_OPEN_START = _pattern(r"(?:I|my|we|our|it|this|that's|there|thanks|thank you)\b")
+_TIME = (
+    r"(?:days?|weeks?|weekends?|months?|summer|winter|spring|autumn|fall|semester|term|moment|"
+    r"nights?|holidays?|while|time|morning|afternoon|evening)"
+)
+_DOUBT = _pattern(
+    r"\b(?:if|unless|whether|would|could|might|maybe|perhaps|possibly|probably|supposedly|"
+    r"allegedly|apparently|theoretically|pretend(?:ed|ing)?|imagin\w{1,9}|suppos\w{1,9}|"
+    r"dream\w{0,9}|wish\w{0,9}|"
+    r"jok(?:e|es|ing)|kidding|jk|lol|lmao|rofl|haha\w{0,20}|sarcas\w{1,9}|not really|said|says|"
+    r"saying|told|"
+    r"tells|claim(?:s|ed)?|thinks|thought|believes|according|used to|until|till|temporar\w{1,9}|"
+    r"almost|nearly|sometimes|occasionally|partly|kind of|sort of|as if|as though|i guess|i think|"
+    r"i believe|i assume|not sure|during|visiting|on (?:holiday|vacation)|"
+    r"or (?:so|something|at least|not)|"
+    r"in (?:the|this|my|a) (?:game|story|book|novel|film|movie|play|show|simulation)|"
+    rf"for (?:now|(?:\w{{1,20}} ){{1,3}}?{_TIME}))\b|/s\b|🙄|"
+    r",? (?:right|correct|eh|huh|innit|no|yeah|not|don't i|isn't (?:it|he|she))\W{0,20}$"
+)
+_PASSING = _pattern(
+    rf"\b(?:today|tonight|tomorrow|yesterday|(?:this|next|every other) (?:year|{_TIME})|these days|"
+    r"right now|at (?:the|this) moment|at present|on weekends|"
+    r"(?:half|part|most|some) of the (?:year|time))\b"
+)
+_LONG_AGO = _pattern(
+    r"\b(?:(?:19|20)\d\d|ago|when|while|back|then|after|before|later|originally|once|left|quit|"
+    r"at (?:the )?age|as an? (?:child|kid|student|teen\w{0,9}|baby))\b"
+)
+_AFTER_VALUE = _pattern(
+    r"\W{0,80}$|\s{0,4}[,.!…(;]|\s{1,4}[–—-]{1,4}\s|\s{1,4}(?:and|because|since|with|who|which|as|"
+    r"so|from|in|near|at|"
+    r"for|on|to|though|although|now|too)\b"
+)
+_SINCE_THEN = _pattern(r"\s{1,4}(?:last|today|yesterday|this|recently)\b")
+# "I live in Rome and Paris": half of it would be wrong.
+_ONE_MORE = re.compile(r"(?:, \S{1,40})?,? and (?:[A-Z]|(?:in|at|for|also)\b)")
+
+_REMEMBER = _pattern(
+    r"(?P<please>please,? )?(?:always |do |also )?(?:remember|(?:do not|don't|dont|never) forget|"
+    r"(?:keep|bear) in mind)(?P<link> that\b|(?: this| the following)?\s{0,4}:|)\s{1,4}(?P<said>.+)"
+)
+_FROM_NOW_ON = _pattern(
+    r"(?:please,? )?from now on(?:wards?)?(?:\s*+[,:])?\s++(?:please,? )?"
+    r"(?!(?:he|she|it|they|his|her|their)\b)(?P<said>.+)"
+)
+_COMMAND = _pattern(
+    rf"(?:please,? )?(?P<whole>(?P<when>always|never) (?P<said>(?:{'|'.join(_COMMANDS.split())})\b"
+    r"(?!\W{0,8}(?:that|this|it|so|up|never|again)\b)\s{1,4}\S.*))"
+)
+_PREPOSITION = _pattern(r"(?:in|at|to|for|as|on) ")
+_NO_FACT = _pattern(r"(?:to|when|how|what|why|where|who|me|us|him|her|them|if)\b")
+_OWN = _pattern(r"(?:I|my|this|these)\b")
+# "Remember that time we met" looks back, and tells nothing.
+_THAT_ONE = re.compile(
+    r"(?!(?i:when|if|in|on|at|after|before|every|for|the|an?|I|my|we|you|he|she|it|they|our)\b)"
+    r"(?:\S{1,40}|[a-z]\S{0,40} \S{1,40}) (?:we|I|you|he|she|they|when|where|who|which|from|"
+    r"about)\b"
+)
+_CLAUSE_START = re.compile(
+    r"(?i:I|we|you|he|she|it|they|my|our|his|her|their|your|the|an?|all|every|each|there|when|if|"
+    r"on|in|at|for)\b|[A-Z]"
+)
+_VERB = _pattern(
+    r"\b(?:am|is|are|was|were|has|have|had|does?|did|can|cannot|will|shall|should|must|needs?|"
+    r"wants?|likes?|loves?|hates?|prefers?|lives?|works?|uses?|means?|starts?|ends?|costs?|eats?|"
+    r"drinks?|speaks?|(?:he|she|it|that|there)'s)\b|n't\b|'(?:m|re|ve|ll)\b"
+)
+
+
+class _Found(NamedTuple):
+    """A statement, and whether it holds all that its clause says."""
+
+    statement: Statement
+    complete: bool
+
+
+def statements(text: str) -> list[Statement]:
+    """What the person states outright, in the order said; of what is said twice, the last."""
+    kept: dict[str, Statement] = {}
+    for statement in _all(own_words(text).text):
+        key = folded(statement.content)
+        earlier = kept.pop(key, statement)
+        kept[key] = replace(statement, explicit=statement.explicit or earlier.explicit)
+    # Of too many the last, for they correct the first.
+    return list(kept.values())[-MOST_STATEMENTS:]
+
+
+def asks_to_remember(text: str) -> bool:
+    """Whether the message asks outright that something be kept in mind."""
+    return any(True for _ in requests(text))
+
+
+def requests(text: str) -> Iterator[str]:
+    """Return the person's own sentences that ask outright for something to be kept in mind."""
+    return (as_written(each) for each in sentences(own_words(text).text) if _is_request(each))
+
+
+def corrected(before: str, text: str) -> list[Statement]:
+    """Return what a turn that only corrects makes of the last statement of the turn before it."""
+    said = list(with_corrections(own_words(before).text))
+    now = list(with_corrections(own_words(text).text))
+    if len(now) != 1 or not now[0].correction or not said or _is_request(said[-1].words):
+        return []
+    found = [each.statement for each in _stated(said[-1].words)]
+    amended = _amended(said[-1].words, found, now[0].correction)
+    return [each for each in amended[-1:] if each.single and each not in found]
+
+
+def _all(text: str) -> Iterator[Statement]:
+    spoken = list(with_corrections(text))
+    said = [sentence.words for sentence in spoken]
+    requests = [_is_request(sentence) for sentence in said]
+    material = [
+        place
+        for place, sentence in enumerate(said)
+        if not requests[place] and _MATERIAL.search(sentence)
+    ]
+    if any(map(_is_joke, said)):
+        return
+    for place, (sentence, following) in enumerate(pairwise([*said, ""])):
+        if requests[place]:
+            if not material or place < material[0]:
+                yield from _requested(sentence)
+        elif not material and not _TAKEN_BACK.match(following):
+            later = spoken[place + 1] if following else Sentence("")
+            stated = _with_correction(sentence, later.correction)
+            if later.takes_back and stated:
+                again = [each.statement for each in _stated(later.words)]
+                stated = [each for each in stated if not _replaced(each, again)]
+            yield from stated
+
+
+def _with_correction(sentence: str, later: str) -> list[Statement]:
+    """Return what a sentence states once it is corrected, by itself or by the next one."""
+    if midway := corrected_midway(sentence):
+        found = [each.statement for each in _stated(midway[0])]
+        amended = _amended(midway[0], found, midway[1])
+        if amended != found:
+            return amended
+    found = [each.statement for each in _stated(sentence)]
+    return _amended(sentence, found, later)
+
+
+def _amended(sentence: str, found: list[Statement], correction: str) -> list[Statement]:
+    """Return the statements of a sentence with another value in the place of the last one."""
+    if not found or not correction or not (value := found[-1].value):
+        return found
+    before, _, after = sentence.rpartition(value)
+    for new in (correction, _PREPOSITION.sub("", correction)):
+        read = [each.statement for each in _stated(f"{before}{new}{after}")]
+        if len(read) == len(found) and _same_matter(read[-1], found[-1]):
+            return read
+    return found
+
+
+def _replaced(old: Statement, new: list[Statement]) -> bool:
+    """Tell whether one of several things may be known, and another was said in its place."""
+    return not old.single and any(_same_matter(each, old) for each in new)
+
+
+def _same_matter(new: Statement, old: Statement) -> bool:
+    return (new.category, new.single, new.retracts) == (old.category, old.single, old.retracts)
+
+
+def _is_joke(sentence: str) -> bool:
+    """Tell whether a sentence would state something, were it not for a laugh."""
+    serious = _LAUGH.sub("", sentence)
+    return serious != sentence and any(True for _ in _stated(serious))
+
+
+def _is_request(sentence: str) -> bool:
+    if sentence.endswith("?"):
+        return False
+    if found := _REMEMBER.match(sentence):
+        said, link = found["said"], found["link"].strip()
+        if link == "that":
+            return not _THAT_ONE.match(said)
+        outright = found["please"] or link or _OWN.match(said)
+        return bool(outright) and not _NO_FACT.match(said)
+    return bool(_FROM_NOW_ON.match(sentence) or _COMMAND.match(sentence))
+
+
+def _requested(sentence: str) -> Iterator[Statement]:
+    if sentence.endswith(":"):
+        return
+    if found := _REMEMBER.match(sentence):
+        said = found["said"]
+        if _says_something(said, found["link"].strip()):
+            yield from _kept(said, said, "general")
+    elif found := _FROM_NOW_ON.match(sentence):
+        yield from _kept(found["said"], f"From now on: {found['said']}", "preference")
+    elif found := _COMMAND.match(sentence):
+        stated = found["said"] if found["when"].lower() == "always" else ""
+        yield from _kept(stated, found["whole"], "preference")
+
+
+def _says_something(said: str, link: str) -> bool:
+    """Whether it is a sentence, and not only a thing: "please remember my birthday"."""
+    words = said.split()
+    if link.endswith(":") or _VERB.search(said):
+        return len(words) > 1
+    starts = _CLAUSE_START if link == "that" else re.compile("[Ii] ")
+    return len(words) > 2 and bool(starts.match(said))
+
+
+def _kept(said: str, content: str, category: str) -> Iterator[Statement]:
+    """What the rules make of it, and the words themselves unless that is all of them."""
+    stated = list(_stated(without_lead_in(said)))
+    for found in stated:
+        yield replace(found.statement, explicit=True)
+    clauses = len(_JOINT.split(said)) // 2 + 1
+    if len(stated) < clauses or not all(found.complete for found in stated):
+        words = as_written(content).rstrip(".!; ")
+        if words and len(words) <= LONGEST_CONTENT:
+            yield Statement(words[0].upper() + words[1:], category, None, explicit=True)
+
+
+def _stated(sentence: str) -> Iterator[_Found]:
+    """What each clause of a sentence says, unless what comes before it is in doubt."""
+    if "?" in sentence or has_label(sentence) or has_quotation(sentence):
+        return
+    parts = _JOINT.split(sentence)
+    clauses = parts[::2]
+    joints = ["but", *(joint.strip(", ").lower() for joint in parts[1::2])]
+    found: _Found | None = None
+    for place, (clause, joint) in enumerate(zip(clauses, joints, strict=True)):
+        # "In the game I'm a mage and I live in Solitude" goes on as it started.
+        begins = {"but": True, "and": bool(_OPEN_START.match(sentence)), "": found is not None}
+        # What follows may take it back: "I live in Rome, I think", "but only this week".
+        goes_on = joints[place + 1 : place + 2] in (["but"], [""])
+        qualified = f"{clause} {clauses[place + 1]}" if goes_on else clause
+        found = _read_clause(clause, qualified) if begins[joint] else None
+        if found:
+            yield found
+        if _DOUBT.search(clause):
+            return
+
+
+@cache
+def _openings() -> list[tuple[_Rule, re.Pattern[str]]]:
+    """Made with the first text: compiling them takes longer than all else."""
+    return [(rule, _pattern(rf"(?:{rule.opening})(?!\w)")) for rule in RULES]
+
+
+def _read_clause(clause: str, qualified: str) -> _Found | None:
+    if _DOUBT.search(qualified):
+        return None
+    for rule, opening in _openings():
+        start = opening.match(clause)
+        if start is None or (_LONG_AGO if rule.happened else _PASSING).search(qualified):
+            continue
+        read = _read_value(rule, start)
+        if read is not None and _may_follow(rule, read.rest):
+            return _Found(_statement(rule, start, read.value), not re.search(r"\w", read.rest))
+    return None
+
+
+def _read_value(rule: _Rule, start: re.Match[str]) -> Read | None:
+    reader, rest = READERS[rule.fact.reader], start.string[start.end() :]
+    if "value" not in start.re.groupindex:
+        return reader(rest.strip(), start[0])
+    first, last = start.span("value")
+    read = reader(start["value"], start.string[:first] + start.string[last : start.end()])
+    return None if read is None or read.rest else Read(read.value, rest)
+
+
+def _may_follow(rule: _Rule, rest: str) -> bool:
+    """Whether the value ends where it was taken to end: not in "I work at Acme no more"."""
+    ends = _AFTER_VALUE.match(rest) or (rule.happened and _SINCE_THEN.match(rest))
+    return bool(ends) and not _ONE_MORE.match(rest)
+
+
+def _statement(rule: _Rule, start: re.Match[str], value: str) -> Statement:
+    fact, groups = rule.fact, start.groupdict(default="")
+    filled = {
+        "value": value,
+        "small": value.lower(),
+        "kind": groups.get("kind", "").lower(),
+        "topic": groups.get("topic", ""),
+    }
+    return Statement(
+        content=(fact.ended if rule.retracts else fact.content).format(**filled),
+        category=fact.category,
+        subject=fact.subject and fact.subject.format(**filled),
+        single=fact.single,
+        retracts=rule.retracts,
+        value=value,
+    )

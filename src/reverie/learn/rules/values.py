@@ -1,0 +1,313 @@
+"""What a value must look like to be believed: a name, a place, a thing somebody likes.
+
+Each reader takes what follows the opening of a clause, and the opening; it gives the value and
+what is said after it, or None when it would have to guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from reverie.learn.rules.sentences import is_abbreviated
+
+LONGEST_VALUE = 80
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_DAYS_AND_MONTHS = _words("""
+    monday tuesday wednesday thursday friday saturday sunday january february march april may june
+    july august september october november december today tomorrow yesterday
+""")
+# "I moved to Linux", "I live in Vim": a capital letter makes no place.
+_NOT_PLACES = _DAYS_AND_MONTHS | _words("""
+    android angular ansible apple arch azure bash bitbucket brave chrome clojure cloud cloudflare
+    colemak confluence cursor dart debian design development discord django docker dvorak edge
+    elixir emacs engineering enterprise erlang evernote excel facebook fedora figma finance firefox
+    flask flutter gentoo git gitlab gmail gnome go grafana haskell heroku homebrew instagram java
+    jenkins jira julia kafka kotlin kubernetes laravel legal linear linux lisp logistics lua mac
+    management marketing mastodon maven messenger mint miro mongo neovim netlify nginx nix node
+    notion obsidian ocaml office operations oracle outlook pandas perl plan plus podman poetry
+    postgres premium pro product production proton python pytorch rails react redis research ruby
+    rust safari sales scala scheme sheets signal skype slack snowflake spark spring sublime support
+    svelte swift tableau tailwind teams telegram terraform threads trello twitter typescript ubuntu
+    unity unix unreal vercel vim vivaldi vue wayland webpack whatsapp windows wordpress word xcode
+    zed zig zoom zsh
+    airtable anki asana astro basecamp bazel bluesky bun claude conda copilot deno dropbox fastmail
+    ghost helix hetzner hugo hyprland jekyll kde kitty llama logseq manjaro mistral mullvad mypy
+    mysql netflix nuxt ollama opus pnpm protonmail proxmox qwen remix ruff shopify sonnet spotify
+    sqlite stripe substack supabase sway synology tailscale tidal tmux todoist vite
+    chapter junior level middle nowhere page part phase round section senior stage step time version
+    anger darkness denial exile fear freedom heaven hell hope misery pain paradise peace poverty
+""")
+_NOT_ORGANISATIONS = _DAYS_AND_MONTHS | _words("free god home night noon you")
+_UNFINISHED = _words(
+    "cape east fort lake las los lower mount new north port saint san south upper west"
+)
+_ACRONYM_PLACES = frozenset(("DC", "EU", "LA", "NYC", "NZ", "SF", "UAE", "UK", "US", "USA"))
+# "My wife is French", "Coffee is my friend": what is written like a name and is none.
+_NOT_NAMES = (_DAYS_AND_MONTHS - {"april", "may", "june"}) | _words("""
+    a an the he she it they we you i me him her them us this that these those who what which where
+    when why how whose here there one none nobody noone everyone everybody someone somebody anyone
+    anybody nothing something everything not no now never also still so too very just only neither
+    both either all any some such another other mine yours hers his theirs ours my your their our in
+    on at of for from with by as if or and but maybe perhaps unfortunately sadly
+    american arab argentinian asian australian austrian bangladeshi belgian bengal black bosnian
+    brazilian british buddhist bulgarian canadian catholic chilean chinese christian colombian
+    croatian cuban czech danish democrat dutch egyptian english estonian ethiopian european filipino
+    finnish french german greek hindu hispanic hungarian icelandic indian indonesian iranian iraqi
+    irish israeli italian jamaican japanese jewish kenyan korean latino latvian lebanese lithuanian
+    malaysian mexican mormon moroccan muslim nigerian norwegian pakistani persian peruvian polish
+    portuguese protestant republican romanian russian saudi scottish serbian siamese sikh slovak
+    slovenian spanish swedish swiss syrian thai tunisian turkish ukrainian vietnamese welsh
+    aries taurus gemini virgo libra scorpio
+    alcohol alexa anger anxiety art beer boredom caffeine chatgpt chocolate claude coffee curiosity
+    darkness death discipline experience failure faith fate fear food god google history hope humor
+    humour jesus karma life linux logic loneliness love luck math money music nature necessity pain
+    patience pizza practice procrastination python reality sarcasm silence siri sleep stress tea
+    time truth vodka whiskey wine work
+    back being called common confidential crazy hard hidden incorrect irrelevant known later legion
+    long misspelled missing mud pronounced private rare secret short spelled spelt unimportant
+    unique unknown unusual visible weird wrong
+""")
+_FIRST_PERSON = frozenset(("i", "i'm", "i've", "i'd", "i'll", "my"))
+# Small words inside a name: "Bank of America", "Frankfurt am Main".
+_JOINING = _words("""
+    al am an auf ben bin da de del den der di do dos du e el en la las le les los of sur the upon
+    van von y zu & +
+""")
+_NOT_JOBS = _words("""
+    battle bit bore breeze bummer child couple disaster downer favor favour habit hobby job joke
+    kid killer lot matter mess monster nightmare one pair position result role rule team treat way
+    whole
+""")
+_NOT_TEAMS = _words("""
+    a-team away best dream entire first home last losing new next old other right same second whole
+    winning wrong
+""")
+_NOT_ALLERGENS = _words("""
+    bullshit commitment drama exercise idiots meetings mondays mornings nonsense people something
+    stupidity work
+""")
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+_AFTER_JOB = _pattern(
+    r"[,.!…(;]|(?<!\s)\s+[–—-]+\s|(?<!\s)\s+(?:and|because|since|so|with|in|at|for|from|who|which|on|now)\b"
+)
+_TRADE = _pattern(
+    r"(?:er|or|ist|ian|eer|ant|man|woman|analyst|architect|barista|chef|clerk|coach|cook|judge|"
+    r"lead|medic|mechanic|midwife|nanny|nurse|paralegal|pilot|student|vet)$"
+)
+_AFTER_THING = _pattern(
+    r"[,.!…(;]|(?<!\s)\s+[–—-]+\s|(?<!\s)\s+(?:because|since|so|though|although)\b|"
+    r"(?<!\s)\s+and (?=(?:also |really )?(?:am|can|do|don't|enjoy|hate|have|like|live|love|need|"
+    r"prefer|think|use|want|will|work|would)\b)"
+)
+_AFTER_COMMA = _pattern(
+    r",\s{0,4}(?:and|but|so|because|which|who|especially|particularly|though|thanks|thank|please|"
+    r"too|"
+    r"he|he's|she|she's|it|it's|they|they're|what|what's|how|how's|can|could|do|does|is|are|we|"
+    r"you|not|since|as)\b"
+)
+_SERIES = re.compile(r"[\w' -]+(?:, [\w' -]+)+,? and [\w' -]+")
+_FILLER = _pattern(r"(?<!\s)\s+(?:too|as well|a lot|very much|so much|(?:the )?most|any ?more)$")
+# The same for what is no word: read backwards, so that only one place is tried.
+_FILLER_SIGNS = re.compile(r"\W+\s")
+# What means something only beside what was said before, or speaks of somebody else.
+_POINTING = _pattern(
+    r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
+    r"mine|i|we|us|our|ours|one|ones|both|not|no|nothing|none|nobody|neither|never|option|version|"
+    r"answer|suggestion|idea|approach|choice|solution|way|first|second|former|latter|here|there|"
+    r"yes)\b|"
+    r"^(?:the|an?)$|^\W|^\w$|\d$"
+)
+_UNCLEAR = _pattern(
+    r"\b(?:to|how|what|when|where|why|who|whom|which|more|less|better|best|than|like|if|or)\b|"
+    r"^(?:all the|asking|bothering|complaining|everything|interrupting|seeing|hearing|having|"
+    r"working)\b"
+)
+_THE_THING = re.compile(r"(?i:the) [^A-Z]")
+# "Flights to Spain", "the bus to work" are no choice between two things.
+_ONE_TO_OTHER = re.compile(r"([a-z]{1,40}) to (?!bed|church|school|town|work)([a-z]{1,40})")
+
+
+class Read(NamedTuple):
+    """A value, and what the clause says after it."""
+
+    value: str
+    rest: str = ""
+
+
+def _name(said: str) -> Read | None:
+    """As many words as are written like a name, from the first on."""
+    end = 0
+    for token in re.finditer(r"\S+", said):
+        word = token[0].rstrip(",.!…();")
+        # The last full stop of "D.C." belongs to it.
+        word += "." if "." in word and token[0].startswith(".", len(word)) else ""
+        punctuation = token[0][len(word) :]
+        if word.lower() in _FIRST_PERSON:
+            break
+        capital = any(letter.isalpha() and not letter.islower() for letter in word)
+        if capital and word[0].isalnum():
+            end = token.start() + len(word)
+        elif not end or word not in _JOINING:
+            break
+        if punctuation and not (punctuation == "." and is_abbreviated(word)):
+            break
+    return Read(said[:end], said[end:]) if 0 < end <= LONGEST_VALUE else None
+
+
+def _name_with_article(said: str) -> Read | None:
+    if said[:4].lower() != "the ":
+        return _name(said)
+    read = _name(said[4:])
+    return read and Read(f"the {read.value}", read.rest)
+
+
+def _place(said: str, opening: str) -> Read | None:
+    read = _name_with_article(said)
+    if read is None or _is_shouted(opening):
+        return None
+    if not all(map(_is_place_word, words := read.value.split())):
+        return None
+    return None if words[-1].lower() in _UNFINISHED else read
+
+
+def _is_place_word(word: str) -> bool:
+    if word in _ACRONYM_PLACES or word in _JOINING or "." in word:
+        return True
+    pieces = [piece.removeprefix("Mc") for piece in re.split(r"[-']", word)]
+    # "GitHub", "AWS" and "Python3" are no places.
+    plain = all(piece.isalpha() and not re.search("[A-Z]", piece[1:]) for piece in pieces if piece)
+    return plain and len(word) > 1 and word.lower() not in _NOT_PLACES
+
+
+def _organisation(said: str, opening: str) -> Read | None:
+    read = _name_with_article(said)
+    if read is None or _is_shouted(opening):
+        return None
+    first = read.value.removeprefix("the ").split()[0].lower()
+    return None if first.rstrip("s") in _NOT_ORGANISATIONS else read
+
+
+def _person(said: str, opening: str, most_words: int = 3) -> Read | None:
+    read = _name(said)
+    if read is None or _is_shouted(opening):
+        return None
+    words = read.value.split()
+    named = len(words) <= most_words and len(read.value) > 1 and all(map(_is_person_word, words))
+    return read if named else None
+
+
+def _is_person_word(word: str) -> bool:
+    letters = re.sub(r"[.'-]", "", word)
+    if word.lower() in _NOT_NAMES or not letters.isalpha() or word.endswith("'s"):
+        return False
+    # "My boss is CEO" tells no name.
+    return len(letters) == 1 or not re.fullmatch("[A-Z]+", letters)
+
+
+def _own_name(said: str, opening: str) -> Read | None:
+    bare = said.rstrip(" .!;")
+    # From those who write all alike; "My name is irrelevant" has a capital letter and no name.
+    if (opening.islower() or _is_shouted(opening)) and bare.isalpha() and len(bare) > 1:
+        known = bare.lower() not in _NOT_NAMES and len(bare) <= LONGEST_VALUE
+        return Read(bare) if known else None
+    return _person(said, opening, most_words=4)
+
+
+def _is_shouted(opening: str) -> bool:
+    """Whether the words all have capital letters, which then tell no name."""
+    return bool(re.search("[A-Z]", opening[1:].replace("I", "")))
+
+
+def _team(said: str, opening: str) -> Read | None:
+    unclear = _POINTING.search(said) or not _NOT_TEAMS.isdisjoint(said.lower().split())
+    return None if unclear or not said[0].isalpha() or len(said) > LONGEST_VALUE else Read(said)
+
+
+def _occupation(said: str, opening: str) -> Read | None:
+    end = _AFTER_JOB.search(said)
+    value, rest = (said[: end.start()], said[end.start() :]) if end else (said, "")
+    words = value.lower().split()
+    named = value[:1].isupper() or (len(words) > 1 and words[0] in {"a", "an"})
+    if not named or len(words) > 5 or len(value) > LONGEST_VALUE:
+        return None
+    return None if _POINTING.search(value) or not _NOT_JOBS.isdisjoint(words) else Read(value, rest)
+
+
+def _trade(said: str, opening: str) -> Read | None:
+    """An occupation by its form: "my job is a nightmare"."""
+    read = _occupation(said, opening)
+    return read if read and _TRADE.search(read.value) else None
+
+
+def _phrase(said: str) -> Read | None:
+    """What is said up to the end of the thought, when it can be understood by itself."""
+    end = _AFTER_THING.search(said)
+    value, rest = (said[: end.start()], said[end.start() :]) if end else (said, "")
+    if rest.startswith(",") and not _AFTER_COMMA.match(rest):
+        # "Strong, black coffee" must not become "strong"; a series is kept whole.
+        value, rest = said.rstrip(" .!;"), ""
+        if len(value) > LONGEST_VALUE or not _SERIES.fullmatch(value):
+            return None
+    if len(value) > LONGEST_VALUE:
+        return None
+    signs = _FILLER_SIGNS.match(value[::-1])
+    value = value[: -signs.end()] if signs else _FILLER.sub("", value)
+    value = value.strip()
+    return Read(value, rest) if value and not _POINTING.search(value) else None
+
+
+def _thing(said: str, opening: str, most_words: int = 4) -> Read | None:
+    read = _phrase(said)
+    if read is None or _UNCLEAR.search(read.value) or _THE_THING.match(read.value):
+        return None
+    most = 2 * most_words if "," in read.value else most_words
+    return read if len(read.value.split()) <= most else None
+
+
+def _preference(said: str, opening: str) -> Read | None:
+    read = _phrase(said)
+    if read is None or _THE_THING.match(read.value) or read.value.lower() in _DAYS_AND_MONTHS:
+        return None
+    two = _ONE_TO_OTHER.fullmatch(read.value)
+    return Read(f"{two[1]} over {two[2]}", read.rest) if two else read
+
+
+def _favourite(said: str, opening: str) -> Read | None:
+    return _phrase(said) if _thing(said.removeprefix("the "), opening, most_words=6) else None
+
+
+def _allergen(said: str, opening: str) -> Read | None:
+    read = _thing(said, opening, most_words=8)
+    return read if read and _NOT_ALLERGENS.isdisjoint(read.value.lower().split()) else None
+
+
+def _date(said: str, opening: str) -> Read | None:
+    return Read(said)
+
+
+READERS: dict[str, Callable[[str, str], Read | None]] = {
+    "allergen": _allergen,
+    "date": _date,
+    "favourite": _favourite,
+    "occupation": _occupation,
+    "organisation": _organisation,
+    "own name": _own_name,
+    "person": _person,
+    "place": _place,
+    "preference": _preference,
+    "team": _team,
+    "thing": _thing,
+    "trade": _trade,
+}

@@ -1,0 +1,1 @@
+"""The operator's work: verify, rebuild, salvage, and the handlers of jobs."""

@@ -1,0 +1,123 @@
+"""What an operator asks about a store: its spaces, its health, what needs attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reverie.engine import log
+from reverie.maintenance import damage
+from reverie.maintenance.verify import checked
+from reverie.model import SpaceInfo
+from reverie.protocols import Owner, Transaction
+from reverie.write import embeddings
+from reverie.write.recall_log import DAY_MS
+from reverie.write.runtime import Resources
+
+# Names in one statement.
+MAX_NAMES = 500
+CLOCK_TOLERANCE_MS = 60_000
+
+
+def spaces(resources: Resources) -> list[SpaceInfo]:
+    found = []
+    with resources.engine.read() as tx:
+        tx.oversee()
+        for space, name in damage.named_spaces(tx):
+            users = damage.named_users(tx, space)
+            counts = tx.one(
+                "SELECT SUM(facts), SUM(notes) FROM statistics WHERE space = ?", (space,)
+            )
+            position = log.last_position(tx, Owner(space, log.SHARED))
+            facts, notes = counts or (0, 0)
+            found.append(
+                SpaceInfo(
+                    name,
+                    tuple(sorted(users)),
+                    int(facts or 0),
+                    int(notes or 0),
+                    position,
+                )
+            )
+    return found
+
+
+def positions(resources: Resources, names: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    with resources.engine.read() as tx:
+        tx.oversee()
+        for start in range(0, len(names), MAX_NAMES):
+            part = names[start : start + MAX_NAMES]
+            marks = ", ".join("?" for _ in part)
+            found.update(
+                tx.all(
+                    "SELECT spaces.name, counters.position FROM spaces "
+                    "JOIN counters ON counters.space = spaces.space "
+                    f"WHERE spaces.name IN ({marks})",
+                    tuple(part),
+                )
+            )
+    return found
+
+
+def doctor(resources: Resources) -> dict[str, Any]:
+    with resources.engine.read() as tx:
+        tx.oversee()
+        generation = embeddings.read(tx)
+        waiting = tx.one("SELECT COUNT(*) FROM unembedded")
+        (failing,) = tx.one(
+            "SELECT COUNT(*) FROM jobs WHERE state <> 'parked' AND error IS NOT NULL"
+        ) or (0,)
+        states: dict[str, int] = dict(tx.all("SELECT state, COUNT(*) FROM jobs GROUP BY state"))
+        ahead = _ahead_of_clock(tx, resources.clock.now())
+    embedder = resources.embedder
+    problems = [*checked(resources), *damage.in_store(resources)]
+    if embedder and generation and generation.identity != embedder.identity:
+        problems.append(
+            f"the vectors come from {generation.identity}, the embedder is {embedder.identity}: "
+            "run 'reverie reembed'"
+        )
+    problems += [
+        f"the recorded time of space {name!r} is {_duration(ms)} ahead of this clock: set the "
+        "clock if it is wrong; else it was wrong once, and what is written until then is recorded "
+        "as of that time (order and positions are right)"
+        for name, ms in ahead.items()
+    ]
+    if failing:
+        problems.append(f"jobs that failed and will be tried again: {failing}")
+    if states.get("parked"):
+        problems.append(f"parked jobs: {states['parked']}; 'reverie jobs list' shows why")
+    return {
+        **resources.engine.describe(),
+        "embedder": embedder.identity if embedder else "none",
+        "vectors": generation.identity if generation else "none yet",
+        "vectors waiting": waiting[0] if waiting else 0,
+        "model": resources.settings.model or "none",
+        "learning": resources.settings.learning,
+        "summaries": resources.settings.summarising,
+        "jobs": {name: states.get(name, 0) for name in ("ready", "running", "parked")},
+        "spaces": len(spaces(resources)),
+        "ahead of the clock": ahead,
+        "problems": problems,
+    }
+
+
+def _ahead_of_clock(tx: Transaction, now: int) -> dict[str, int]:
+    """By how many milliseconds the recorded time of each space is ahead of the clock.
+
+    It never runs backwards, so that one clock that was wrong once keeps it there. Clocks of several
+    servers are never quite the same: a minute is not worth a word.
+    """
+    rows = tx.all(
+        "SELECT s.name, c.recorded_at FROM counters c JOIN spaces s ON s.space = c.space "
+        "WHERE c.recorded_at > ?",
+        (now + CLOCK_TOLERANCE_MS,),
+    )
+    return {name: recorded_at - now for name, recorded_at in sorted(rows)}
+
+
+def _duration(ms: int) -> str:
+    for unit, size in (("days", DAY_MS), ("hours", DAY_MS // 24), ("minutes", DAY_MS // 1440)):
+        if ms >= 2 * size:
+            return f"{ms // size} {unit}"
+    return f"{ms // 1000} seconds"

@@ -1,0 +1,147 @@
+"""Text that stands in a prompt as data: it cannot speak as somebody else there.
+
+Whatever Reverie shows to a model passes through here; what is stored stays as it was said. A marker
+(``<system>``, ``<|im_start|>``, ``[INST]``) gets other brackets, so that neither a tokenizer nor a
+model takes it for a change of speaker. It is recognised through invisible characters, accents and
+letters or brackets that only look alike.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from reverie.text.normalize import one_line
+
+# What chat templates, tool protocols and prompts call their parts: a tag is a marker when one of
+# these is a part of its name (``tool_result``, ``ns:invoke``, ``end-of-turn``).
+_NAMES = """
+    ai bos call chat context conversation cls document eop eos history human im inst invoke mask
+    memories memory message pad profile reasoning response result role s scratchpad sep sop summary
+    sys think thought tool turn unk untrusted user
+"""
+_PARTS = frozenset(_NAMES.split())
+# These are so within any name, also written as one word (``SystemPrompt``).
+_WITHIN = re.compile(
+    "system|assistant|developer|function|instruction|parameter|prompt|thinking|untrusted|"
+    "tool(?:call|result|use)"
+)
+_SQUARE = (
+    r"(?:available_)?tools?(?:[ _](?:calls?|results?|content|use))?|inst(?:ructions?)?|"
+    r"sys(?:tem)?(?:[ _](?:prompt|message))?|user|assistant|human|developer|think(?:ing)?|"
+    r"gmask|smask|bos|eos"
+)
+# Whitespace may stand wherever a reader would overlook it. Every part is possessive or bounded:
+# the time is linear, whatever comes.
+_MARKER = re.compile(
+    r"<\s*+\|(?=(?P<bar>.{0,80}?\|\s*+>))|"
+    rf"\[[\s/\\]*+(?:{_SQUARE})\s*+\]|\]~!?b[\[\]]|"
+    r"<{1,2}[\s/\\]*+(?P<name>[^\W\d][\w:.-]*+)(?=(?P<rest>[^<>]{0,200}+>{1,2}))?",
+    re.IGNORECASE | re.DOTALL,
+)
+_JOINT = re.compile(r"[\W_]+")
+_HARMLESS = {"<": "‹", ">": "›", "[": "(", "]": ")"}
+# What looks like a bracket, a bar or a Latin letter and is none, beyond what NFKD says.
+_ALIKE = str.maketrans(
+    "〈⟨❬❰ᐸ˂⧼〉⟩❭❱ᐳ˃⧽【〔⟦❲⁅】〕⟧❳⁆∣ǀ│❘⏐¦⁄∕▁аеорсухіјѕһԁӏмтнкοαινρτυ",
+    "<<<<<<<>>>>>>>[[[[[]]]]]||||||//_aeopcyxijshdlmthkoaivptu",
+)
+_HIDDEN = frozenset({"Cf", "Mn", "Me"})
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+_OPENING = re.compile(r"[~～<[＜﹤［〈〈⟨❬❰ᐸ˂⧼【〔⟦❲⁅]")
+_UNUSUAL = re.compile(r"[^\t-\r\x1c-~]")
+# Letters that only a model sees.
+_TAG_LETTERS = re.compile(r"[\U000e0000-\U000e007f]+")
+# How a line of ours begins, or one that says who speaks.
+_LIKE_OURS = re.compile(
+    r"\s*(?:#|```|---|===|- \[(?:id:|proposal )|"
+    r"(?:system|user|assistant|human|developer|tool|ai|model)(?: \w+)?\s*:|"
+    r"(?:Rolling session summary|Recalled for this turn|Not remembered yet|Just remembered|"
+    r"The following is information))",
+    re.IGNORECASE,
+)
+
+
+def inert(text: str) -> str:
+    """The text with other brackets around what a model would take for a change of speaker."""
+    if not text.isascii():
+        text = _TAG_LETTERS.sub("", text)
+    if not _OPENING.search(text):
+        return text
+    folds = _folds(text)
+    folded = "".join(folds)
+    spans = [_span(found) for found in _MARKER.finditer(folded) if _speaks(found["name"])]
+    if not spans:
+        return text
+    places = [place for place, fold in enumerate(folds) for _ in fold]
+    chars = list(text)
+    for start, end in spans:
+        for at in range(start, end):
+            if (harmless := _HARMLESS.get(folded[at])) is not None:
+                chars[places[at]] = harmless
+    return "".join(chars)
+
+
+def inert_line(text: str) -> str:
+    """The same on one line, which cannot begin as an item of ours does."""
+    line = _one_line(text)
+    return "\\" + line if line.startswith("[") else line
+
+
+def inert_name(text: str) -> str:
+    """The same for a name that stands in brackets of ours: it cannot close them."""
+    return _one_line(text).replace("[", "(").replace("]", ")")
+
+
+def inert_lines(text: str) -> str:
+    """The same for text of several lines: none of them begins as a heading or a speaker does."""
+    lines = inert(text).splitlines()
+    return "\n".join(
+        f"\\{line}" if _LIKE_OURS.match("".join(_folds(line))) else line for line in lines
+    )
+
+
+def inert_values(value: Any) -> Any:
+    """The same for every text in a value as JSON has them, the names of members included."""
+    if isinstance(value, str):
+        return inert(value)
+    if isinstance(value, dict):
+        return {inert_values(name): inert_values(each) for name, each in value.items()}
+    return [inert_values(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _one_line(text: str) -> str:
+    """On one line a space stands where invisible characters stood: that may end a name."""
+    return inert(one_line(inert(text)))
+
+
+def _span(found: re.Match[str]) -> tuple[int, int]:
+    return found.start(), max(found.end(), found.end("bar"), found.end("rest"))
+
+
+def _speaks(name: str | None) -> bool:
+    """Whether a tag of this name is a marker; the other markers have none."""
+    if name is None:
+        return True
+    name = name.casefold()
+    return bool(_WITHIN.search(name)) or any(
+        part in _PARTS or part.removesuffix("s") in _PARTS for part in _JOINT.split(name)
+    )
+
+
+def _folds(text: str) -> Sequence[str]:
+    """What each character is for a reader: nothing, itself, or the letters it looks like."""
+    return [*map(_folded, text)] if _UNUSUAL.search(text) else text
+
+
+@lru_cache(maxsize=4096)
+def _folded(char: str) -> str:
+    if char.isspace() or unicodedata.category(char) == "Cc":
+        return " "
+    plain = unicodedata.normalize("NFKD", char).casefold().translate(_ALIKE)
+    return "".join(
+        each for each in plain if unicodedata.category(each) not in _HIDDEN and each not in _BLANK
+    )

@@ -1,0 +1,203 @@
+"""From weighed candidates to hits: read, reweighed against one another, repetitions left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from math import isfinite, log
+from typing import NamedTuple
+
+import numpy as np
+
+from reverie.errors import RerankFailed
+from reverie.model import Candidate, Event, Hit, Memory, Ranking
+from reverie.protocols import Reranker
+from reverie.recall import near_duplicates
+from reverie.recall import ranking as recall_ranking
+from reverie.recall.views import View
+from reverie.text.messages import speaker_of
+
+# Hits that share so many of their words are one.
+SAME = 0.9
+
+
+class Weighed(NamedTuple):
+    """A candidate with its score and its best passage."""
+
+    score: float
+    candidate: Candidate
+    passage: int
+    view: View
+    parts: Mapping[str, float | None]
+
+    @property
+    def order(self) -> tuple[float, int]:
+        return -self.score, -self.candidate.born
+
+
+@dataclass(slots=True)
+class Read:
+    """A candidate that was read."""
+
+    weighed: Weighed
+    thing: Memory | Event
+    text: str
+    score: float
+    parts: dict[str, float | str | None]
+
+
+class Opinions:
+    """What a reranker thinks of texts, each asked for once."""
+
+    def __init__(self, reranker: Reranker, query: str) -> None:
+        self._reranker = reranker
+        self._query = query
+        self._known: dict[str, float] = {}
+
+    def of(self, texts: Sequence[str]) -> list[float]:
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        scores = self._reranker.score(self._query, new) if new else []
+        if len(scores) != len(new) or not all(map(isfinite, scores)):
+            raise RerankFailed(
+                f"{self._reranker.identity} gave {len(scores)} scores for {len(new)} texts, or "
+                "some that are no numbers: use another reranker, or a ranking without one"
+            )
+        self._known.update(zip(new, scores, strict=True))
+        return [self._known[text] for text in texts]
+
+
+def kept(
+    weighed: Iterator[Weighed],
+    ranking: Ranking,
+    limit: int,
+    now: int,
+    owners: int,
+    opinions: Opinions | None,
+) -> tuple[list[Read], bool]:
+    """What becomes a hit, and whether more candidates could change nothing."""
+    reads = _reads(weighed, limit)
+    if ranking.collapse:
+        reads = _collapsed(reads)
+    least = ranking.score_threshold
+    if opinions or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
+        # They weigh candidates against one another: a fixed number of them is read first.
+        many = limit * max(ranking.multiplier, 1) * owners
+        first = list(islice(reads, many))
+        if opinions is not None:
+            for read, score in zip(first, opinions.of([read.text for read in first]), strict=True):
+                read.score, read.parts["rerank"] = score, round(score, recall_ranking.PLACES)
+        above = [read for read in first if least is None or read.score >= least]
+        chosen = _reweighed(above, ranking, limit, now, opinions is not None)[:limit]
+        return chosen, len(chosen) == limit or len(first) == many
+    if least is not None:
+        reads = takewhile(lambda read: read.score >= least, reads)
+    chosen = list(islice(reads, limit))
+    return chosen, least is not None or len(chosen) == limit
+
+
+def _reads(weighed: Iterator[Weighed], many: int) -> Iterator[Read]:
+    """Candidates read as they are needed, so many at once."""
+    while part := list(islice(weighed, many)):
+        for each, read in zip(part, _read(part), strict=True):
+            if read is not None:
+                yield Read(each, *read, each.score, dict(each.parts))
+
+
+def _read(part: Sequence[Weighed]) -> list[tuple[Memory | Event, str] | None]:
+    found: dict[int, tuple[Memory | Event, str] | None] = {}
+    for view in {id(each.view): each.view for each in part}.values():
+        mine = [(at, each) for at, each in enumerate(part) if each.view is view]
+        read = view.read([(each.candidate, each.passage) for _, each in mine])
+        found.update(zip((at for at, _ in mine), read, strict=True))
+    return [found[at] for at in range(len(part))]
+
+
+def _reweighed(
+    reads: list[Read], ranking: Ranking, limit: int, now: int, reranked: bool
+) -> list[Read]:
+    """After spread, recency and diversity had their say."""
+    if ranking.spread:
+        relevance = [_logit(read.score) if reranked else read.score for read in reads]
+        for at, score in recall_ranking.min_max(dict(enumerate(relevance)), ranking.equal).items():
+            reads[at].score, reads[at].parts["spread"] = score, round(score, recall_ranking.PLACES)
+    for read in reads:
+        if ranking.recency_weight:
+            at = read.weighed.candidate.at
+            recency = recall_ranking.recency(at, now, ranking.half_life_days)
+            read.parts["recency"] = round(recency, recall_ranking.PLACES)
+            read.score = recall_ranking.aged(read.score, at, now, ranking)
+        read.score = round(read.score, recall_ranking.PLACES)
+    reads.sort(key=lambda read: (-read.score, -read.weighed.candidate.born))
+    if ranking.mmr_lambda is None or not reads:
+        return reads
+    return [reads[place] for place in _diversified(reads, ranking.mmr_lambda, limit)]
+
+
+def _logit(score: float) -> float:
+    within = min(max(score, 1e-12), 1 - 1e-12)
+    return log(within / (1 - within))
+
+
+def _diversified(reads: Sequence[Read], weight: float, limit: int) -> list[int]:
+    rows = [read.weighed.view.vectors(np.array([read.weighed.passage]))[0] for read in reads]
+    width = max((len(row) for row in rows), default=0)
+    vectors = np.array([row if len(row) else np.zeros(width) for row in rows], np.float64)
+    return recall_ranking.diversified([read.score for read in reads], vectors, weight, limit)
+
+
+def _collapsed(reads: Iterator[Read]) -> Iterator[Read]:
+    """The best of those that say the same, with how many others did before the next was asked for.
+
+    A stretch of a longer text does not say all that it does.
+    """
+    kept = Kept()
+    for read in reads:
+        first = kept.same(read) if read.weighed.candidate.passages == 1 else None
+        if first is None:
+            yield read
+        else:
+            first.parts["collapsed"] = float(first.parts.get("collapsed") or 0) + 1
+
+
+Who = tuple[str | None, ...]
+NOBODY: Who = ()
+ANYBODY: Who = ("",)
+
+
+class Kept:
+    """Texts that do not say the same, found by who says them and by some of their terms.
+
+    What is said in another session, or by another, is no repetition; a memory may repeat anyone.
+    """
+
+    def __init__(self) -> None:
+        self._reads: list[Read] = []
+        self._texts = near_duplicates.Texts(SAME)
+
+    def same(self, read: Read) -> Read | None:
+        """The first that says the same; without one, this is kept."""
+        who = _who(read.thing)
+        place = self._texts.like(read.text, (ANYBODY,) if who == NOBODY else (who, NOBODY))
+        if place is not None:
+            return self._reads[place]
+        self._texts.add(read.text, (who, ANYBODY))
+        self._reads.append(read)
+        return None
+
+
+def _who(thing: Memory | Event) -> Who:
+    if isinstance(thing, Memory):
+        return NOBODY
+    return thing.user, thing.session, thing.role, speaker_of(thing.message)
+
+
+def hit_of(read: Read, explain: bool, degraded: str | None) -> Hit:
+    parts = read.parts if explain else {}
+    if explain and degraded is not None:
+        parts["degraded"] = degraded
+    thing = read.thing
+    if isinstance(thing, Event):
+        id = f"{thing.session}:{thing.sequence}"
+        return Hit("event", id, read.text, read.score, None, thing, parts)
+    return Hit(thing.kind, thing.id, read.text, read.score, thing, None, parts)

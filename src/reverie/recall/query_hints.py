@@ -1,0 +1,162 @@
+"""What a query says besides its words: who spoke, and when. Only what is said outright counts."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+from reverie.text.analyzer import QUERY_CHARS, query_terms
+
+# Without words that are something else in another of these languages, such as "ton" and "ma".
+_FIRST_PERSON = """
+    i i'm i've i'd i'll me my mine myself we us our ours
+    ich mich mir mein meine meinen meinem meiner meines wir uns unser unsere
+    je j'ai moi mon nous notre nos
+    yo mi mis mí conmigo nosotros nuestro nuestra
+    eu meu minha meus minhas nós nosso nossa
+    io mio mia miei mie noi nostro nostra
+    ik mij mijn wij ons onze
+    я меня мне мной мой моя моё мои мою мы нас нам наш наша
+"""
+_SECOND_PERSON = """
+    you your yours you're you've yourself
+    dich dir dein deine deinen deinem deiner hast bist
+    toi vous votre vos
+    tú contigo usted
+    você teu tua
+    tuo tuoi tue
+    jij jou jouw
+    ты тебя тебе твой твоя твоё твои вы вас вам ваш ваша
+"""
+# Written like this they are a country and a name.
+_PROPER = frozenset({"US", "Mia"})
+_FIRST_WORDS = frozenset(_FIRST_PERSON.split())
+_SECOND_WORDS = frozenset(_SECOND_PERSON.split())
+# Chinese, Japanese and Korean write no spaces around these, or glue endings to them.
+_FIRST_SIGNS = re.compile(
+    "[我咱]|私|僕|俺|(?<!\\w)(?:나|내|저|제|우리)(?:는|가|를|의|에|한테|에게)?(?!\\w)"
+)
+_SECOND_SIGNS = re.compile("[你您]|あなた|君|(?<!\\w)(?:너|네|당신)(?:는|가|를|의|에게)?(?!\\w)")
+# Whoever asks for something new does not ask for what was said.
+_REQUEST = re.compile(
+    r"\b(?:can|could|would|will|do) you\b(?! (?:please )?(?:remind|repeat|remember|recall))",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?")
+
+_MONTHS = (
+    "january januar janvier enero janeiro gennaio",
+    "february februar février fevrier febrero fevereiro febbraio",
+    "march märz marz mars marzo março",
+    "april avril abril aprile",
+    "may mai mayo maio maggio",
+    "june juni juin junio junho giugno",
+    "july juli juillet julio julho luglio",
+    "august août aout agosto",
+    "september septembre septiembre setembro settembre",
+    "october oktober octobre octubre outubro ottobre",
+    "november novembre noviembre novembro",
+    "december dezember décembre decembre diciembre dezembro dicembre",
+)
+_MONTH = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
+_NAMES = "|".join(sorted(_MONTH, key=len, reverse=True))
+_DAY = r"(?P<d>[0-9]{1,2})(?:st|nd|rd|th|\.|er|º)?"
+_YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
+_OF = r"(?:\s+(?:of|de|di|del))?\s+"
+# "may" and "march" are also verbs, and four digits are also a price: alone they need one of these.
+_IN = (
+    r"(?:in|of|during|since|until|before|after|by|last|next|early|late|mid"
+    r"|im|seit|bis|vor|nach|en|de|depuis|desde|em|nel|dal)"
+)
+_DATES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\b{_YEAR}-(?P<m>[0-9]{{2}})-(?P<d>[0-9]{{2}})(?![0-9])",
+        rf"\b{_DAY}{_OF}(?P<m>{_NAMES})\b(?:,?{_OF}{_YEAR}\b)?",
+        rf"\b(?P<m>{_NAMES})\s+{_DAY}(?!\d)(?:,?\s+{_YEAR}\b)?",
+        rf"\b{_YEAR}-(?P<m>[0-9]{{2}})\b",
+        rf"\b(?P<m>{_NAMES}),?{_OF}{_YEAR}\b",
+        rf"\b{_IN}\s+(?P<m>{_NAMES})\b",
+        rf"\b{_IN}\s+{_YEAR}\b",
+    )
+)
+# Most queries have neither, and need no closer look.
+_HINT = re.compile(rf"[0-9]|{_NAMES}", re.IGNORECASE)
+# Nobody says in which part of the world it was that day.
+_ANYWHERE = tuple(timedelta(hours=hours) for hours in (-12, 0, 12))
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Period(NamedTuple):
+    """A year, a month or a day. What is None was not said: May is every May."""
+
+    year: int | None
+    month: int | None
+    day: int | None
+
+    def holds(self, at: int) -> bool:
+        """Whether a time, in milliseconds UTC, lies in it somewhere on earth."""
+        try:
+            moment = _EPOCH + timedelta(milliseconds=at)
+            return any(self._matches(moment + shift) for shift in _ANYWHERE)
+        except OverflowError:
+            return False
+
+    def _matches(self, moment: datetime) -> bool:
+        return (
+            self.year in {None, moment.year}
+            and self.month in {None, moment.month}
+            and self.day in {None, moment.day}
+        )
+
+
+class Question(NamedTuple):
+    """A query, read. ``terms`` are looked for, each with a word that stands for it."""
+
+    terms: dict[str, str]
+    of_user: bool
+    of_assistant: bool
+    period: Period | None
+
+    def names(self, role: str, speaker: str | None) -> bool:
+        """Whether it asks for what this speaker said."""
+        if (self.of_user and role == "user") or (self.of_assistant and role == "assistant"):
+            return True
+        return speaker is not None and bool(name := _name(speaker)) and name <= self.terms.keys()
+
+
+def read(query: str) -> Question:
+    """Who asks speaks to the assistant: "I" is the user, and "you" the assistant."""
+    text = query[:QUERY_CHARS]
+    said = _REQUEST.sub(" ", text)
+    words = {
+        word.lower().replace("\u2019", "'") for word in _WORD.findall(said) if word not in _PROPER
+    }
+    second = bool(words & _SECOND_WORDS) or bool(_SECOND_SIGNS.search(said))
+    first = bool(words & _FIRST_WORDS) or bool(_FIRST_SIGNS.search(said))
+    return Question(query_terms(text), first and not second, second, _period(text))
+
+
+def _period(text: str) -> Period | None:
+    if not _HINT.search(text):
+        return None
+    for pattern in _DATES:
+        if found := pattern.search(text):
+            said = found.groupdict()
+            year = int(said["y"]) if said.get("y") else None
+            month = said.get("m")
+            number = None
+            if month is not None:
+                # Some letters only look like those of a month when case is ignored.
+                number = int(month) if month.isdecimal() else _MONTH.get(month.lower(), 0)
+            day = int(said["d"]) if said.get("d") else None
+            if (number is None or 1 <= number <= 12) and (day is None or 1 <= day <= 31):
+                return Period(year, number, day)
+    return None
+
+
+@lru_cache(maxsize=1_000)
+def _name(speaker: str) -> frozenset[str]:
+    return frozenset(query_terms(speaker))

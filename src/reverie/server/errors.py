@@ -1,0 +1,186 @@
+"""Errors as ``application/problem+json`` (RFC 9457): one line that says what to do next."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from reverie.errors import (
+    ConfigError,
+    Conflict,
+    ContextTooSmall,
+    EmbedderMissing,
+    EmbeddingError,
+    EmbeddingFailed,
+    InvalidInput,
+    MissingExtra,
+    ModelFailed,
+    NotFound,
+    RerankFailed,
+    ReverieError,
+    SharedReadOnly,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    SubjectExists,
+    VaultError,
+    VersionConflict,
+)
+from reverie.text.normalize import one_line
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_SECONDS = 1
+
+# The first that fits counts.
+_STATUS: tuple[tuple[type[ReverieError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (SharedReadOnly, 403),
+    (EmbedderMissing, 422),
+    (InvalidInput, 422),
+    (ContextTooSmall, 422),
+    (MissingExtra, 501),
+    (ConfigError, 500),
+    (StoreBusy, 503),
+    (StoreUnavailable, 503),
+    (StoreFull, 507),
+    (StoreError, 500),
+    (EmbeddingError, 502),
+    (ModelFailed, 502),
+    (RerankFailed, 502),
+)
+_REPEAT = "repeat the request, a write with the same Idempotency-Key"
+_SEE_LOG = "the server's log says why"
+_FAILED = f"the server failed: {_REPEAT}"
+# What these say is about what the caller gave.
+_OF_CALLERS = (
+    InvalidInput,
+    NotFound,
+    Conflict,
+    ContextTooSmall,
+    SharedReadOnly,
+    MissingExtra,
+    EmbedderMissing,
+)
+# What is said of a failure on the server's own side, whose message names its files, addresses or
+# models: that is for the operator, and in the log. The first that fits counts.
+_PUBLIC: tuple[tuple[type[ReverieError], str], ...] = (
+    (StoreFull, f"the server has no space left: free some, and {_REPEAT}"),
+    (StoreReadOnly, f"the server's store cannot be written: {_SEE_LOG}"),
+    (StoreBusy, f"another writer held the store for too long: {_REPEAT}"),
+    (StoreDamaged, f"the server's store is damaged here: {_SEE_LOG}"),
+    (
+        StoreFailed,
+        "the server's disk failed, and nothing is stored until the server starts again: "
+        f"then {_REPEAT}",
+    ),
+    (StoreUnavailable, f"the server's database cannot be reached: {_REPEAT}"),
+    (StoreError, f"the server's store cannot do this now: {_SEE_LOG}"),
+    (VaultError, f"the vault cannot be used at the moment: {_SEE_LOG}"),
+    (ConfigError, f"a setting of the server cannot be used: {_SEE_LOG}"),
+    (EmbeddingFailed, f"the embedding service did not answer as it should: {_REPEAT}"),
+    (
+        EmbeddingError,
+        "the store's vectors come from another model than the server's: the operator "
+        "runs 'reverie reembed', or configures the former embedder",
+    ),
+    (ModelFailed, f"the chat model did not answer as it should: {_REPEAT}"),
+    (RerankFailed, f"the reranker cannot be used: {_SEE_LOG}"),
+)
+# The same failure is logged once in this time: every request may meet it.
+QUIET_SECONDS = 60.0
+_MAX_LOGGED = 100
+_logged: dict[str, float] = {}
+_log = logging.getLogger("reverie.server")
+
+
+class Refused(Exception):
+    """A request that is not served: its status, why, and what its answer says besides."""
+
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        detail: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.title, self.detail = status, title, detail
+        self.headers, self.more = dict(headers or {}), more
+
+    def response(self) -> JSONResponse:
+        return problem(self.status, self.title, self.detail, headers=self.headers, **self.more)
+
+    def for_openai(self) -> JSONResponse:
+        """The same as OpenAI's clients read it."""
+        return for_openai(self.status, self.title, self.detail, self.headers)
+
+
+def problem(
+    status: int, title: str, detail: str, *, headers: Mapping[str, str] | None = None, **more: Any
+) -> JSONResponse:
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
+    return JSONResponse(body, status, dict(headers or {}), MEDIA_TYPE)
+
+
+def for_openai(
+    status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """An error under /v1: OpenAI's clients show ``message`` and tell errors apart by the rest."""
+    kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
+        status, "invalid_request_error" if status < 500 else "server_error"
+    )
+    code = title.lower().replace(" ", "_")
+    error = {"message": detail, "type": kind, "param": None, "code": code}
+    return JSONResponse({"error": error}, status, dict(headers or {}))
+
+
+def of_error(error: ReverieError) -> Refused:
+    """What a request comes to that ended in one of our own errors."""
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    more: dict[str, Any] = {}
+    if isinstance(error, SubjectExists):
+        existing = error.existing
+        more = {"existing_id": existing.id, "existing_content": existing.content}
+    elif isinstance(error, VersionConflict):
+        more = {"current_version": error.current}
+    headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
+    return Refused(status, type(error).__name__, public_detail(error), headers=headers, **more)
+
+
+def public_detail(error: ReverieError) -> str:
+    """What a client is told of an error, on any route: no path, no address, no model of the server.
+
+    What is held back is in the log.
+    """
+    said = one_line(str(error))
+    if isinstance(error, _OF_CALLERS):
+        return said
+    _log_once(f"{type(error).__name__}: {said}")
+    return next((text for kind, text in _PUBLIC if isinstance(error, kind)), _FAILED)
+
+
+def _log_once(line: str) -> None:
+    now = time.monotonic()
+    if now - _logged.get(line, -QUIET_SECONDS) < QUIET_SECONDS:
+        return
+    if len(_logged) >= _MAX_LOGGED:
+        _logged.clear()
+    _logged[line] = now
+    _log.error("%s", line)
+
+
+def of_accident(error: Exception) -> Refused:
+    """What nobody foresaw: logged here, and nothing of it told to the client."""
+    _log.error("a request failed: %s", type(error).__name__, exc_info=error)
+    return Refused(500, "Error", _FAILED)

@@ -1,0 +1,436 @@
+"""Who may come in: the first thing every request meets, whatever its route or transport.
+
+Host and Origin are checked before anything is read, so that no web page reaches a server on this
+machine through the browser of its user; a body has a size and comes in time; who sends too much
+waits. Then the token says who it is. What a route allows to whom is the route's own affair
+(``server/access.py``); without a token only what stands in ``OPEN`` is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reverie.aio import Async
+from reverie.errors import ReverieError
+from reverie.model import RIGHTS, Right
+from reverie.server.errors import Refused, of_accident, of_error
+from reverie.server.quotas import Quota
+
+# What says nothing of anybody's memory. The page asks for a token before it shows anything.
+OPEN = ("/", "/healthz", "/login", "/page/", "/favicon.ico", "/docs", "/docs/", "/openapi.json")
+PROXY = "/v1/"
+CREDENTIAL = "x-reverie-token"
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LOGIN, IMPORT, FEED = "/login", "/api/import", "/api/changes"
+# A body is an upload, of which there are only so many at once, when it is longer than this.
+UPLOAD_BYTES = 256 * 1024
+# The longest body that is read without a token, such as a code for the page.
+STRANGERS_BODY_BYTES = 16 * 1024
+PIECE_BYTES = 64 * 1024
+# An import that comes slower than this on average, after its first minute, is not waited for.
+SLOWEST_BYTES_PER_SECOND = 1024
+MOST_BUCKETS = 10_000
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever sent a request. ``spaces`` None: all of them; ``user`` None: any."""
+
+    id: str
+    name: str
+    right: Right
+    spaces: tuple[str, ...] | None = None
+    user: str | None = None
+
+    def may(self, right: Right) -> bool:
+        return RIGHTS.index(self.right) >= RIGHTS.index(right)
+
+    def sees(self, space: str) -> bool:
+        return self.spaces is None or space in self.spaces
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one client may ask of the server."""
+
+    body_bytes: int = 8 * 1024 * 1024
+    chat_bytes: int = 32 * 1024 * 1024
+    import_bytes: int = 4 * 1024 * 1024 * 1024
+    body_seconds: float = 60.0
+    requests_per_second: float = 300.0
+    burst: int = 3_000
+    # Of one address without a token that is known.
+    strangers_per_second: float = 10.0
+    strangers_burst: int = 100
+    # How long a whole header may take, an idle connection may be kept, and an answer may go unread.
+    header_seconds: float = 10.0
+    stall_seconds: float = 30.0
+    # Open connections, in all and of one address. 0: what the descriptors allow, and half of it.
+    connections: int = 0
+    address_connections: int = 0
+    # At once, of one token and in all. 0: half of the connections.
+    feeds: int = 100
+    feeds_in_all: int = 0
+    imports: int = 2
+    imports_in_all: int = 8
+    uploads: int = 16
+    uploads_in_all: int = 64
+
+
+class Quotas:
+    """What may be under way at once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.feeds = Quota(
+            "feeds", limits.feeds, limits.feeds_in_all, "close one, or share it among readers"
+        )
+        self.imports = Quota(
+            "imports", limits.imports, limits.imports_in_all, "repeat when one of them has ended"
+        )
+        self.uploads = Quota(
+            "uploads", limits.uploads, limits.uploads_in_all, "repeat when one was answered"
+        )
+
+
+class Buckets:
+    """How many requests each client has left; one that waits gets more with time."""
+
+    def __init__(self, per_second: float, burst: int) -> None:
+        self._per_second, self._burst = per_second, burst
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, client: str, now: float) -> float:
+        """Seconds to wait; 0: go on."""
+        left, at = self._left.pop(client, (float(self._burst), now))
+        left = min(self._burst, left + (now - at) * self._per_second)
+        wait = 0.0 if left >= 1 else (1 - left) / self._per_second
+        self._left[client] = (left if wait else left - 1, now)
+        if len(self._left) > MOST_BUCKETS:
+            self._left.popitem(last=False)
+        return wait
+
+
+class Guard:
+    """Wraps the whole application."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        store: Async,
+        token: str,
+        hosts: Iterable[str],
+        port: int | None,
+        limits: Limits,
+        quotas: Quotas,
+        trust_local: bool = False,
+    ) -> None:
+        self._app, self._store, self._token = app, store, token
+        self._limits, self._quotas = limits, quotas
+        self._hosts = _with_port(hosts, port)
+        self._trust_local = trust_local
+        self._known_ones = Buckets(self._limits.requests_per_second, self._limits.burst)
+        self._strangers = Buckets(self._limits.strangers_per_second, self._limits.strangers_burst)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            # There is no other protocol here; a websocket is turned away before it opens.
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        path = str(scope["path"])
+        answer = _Answer(send, for_openai=_under(path, PROXY))
+        try:
+            headers = Headers(scope=scope)
+            _check_length(scope, headers)
+            self._check_origin(headers, path)
+            caller = await self._caller(scope, headers)
+            scope.setdefault("state", {})["caller"] = caller
+            if _under(path, "/api/"):
+                # As it was sent: a name in it may hold a slash, which is no part of the path.
+                scope["path"] = scope["raw_path"].decode("latin-1")
+            with contextlib.ExitStack() as whole, answer.work:
+                if caller is not None and path == FEED:
+                    whole.enter_context(self._quotas.feeds.hold(caller.id))
+                if caller is not None and path == IMPORT:
+                    answer.work.enter_context(self._quotas.imports.hold(caller.id))
+                body = self._bounded(str(scope["path"]), caller, headers, receive, answer)
+                await self._app(scope, body, answer)
+        except Refused as refused:
+            await answer.tell(refused)
+        except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
+            if not answer.whole:
+                await answer.tell(of_accident(error))
+
+    def _check_origin(self, headers: Headers, path: str) -> None:
+        """A name that is not ours was made to point here; a page that is not ours is a stranger."""
+        host = headers.get("host", "").lower()
+        if host not in self._hosts:
+            raise Refused(
+                421, "Misdirected", "this server does not answer under that name: see --allow-host"
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}:
+            raise Refused(403, "Forbidden", "requests from other web pages are not served")
+        # A link may lead to the page, which shows nothing by itself.
+        led = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+        if led and not any(_under(path, each) for each in OPEN):
+            raise Refused(403, "Forbidden", "requests from other web pages are not served")
+
+    def _check_rate(self, scope: Scope, caller: Caller | None) -> None:
+        client = network_of(scope["client"][0]) if scope.get("client") else ""
+        buckets, name = (
+            (self._strangers, client) if caller is None else (self._known_ones, caller.id)
+        )
+        wait = buckets.take(name, time.monotonic())
+        if wait:
+            seconds = str(max(1, round(wait)))
+            raise Refused(
+                429, "Too many requests", "wait and repeat", headers={"Retry-After": seconds}
+            )
+
+    async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
+        path = str(scope["path"])
+        if any(len(headers.getlist(name)) > 1 for name in ("authorization", CREDENTIAL)):
+            # Others may take the one that is not looked at here.
+            raise Refused(400, "Ambiguous", "send Authorization and X-Reverie-Token once at most")
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        own = headers.get(CREDENTIAL) if _under(path, PROXY) else None
+        if own is not None:
+            # The other one is the client's key for the upstream.
+            kind, secret = "bearer", own
+        caller = await self._known(secret.strip()) if kind.lower() == "bearer" else None
+        if caller is None and self._trust_local and _under(path, PROXY) and is_local(scope):
+            caller = Caller("local", "local", "write")
+        closed = not any(_under(path, each) for each in OPEN)
+        # The page is many files, and everybody may have them; guessing is what costs.
+        if caller is not None or closed or path == LOGIN:
+            self._check_rate(scope, caller)
+        if caller is None and closed:
+            unknown = "this token is not known here: it may have been revoked"
+            raise Refused(
+                401,
+                "Unauthorized",
+                unknown if secret else "send a token as 'Authorization: Bearer rv_…'",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        return caller
+
+    async def _known(self, secret: str) -> Caller | None:
+        if not secret:
+            return None
+        if hmac.compare_digest(secret.encode(), self._token.encode()):
+            return Caller("operator", "operator", "admin")
+        try:
+            token = await self._store.recognise(secret)
+        except ReverieError as error:
+            # Why it cannot is not for somebody of whom nothing is known.
+            why = of_error(error)
+            detail = "the store cannot tell whose token this is: repeat the request"
+            raise Refused(why.status, why.title, detail, headers=why.headers) from error
+        return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
+
+    def _bounded(
+        self,
+        path: str,
+        caller: Caller | None,
+        headers: Headers,
+        receive: Receive,
+        answer: _Answer,
+    ) -> Receive:
+        """The body, no longer than it may be and no later, and not one of too many.
+
+        An import may be long: the silence within it is measured, and its pace.
+        """
+        limits, streamed = self._limits, path == IMPORT
+        most = limits.chat_bytes if _under(path, PROXY) else limits.body_bytes
+        most = limits.import_bytes if streamed else most
+        most = STRANGERS_BODY_BYTES if caller is None else most
+
+        def take(size: int) -> None:
+            """Count an upload as soon as it is known to be one."""
+            if size > UPLOAD_BYTES and caller is not None and not (streamed or answer.counted):
+                answer.work.enter_context(self._quotas.uploads.hold(caller.id))
+                answer.counted = True
+
+        body = _Body(receive, answer, most, limits.body_seconds, streamed=streamed, take=take)
+        length = headers.get("content-length", "")
+        if length.isdecimal():
+            if int(length) > most:
+                raise body.too_large
+            take(int(length))
+        return body
+
+
+class _Body:
+    """The body of a request as the application receives it, within its limits."""
+
+    def __init__(
+        self,
+        receive: Receive,
+        answer: _Answer,
+        most: int,
+        seconds: float,
+        *,
+        streamed: bool,
+        take: Callable[[int], None],
+    ) -> None:
+        self._receive, self._answer, self._take = receive, answer, take
+        self._most, self._seconds, self._streamed = most, seconds, streamed
+        self._deadline = time.monotonic() + seconds
+        self._got, self._whole = 0, False
+        advice = "split the file" if streamed else "send less at once"
+        self.too_large = Refused(413, "Too large", f"a body may have {most} bytes: {advice}")
+
+    async def __call__(self) -> Message:
+        if self._whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout(self._left()):
+                message = await self._receive()
+        except TimeoutError:
+            detail = "the body did not come in time: repeat the request"
+            self._answer.instead = Refused(408, "Too slow", detail)
+            raise self._answer.instead from None
+        self._got += len(message.get("body", b""))
+        self._whole = not message.get("more_body", False)
+        try:
+            if self._got > self._most:
+                raise self.too_large
+            self._take(self._got)
+        except Refused as refused:
+            self._answer.instead = refused
+            raise
+        if self._whole:
+            self._answer.received()
+        return message
+
+    def _left(self) -> float:
+        """Seconds in which more of it has to come."""
+        left = self._deadline - time.monotonic()
+        paced = left + self._got / SLOWEST_BYTES_PER_SECOND
+        return min(self._seconds, paced) if self._streamed else left
+
+
+class _Answer:
+    """The way out: every answer takes the same headers along.
+
+    ``instead`` is said in the place of whatever the application makes of a body that is refused.
+    ``for_openai``: its errors are for OpenAI's clients to read. ``work`` holds the
+    places of an import or upload until the answer begins: by then its body was worked on, and who
+    has the answer may send the next one. A chat's place is free as soon as it has come.
+    """
+
+    def __init__(self, send: Send, *, for_openai: bool) -> None:
+        self._send, self._for_openai = send, for_openai
+        self.begun = self.whole = self.counted = False
+        self.instead: Refused | None = None
+        self.work = contextlib.ExitStack()
+
+    def received(self) -> None:
+        """The body has come: a chat's place is free, for its model may think for minutes."""
+        if self._for_openai:
+            self.work.close()
+
+    async def __call__(self, message: Message) -> None:
+        if self.instead is not None and not self.begun:
+            await self.tell(self.instead)
+        elif not self.whole:
+            await self._pass_on(message)
+
+    async def tell(self, refused: Refused) -> None:
+        """Why not; of an answer that has begun the connection can only be cut."""
+        if self.begun:
+            raise ConnectionAbortedError("an answer that had begun cannot be finished")
+        response = refused.for_openai() if self._for_openai else refused.response()
+        await self._pass_on(
+            {
+                "type": "http.response.start",
+                "status": response.status_code,
+                "headers": response.raw_headers,
+            }
+        )
+        await self._pass_on({"type": "http.response.body", "body": response.body})
+
+    async def _pass_on(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            self.work.close()
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("Cache-Control", "no-store")
+        elif message["type"] == "http.response.body":
+            self.whole = not message.get("more_body", False)
+            body = message.get("body", b"")
+            # In pieces, so that a client who does not read has few of them waiting for it.
+            for start in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
+                piece = body[start : start + PIECE_BYTES]
+                await self._send({**message, "body": piece, "more_body": True})
+            rest = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES if body else 0
+            message = {**message, "body": body[rest:]}
+        await self._send(message)
+
+
+def _check_length(scope: Scope, headers: Headers) -> None:
+    """Refuse a body whose end two programs could see at different places (request smuggling).
+
+    h11 refuses lengths that differ, and any Transfer-Encoding but chunked.
+    """
+    if "transfer-encoding" in headers and (
+        "content-length" in headers or scope.get("http_version") == "1.0"
+    ):
+        raise Refused(
+            400,
+            "Ambiguous",
+            "send Content-Length or, in HTTP/1.1, Transfer-Encoding, not both",
+            headers={"Connection": "close"},
+        )
+
+
+def _under(path: str, root: str) -> bool:
+    return path.startswith(root) if root.endswith("/") and root != "/" else path == root
+
+
+def _with_port(hosts: Iterable[str], port: int | None) -> frozenset[str]:
+    """What may stand in Host: the port is left out where it is the usual one."""
+    named = {host.lower() for host in hosts}
+    return frozenset(named | {f"{host}:{port}" for host in named if port is not None})
+
+
+def network_of(address: str) -> str:
+    """What counts as one address: of IPv6 the /64, in which one machine has them all."""
+    if ":" not in address:
+        return address
+    try:
+        whole = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(whole.ipv4_mapped or ipaddress.IPv6Address(int(whole) >> 64 << 64))
+
+
+def is_local(scope: Scope) -> bool:
+    client = scope.get("client")
+    return client is not None and client[0] in {"127.0.0.1", "::1"}

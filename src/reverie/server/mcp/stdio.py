@@ -1,0 +1,178 @@
+"""MCP on standard input and output: one client, the operator's own, in one scope."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from reverie.errors import MissingExtra
+
+try:
+    import mcp_types as types
+    from mcp.server.stdio import stdio_server
+    from mcp.shared.message import SessionMessage
+except ImportError as error:
+    raise MissingExtra("MCP", "mcp") from error
+
+from reverie import aio
+from reverie.config import Settings
+from reverie.server.guard import Caller
+from reverie.server.mcp import server as mcp_server
+from reverie.server.mcp.tools import Scoped
+
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+
+GRACE_SECONDS = 10.0
+POLL_SECONDS = 5.0
+OPERATOR = Caller("operator", "mcp", "admin")
+
+
+def run(settings: Settings, session: str | None = None) -> None:
+    """Answer until standard input ends. Nothing but the protocol goes to standard output."""
+    try:
+        asyncio.run(_serve(settings, session))
+    except* BrokenPipeError:
+        # The client is gone, and with it whoever would want to know.
+        pass
+
+
+async def _serve(settings: Settings, session: str | None) -> None:
+    async with aio.open(settings=settings) as store:
+        # Vectors of a remote embedder, for one, would come from nowhere else.
+        await store.start_worker(POLL_SECONDS)
+        space = store.space(
+            settings.space, user=settings.user or None, actor=OPERATOR.name, trust="agent"
+        )
+        scoped = Scoped.of(space, session)
+        server = mcp_server.create(lambda request, right: (OPERATOR, scoped))
+        async with stdio_server() as (incoming, outgoing):
+            answers = Answers(outgoing)
+            _end_on_signals(answers, store)
+            options = server.create_initialization_options()
+            await server.run(Requests(incoming, answers), answers, options)
+
+
+def _end_on_signals(answers: Answers, store: aio.AsyncStore) -> None:
+    """Ctrl-C and SIGTERM let what is under way finish, and then end the process.
+
+    The thread that reads standard input cannot be interrupted, so there is no other way out.
+    """
+    loop, ending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+    async def end(number: signal.Signals) -> None:
+        await answers.all_given()
+        await store.close()
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    def begin(number: signal.Signals) -> None:
+        ending.add(loop.create_task(end(number)))
+
+    # Where a loop has no signals, Python's own way to end stays.
+    with contextlib.suppress(NotImplementedError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, begin, number)
+
+
+class Answers:
+    """The way out, which knows what is still to be answered."""
+
+    def __init__(self, outgoing: WriteStream[SessionMessage]) -> None:
+        self._outgoing = outgoing
+        self._waiting: set[Any] = set()
+        self._fewer = asyncio.Event()
+
+    def expect(self, message: types.JSONRPCMessage) -> None:
+        if isinstance(message, types.JSONRPCRequest):
+            self._waiting.add(message.id)
+        elif isinstance(message, types.JSONRPCNotification):
+            # What was called off is not answered.
+            called_off = (message.params or {}).get("requestId")
+            self._answered(called_off if isinstance(called_off, str | int) else None)
+
+    def _answered(self, id: str | int | None) -> None:
+        self._waiting.discard(id)
+        self._fewer.set()
+
+    async def all_given(self) -> None:
+        """Until everything is answered, or it takes too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                while self._waiting:
+                    self._fewer.clear()
+                    await self._fewer.wait()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        await self._outgoing.send(item)
+        if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            self._answered(item.message.id)
+
+    async def aclose(self) -> None:
+        await self._outgoing.aclose()
+
+    async def __aenter__(self) -> Answers:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class Requests:
+    """The way in. Who sends what cannot be read is told so, and need not wait for an answer.
+
+    It ends when the input has ended and all that came is answered: otherwise requests from a
+    script, whose input ends at once, would be called off half done.
+    """
+
+    def __init__(self, incoming: ReadStream[SessionMessage | Exception], answers: Answers) -> None:
+        self._incoming, self._answers = incoming, answers
+
+    @property
+    def last_context(self) -> Any:
+        return getattr(self._incoming, "last_context", None)
+
+    def __aiter__(self) -> Requests:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        async for item in self._incoming:
+            if isinstance(item, SessionMessage):
+                self._answers.expect(item.message)
+                return item
+            await self._answers.send(SessionMessage(UNREADABLE))
+        await self._answers.all_given()
+        raise StopAsyncIteration
+
+    async def receive(self) -> SessionMessage | Exception:
+        return await self.__anext__()
+
+    async def aclose(self) -> None:
+        await self._incoming.aclose()
+
+    async def __aenter__(self) -> Requests:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+UNREADABLE = types.JSONRPCError(
+    jsonrpc="2.0",
+    id=None,
+    error=types.ErrorData(code=types.PARSE_ERROR, message="this is no message of JSON-RPC 2.0"),
+)

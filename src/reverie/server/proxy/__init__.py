@@ -1,0 +1,1 @@
+"""The proxy for OpenAI's clients."""

@@ -1,0 +1,170 @@
+"""Messages like ``/memory list``: a person looks after the memory, and no model is asked.
+
+Neither such a message nor its answer is kept: a list of memories would be remembered again, and
+what was deleted would live on in the words that say so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from reverie.errors import ReverieError
+from reverie.memory.space import Space
+from reverie.model import Memory, Mode
+from reverie.prompt.escape import inert, inert_line, inert_name
+from reverie.server.errors import public_detail
+from reverie.text.messages import role_of, said_by_user
+from reverie.text.normalize import one_line
+
+COMMAND = "/memory"
+VERBS = frozenset({"list", "search", "delete", "undo", "help"})
+MOST_LISTED = 100
+MOST_FOUND = 10
+MOST_NEAR = 3
+NOTHING = "No memories stored yet."
+USAGE = "Usage: /memory list, /memory search <words>, /memory delete <id>, /memory undo"
+FOOTER = "Use /memory delete <id> to remove a memory."
+
+
+def command_in(message: Mapping[str, Any]) -> str | None:
+    """What stands behind ``/memory`` in a message; None when it is no command.
+
+    People also begin a sentence so: without one of our verbs it is for the model.
+    """
+    if role_of(message) != "user":
+        return None
+    word, *said = said_by_user(message).split(maxsplit=2) or [""]
+    if word.lower() != COMMAND or (said and said[0].lower() not in VERBS):
+        return None
+    return " ".join(said).strip()
+
+
+def without(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The messages without commands and the answers to them."""
+    kept: list[Mapping[str, Any]] = []
+    answered = False
+    for message in messages:
+        is_command = command_in(message) is not None
+        if not is_command and not (answered and role_of(message) == "assistant"):
+            kept.append(message)
+        answered = is_command
+    return kept
+
+
+def answer(space: Space, command: str, *, may_write: bool) -> str:
+    """Do what a command says, and say what was done; a client shows that to its model later."""
+    return inert(_answer(space, command, may_write=may_write))
+
+
+def _answer(space: Space, command: str, *, may_write: bool) -> str:
+    verb, _, rest = command.partition(" ")
+    rest = rest.strip()
+    try:
+        match verb.lower():
+            case "search":
+                return _search(space, rest)
+            case "delete" | "undo" if not may_write:
+                return "Error: this needs a token that may write, and X-Reverie-Mode: write."
+            case "delete":
+                return _delete(space, rest)
+            case "undo":
+                return _undo(space)
+            case "help":
+                return USAGE
+            case _:
+                return _list(space)
+    except ReverieError as error:
+        return f"Error: {public_detail(error)}"
+
+
+def _list(space: Space) -> str:
+    memories = space.memories(order="category")
+    if not memories:
+        return NOTHING
+    more = len(memories) - MOST_LISTED
+    lines = ["📝 Your memories:"]
+    for category, group in groupby(memories[:MOST_LISTED], key=lambda memory: memory.category):
+        lines += ["", f"**{category.replace('_', ' ').title()}**", *map(_line, group)]
+    if more > 0:
+        lines += ["", f"… and {more} more: /memory search <words> finds them."]
+    return "\n".join([*lines, "", FOOTER])
+
+
+def _found(space: Space, query: str, mode: Mode, limit: int) -> list[Memory]:
+    hits = space.recall(query, limit=limit, kinds=("fact", "note"), mode=mode)
+    return [hit.memory for hit in hits if hit.memory is not None]
+
+
+def _search(space: Space, query: str) -> str:
+    if not query:
+        return "Usage: /memory search <words>"
+    found = _found(space, query, "keyword", MOST_FOUND)
+    head = f"🔎 Memories for '{one_line(query)}':"
+    if not found:
+        found = _found(space, query, "hybrid", MOST_NEAR)
+        head = f"No memories found for '{one_line(query)}'."
+        head += " The nearest:" if found else ""
+    return "\n".join([head, "", *map(_line, found), "", FOOTER]) if found else head
+
+
+def _delete(space: Space, id: str) -> str:
+    if not id:
+        return "Usage: /memory delete <id>"
+    # As the list shows it.
+    forgotten = space.forget(id.strip("[]"), reason="the user said /memory delete")
+    return f"Deleted: '{one_line(forgotten.content)}'"
+
+
+def _undo(space: Space) -> str:
+    """Bring back what was forgotten last, of what this handle may write."""
+    gone = [
+        memory
+        for memory in space.memories(include_forgotten=True)
+        if memory.forgotten_at is not None and memory.user == space.user
+    ]
+    if not gone:
+        return "Nothing to undo."
+    latest = max(memory.forgotten_at or 0 for memory in gone)
+    last = max(
+        (memory for memory in gone if memory.forgotten_at == latest),
+        key=lambda memory: space.history(memory.id)[-1].position,
+    )
+    return f"Restored: '{one_line(space.restore(last.id).content)}'"
+
+
+def _line(memory: Memory) -> str:
+    subject = f"[{inert_name(memory.subject)}] " if memory.subject else ""
+    return f"• [{memory.id}] {subject}{inert_line(memory.content)}"
+
+
+# -- as a model would say it ----------------------------------------------------------------------
+
+
+def completion(text: str, model: object, made_at: int, id: str) -> dict[str, Any]:
+    """The answer in the shape of a completion."""
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "logprobs": None,
+        "finish_reason": "stop",
+    }
+    usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    return _head("chat.completion", model, made_at, id) | {"choices": [choice], "usage": usage}
+
+
+def chunks(text: str, model: object, made_at: int, id: str) -> Iterator[bytes]:
+    """The same as a stream."""
+    head = _head("chat.completion.chunk", model, made_at, id)
+    said = {"role": "assistant", "content": text}
+    for delta, end in ((said, None), ({}, "stop")):
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": end}
+        yield b"data: " + json.dumps(head | {"choices": [choice]}).encode() + b"\n\n"
+    yield b"data: [DONE]\n\n"
+
+
+def _head(kind: str, model: object, made_at: int, id: str) -> dict[str, Any]:
+    name = model if isinstance(model, str) else "reverie"
+    return {"id": f"chatcmpl-{id}", "object": kind, "created": made_at, "model": name}

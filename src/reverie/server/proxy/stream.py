@@ -1,0 +1,149 @@
+"""An upstream's answer on its way to the client: each piece at once, and noticed on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Protocol, TypeVar
+
+import httpx2
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from reverie.server.proxy.upstream import Headers
+
+Result = TypeVar("Result")
+
+
+class Reader(Protocol):
+    """Whoever reads along. ``keep`` is called once, when all was said or the answer broke off.
+
+    ``done``: the answer has said that nothing follows. ``large``: keeping it takes so long that
+    the client is not made to wait for it.
+    """
+
+    done: bool
+
+    @property
+    def large(self) -> bool: ...
+
+    def feed(self, chunk: bytes) -> None: ...
+
+    async def keep(self, *, broke_off: bool) -> None: ...
+
+
+class Relay(Response):
+    """Passes an answer on. When the client goes away, the upstream is told to stop.
+
+    An answer that breaks off breaks off for the client as well: it must not look whole.
+    """
+
+    def __init__(
+        self, answer: httpx2.Response, headers: Headers, reader: Reader | None = None
+    ) -> None:
+        super().__init__(status_code=answer.status_code)
+        self.raw_headers = headers
+        self._answer, self._reader = answer, reader
+        self._keeping: asyncio.Task[None] | None = None
+        self._passed_whole = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.create_task(_left(receive))
+        passing = asyncio.create_task(self._pass(send))
+        try:
+            await asyncio.wait({gone, passing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            passing.cancel()
+            # Begun before anything is waited for: a server that stops cancels this a second time.
+            self._begin_keeping(scope, broke_off=not self._passed_whole)
+            await asyncio.gather(gone, passing, return_exceptions=True)
+            await self._answer.aclose()
+            await self._kept(broke_off=not self._passed_whole)
+        if not passing.cancelled() and (error := passing.exception()) is not None:
+            raise error
+
+    async def _pass(self, send: Send) -> None:
+        start = {
+            "type": "http.response.start",
+            "status": self.status_code,
+            "headers": self.raw_headers,
+        }
+        await send(start)
+        try:
+            # Whoever reads along needs the text itself, not what it was packed into.
+            pieces = self._answer.aiter_bytes() if self._reader else self._answer.aiter_raw()
+            async for piece in pieces:
+                if self._reader is not None:
+                    self._reader.feed(piece)
+                    if self._reader.done and not self._reader.large:
+                        # Whoever is told that this was all may rely on it.
+                        await self._kept(broke_off=False)
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except httpx2.HTTPError:
+            return
+        self._passed_whole = True
+        if self._reader is not None and not self._reader.large:
+            await self._kept(broke_off=False)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _begin_keeping(self, scope: Scope, *, broke_off: bool) -> None:
+        if self._reader is not None and self._keeping is None:
+            self._keeping = asyncio.create_task(self._reader.keep(broke_off=broke_off))
+            keeping: set[asyncio.Task[None]] = scope["app"].state.serving.keeping
+            keeping.add(self._keeping)
+            self._keeping.add_done_callback(keeping.discard)
+
+    async def _kept(self, *, broke_off: bool) -> None:
+        """Once, and to the end, even when nobody waits for it any more."""
+        if self._reader is None:
+            return
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self._reader.keep(broke_off=broke_off))
+        await asyncio.shield(self._keeping)
+
+
+class Client:
+    """The client of one request. What is done for it ends when it leaves.
+
+    ``content`` is what goes to the upstream: as long as a streamed body is still being read, its
+    reader notices by itself that the client left.
+    """
+
+    def __init__(self, receive: Receive, content: bytes | AsyncIterator[bytes] | None) -> None:
+        self._receive, self._body_read = receive, asyncio.Event()
+        self.content = content
+        if isinstance(content, AsyncIterator):
+            self.content = self._noticed(content)
+        else:
+            self._body_read.set()
+
+    async def waits_for(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The result of some work; raises ClientDisconnect and cancels it if the client leaves."""
+        gone = asyncio.create_task(self._left())
+        working = asyncio.create_task(work)
+        try:
+            await asyncio.wait({gone, working}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise ClientDisconnect
+            return working.result()
+        finally:
+            gone.cancel()
+            working.cancel()
+            await asyncio.gather(gone, working, return_exceptions=True)
+
+    async def _noticed(self, content: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for piece in content:
+            yield piece
+        self._body_read.set()
+
+    async def _left(self) -> None:
+        await self._body_read.wait()
+        await _left(self._receive)
+
+
+async def _left(receive: Receive) -> None:
+    """Until the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,153 @@
+"""REST: sessions, their events, context, summary and scratchpad."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from reverie.serialize import plain
+from reverie.server.access import (
+    Admin,
+    Key,
+    Reader,
+    Writer,
+)
+from reverie.server.json_response import Json
+from reverie.server.rest import schemas
+
+router = APIRouter(
+    prefix="/api/sessions", tags=["Sessions"], responses={"default": {"model": schemas.Problem}}
+)
+Limit = Annotated[int, Query(ge=1, le=schemas.MOST_LISTED)]
+
+
+@router.get("", response_model=schemas.Sessions)
+async def listed(visit: Reader, limit: Limit = 50, include_hidden: bool = False) -> Response:
+    """The sessions of a space, the one with the newest event first."""
+    found = await visit.space().sessions(limit=limit, include_hidden=include_hidden)
+    return Json({"sessions": plain(found)})
+
+
+@router.post("", status_code=201, response_model=schemas.SessionMade)
+async def made(visit: Writer, body: schemas.NewSession | None = None) -> Response:
+    """An id for a new session; it is there with its first event."""
+    session = visit.space().session(None if body is None else body.id)
+    return Json({"id": session.id, "forked_from": None}, 201)
+
+
+@router.post("/follow", response_model=schemas.SessionMade)
+async def follow(visit: Writer, body: schemas.Resent, key: Key = None) -> Response:
+    """Take in a history that a client resends whole each turn: only what is new is kept."""
+    session = await visit.persons_space().follow(body.history, session=body.session, key=key)
+    return Json({"id": session.id, "forked_from": plain(await session.forked_from)})
+
+
+@router.get("/{id:name}", response_model=schemas.SessionInfo)
+async def info(visit: Reader, id: str) -> Response:
+    """How many events a session has, how it began, when it was last used."""
+    return Json(plain(await visit.space().session(id).info()))
+
+
+@router.get("/{id:name}/events", response_model=schemas.Events)
+async def events(
+    visit: Reader,
+    id: str,
+    limit: Limit = 200,
+    until: Annotated[
+        int | None, Query(ge=1, le=2**62, description="The last sequence that is wanted.")
+    ] = None,
+) -> Response:
+    """The last events of a session, or the last until one of them; in order, verbatim."""
+    found = await visit.space().session(id).events(limit, until=until)
+    return Json({"events": plain(found)})
+
+
+@router.post("/{id:name}/events", status_code=201, response_model=schemas.Events)
+async def append(visit: Writer, id: str, body: schemas.Messages, key: Key = None) -> Response:
+    """Keep messages as they are, all of them or none."""
+    kept = await visit.persons_space().session(id).append_many(body.messages, key=key)
+    return Json({"events": plain(kept)}, 201)
+
+
+@router.get("/{id:name}/memories", response_model=schemas.SessionMemories)
+async def memories(visit: Reader, id: str) -> Response:
+    """What belongs to this session alone."""
+    return Json({"memories": plain(await visit.space().session(id).memories())})
+
+
+@router.get("/{id:name}/recalls", response_model=schemas.Recalls)
+async def recalls(visit: Reader, id: str) -> Response:
+    """What was recalled for each turn."""
+    return Json({"recalls": plain(await visit.space().session(id).recalls())})
+
+
+@router.post("/{id:name}/context", response_model=schemas.ContextShown)
+async def context(visit: Reader, id: str, body: schemas.ContextAsked | None = None) -> Response:
+    """What a model needs for the next turn: profile, summary, recalled memories, history."""
+    asked: dict[str, Any] = {} if body is None else body.model_dump()
+    # Who may only read leaves no trace, not even of having been the first to ask.
+    found = await visit.space().session(id).context(**asked, freeze=visit.caller.may("write"))
+    return Json({**plain(found), "system": found.system})
+
+
+@router.get("/{id:name}/summary", response_model=schemas.SummaryShown)
+async def summary(visit: Reader, id: str) -> Response:
+    """The rolling summary."""
+    return Json(plain(await visit.space().session(id).summary()))
+
+
+@router.put("/{id:name}/summary", response_model=schemas.SummaryShown)
+async def write_summary(visit: Writer, id: str, body: schemas.SummaryWritten) -> Response:
+    """Replace the summary that was read; ``applied`` is false when another was written since."""
+    written = await visit.space().session(id).write_summary(**body.model_dump())
+    return Json(plain(written))
+
+
+@router.get("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
+async def scratchpad(visit: Reader, id: str) -> Response:
+    """The working list."""
+    return Json(plain(await visit.space().session(id).scratchpad.read()))
+
+
+@router.put("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
+async def write_scratchpad(visit: Writer, id: str, body: schemas.Items) -> Response:
+    """Replace the working list."""
+    return Json(plain(await visit.space().session(id).scratchpad.write(body.items)))
+
+
+@router.delete("/{id:name}/scratchpad", status_code=204)
+async def clear_scratchpad(visit: Writer, id: str) -> Response:
+    """Empty the working list."""
+    await visit.space().session(id).scratchpad.clear()
+    return Response(status_code=204)
+
+
+@router.post("/{id:name}/refresh", status_code=204)
+async def refresh(visit: Writer, id: str) -> Response:
+    """See the profile as it is now, from the next context on."""
+    await visit.space().session(id).refresh()
+    return Response(status_code=204)
+
+
+@router.post("/{id:name}/hide", status_code=204)
+async def hide(
+    visit: Writer, id: str, body: schemas.Reasoned | None = None, key: Key = None
+) -> Response:
+    """Take a session out of lists and every recall."""
+    await visit.space().session(id).hide(None if body is None else body.reason, key=key)
+    return Response(status_code=204)
+
+
+@router.post("/{id:name}/restore", status_code=204)
+async def restore(visit: Writer, id: str, key: Key = None) -> Response:
+    """Bring a hidden session back."""
+    await visit.space().session(id).restore(key=key)
+    return Response(status_code=204)
+
+
+@router.post("/{id:name}/erase", response_model=schemas.SessionErased)
+async def erase(visit: Admin, id: str, key: Key = None) -> Response:
+    """Destroy every event, and the memories that came from nowhere else."""
+    return Json(plain(await visit.space().session(id).erase(key=key)))

@@ -1,0 +1,92 @@
+"""The page at ``/``: files of this package, served as they are."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from reverie.server.errors import problem
+
+FOLDER = Path(__file__).with_name("page")
+INDEX = "index.html"
+ICON = "icon.svg"
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# The page itself is asked for each time; what it consists of has the version in its address and is
+# kept for good. So no file of an old page ever meets one of a new, and a page that is opened again
+# asks for one file.
+ASK_AGAIN = "no-cache"
+FOR_GOOD = "public, max-age=31536000, immutable"
+
+router = APIRouter(include_in_schema=False)
+
+
+class File(NamedTuple):
+    """A file as it goes out."""
+
+    body: bytes
+    type: str
+    etag: str
+    caching: str
+
+
+@router.api_route("/", methods=["GET", "HEAD"])
+async def index(request: Request) -> Response:
+    """The page itself, which shows nothing before it has a token."""
+    return _answer(request, INDEX)
+
+
+@router.api_route("/page/{name:path}", methods=["GET", "HEAD"])
+async def part(request: Request, name: str) -> Response:
+    """What the page consists of."""
+    return _answer(request, name)
+
+
+@router.api_route("/favicon.ico", methods=["GET", "HEAD"])
+async def icon(request: Request) -> Response:
+    """Browsers ask for it wherever they are, also where no page names an icon."""
+    return _answer(request, ICON)
+
+
+def _answer(request: Request, name: str) -> Response:
+    # Looked up by its name and never opened by it: there is no path to walk out of the folder.
+    file = files().get(name)
+    if file is None:
+        return problem(404, "NotFound", "the page has no such file: load it again")
+    headers = {"ETag": file.etag, "Cache-Control": file.caching}
+    known = {tag.strip() for tag in request.headers.get("if-none-match", "").split(",")}
+    if file.etag in known:
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, headers=headers, media_type=file.type)
+
+
+@cache
+def files() -> dict[str, File]:
+    """Every file by the name it is asked for, read once."""
+    found = {
+        path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES
+    }
+    version = _digest(b"".join(found.values()))
+    page = found.pop(INDEX).replace(b'"/page/', f'"/page/{version}/'.encode())
+    own = {INDEX: page, ICON: found[ICON]}
+    parts = {f"{version}/{name}": _file(name, body, FOR_GOOD) for name, body in found.items()}
+    asked_again = {name: _file(name, body, ASK_AGAIN) for name, body in own.items()}
+    return asked_again | parts
+
+
+def _file(name: str, body: bytes, caching: str) -> File:
+    return File(body, TYPES[Path(name).suffix], f'"{_digest(body)}"', caching)
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:16]

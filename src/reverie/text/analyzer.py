@@ -1,0 +1,258 @@
+"""The one analyser: what a text is indexed under, and what a query looks for."""
+
+from __future__ import annotations
+
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+import Stemmer
+
+from reverie.text.normalize import folded
+
+ANALYSER = 1
+# Terms also depend on these: an upgrade of either may give other ones.
+ANALYSER_IDENTITY = (
+    f"words {ANALYSER}, Snowball {Stemmer.version()}, Unicode {unicodedata.unidata_version}"
+)
+"""Stored with the index: another number means that the postings are made anew."""
+
+LONGEST = 64
+QUERY_CHARS = 20_000
+
+HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+KATAKANA = r"\u30a0-\u30ff\u31f0-\u31ff"
+# Scripts written without spaces. Chinese and Japanese share a group: a word may mix them.
+_UNSPACED = (
+    HAN + KATAKANA + r"\u3041-\u309f\U0001b000-\U0001b16f",
+    r"\u0e00-\u0e7f",  # Thai
+    r"\u0e80-\u0eff",  # Lao
+    r"\u1780-\u17ff\u19e0-\u19ff",  # Khmer
+    r"\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f",  # Myanmar
+)
+_IS_UNSPACED = re.compile(f"[{''.join(_UNSPACED)}]")
+
+_STEMMED_BLOCKS = (
+    (0x0041, 0x02AF, "english"),
+    (0x1E00, 0x1EFF, "english"),
+    (0x2C60, 0x2C7F, "english"),
+    (0xA720, 0xA7FF, "english"),
+    (0x0370, 0x03FF, "greek"),
+    (0x1F00, 0x1FFF, "greek"),
+    (0x0400, 0x052F, "russian"),
+    (0x1C80, 0x1C8F, "russian"),
+    (0xA640, 0xA69F, "russian"),
+    (0x0531, 0x058F, "armenian"),
+    (0x0600, 0x06FF, "arabic"),
+    (0x0750, 0x077F, "arabic"),
+    (0x0870, 0x08FF, "arabic"),
+    (0x0900, 0x097F, "hindi"),
+    (0xA8E0, 0xA8FF, "hindi"),
+)
+# Where Unicode keeps its combining marks; all of it would take ten times as long to look through.
+_MARKED_BLOCKS = (
+    (0x0300, 0x30FF),
+    (0xA600, 0xABFF),
+    (0xFB00, 0xFE2F),
+    (0x10100, 0x11FFF),
+    (0x13400, 0x1347F),
+    (0x16100, 0x1613F),
+    (0x16A00, 0x16FFF),
+    (0x1BC00, 0x1BCFF),
+    (0x1CF00, 0x1EAFF),
+    (0xE0100, 0xE01EF),
+)
+_AVAILABLE = frozenset(Stemmer.algorithms())
+
+# Without "will", "may" and "us": they are also a name, a month and a country.
+_STOP_WORDS = """
+    a about above after again against all am an and any are as at be because been before being
+    below between both but by can cannot could did do does doing down during each few for from
+    further had has have having he her here hers herself him himself his how i if in into is it
+    its itself just me more most my myself no nor not of off on once only or other ought our ours
+    ourselves out over own same shall she should so some such than that the their theirs them
+    themselves then there these they this those through to too under until up very was we were
+    what when where which while who whom whose why with would you your yours yourself yourselves
+    arent cant couldnt didnt doesnt dont hadnt hasnt havent isnt mustnt neednt shant shouldnt
+    wasnt werent wont wouldnt
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+# Characters inside words that carry no meaning for search: soft hyphen, joiners, bidi controls,
+# word joiner, BOM and variation selectors. The Arabic tatweel only stretches a word.
+_IGNORED = r"\u00ad\u061c\u200c-\u200f\u202a-\u202e\u2060\u2066-\u2069\ufe00-\ufe0f\ufeff"
+_IGNORABLE = re.compile(f"[{_IGNORED}\u0640\U000e0100-\U000e01ef]+")
+_CLITIC = re.compile(r"(?<=.)'(?:s|d|m|ll|re|ve)$")
+# Latin, Greek, Cyrillic, Armenian, punctuation, symbols, emoji: no marks and nothing unspaced,
+# also once folded (which is why U+0130 and U+1F200… are not here).
+_PLAIN = re.compile(
+    r"[\x00-\xac\xae-\u012f\u0131-\u02ff\u0370-\u0482\u048a-\u0590\u1e00-\u1fff\u2010-\u2029"
+    r"\u202f-\u205f\u20a0-\u20cf\u2100-\u2bff\U0001f000-\U0001f1ff\U0001f300-\U0001faff]*"
+)
+_PLAIN_TOKEN = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
+_ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
+
+
+class Terms(NamedTuple):
+    """The terms of a text with how often each occurs, and how many there are in all."""
+
+    counts: dict[str, int]
+    length: int
+
+
+def analyse(text: str) -> Terms:
+    """The terms a text is indexed under. Stop words count only where there is nothing else."""
+    words = _words(text, singles=True)
+    terms = [term for word in words if (term := _kept(word))]
+    if not terms:
+        terms = [term for word in words if (term := _term(word))]
+    counts: dict[str, int] = {}
+    for term in terms:
+        counts[term] = counts.get(term, 0) + 1
+    return Terms(counts, len(terms))
+
+
+def query_terms(text: str, limit: int = 64) -> dict[str, str]:
+    """Each term of a query, in order, with one word that stands for it in the folded query."""
+    words = _words(text[:QUERY_CHARS])
+    found: dict[str, str] = {}
+    for look_up in (_kept, _term):
+        for word in words:
+            if len(found) >= limit:
+                break
+            if term := look_up(word):
+                found.setdefault(term, word)
+        if found:
+            break
+    return found
+
+
+def tokens(text: str) -> list[str]:
+    """Words of a lower-case NFKC text; a stretch in a script without spaces is one token."""
+    pattern = _ASCII_TOKEN if text.isascii() else _patterns().token
+    return pattern.findall(text)
+
+
+def _words(text: str, *, singles: bool = False) -> list[str]:
+    if text.isascii():
+        return [word[:LONGEST] for word in _ASCII_TOKEN.findall(text.lower())]
+    if _PLAIN.fullmatch(text):
+        return [word[:LONGEST] for word in _PLAIN_TOKEN.findall(folded(text))]
+    return _wide_words(text, singles=singles)
+
+
+def _wide_words(text: str, *, singles: bool = False) -> list[str]:
+    """With ``singles`` a text in a script without spaces is also found by one character of it."""
+    patterns = _patterns()
+    # unicodedata sorts the marks on one letter in quadratic time.
+    text = folded(patterns.pile.sub(r"\1", text))
+    words: list[str] = []
+    for token in patterns.token.findall(text):
+        if _IS_UNSPACED.match(token):
+            units = patterns.unit.findall(token)
+            words.extend(_bigrams(units))
+            if singles and len(units) > 1:
+                words.extend(unit[:LONGEST] for unit in units)
+        else:
+            words.append(token[:LONGEST])
+    return words
+
+
+def _bigrams(units: list[str]) -> Iterable[str]:
+    if len(units) == 1:
+        return (units[0][:LONGEST],)
+    return [(a + b)[:LONGEST] for a, b in zip(units, units[1:], strict=False)]
+
+
+@lru_cache(maxsize=32_768)
+def _kept(word: str) -> str:
+    """The term of a word, or nothing for a stop word."""
+    return "" if _bare(word) in STOP_WORDS else _term(word)
+
+
+def _term(word: str) -> str:
+    word = _bare(word)
+    language = _language(word)
+    if not language:
+        return word
+    if language == "english" and not word.isascii():
+        word = _without_accents(word)
+    return str(_stemmer(language).stemWord(word)) or word
+
+
+def _bare(word: str) -> str:
+    """The word without apostrophes, English clitics and characters that are not seen."""
+    if not word.isascii():
+        word = _IGNORABLE.sub("", word).replace("\u2019", "'").replace("\u02bc", "'")
+    return _CLITIC.sub("", word).replace("'", "") if "'" in word else word
+
+
+def _without_accents(word: str) -> str:
+    letters = unicodedata.normalize("NFD", word)
+    bare = "".join(c for c in letters if unicodedata.category(c) != "Mn")
+    return unicodedata.normalize("NFC", bare)
+
+
+def _language(word: str) -> str | None:
+    code = next((ord(character) for character in word if character.isalpha()), 0)
+    for first, last, language in _STEMMED_BLOCKS:
+        if first <= code <= last:
+            return language if language in _AVAILABLE else None
+    return None
+
+
+class _Stemmers(threading.local):
+    """One stemmer for each thread and language: a stemmer must not be shared."""
+
+    def __init__(self) -> None:
+        self.by_language: dict[str, Stemmer.Stemmer] = {}
+
+
+_stemmers = _Stemmers()
+
+
+def _stemmer(language: str) -> Stemmer.Stemmer:
+    known = _stemmers.by_language.get(language)
+    if known is None:
+        known = _stemmers.by_language[language] = Stemmer.Stemmer(language, 0)
+    return known
+
+
+class _Patterns(NamedTuple):
+    token: re.Pattern[str]
+    unit: re.Pattern[str]
+    pile: re.Pattern[str]
+
+
+@cache
+def _patterns() -> _Patterns:
+    """Made when the first text beyond ASCII comes: finding the marks takes some milliseconds."""
+    mark = _mark()
+    letter = rf"[^\W_{''.join(_UNSPACED)}]"
+    word = f"{letter}+(?:{mark}{letter}*)*"
+    runs = "".join(rf"|(?:(?![\W_])[{group}]{mark}*)+" for group in _UNSPACED)
+    return _Patterns(
+        token=re.compile(rf"{word}(?:['\u2019]{word})*{runs}"),
+        unit=re.compile(rf"(?!{mark}).{mark}*", re.DOTALL),
+        pile=re.compile(rf"({mark}{{30}}){mark}+"),
+    )
+
+
+def _mark() -> str:
+    """What continues a word without being a letter: marks, which ``\\w`` lacks, and joiners."""
+    codes = (code for first, last in _MARKED_BLOCKS for code in range(first, last + 1))
+    ranges: list[tuple[int, int]] = []
+    for code in codes:
+        if unicodedata.category(chr(code)) not in {"Mn", "Mc"}:
+            continue
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1] = (ranges[-1][0], code)
+        else:
+            ranges.append((code, code))
+    low = "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges if a < 0x10000)
+    high = "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges if a >= 0x10000)
+    # A class beyond the first plane is slow to test: letters and emoji must not reach it.
+    return rf"(?:[{_IGNORED}{low}]|(?=[\U00010100-\U0001eaff\U000e0100-\U000e01ef])[{high}])"

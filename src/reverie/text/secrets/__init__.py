@@ -1,0 +1,1 @@
+"""Secrets in text: how they are recognized."""

@@ -1,0 +1,458 @@
+"""What secrets are found by: how keys begin, how they are spelled, what is said of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+
+from reverie.text.secrets.detect import SHORTEST, Found
+from reverie.text.secrets.key_formats import SERVICES, SHAPES
+
+# What is longer without a break is an image or a file, not a key.
+LONGEST_RUN = 1_500
+_ASSIGNED = re.compile(r"[=:>|][\"'`\\ ]{0,2}[A-Za-z0-9]{20}")
+
+
+def found_in(text: str, lowered: str, runs: Sequence[tuple[int, int]]) -> list[Found]:
+    """Everything that any rule finds. ``runs`` are the stretches without spaces that are long."""
+    found = [each for start, end in runs for each in _in_run(text, start, end)]
+    found += _private_keys(text)
+    found += _addressed(text, lowered)
+    found += _said(text, lowered)
+    if runs and _ASSIGNED.search(text):
+        found += _opaque(text)
+    return found
+
+
+def is_secret_named(name: str, value: str) -> bool:
+    """Whether a value is a secret because of the name it has, as in ``{"password": "…"}``."""
+    if len(value) > 4_000 or not _NAME.search(name):
+        return False
+    if _ABOUT.search(name) or _NOT_A_KEY.search(name):
+        return False
+    return bool(_PASSWORD.search(name)) and _is_password(value) or _is_value(value, strong=True)
+
+
+# -- by their looks -------------------------------------------------------------------------------
+
+
+def _tree(words: Iterable[str]) -> str:
+    """A pattern that finds any of these words, branching at their first differing letter."""
+    branches: dict[str, list[str]] = {}
+    ends = False
+    for word in words:
+        if word:
+            branches.setdefault(word[0], []).append(word[1:])
+        else:
+            ends = True
+    parts = [re.escape(first) + _tree(rest) for first, rest in branches.items()]
+    if not parts:
+        return ""
+    whole = parts[0] if len(parts) == 1 and not ends else f"(?:{'|'.join(parts)})"
+    return f"{whole}?" if ends else whole
+
+
+_BY_PREFIX: dict[str, list[tuple[str, str]]] = {}
+for _kind, _prefixes, _body in SHAPES:
+    for _prefix in _prefixes.split():
+        _BY_PREFIX.setdefault(_prefix, []).append((_kind, re.escape(_prefix) + _body))
+_PREFIX = re.compile(_tree(_BY_PREFIX))
+# The longest beginning is found; what it might be is looked for from there to the shortest.
+_CANDIDATES = {
+    prefix: [
+        shape for size in range(len(prefix), 0, -1) for shape in _BY_PREFIX.get(prefix[:size], ())
+    ]
+    for prefix in _BY_PREFIX
+}
+_BLOB = re.compile(
+    r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{1500,}|data:[\w.+/-]+;base64,[A-Za-z0-9+/=_-]+"
+)
+
+
+def _in_run(text: str, start: int, end: int) -> Iterator[Found]:
+    """Keys within one stretch without spaces; files and images in it are left alone."""
+    if end - start > LONGEST_RUN or text.startswith("data:", start):
+        for blob in _BLOB.finditer(text, start, end):
+            yield from _keys(text, start, blob.start())
+            start = blob.end()
+    yield from _keys(text, start, end)
+
+
+def _keys(text: str, start: int, end: int) -> Iterator[Found]:
+    yield from _shaped_in(text, start, end)
+    run = text[start:end]
+    for kind, needle, pattern in _NAMED_SHAPES:
+        if needle in run:
+            for hit in pattern.finditer(text, start, end):
+                yield Found(kind, *hit.span())
+    if ("_" in run or "-" in run) and _DIGIT.search(run):
+        yield from _prefixed(text, start, end)
+
+
+_DIGIT = re.compile(r"\d")
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII)
+
+
+def _shaped_in(text: str, start: int, end: int) -> Iterator[Found]:
+    """Keys that begin as a service begins its keys."""
+    at = start
+    while hit := _PREFIX.search(text, at, end):
+        at = hit.start() + 1
+        if hit.start() > start and text[hit.start() - 1].isalnum():
+            continue
+        for kind, pattern in _CANDIDATES[hit[0]]:
+            if body := _compiled(pattern).match(text, hit.start(), end):
+                yield Found(kind, *body.span())
+                at = body.end()
+                break
+
+
+# A kind, what must occur for it, and how it looks as a whole.
+_NAMED_SHAPES = tuple(
+    (kind, needle, re.compile(pattern, re.ASCII))
+    for kind, needle, pattern in (
+        ("JSON web token", "ey", r"(?<![A-Za-z0-9])ey[JI][\w-]{8,}\.[\w-]{16,}\.[\w-]{6,}=*"),
+        ("mailchimp key", "-us", r"\b[0-9a-f]{32}-us\d{1,2}\b"),
+        ("telegram token", ":AA", r"(?<![\w])(?:bot)?\d{8,10}:AA[\w-]{32,34}(?![\w-])"),
+        ("discord token", ".", r"\b[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,40}"),
+        ("azure secret", "Q~", r"(?<![\w~.-])[\w~.]{3}\dQ~[\w~.-]{31,34}(?![\w~-])"),
+        ("azure key", "A", r"(?<!\w)\w{40,}(?:JQQJ99|AzSe|AzFu|AzCa|APIM|ACDb|AzIoT)\w{4,}"),
+        ("vault token", "s.", r"(?<![\w.])s\.(?=[A-Za-z]*\d)[A-Za-z0-9]{24}(?![\w.])"),
+        ("asana token", "/", r"(?<![\w/])[012]/\d{16}(?:/\d{16})?:[0-9a-f]{32}\b"),
+        ("terraform token", ".atlasv1.", r"\b\w{14}\.atlasv1\.[\w=-]{60,}"),
+        ("twitter token", "AAAAAAAAAAAAAAAAAAAA", r"\bA{20,}[\w%]{60,}"),
+        ("salesforce token", "00D", r"\b00D[A-Za-z0-9]{12,15}![\w.]{60,}"),
+        ("zoho token", "1000.", r"\b1000\.[0-9a-f]{32}\.[0-9a-f]{32}\b"),
+        (
+            "zhipu key",
+            ".",
+            r"(?<![\w.])[0-9a-f]{32}\.(?=\w*[A-Z])(?=\w*\d)[A-Za-z0-9]{16}(?![\w.])",
+        ),
+        ("dropbox token", "AAAAAAAAAA", r"\b\w{11}A{10}[\w-]{40,}"),
+        ("pushbullet token", "o.", r"(?<![\w.])o\.(?=\w*\d)[A-Za-z0-9]{32}(?![\w.])"),
+        ("maxmind key", "_mmk", r"\b\w{6}_\w{29}_mmk\b"),
+        (
+            "slack webhook",
+            "hooks.slack",
+            r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/[\w+/]{40,}",
+        ),
+        (
+            "discord webhook",
+            "/webhooks/",
+            r"discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d{17,20}/[\w-]{50,}",
+        ),
+        (
+            "teams webhook",
+            ".office.com/",
+            r"\.office\.com/webhook(?:b2)?/[\w@-]{70,}/[\w/-]{60,}",
+        ),
+        ("telegram token", "telegram.org/bot", r"telegram\.org/bot[\w:-]{30,}"),
+    )
+)
+
+_PEM = re.compile(
+    r"-----BEGIN ([A-Z0-9 ]{0,40}?PRIVATE KEY(?: BLOCK)?)-----"
+    r"(?:(?:[^-]|-(?!----)){0,20000}-----END \1-----|(?:\s|\\n)*[A-Za-z0-9+/=\s\\]{16,})"
+)
+_PUTTY = re.compile(r"PuTTY-User-Key-File-(?:[^P]|P(?!uTTY-User)){0,4000}?Private-MAC: *[0-9a-f]+")
+
+
+def _private_keys(text: str) -> Iterator[Found]:
+    for pattern, hint in ((_PEM, "PRIVATE KEY"), (_PUTTY, "PuTTY-User")):
+        if hint in text:
+            for hit in pattern.finditer(text):
+                yield Found("private key", *hit.span())
+
+
+# -- in addresses and headers ---------------------------------------------------------------------
+
+_IN_URL = re.compile(
+    r"\b[a-zA-Z][\w+.-]{1,20}://"
+    r"(?:[^\s:/@\"'<>]{0,100}:([^\s/\"'<>@]{3,200})|((?=[\w-]*\d)[\w-]{20,100}):?)@[\w\[.%-]"
+)
+_IN_QUERY = re.compile(
+    r"[?&;]([\w-]*(?:key|token|secret|password|passwd|pwd|signature|credential|auth|code)|sig)"
+    r"=([\w.~%+/=-]{8,})"
+)
+_HEADERS = ("bearer", "basic", "token", "digest", "apikey", "ssws", "oauth")
+# Looked for in small letters.
+_HEADER = re.compile(
+    r"(bearer|basic|token|digest|apikey|ssws|oauth)[ :=]{1,2}[\"'`]?([\w.~+/=:|-]{16,})"
+)
+_CURL_USER = re.compile(r"\s(?:-u|--user)[ =]\"?'?([^\s:\"']{1,60}:[^\s\"']{4,})")
+_PHRASE = re.compile(
+    r"(?:mnemonic|(?:seed|recovery|secret)[ _-]?phrase)\W{1,4}(?:is\W{1,3})?"
+    r"((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})\b"
+)
+
+
+def _addressed(text: str, lowered: str) -> Iterator[Found]:
+    if "@" in text or "-u" in text:
+        for pattern in (_IN_URL, _CURL_USER):
+            for hit in pattern.finditer(text):
+                group = hit.lastindex or 1
+                if not _is_placeholder(hit[group].rpartition(":")[2]):
+                    yield Found("password", *hit.span(group))
+    if "=" in text and "://" in text:
+        for hit in _IN_QUERY.finditer(lowered):
+            value = text[hit.start(2) : hit.end(2)]
+            if _is_value(value, strong=True) and not _NOT_A_KEY.search(hit[1]):
+                yield Found("token", *hit.span(2))
+    if any(map(lowered.__contains__, _HEADERS)):
+        for hit in _HEADER.finditer(lowered):
+            value = text[hit.start(2) : hit.end(2)]
+            named = lowered[max(0, hit.start() - 15) : hit.end(1)]
+            # "Basic" and "token" are words as well.
+            strong = hit[1] not in ("basic", "token") or _is_hex(value)
+            if _is_value(value, strong=strong) and not _NOT_A_KEY.search(named):
+                yield Found("token", *hit.span(2))
+    if "mnemonic" in lowered or "phrase" in lowered:
+        for hit in _PHRASE.finditer(lowered):
+            yield Found("seed phrase", *hit.span(1))
+
+
+# -- keys of services nobody listed ---------------------------------------------------------------
+
+_PREFIXED = re.compile(
+    r"(?<![A-Za-z0-9_.-])((?:[A-Za-z][A-Za-z0-9]{0,11}[_-]){1,3})"
+    r"([A-Za-z0-9]{16,200}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+    r"(?:[_-][A-Za-z0-9]{6,64}){0,2}(?![A-Za-z0-9])"
+)
+_KEYISH = re.compile(
+    r"(?:^|[_-])(?:sk|pk|rk|ak|live|test|prod|staging|pat|svc|priv|secret|cred)[_-]|"
+    r"(?:key|tok|token|secret|api|auth|pat|pk|sk)\d?[_-]$",
+    re.IGNORECASE,
+)
+# What models' services call their answers, calls and files; what builds call their parts.
+_NAMES_OF_IDS = re.compile(
+    r"^(?:call|tooluse|toolu|tool|srvtoolu|chatcmpl|cmpl|msg|message|run|thread|file|req|request|"
+    r"resp|rs|fc|ws|ci|item|gen|asst|step|batch|conv|sess|session|event|evt|cs|cus|pi|ch|in|sub|"
+    r"price|prod|acct|txn|trace|span|job|task|user|org|proj|project|id|sha\d*|md5|hash|commit|rev|"
+    r"etag|build|bundle|chunk|main|index|vendor|img|image|blob|layer|digest|v\d*)[_-]",
+    re.IGNORECASE,
+)
+_LONG_BODY = 30
+_ABBREVIATION = re.compile(
+    r"(?!img|css|jpg|png|src|pkg|tmp|txt|pdf|svg|html)[b-df-hj-np-tv-z]{2,4}a?_"
+)
+
+
+def _prefixed(text: str, start: int, end: int) -> Iterator[Found]:
+    """A short word, a line, and a long stretch that no word is made of."""
+    for hit in _PREFIXED.finditer(text, start, end):
+        prefix, body = hit.groups()
+        if _NAMES_OF_IDS.match(prefix):
+            continue
+        keyish = bool(_KEYISH.search(prefix))
+        if _HEXES.fullmatch(body) or _UUID.fullmatch(body):
+            short = bool(_ABBREVIATION.fullmatch(prefix)) and len(body) >= 32
+            good = (keyish or short) and len(body) >= 28 and len(set(body)) >= 6
+        else:
+            mixed = keyish and not body.isalpha() and not body.isdecimal()
+            good = (
+                is_random(body)
+                and (keyish or len(body) >= _LONG_BODY)
+                or (mixed and len(body) >= 20)
+            )
+        if good:
+            yield Found("key", *hit.span())
+
+
+# -- by what is said of them ----------------------------------------------------------------------
+
+_NAME = re.compile(
+    r"passw|passphrase|pwd|secret|token|credential|bearer|authorization|--key$|(?<![a-z])pat$|jwt|[a-z0-9][_.-]?api(?![a-z])|"
+    r"api.?key|(?<!public)(?<!primary)(?<!foreign)(?<!sort)(?<!cache)(?<!unique)(?<!object)"
+    r"(?<!partition)(?<!idempotency)(?<!bucket)(?<!row)(?<!natural)(?<!redis)(?<!storage)"
+    r"(?<=[a-z0-9])[_. -]?key(?:[_ -]?\d)?$",
+    re.IGNORECASE,
+)
+# A name that ends so names something about a secret, not the secret.
+_ABOUT = re.compile(
+    r"(?:(?<=[_. -])|(?<=[a-z])(?=[A-Z]))(?i:path|file|url|uri|endpoint|name|id|type|count|length|"
+    r"size|expiry|expires|at|limit|usage|lifetime|ttl|hash|digest|fingerprint|version|alias|arn|ref|"
+    r"header|field|column|prefix|format|manager|provider|algorithm|issuer|audience|scope|budget|"
+    r"window|hint)s?$"
+)
+_NOT_A_KEY = re.compile(
+    r"(?:public|primary|foreign|sort|cache|unique|object|partition|idempotency|bucket|row|natural|"
+    r"redis|storage|hash|composite|lookup|group|shortcut|keyboard|hot|mon|tur|don)[_. -]?keys?\b|"
+    r"(?:page|next|continuation)[_. -]?tokens?\b",
+    re.IGNORECASE,
+)
+# What is called so may be anything, unless nothing but chance could have made it.
+_BARE = re.compile(r"(?:\W|the |my |a )*(?:key|token)s?|(?:.*[\W-])?apis?", re.IGNORECASE)
+_PASSWORD = re.compile(r"passw|passphrase|pwd|\bpass\b|_pass$|passcode", re.IGNORECASE)
+_SERVICE = re.compile(rf"(?:{_tree(sorted(SERVICES.split()))})[\w.-]{{0,20}}$", re.IGNORECASE)
+_CALLED = """
+    password passwd passphrase passcode pass pwd secret token credential creds bearer auth key
+    api pat dsn jwt hec private
+"""
+# Looked for in small letters.
+_CALL = re.compile(_tree(sorted([*_CALLED.split(), *SERVICES.split()])))
+_VALUE = re.compile(
+    r"[\w .-]{0,25}?(?:\\?[\"'`)\]*]){0,3}\s{0,2}"
+    # What connects a name with its value.
+    r"(=>|:=|\?=|\|\||==?|:{1,2}|>|,|\||value=|-|\bis:?\b|\bwas:?\b|\s)"
+    r"\s{0,20}(?:\\?[\"'`(\[<]){0,2}"
+    r"([^\s\"'`<>()\[\]{},;\\]{4,200})"
+)
+# A value is judged by its first 200 characters, and goes as far as this.
+_REST = re.compile(r"[^\s\"'`<>()\[\]{},;\\]{0,3800}")
+# The name before a word, read backwards.
+_BEFORE = re.compile(r"(?: (?=[A-Za-z]))?[\w.-]{0,40}")
+# How far behind the word that calls it a value may begin.
+_REACH = 60
+_ASSIGNS = frozenset({"=", ":", ":=", "=>", "==", "::", "?=", "||", ">", "value="})
+# A name that has nothing to do with secrets, and what code gives it.
+_OPAQUE = re.compile(
+    r"(?<![\w.-])([A-Za-z][\w.-]{1,30})\\?[\"']?(?:=>|:=|\?=|\|\||=|: ?(?=[\"'])|>|:)\\?[\"'`]?"
+    r"([A-Za-z0-9]{20,128})(?![\w/+%=.-])"
+)
+_OPAQUE_BY_NATURE = re.compile(
+    r"id|hash|sha|md5|digest|etag|integrity|sum|commit|rev|ref|cursor|nonce|salt|page|offset|next|"
+    r"version|build|file|image|img|src|href|url|path|addr|cid|trace|span|session|data|blob|content|"
+    r"signature|sig|uuid|guid|base64|v$|sri|cert|fingerprint|slug|class|name|query|q$",
+    re.IGNORECASE,
+)
+
+
+def _opaque(text: str) -> Iterator[Found]:
+    """What no word is made of, nor a hash, given to something that is no id."""
+    for hit in _OPAQUE.finditer(text):
+        value = hit[2]
+        if _HEXES.fullmatch(value) or _OPAQUE_BY_NATURE.search(hit[1]):
+            continue
+        if is_random(value) and _DIGIT.search(value):
+            yield Found("secret", *hit.span(2))
+
+
+def _said(text: str, lowered: str) -> Iterator[Found]:
+    """Values that something calls a password, a key or a token."""
+    at = 0
+    while called := _CALL.search(lowered, at):
+        at = called.end()
+        hit = _VALUE.match(lowered, at)
+        if hit is None:
+            continue
+        start, end = hit.span(2)
+        value = text[start:end].rstrip(".:!?")
+        if len(value) < SHORTEST and called[0][0] != "p":
+            continue
+        if _PLAIN.fullmatch(value) and end - start > _REACH:
+            # What is called something within plain words is plain as well.
+            at = max(at, end - _REACH)
+        before = _BEFORE.match(text[max(0, called.start() - 40) : called.start()][::-1])
+        name = (before[0][::-1] if before else "") + text[called.start() : hit.start(1)]
+        quoted = text[start - 1] in "\"'`"
+        kind, good = _judged(name.rstrip(" .-\"'`)]*\\\n"), hit[1], value, quoted)
+        if good:
+            at = start + len(value)
+            if at == end and (rest := _REST.match(text, end)):
+                at = end + len(rest[0].rstrip(".:!?"))
+            yield Found(kind, start, at)
+
+
+def _judged(name: str, link: str, value: str, quoted: bool) -> tuple[str, bool]:
+    if _ABOUT.search(name) or _NOT_A_KEY.search(name):
+        return "", False
+    if _PASSWORD.search(name):
+        return "password", _is_said_password(name, link, value, quoted)
+    strong = bool(_NAME.search(name)) or (link in _ASSIGNS and bool(_SERVICE.search(name)))
+    if _BARE.fullmatch(name) and not _is_hex(value):
+        strong = False
+    return "secret", _is_value(value, strong=strong)
+
+
+_UUID = re.compile(r"[0-9a-z]{8}(?:-[0-9a-z]{4}){3}-[0-9a-z]{12}", re.IGNORECASE)
+_HEXES = re.compile(r"(?:0x)?[0-9a-f]+", re.IGNORECASE)
+_KEY_CHARS = re.compile(r"[\w.~+/=:%$!@#^&*|?-]+")
+_LONG_WORD = re.compile(r"[A-Za-z0-9]{16,}")
+_PLACEHOLDER = re.compile(
+    r"\$[A-Z_]+$|\$[a-z_]{1,24}$|\$[{(]|[<{]|%[\w(]|\*{3}|x{4,}|\.{3}|…|\[?redacted|process\.env|os\.|getenv|self\.|this\.|config\.|"
+    r"settings\.|env\.|(?:none|null|true|false|undefined|string|required|optional|https?:/*)$|"
+    r"(?:your|my|the|example|placeholder|change|insert|enter|dummy)[a-z_.-]*$",
+    re.IGNORECASE,
+)
+
+
+def _is_placeholder(value: str) -> bool:
+    return bool(_PLACEHOLDER.match(value)) or len(set(value)) < 3
+
+
+def _is_said_password(name: str, link: str, value: str, quoted: bool) -> bool:
+    """After a plain word such as "is" only what no sentence would hold."""
+    if link == "=" and name.isupper() and len(value) >= 6 and "PASS" not in value.upper():
+        return not _is_placeholder(value)
+    if not _is_password(value):
+        return False
+    if link in _ASSIGNS:
+        # Words joined by lines are what people write behind a colon, and code between quotes.
+        return link != ":" or quoted or not _JOINED.fullmatch(value)
+    mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+    telling = _SYMBOL.search(value) or all(any(map(test, value)) for test in _CLASSES[:3])
+    return mixed and len(value) >= 6 and bool(telling) and not _ORDINARY.fullmatch(value)
+
+
+def _is_password(value: str) -> bool:
+    if len(value) < 4 or value[0] == "/" or _is_placeholder(value):
+        return False
+    kinds = sum(any(map(test, value)) for test in _CLASSES)
+    return kinds >= 2 and not _PLAIN.fullmatch(value)
+
+
+_CLASSES: tuple[Callable[[str], bool], ...] = (
+    str.islower,
+    str.isupper,
+    str.isdigit,
+    lambda letter: not letter.isalnum(),
+)
+_SYMBOL = re.compile(r"[^\w\s./:'’-]")
+# Words with a number before or behind them, alone or joined: Windows11, 14-day, wiki/page42.
+_WORD = r"(?:\d{0,4}(?:(?:[a-z]?[A-Z])?[a-z]{2,}|[A-Z]{2,})\d{0,4}|\d{1,8})"
+_ORDINARY = re.compile(rf"{_WORD}(?:[._/:-]{_WORD})*")
+_JOINED = re.compile(rf"{_WORD}(?:[._/:-]{_WORD})+")
+# The end of what Kubernetes calls its pods.
+_POD = re.compile(r"[0-9a-z]{6,10}-[0-9a-z]{5}")
+# Notes, seats, cells: a key has longer parts.
+_PARTS = re.compile(r"[A-Za-z0-9]{4}")
+# Words, names of variables, paths and numbers: what prose and code put behind "password:".
+_PLAIN = re.compile(r"[A-Za-z]+(?:[._/:-]+[A-Za-z]+)*[._/:-]*|[\d.,:/-]+")
+
+
+def _is_value(value: str, *, strong: bool) -> bool:
+    """Whether something called a key could be one. ``strong``: it can hardly be anything else."""
+    if len(value) < SHORTEST or not _KEY_CHARS.fullmatch(value) or _is_placeholder(value):
+        return False
+    if _JOINED.fullmatch(value) or _POD.fullmatch(value) or not _PARTS.search(value):
+        return False
+    if _is_hex(value):
+        return strong and not value.isdecimal() and len(set(value)) >= 6
+    if is_random(value):
+        return True
+    if not strong or "/" in value and not _LONG_WORD.search(value):
+        return False
+    digits = sum(map(str.isdigit, value))
+    mixed = any(not word.isdecimal() and not word.isalpha() for word in _LONG_WORD.findall(value))
+    return mixed or (digits >= 4 and len(value) >= 20 and digits < len(value) * 0.8)
+
+
+def _is_hex(value: str) -> bool:
+    return bool(_HEXES.fullmatch(value) or _UUID.fullmatch(value))
+
+
+def is_random(value: str) -> bool:
+    """Whether letters and digits change places as no word, name or path lets them."""
+    if not any(map(str.isdigit, value)) and not _MIXED.search(value):
+        return False
+    turns = sum(1 for _ in _TURN.finditer(value))
+    return turns * 4 >= len(value) and len(set(value)) >= 8
+
+
+_MIXED = re.compile(r"[a-z][A-Z][a-z]?[A-Z]|[A-Z]{2}[a-z][A-Z]")
+_TURN = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")

@@ -1,0 +1,1 @@
+"""Memories in and out: export, import, backup, migration."""

@@ -1,0 +1,72 @@
+"""Export: memories and sessions as plain records, each one entry of the log, with all history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from reverie.engine import log
+from reverie.engine.log import Entry
+from reverie.write.runtime import Resources
+from reverie.write.writer import Author
+
+FORMAT = 1
+# How many entries are read in one transaction.
+PAGE = 1_000
+
+
+class Unreadable(NamedTuple):
+    """A part of a file that is no record, and why."""
+
+    place: str
+    why: str
+
+
+Record = Mapping[str, Any]
+
+
+def export(
+    resources: Resources,
+    author: Author,
+    session: str | None = None,
+    *,
+    skip_damaged: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Every entry of this owner, or of one session of it. Nothing is held open between two."""
+    with resources.engine.read() as tx:
+        owner = log.find(tx, author.scope)
+        end = 0 if owner is None else log.last_position(tx, owner)
+    after = 0
+    while owner is not None:
+        with resources.engine.read() as tx:
+            tx.enter(owner)
+            last = log.page_end(tx, owner, after, end)
+            if last is None:
+                return
+            entries = log.entries(tx, owner, after, last, PAGE, skip=skip_damaged)
+        for entry in entries:
+            if session is not None and entry.session != session:
+                continue
+            yield record_of(entry)
+        after = last
+
+
+def record_of(entry: Entry) -> dict[str, Any]:
+    """An entry as it is exported. An erasure names positions, which mean nothing elsewhere."""
+    about: dict[str, Any] = {"memory": entry.memory, "version": entry.version}
+    if entry.session is not None:
+        about = {"session": entry.session, "sequence": entry.sequence}
+    return {
+        "reverie": FORMAT,
+        "op": entry.op,
+        **about,
+        "uuid": entry.uuid,
+        "recorded_at": entry.recorded_at,
+        "actor": entry.actor,
+        "trust": entry.trust,
+        "reason": entry.reason,
+        "origin": entry.origin,
+        "key": entry.key,
+        "request": entry.request,
+        "body": None if entry.op == "erase" else entry.body,
+    }

@@ -1,0 +1,327 @@
+"""Files that an import reads, brought into plain records.
+
+Tried in this order: our own JSON lines, a JSON array (``export --format array``, or any array of
+texts or objects), mem0's export, the memory.json of MCP's reference server, plain lines. What
+cannot be read comes out as Unreadable, so that nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Annotated, Any, TextIO
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
+
+from reverie.text.normalize import category_slug
+from reverie.text.tags import LONGEST_TAG, MOST_TAGS
+from reverie.transfer.export import Unreadable
+
+Record = dict[str, Any]
+
+_PREFIX = re.compile(r"\A(?:[-*+•]|\d{1,3}[.)])(?:\s+|$)")
+# What somebody meant as JSON, and not as a line of text such as "[x] done".
+_MEANT_AS_JSON = re.compile(r"""\{|\[\s*(?:["{\[\]]|$)""", re.MULTILINE)
+# Bytes that are no UTF-8, when the stream was opened with errors="surrogateescape".
+_RAW_BYTE = re.compile(r"[\udc80-\udcff]")
+_UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
+# Smaller numbers are seconds: as milliseconds they would all lie before the spring of 1973.
+_SMALLEST_MS = 10**11
+_CONTAINERS = ("results", "memories")
+
+
+def parse(stream: TextIO) -> Iterator[Record | Unreadable]:
+    """Records for ``Space.import_records``, with what could not be read in between.
+
+    JSON lines and plain lines are read one at a time, any other JSON as a whole.
+    """
+    lines = _lines(stream)
+    for first in lines:
+        if not isinstance(first, Unreadable):
+            yield from _laid_out(first, lines)
+            return
+        yield first
+
+
+# -- how the file is laid out ---------------------------------------------------------------------
+
+Line = tuple[int, str]
+
+
+def _laid_out(first: Line, lines: Iterator[Line | Unreadable]) -> Iterator[Record | Unreadable]:
+    number, text = first
+    if text[:1] not in {"{", "["}:
+        yield from _plain_lines(chain([first], lines))
+        return
+    value = _decode(text)
+    if not isinstance(value, _NotJson):
+        yield from _from_value(value, f"line {number}")
+        yield from _json_lines(lines)
+        return
+    yield from _whole(chain([first], lines))
+
+
+def _lines(stream: TextIO) -> Iterator[Line | Unreadable]:
+    """Every line that is not blank, with its number, without the white space around it."""
+    number = 0
+    try:
+        for number, line in enumerate(stream, 1):
+            if number == 1 and line.startswith(_UTF_16):
+                yield Unreadable("the file", "it is UTF-16 text: convert it to UTF-8 first")
+                return
+            if "\0" in line:
+                yield Unreadable(
+                    "the file", f"line {number} is not text: nothing behind it is read"
+                )
+                return
+            text = line.removeprefix("\ufeff").strip()
+            if _RAW_BYTE.search(text):
+                yield Unreadable(f"line {number}", "not UTF-8 text: convert it first")
+            elif text:
+                yield number, text
+    except UnicodeDecodeError:
+        yield Unreadable(f"after line {number}", "not UTF-8 text: convert it first")
+
+
+def _plain_lines(lines: Iterable[Line | Unreadable]) -> Iterator[Record | Unreadable]:
+    for line in lines:
+        if isinstance(line, Unreadable):
+            yield line
+            continue
+        number, text = line
+        value = _decode(text) if text.startswith("{") else None
+        if isinstance(value, dict):
+            yield from _from_value(value, f"line {number}")
+        elif content := _PREFIX.sub("", text, count=1).strip():
+            yield {"content": content}
+
+
+def _json_lines(lines: Iterable[Line | Unreadable]) -> Iterator[Record | Unreadable]:
+    for line in lines:
+        if isinstance(line, Unreadable):
+            yield line
+            continue
+        number, text = line
+        value = _decode(text)
+        if isinstance(value, _NotJson):
+            yield Unreadable(f"line {number}", f"not valid JSON ({value.why})")
+        else:
+            yield from _from_value(value, f"line {number}")
+
+
+def _whole(lines: Iterable[Line | Unreadable]) -> Iterator[Record | Unreadable]:
+    """A file whose first line is no JSON by itself: one document, or JSON lines that begin badly,
+    or plain lines that only look like it."""
+    kept = list(lines)
+    good = [line for line in kept if not isinstance(line, Unreadable)]
+    text = "\n".join(text for _, text in good)
+    value = _decode(text)
+    if not isinstance(value, _NotJson):
+        yield from (line for line in kept if isinstance(line, Unreadable))
+        yield from _from_value(value, "")
+    elif any(isinstance(_decode(text), dict) for _, text in good if text.startswith("{")):
+        yield from _json_lines(kept)
+    elif _MEANT_AS_JSON.match(text):
+        yield Unreadable("the file", f"not valid JSON ({value.why})")
+    else:
+        yield from _plain_lines(kept)
+
+
+class _NotJson:
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+def _decode(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        return _NotJson(f"{error.msg} at line {error.lineno}, column {error.colno}")
+    except RecursionError:
+        return _NotJson("nested too deeply")
+    except ValueError as error:
+        return _NotJson(str(error))
+
+
+# -- what an object says --------------------------------------------------------------------------
+
+
+def _from_value(value: Any, place: str) -> Iterator[Record | Unreadable]:
+    if isinstance(value, list):
+        for number, item in enumerate(value, 1):
+            yield from _from_item(item, _within(place, f"item {number}"))
+    elif not isinstance(value, dict):
+        yield from _from_item(value, place or "the file")
+    else:
+        names = [name for name in _CONTAINERS if isinstance(value.get(name), list)]
+        for name in names:
+            for number, item in enumerate(value[name], 1):
+                yield from _from_item(item, _within(place, f"item {number} of {name}"))
+        if "entities" in value or value.get("relations"):
+            yield from _from_graph(value, place)
+        elif not names and not (value.keys() == {"relations"} and value["relations"] == []):
+            yield from _from_item(value, place or "the file")
+
+
+def _from_item(item: Any, place: str) -> Iterator[Record | Unreadable]:
+    if isinstance(item, str):
+        yield {"content": item} if item.strip() else Unreadable(place, "it is blank")
+        return
+    if not isinstance(item, dict):
+        yield Unreadable(place, f"neither text nor an object but {json.dumps(item)[:40]}")
+        return
+    if "reverie" in item:
+        yield item
+        return
+    try:
+        yield from _shape_of(item).model_validate(item).records()
+    except ValidationError as error:
+        yield Unreadable(place, _why(error))
+
+
+def _from_graph(value: Record, place: str) -> Iterator[Record | Unreadable]:
+    """The memory.json of MCP's reference server as one object."""
+    for name, kind in (("entities", "entity"), ("relations", "relation")):
+        items = value.get(name) or []
+        if not isinstance(items, list):
+            yield Unreadable(_within(place, name), "it must be an array")
+            continue
+        for number, item in enumerate(items, 1):
+            where = _within(place, f"item {number} of {name}")
+            typed = {**item, "type": kind} if isinstance(item, dict) else item
+            yield from _from_item(typed, where)
+
+
+def _shape_of(item: Record) -> type[_Shape]:
+    if item.get("type") == "entity" and "name" in item:
+        return _Entity
+    if item.get("type") == "relation" and "relationType" in item:
+        return _Relation
+    return _Mem0 if "memory" in item and "content" not in item else _Object
+
+
+def _within(place: str, part: str) -> str:
+    return f"{place}, {part}" if place else part
+
+
+def _why(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}" if where else first["msg"]
+
+
+# -- shapes ---------------------------------------------------------------------------------------
+
+
+def _as_time(value: Any) -> Any:
+    """Numbers become ISO 8601; texts are read by the import itself."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    seconds = value / 1000 if abs(value) >= _SMALLEST_MS else value
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat()
+    except (ValueError, OverflowError, OSError) as error:
+        raise ValueError(f"{value} is no time") from error
+
+
+def _as_list(value: Any) -> Any:
+    """Tags as one text, separated by commas, are common."""
+    if value is None:
+        return []
+    return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+Time = Annotated[str | None, BeforeValidator(_as_time)]
+Texts = Annotated[list[str], BeforeValidator(_as_list)]
+
+
+class _Shape(BaseModel, ABC, extra="ignore"):
+    @abstractmethod
+    def records(self) -> Iterator[Record]: ...
+
+
+class _Object(_Shape):
+    """An element of ``export --format array``, and any object with a content."""
+
+    content: str = Field(validation_alias=AliasChoices("content", "text"))
+    kind: str | None = None
+    category: str | None = None
+    subject: str | None = None
+    tags: Texts = []
+    source: str | None = None
+    pinned: bool = False
+    created_at: Time = None
+
+    def records(self) -> Iterator[Record]:
+        yield self.model_dump(exclude_defaults=True)
+
+
+class _Mem0(_Shape):
+    """One memory of mem0's get_all, search or export."""
+
+    memory: str
+    metadata: dict[str, Any] | None = None
+    categories: Texts = []
+    user_id: str | None = None
+    agent_id: str | None = None
+    run_id: str | None = None
+    created_at: Time = None
+
+    def records(self) -> Iterator[Record]:
+        said = dict(self.metadata or {})
+        category, source = said.pop("category", None), said.pop("source", None)
+        own = _as_list(said.pop("tags", None))
+        tags = [*(own if isinstance(own, list) else [own]), *self.categories]
+        if not isinstance(category, str) or not category.strip():
+            category = self.categories[0] if self.categories else None
+        for name in ("user_id", "agent_id", "run_id"):
+            said.setdefault(name, getattr(self, name))
+        tags += [f"{name}:{value}" for name, value in said.items() if _is_short(value)]
+        record: Record = {"content": self.memory, "source": "mem0"}
+        if isinstance(source, str) and source.strip():
+            record["source"] = source
+        if category:
+            record["category"] = category
+        if kept := list(dict.fromkeys(tag for tag in tags if _is_tag(tag) and tag != category)):
+            record["tags"] = kept[:MOST_TAGS]
+        if self.created_at is not None:
+            record["created_at"] = self.created_at
+        yield record
+
+
+class _Entity(_Shape):
+    """An entity of MCP's reference server: each observation is a fact about it."""
+
+    name: str
+    entity_type: str = Field("", alias="entityType")
+    observations: list[str] = []
+
+    def records(self) -> Iterator[Record]:
+        known = {"subject": self.name, "category": category_slug(self.entity_type)}
+        said = self.observations or [f"{self.name} is of type {self.entity_type or 'entity'}"]
+        for observation in said:
+            yield {"content": observation, **known}
+
+
+class _Relation(_Shape):
+    """A relation of MCP's reference server."""
+
+    start: str = Field(alias="from")
+    to: str
+    relation_type: str = Field(alias="relationType")
+
+    def records(self) -> Iterator[Record]:
+        content = f"{self.start} {self.relation_type} {self.to}"
+        yield {"content": content, "subject": self.start, "category": "relation"}
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, str | int | float) and str(value) != ""
+
+
+def _is_tag(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value.strip()) <= LONGEST_TAG and value.isprintable()

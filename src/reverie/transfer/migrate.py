@@ -1,0 +1,142 @@
+"""A whole store into another one, with its history: from SQLite to PostgreSQL and back.
+
+Rows are copied as they are, in the order of their keys, a chunk in each transaction: stopped at any
+moment, it goes on where it was. Until every row was compared the target cannot be opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from reverie.engine import open_engine, table_copy
+from reverie.engine.schema import UNFINISHED
+from reverie.errors import ConfigError, StoreDamaged
+from reverie.maintenance import damage, rebuild
+from reverie.protocols import Engine, Transaction
+
+Progress = Callable[[int, int], None]
+
+
+class MigrationReport(NamedTuple):
+    """``rows`` are all there are, ``copied`` those that this run copied.
+
+    ``digest`` is of every row, and the same on both sides.
+    """
+
+    spaces: int
+    rows: int
+    copied: int
+    digest: str
+
+
+def migrate(source: str, target: str, progress: Progress | None = None) -> MigrationReport:
+    """Copy a store into an empty one. Nobody writes to either meanwhile."""
+    with contextlib.ExitStack() as opened:
+        before = opened.enter_context(contextlib.closing(open_engine(source)))
+        after = opened.enter_context(contextlib.closing(open_engine(target)))
+        _require_another(before, after)
+        if not before.read_only:
+            opened.enter_context(before.exclusive())
+        opened.enter_context(after.exclusive())
+        old = opened.enter_context(before.read())
+        old.oversee()
+        rebuild.require_whole(old, before.url)
+        _require_undamaged(old, before.url)
+        _begin(old, after)
+        done = _Done(table_copy.count(old), progress)
+        _copy(old, after, done)
+        return _finish(old, after, done)
+
+
+def _require_undamaged(old: Transaction, url: str) -> None:
+    found = damage.problems(old)
+    if found:
+        raise StoreDamaged(
+            f"{url} is damaged ({found[0]}): run 'reverie salvage' and migrate what it makes"
+        )
+
+
+def _require_another(before: Engine, after: Engine) -> None:
+    """Before either is locked: a file that waits for itself under another name waits for ever."""
+    files = [engine.describe().get("file") for engine in (before, after)]
+    if before.url == after.url or (files[0] and files[1] and Path(files[0]).samefile(files[1])):
+        raise ConfigError("a store cannot be migrated into itself: give another --to")
+
+
+class _Done:
+    """How far it is: every row is copied once and read twice to be compared."""
+
+    def __init__(self, rows: int, progress: Progress | None) -> None:
+        self.rows = rows
+        self.copied = 0
+        self._done = 0
+        self._progress = progress
+
+    def add(self, rows: int) -> None:
+        self._done += rows
+        if self._progress is not None:
+            self._progress(min(self._done, 3 * self.rows), 3 * self.rows)
+
+
+def _begin(old: Transaction, after: Engine) -> None:
+    """Say in the target what is coming; what an earlier run left of another state goes."""
+    state = json.dumps({"state": table_copy.state(old)})
+    with after.write() as new:
+        new.oversee()
+        row = new.one("SELECT value FROM meta WHERE key = ?", (UNFINISHED,))
+        if row is None and new.one("SELECT 1 FROM spaces LIMIT 1") is not None:
+            raise ConfigError(f"{after.url} is not empty: migrate into a fresh store")
+        if row is not None and row[0] == state:
+            return
+        table_copy.empty(new)
+        new.run(
+            "INSERT INTO meta (key, value) VALUES (?, ?) "
+            "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+            (UNFINISHED, state),
+        )
+
+
+def _copy(old: Transaction, after: Engine, done: _Done) -> None:
+    for table in table_copy.TABLES:
+        with after.read() as new:
+            new.oversee()
+            last = table_copy.last_key(new, table)
+        for rows in table_copy.rows_of(old, table, last):
+            with _writing(after) as new:
+                table_copy.put_rows(new, table, rows)
+            done.copied += len(rows)
+            done.add(len(rows))
+    for owner, generation in table_copy.collections(old):
+        with after.read() as new:
+            new.oversee()
+            there = set(new.vector_numbers(owner, generation))
+        wanted = [n for n in old.vector_numbers(owner, generation) if n not in there]
+        for numbers in table_copy.chunks(wanted):
+            with _writing(after) as new:
+                table_copy.put_vectors(old, new, owner, generation, numbers)
+            done.copied += len(numbers)
+            done.add(len(numbers))
+
+
+@contextlib.contextmanager
+def _writing(engine: Engine) -> Iterator[Transaction]:
+    with engine.write() as tx:
+        tx.oversee()
+        yield tx
+
+
+def _finish(old: Transaction, after: Engine, done: _Done) -> MigrationReport:
+    wanted = table_copy.digest(old, done.add)
+    with _writing(after) as new:
+        found = table_copy.digest(new, done.add)
+        if found != wanted:
+            raise StoreDamaged(
+                f"what was copied to {after.url} is not what was read: empty it and migrate again"
+            )
+        new.run("DELETE FROM meta WHERE key = ?", (UNFINISHED,))
+        (spaces,) = new.one("SELECT COUNT(*) FROM spaces") or (0,)
+    return MigrationReport(spaces, done.rows, done.copied, found)

@@ -1,0 +1,222 @@
+"""The shape of an exported record, checked strictly: a file can hold anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from reverie.dates import EARLIEST, LATEST
+from reverie.engine.log import Entry
+from reverie.errors import InvalidInput
+from reverie.model import Kind, Origin, Trust
+from reverie.text.json_values import as_mapping
+from reverie.text.normalize import (
+    category_slug,
+    one_line,
+    plain_name,
+    storable,
+)
+from reverie.text.tags import clean_tags
+from reverie.transfer.export import FORMAT
+from reverie.write import validate
+
+Time = Annotated[int, Field(ge=EARLIEST, le=LATEST)]
+
+
+class Body(BaseModel):
+    """The whole state of a memory, as the log keeps it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    kind: Kind
+    content: str
+    category: str
+    subject: str | None
+    tags: list[str]
+    concept_tags: list[str]
+    session: str | None
+    source: str | None
+    trust: Trust
+    pinned: bool
+    created_at: Time
+    updated_at: Time
+    happened_at: Time | None
+    forgotten_at: Time | None
+    expires_at: Time | None
+    document: str | None = None
+
+    @field_validator("content")
+    @classmethod
+    def _content(cls, value: str) -> str:
+        if not one_line(storable(value, "content")) or len(value) > validate.MOST_CHARS:
+            raise ValueError("content is empty or too long")
+        return value
+
+    @field_validator("category")
+    @classmethod
+    def _category(cls, value: str) -> str:
+        if category_slug(value) != value:
+            raise ValueError("category is not a slug")
+        return value
+
+    @field_validator("subject", "source", "document", "session")
+    @classmethod
+    def _name(cls, value: str | None) -> str | None:
+        return validate.check_optional(value, "a name", validate.MOST_SOURCE_CHARS)
+
+    @field_validator("tags", "concept_tags")
+    @classmethod
+    def _tags(cls, value: list[str]) -> list[str]:
+        if list(clean_tags(value)) != value:
+            raise ValueError("tags are not clean")
+        return value
+
+
+class _Written(BaseModel):
+    """What every entry of a log carries."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    uuid: Annotated[
+        str, Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+    ]
+    recorded_at: Time
+    actor: str | None = None
+    trust: Trust
+    reason: str | None = None
+    origin: Any = None
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+    request: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = None
+
+    @field_validator("actor", "reason")
+    @classmethod
+    def _said(cls, value: str | None) -> str | None:
+        return None if value is None else plain_name(value, "a name", validate.MOST_REASON_CHARS)
+
+    @field_validator("origin")
+    @classmethod
+    def _origin(cls, value: Any) -> Origin | None:
+        return validate.check_origin(value)
+
+
+class Record(_Written):
+    """One entry of a log about a memory."""
+
+    op: Literal["remember", "revise", "forget", "restore", "erase", "promote"]
+    memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
+    version: Annotated[int, Field(ge=1, lt=2**31)]
+    body: Body | None
+
+
+class EventBody(BaseModel):
+    """One message and when it was said."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    message: dict[str, Any]
+    at: Time
+    interrupted: bool = False
+
+    @field_validator("message")
+    @classmethod
+    def _message(cls, value: dict[str, Any]) -> dict[str, Any]:
+        return as_mapping(value)
+
+
+class ProposalBody(BaseModel):
+    """What is proposed, or which proposal an answer is about."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    proposal: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
+    content: Annotated[str, Field(min_length=1, max_length=validate.MOST_CHARS)] | None = None
+    category: str | None = None
+    subject: str | None = None
+    source: str | None = None
+    memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")] | None = None
+
+
+def _proposed(body: ProposalBody) -> dict[str, Any]:
+    """A proposal as we make them: with everything that accepting it needs."""
+    if not (body.content and body.category and body.source):
+        raise ValueError("a proposal needs a content, a category and a source")
+    if not one_line(storable(body.content, "content")):
+        raise ValueError("content is empty")
+    return {
+        "proposal": body.proposal,
+        "content": body.content,
+        "category": category_slug(body.category),
+        "subject": validate.check_subject(body.subject),
+        "source": validate.check_optional(body.source, "source", validate.MOST_SOURCE_CHARS),
+    }
+
+
+class SessionRecord(_Written):
+    """One entry of a log about a session."""
+
+    op: Literal["append", "hide", "restore", "erase", "propose", "accept", "reject"]
+    session: str
+    sequence: Annotated[int, Field(ge=1, lt=1 << 53)] | None = None
+    body: dict[str, Any] | None
+
+    @field_validator("session")
+    @classmethod
+    def _session(cls, value: str) -> str:
+        return plain_name(value, "the id of a session", 200)
+
+    @model_validator(mode="after")
+    def _whole(self) -> SessionRecord:
+        if self.op in {"append", "propose", "accept", "reject"} and self.sequence is None:
+            raise ValueError("sequence is missing")
+        if self.body is None or self.op in {"hide", "restore", "erase"}:
+            self.body = None if self.op == "append" or self.body is None else {}
+        elif self.op == "append":
+            self.body = EventBody.model_validate(self.body).model_dump(exclude_unset=True)
+        else:
+            body = ProposalBody.model_validate(self.body)
+            self.body = body.model_dump(exclude_unset=True)
+            if self.op == "propose":
+                self.body = _proposed(body)
+        return self
+
+
+def entry_of(record: Mapping[str, Any]) -> Entry:
+    """A record of ours as the entry it was made from, checked. It has no position here yet."""
+    if record["reverie"] != FORMAT:
+        raise InvalidInput("it was exported by a newer Reverie: upgrade this one")
+    shape = Record if record.get("session") is None else SessionRecord
+    try:
+        found = shape.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidInput(f"{place}: {first['msg']}") from error
+    written = {name: getattr(found, name) for name in _Written.model_fields}
+    if isinstance(found, SessionRecord):
+        return Entry(
+            position=0,
+            op=found.op,
+            memory="",
+            version=0,
+            body=found.body,
+            session=found.session,
+            sequence=found.sequence,
+            **written,
+        )
+    return Entry(
+        position=0,
+        op=found.op,
+        memory=found.memory,
+        version=found.version,
+        body=None if found.body is None else found.body.model_dump(exclude_unset=True),
+        **written,
+    )

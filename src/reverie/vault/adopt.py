@@ -1,0 +1,481 @@
+"""A folder of agent-cli's memory becomes the vault: what its files say is remembered, and each of
+them ends as the file of the same thing in our layout. Stopped at any moment it goes on when it is
+called again; a file is moved or removed only when the store holds what it says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reverie.engine import index, log, sessions
+from reverie.errors import InvalidInput, ReverieError, VaultError
+from reverie.memory.store import Store
+from reverie.model import Event, Memory, Origin, Scope, Summary
+from reverie.protocols import Owner, Transaction
+from reverie.text.normalize import category_slug, one_line
+from reverie.text.tags import concept_tags
+from reverie.transfer import export, log_replay
+from reverie.transfer.log_replay import Told
+from reverie.vault import (
+    agent_cli,
+    disk,
+    layout,
+    names,
+    render,
+    session_files,
+)
+from reverie.vault.agent_cli import Old
+from reverie.vault.file_cache import File
+from reverie.vault.git.commit import commit_pending, repository_of
+from reverie.vault.git.commit_policy import CommitPolicy
+from reverie.vault.git.repo import Repository
+from reverie.vault.git.worktree import add_missing_lines
+from reverie.vault.markdown_log import derived_uuid
+from reverie.vault.reader import EDITED, Sync
+from reverie.vault.rebuild import require_own
+from reverie.vault.session_edits import ACTOR as PERSON
+from reverie.vault.vault import Vault
+from reverie.write import session_state, vault_link
+from reverie.write.secret_policy import Redaction
+
+ACTOR = "agent-cli"
+AS_IT_WAS = "agent-cli's memory as it was"
+DELETED = "it was deleted in agent-cli"
+MOVED = "agent-cli's files in their places"
+SUMMED_SINCE = "the session has a summary of its own"
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Adopted:
+    """What was new, and what was left as it is."""
+
+    memories: int = 0
+    forgotten: int = 0
+    events: int = 0
+    summaries: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def adopt(
+    store: Store, path: str | Path, *, space: str | None = None, progress: Progress | None = None
+) -> Adopted:
+    """Make agent-cli's folder the vault of a store, and what it holds memories of a space."""
+    root = Path(path).expanduser().absolute()
+    name = store.space(space or store.settings.space).name
+    if names.folder(name) == agent_cli.ENTRIES:
+        raise VaultError(f"a space in this folder cannot be called {name!r}: give another --space")
+    attached = vault_link.path_of(store._resources)
+    if attached not in {None, str(root)}:
+        raise VaultError(f"the vault of this store is {attached}: adopt into a store without one")
+    if not Vault.is_at(root):
+        if not (root / agent_cli.ENTRIES).is_dir():
+            raise VaultError(f"{root} has no folder {agent_cli.ENTRIES}: it is not agent-cli's")
+        Vault.init(root, None, "apart").close()
+    with Vault.open(root) as vault, vault.locked():
+        require_own(store._resources, vault)
+        _keep_as_it_was(root, name, store._resources.redaction)
+        work = _Adoption(vault, store, Scope(name), progress)
+        work.take_in()
+        work.place_files()
+        vault_link.note_made(store._resources, str(root))
+        vault_link.attach(store._resources, str(root))
+        work.sync.mirror.everyone()
+        commit_pending(vault, store._resources.redaction)
+        return work.report
+
+
+def _keep_as_it_was(root: Path, space: str, redaction: Redaction) -> None:
+    """Git holds every file as agent-cli left it before any is touched, but for secrets."""
+    add_missing_lines(root / ".gitignore", agent_cli.DERIVED)
+    repository = Repository.at(root, policy=CommitPolicy(redaction))
+    if repository is not None:
+        repository.init()
+        repository.checkpoint(AS_IT_WAS, space)
+
+
+class _Adoption:
+    def __init__(self, vault: Vault, store: Store, scope: Scope, progress: Progress | None) -> None:
+        self._vault = vault
+        self._store = store
+        self._resources = store._resources
+        self._scope = scope
+        self._progress = progress
+        self.report = Adopted()
+        self.sync = Sync(vault, store)
+        found = list(agent_cli.files_in(vault.root, self.report.problems.append))
+        self._old = sorted(found, key=lambda old: (old.created_at, _rank(old), old.path))
+        self._by_uuid = {old.uuid: old for old in self._old}
+        # Where each turn stands: session and sequence by its uuid.
+        self._origins: dict[str, Origin] = {}
+        # Summaries of sessions that have another one, and of those that have no turn.
+        self._late = {old.uuid for old in self._old if self._is_late(old)}
+        self._lone = {old.uuid for old in self._old if self._is_lone(old)}
+
+    # -- into the store -----------------------------------------------------------------------
+
+    def take_in(self) -> None:
+        """All that is new, in the order in which it happened."""
+        self._find_places()
+        before = {old.uuid for old in self._old if self._is_here(old)}
+        told = [
+            Told(self._scope, record, old.path)
+            for old in self._old
+            if old.uuid not in before
+            for record in self._records(old)
+        ]
+        told.sort(key=lambda each: int(each.record["recorded_at"]))
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            if self._progress is not None:
+                self._progress(done, len(told))
+
+        self.report.problems += log_replay.retell(self._resources, told, advance).skipped
+        for old in self._old:
+            if old.uuid in before:
+                self._follow(old)
+            elif self._is_summary(old):
+                self._summarise(old)
+            elif self._is_here(old):
+                self._count(old)
+
+    def _count(self, old: Old) -> None:
+        if not self._is_memory(old):
+            self.report.events += 1
+        elif old.deleted:
+            self.report.forgotten += 1
+        else:
+            self.report.memories += 1
+
+    def _is_memory(self, old: Old) -> bool:
+        """A fact; and what was deleted, whatever it was, is a memory that is forgotten."""
+        return old.role == "memory" or old.deleted or old.uuid in self._late | self._lone
+
+    def _is_summary(self, old: Old) -> bool:
+        return old.role == "summary" and not self._is_memory(old)
+
+    def _is_late(self, old: Old) -> bool:
+        if old.role != "summary" or old.deleted:
+            return False
+        known = self._summary(old.conversation)
+        return bool(known.epoch) and known.text != self._kept(old)
+
+    def _is_lone(self, old: Old) -> bool:
+        if old.role != "summary" or old.deleted or old.uuid in self._late:
+            return False
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._scope)
+            known = None if owner is None else sessions.find(tx, owner, old.conversation)
+        turns = (
+            each.conversation
+            for each in self._old
+            if each.role not in {"memory", "summary"} and not each.deleted
+        )
+        return known is None and old.conversation not in turns
+
+    def _kept(self, old: Old) -> str:
+        """What a file says, as it may be kept."""
+        return self._resources.redaction.quiet(old.content, "the file")
+
+    def _find_places(self) -> None:
+        """Turns in order of time, behind those that are here."""
+        last: dict[str, int] = {}
+        for old in self._old:
+            if self._is_memory(old) or self._is_summary(old):
+                continue
+            session = old.conversation
+            if session not in last:
+                last[session] = self._known_turns(session)
+            if old.uuid not in self._origins:
+                last[session] += 1
+                self._origins[old.uuid] = Origin(session, last[session])
+
+    def _known_turns(self, session: str) -> int:
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._scope)
+            if owner is None:
+                return 0
+            for entry in log.of_session(tx, owner, session):
+                if entry.op == "append" and entry.sequence is not None:
+                    self._origins[entry.uuid] = Origin(session, entry.sequence)
+            known = sessions.find(tx, owner, session)
+            return 0 if known is None else known.last_sequence
+
+    def _records(self, old: Old) -> Iterator[dict[str, Any]]:
+        if self._is_memory(old):
+            yield from self._as_memory(old)
+        elif not self._is_summary(old):
+            yield self._as_event(old)
+
+    def _as_memory(self, old: Old) -> Iterator[dict[str, Any]]:
+        fact = old.role == "memory" and len(old.content) <= self._resources.settings.fact_chars
+        body: dict[str, Any] = {
+            "kind": "fact" if fact else "note",
+            "content": old.content,
+            "category": "general" if old.role == "memory" else category_slug(old.role),
+            "subject": None,
+            "tags": [],
+            "concept_tags": list(concept_tags(old.content)),
+            "session": old.session,
+            "source": f"agent-cli:{old.uuid}",
+            "trust": "import",
+            "pinned": False,
+            "created_at": old.created_at,
+            "updated_at": old.created_at,
+            "happened_at": None,
+            "forgotten_at": None,
+            "expires_at": None,
+        }
+        record = _record("remember", old.uuid, old.created_at, body)
+        about: dict[str, Any] = {"memory": _memory_id(old), "version": 1}
+        yield record | about | {"origin": self._origins.get(old.source or "")}
+        if old.deleted or old.uuid in self._late:
+            at, why = self._ended(old)
+            uuid = derived_uuid(f"forget\0{old.uuid}")
+            gone = _record("forget", uuid, at, body | {"forgotten_at": at})
+            yield gone | about | {"version": 2, "reason": why}
+
+    def _ended(self, old: Old) -> tuple[int, str]:
+        """When and why something counts no longer."""
+        if not old.deleted:
+            return old.created_at, SUMMED_SINCE
+        if old.replaced_by is None:
+            return old.created_at, DELETED
+        found = self._by_uuid.get(old.replaced_by.lower())
+        if found is None:
+            return old.created_at, f"{DELETED}, replaced by {one_line(old.replaced_by)[:100]}"
+        at = max(old.created_at, found.created_at)
+        return at, f"{DELETED}, replaced by {_memory_id(found)}"
+
+    def _as_event(self, old: Old) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": old.role, "content": old.content}
+        if old.more:
+            message["metadata"] = old.more
+        session, sequence = self._origins[old.uuid]
+        record = _record("append", old.uuid, old.created_at, {"message": message})
+        record["body"]["at"] = old.created_at
+        return record | {"session": session, "sequence": sequence}
+
+    def _is_here(self, old: Old) -> bool:
+        """Whether the store holds this very thing, in whatever words."""
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._scope)
+            if owner is None or self._is_summary(old):
+                return False
+            if self._is_memory(old):
+                versions = log.versions(tx, owner, _memory_id(old))
+                return any(each.uuid == old.uuid for each in versions)
+            entry = sessions.entry_of(tx, owner, self._origins[old.uuid])
+            return entry is not None and entry.uuid == old.uuid
+
+    def _follow(self, old: Old) -> None:
+        """What was adopted before and says something else now was edited."""
+        if not self._is_memory(old) or self._has_said(_memory_id(old), self._kept(old)):
+            return
+        id, handle = _memory_id(old), self._store.space(self._scope.space, actor=PERSON)
+        space = handle if old.session is None else handle.session(old.session)._own_space
+        try:
+            space.revise(id, old.content, reason=EDITED, key=f"vault:{id}:{disk.digest(old.raw)}")
+        except ReverieError as error:
+            self.report.problems.append(f"{old.path}: {one_line(str(error))}")
+
+    def _summarise(self, old: Old) -> None:
+        """Theirs where there is none yet; one that was written here since stays."""
+        session = old.conversation
+        try:
+            text = session_state.check_summary(self._kept(old), 0)
+        except InvalidInput as error:
+            self.report.problems.append(f"{old.path}: {one_line(str(error))}")
+            return
+        with self._resources.engine.write() as tx:
+            owner = log.ensure_owner(tx, self._scope.space, self._scope.user)
+            if session_state.read_summary(tx, owner, session).epoch:
+                return
+            known = sessions.find(tx, owner, session)
+            upper = 0 if known is None else known.last_sequence
+            session_state.put_summary(tx, owner, session, Summary(text, 1, upper))
+        self.report.summaries += 1
+
+    # -- the files ----------------------------------------------------------------------------
+
+    def place_files(self) -> None:
+        """Each old file becomes ours; what is not in the store stays where it is.
+
+        It is moved as it is, and only then rewritten, so that git shows where it went.
+        """
+        moved = [old for old in self._old if self._is_held(old) and self._move(old)]
+        self._commit_moves()
+        for old in moved:
+            memory = self._memory(_memory_id(old)) if self._is_memory(old) else None
+            if memory is not None:
+                self.sync.mirror.write_memory(self._scope, memory.id, memory, "remember")
+        self.sync.mirror.everyone()
+        for old in self._old:
+            if self._is_summary(old):
+                self._write_summary(old.conversation)
+            if disk.stamp(self._vault.root / old.path) is not None:
+                self._let_go(old)
+        _prune(self._vault.root / agent_cli.ENTRIES)
+
+    def _is_held(self, old: Old) -> bool:
+        """Whether the store says what a file does."""
+        if self._is_memory(old):
+            return self._has_said(_memory_id(old), self._kept(old))
+        if self._is_summary(old):
+            return self._summary(old.conversation).text == self._kept(old)
+        event = self._event(self._origins[old.uuid])
+        return event is not None and event.text == self._kept(old)
+
+    def _move(self, old: Old) -> bool:
+        """Put a file to where ours will stand, unless there is one; whether it was moved."""
+        vault, path = self._vault, self._target(old)
+        if path is None:
+            return False
+        stamp = disk.write(vault.path(path), old.raw)
+        # Known as ours, at a version that none has: rewritten with the keys that a person added.
+        what = "summary" if self._is_summary(old) else "turns"
+        name = old.conversation
+        if self._is_memory(old):
+            what, name = "memory", _memory_id(old)
+        vault.files.put(File(path, what, self._scope, name, 0, disk.digest(old.raw), stamp))
+        vault.files.note(self._scope.space, path)
+        self._remove(old)
+        return True
+
+    def _target(self, old: Old) -> str | None:
+        vault, scope = self._vault, self._scope
+        vault.know_names(scope, old.conversation)
+        if self._is_memory(old):
+            memory = self._memory(_memory_id(old))
+            known = vault.files.of(scope, "memory", _memory_id(old))
+            if memory is None or known or not _can_become(memory, old):
+                return None
+            name = names.file_name(memory.id, memory.subject, memory.content)
+            path = f"{layout.memory_folder(scope, memory)}/{name}"
+            path = layout.in_deleted(scope, path) if memory.forgotten_at is not None else path
+        elif self._is_summary(old):
+            path = layout.summary_path(scope, old.conversation)
+        else:
+            event = self._event(self._origins[old.uuid])
+            if event is None or vault.wishes.turns != "apart":
+                return None
+            path = session_files.apart_path(scope, event.session, event)
+        there = vault.path(path)
+        # What is there already may be this very file, copied before somebody stopped us.
+        taken = disk.stamp(there) is not None and disk.read(there) != old.raw
+        return None if taken or vault.files.at(path) is not None else path
+
+    def _commit_moves(self) -> None:
+        repository = repository_of(self._vault, self._resources.redaction)
+        paths = dict.fromkeys(each.path for each in self._vault.files.pending())
+        if repository is not None and paths:
+            space = self._scope.space
+            repository.commit(paths, f"{one_line(space)}: {MOVED}", author=space)
+
+    def _let_go(self, old: Old) -> None:
+        """Remove a file whose content stands in one of ours."""
+        if self._is_held(old) and self._is_shown(old):
+            self._remove(old)
+        else:
+            why = "the store says something else: it is left as it is"
+            self.report.problems.append(f"{old.path}: {why}")
+
+    def _is_shown(self, old: Old) -> bool:
+        files, scope = self._vault.files, self._scope
+        if self._is_memory(old):
+            return bool(files.of(scope, "memory", _memory_id(old)))
+        if self._is_summary(old):
+            return bool(files.of(scope, "summary", old.conversation))
+        place = self._origins[old.uuid]
+        turns = files.of(scope, "turns", place.session)
+        return any(file.version >= place.sequence for file in turns)
+
+    def _remove(self, old: Old) -> None:
+        disk.remove(self._vault.root / old.path)
+        self._vault.files.note(self._scope.space, old.path)
+
+    def _write_summary(self, session: str) -> None:
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._scope)
+        if owner is not None:
+            self.sync.mirror.conversations.write_summary(owner, self._scope, session)
+
+    # -- what the store says ------------------------------------------------------------------
+
+    def _memory(self, id: str) -> Memory | None:
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._scope)
+            return None if owner is None else _current(tx, owner, self._scope, id)
+
+    def _summary(self, session: str) -> Summary:
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._scope)
+            return Summary() if owner is None else session_state.read_summary(tx, owner, session)
+
+    def _event(self, place: Origin) -> Event | None:
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._scope)
+            entry = None if owner is None else sessions.entry_of(tx, owner, place)
+        return None if entry is None or entry.body is None else sessions.event_of(entry, None)
+
+    def _has_said(self, id: str, content: str) -> bool:
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, self._scope)
+            versions = [] if owner is None else log.versions(tx, owner, id)
+        return any(each.body and each.body.get("content") == content for each in versions)
+
+
+def _prune(folder: Path) -> None:
+    """Remove what is empty below a folder, and the folder."""
+    for each in sorted(folder.rglob("*"), reverse=True):
+        if each.is_dir() and not each.is_symlink():
+            with contextlib.suppress(OSError):
+                each.rmdir()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _can_become(memory: Memory, old: Old) -> bool:
+    """Whether a file can be rewritten as that of the memory."""
+    try:
+        return bool(render.memory_file(memory, old.raw))
+    except ReverieError:
+        return False
+
+
+def _rank(old: Old) -> int:
+    """What comes first of what happened at the same moment: a fact comes from a turn."""
+    return ["user", "assistant"].index(old.role) if old.role in {"user", "assistant"} else 2
+
+
+def _memory_id(old: Old) -> str:
+    return agent_cli.memory_id(old.uuid)
+
+
+def _record(op: str, uuid: str, at: int, body: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "reverie": export.FORMAT,
+        "op": op,
+        "uuid": uuid,
+        "recorded_at": at,
+        "actor": ACTOR,
+        "trust": "import",
+        "reason": None,
+        "origin": None,
+        "body": body,
+    }
+
+
+def _current(tx: Transaction, owner: Owner, scope: Scope, id: str) -> Memory | None:
+    """What a memory is now; None: it was erased, or is another's."""
+    place = index.find(tx, owner, id)
+    entry = None if place is None else log.at_position(tx, owner, place.position)
+    return None if entry is None or entry.body is None else entry.state(scope.user)

@@ -1,0 +1,150 @@
+"""The files of agent-cli's memory: where they lie, and what each of them says.
+
+``entries/<conversation>/facts/…``, ``turns/<role>/…`` and ``summaries/summary.md``; what was
+deleted below ``entries/<conversation>/deleted/…``, or ``entries/deleted/<conversation>/…``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from reverie.dates import to_ms
+from reverie.errors import InvalidInput
+from reverie.text import frontmatter
+from reverie.text.frontmatter import Document
+from reverie.text.normalize import one_line, plain_name
+from reverie.transfer.import_ import derived_id
+from reverie.vault import disk
+from reverie.vault.markdown_log import derived_uuid
+
+ENTRIES = "entries"
+# Made from the files, and made again by agent-cli itself.
+DERIVED = ("chroma/", "memory_index.json")
+# What is said in these is for all conversations.
+EVERYWHERE = frozenset({"global", "default"})
+_DELETED = "deleted"
+_KINDS = {"facts": "memory", "turns": "user", "summaries": "summary"}
+_SPEAKERS = frozenset({"user", "assistant", "system", "tool"})
+_OWN_KEYS = frozenset(
+    {"id", "role", "conversation_id", "created_at", "summary_kind", "replaced_by", "source_id"}
+)
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)[-:](\d\d)[-:](\d\d)(\.\d{1,6})?")
+MOST_NAME_CHARS = 200
+
+Report = Callable[[str], None]
+
+
+class Old(NamedTuple):
+    """One file of agent-cli. ``role``: memory, summary, or who said it."""
+
+    path: str
+    raw: bytes
+    role: str
+    conversation: str
+    deleted: bool
+    uuid: str
+    created_at: int
+    content: str
+    replaced_by: str | None
+    source: str | None
+    more: dict[str, str]
+
+    @property
+    def session(self) -> str | None:
+        """The session that a fact belongs to; None: it is the space's own."""
+        return None if self.conversation in EVERYWHERE else self.conversation
+
+
+class _Place(NamedTuple):
+    conversation: str
+    kind: str
+    deleted: bool
+
+
+def files_in(root: Path, report: Report) -> Iterator[Old]:
+    """Every file that can be read; what cannot is reported and stays as it is."""
+    for path, entry in disk.walk(root, root / ENTRIES):
+        if not path.lower().endswith(".md"):
+            continue
+        try:
+            if entry.is_symlink():
+                raise disk.Unreadable("it is a link, and links are not followed")
+            yield _read(root, path)
+        except (disk.Unreadable, InvalidInput) as error:
+            report(f"{path}: {one_line(str(error))}")
+
+
+def memory_id(uuid: str) -> str:
+    """What a memory of theirs is called here."""
+    return derived_id(f"agent-cli:{uuid}")
+
+
+def _read(root: Path, path: str) -> Old:
+    raw, stamp = disk.read_stamped(root / path)
+    return old_of(path, raw, stamp.mtime // 1_000_000)
+
+
+def old_of(path: str, raw: bytes, written_at: int = 0) -> Old:
+    """What a file says. Raises InvalidInput."""
+    document = frontmatter.load(raw)
+    if document.broken:
+        raise InvalidInput("; ".join(document.problems))
+    if not one_line(document.content):
+        raise InvalidInput("it is empty")
+    place = _place(path)
+    conversation = plain_name(
+        document.text("conversation_id") or place.conversation,
+        "the name of a conversation",
+        MOST_NAME_CHARS,
+    )
+    role = document.text("role") or place.kind
+    if role not in _SPEAKERS:
+        role = "summary" if role == "summary" or place.kind == "summary" else "memory"
+    id = (document.text("id") or "").lower()
+    # A summary has the same id whatever it says, and a person's file may have none.
+    other = f"agent-cli\0{conversation}\0{id}\0{document.content}"
+    return Old(
+        path,
+        raw,
+        role,
+        conversation,
+        place.deleted,
+        id if _UUID.fullmatch(id) else derived_uuid(other),
+        _created(path, document, written_at),
+        document.content,
+        document.text("replaced_by") or None,
+        (document.text("source_id") or "").lower() or None,
+        {key: document.text(key) or "" for key in document.fields if key not in _OWN_KEYS},
+    )
+
+
+def _place(path: str) -> _Place:
+    """What a path below ``entries`` means. A conversation may be called ``deleted`` itself."""
+    rest = path.split("/")[1:]
+    deleted = False
+    if rest[0] == _DELETED and len(rest) > 2 and rest[1] not in _KINDS:
+        deleted, rest = True, rest[1:]
+    conversation, rest = (rest[0], rest[1:]) if len(rest) > 1 else ("default", rest)
+    if rest[0] == _DELETED and len(rest) > 1:
+        deleted, rest = True, rest[1:]
+    kind = _KINDS.get(rest[0], "memory") if len(rest) > 1 else "memory"
+    if rest[0] == "turns" and len(rest) > 2 and rest[1] in _SPEAKERS:
+        kind = rest[1]
+    return _Place(conversation, kind, deleted)
+
+
+def _created(path: str, document: Document, written_at: int) -> int:
+    """As the file says, else as its name does, else when it was written."""
+    named = _STAMP.match(path.rpartition("/")[2])
+    spelled = document.text("created_at") or ""
+    if named is not None:
+        day, hour, minute, second, part = named.groups()
+        spelled = spelled or f"{day}T{hour}:{minute}:{second}{part or ''}+00:00"
+    try:
+        return to_ms(spelled, "created_at")
+    except InvalidInput:
+        return written_at

@@ -1,0 +1,141 @@
+"""What git is told: one commit for what a space learned, in words that say it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from reverie.text.normalize import one_line
+from reverie.vault import layout
+from reverie.vault.file_cache import Pending, Withheld
+from reverie.vault.git.commit_policy import CommitPolicy
+from reverie.vault.git.repo import SUBJECT, Repository
+from reverie.vault.vault import Vault
+from reverie.write.secret_policy import Redaction
+
+MOST_LINES = 200
+_log = logging.getLogger("reverie.vault")
+_OP = re.compile(r"\((remember|revise|forget|restore|erase|promote) \w+\)$")
+_DONE = {
+    "remember": "remembered",
+    "revise": "revised",
+    "forget": "forgotten",
+    "restore": "restored",
+    "erase": "erased",
+    "promote": "promoted",
+}
+
+
+def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
+    """Commit what was written since, each space by itself; the commits made.
+
+    The caller holds the lock. Without git, nothing waits for it. What holds a secret waits until
+    it is taken out, and a file that is gone until the person says whether they meant it.
+    """
+    withheld = vault.files.withheld()
+    again = [Pending(0, each.space, each.path, "") for each in withheld if each.space]
+    noted = vault.files.pending()
+    if not noted and not again:
+        return []
+    held = set(vault.files.held())
+    pending = [each for each in (*noted, *again) if each.path not in held]
+    repository = repository_of(vault, redaction)
+    made = []
+    if repository is not None:
+        repository.init()
+        # The vault's own log tells of all spaces: with the last of them, so that no commit says
+        # of files that they were there which it does not hold.
+        logs = {each.path: None for each in pending if each.path.startswith(f"{layout.OWN}/")}
+        spaces = list(dict.fromkeys(each.space for each in pending))
+        for space in spaces:
+            own = [each for each in pending if each.space == space]
+            paths = {each.path: None for each in own if each.path not in logs}
+            if space == spaces[-1]:
+                paths |= logs
+            commit = repository.commit(paths, message(space, own), author=space)
+            if commit is not None:
+                made.append(commit)
+        note_withheld(vault, repository, {each.path: each.space for each in pending})
+    vault.files.committed(noted)
+    return made
+
+
+def repository_of(vault: Vault, redaction: Redaction) -> Repository | None:
+    """Return the vault's repository, which commits what the policy lets in; None without git."""
+    return Repository.at(vault.root, policy=CommitPolicy(redaction, vault.files))
+
+
+def note_withheld(
+    vault: Vault, repository: Repository, asked: Mapping[str, str], *, everything: bool = False
+) -> None:
+    """Remember which files were left out; ``asked`` are the spaces of those to be committed.
+
+    ``everything``: nothing else holds a secret. Else what was left out before still counts.
+    """
+    before = vault.files.withheld()
+    known = {each.path: each.space for each in before}
+    seen = {*asked, *repository.withheld}
+    left = [
+        each
+        for each in before
+        if not everything and each.path not in seen and not vault.lacks(each.path)
+    ]
+    new = [
+        Withheld(path, asked.get(path) or known.get(path, ""), ", ".join(kinds))
+        for path, kinds in repository.withheld.items()
+    ]
+    if [*left, *new] != before:
+        vault.files.set_withheld([*left, *new])
+
+
+@contextlib.contextmanager
+def withheld_logged(vault: Vault, redaction: Redaction) -> Iterator[None]:
+    """Log the files that a commit made within leaves out for the first time."""
+    known = set(withheld_lines(vault, redaction))
+    yield
+    for line in withheld_lines(vault, redaction):
+        if line not in known:
+            _log.warning("%s", line)
+
+
+def withheld_lines(vault: Vault, redaction: Redaction) -> list[str]:
+    """Return what is said of the files that stay out of git."""
+    return [
+        f"{one_line(CommitPolicy(redaction).shown(path))}: it holds a secret ({why}) "
+        "and stays out of git: take the secret out"
+        for path, _, why in vault.files.withheld()
+    ]
+
+
+def _subject(name: str, line: str) -> str:
+    """One change as the subject of a commit. By its end it is found when it has to be erased."""
+    found = _OP.search(line)
+    if found is None or len(name) + len(line) + 2 <= SUBJECT:
+        return f"{name}: {line}"
+    end = f" {found[0]}"
+    start = f"{_cut(name, SUBJECT // 3)}: "
+    return start + _cut(line[: found.start()].rstrip(), SUBJECT - len(start) - len(end)) + end
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1].rstrip() + "…"
+
+
+def message(space: str, changes: Sequence[Pending]) -> str:
+    """One line for one change, else how many of what, and a line for each."""
+    lines = list(dict.fromkeys(each.line for each in changes if each.line))
+    name = one_line(space)
+    if len(lines) == 1:
+        return _subject(name, lines[0])
+    if not lines:
+        return f"{name}: files"
+    counts = Counter(found[1] for line in lines if (found := _OP.search(line)))
+    told = [f"{counts[op]} {done}" for op, done in _DONE.items() if counts[op]]
+    other = len(lines) - sum(counts.values())
+    told += [f"{other} in conversations"] if other else []
+    more = len(lines) - MOST_LINES
+    listed = [*lines[:MOST_LINES], *([f"and {more} more"] if more > 0 else [])]
+    return f"{name}: {', '.join(told)}\n\n" + "\n".join(f"- {line}" for line in listed)

@@ -1,0 +1,167 @@
+"""What may go into git: the setting ``secrets``, applied to the bytes that are committed.
+
+Texts pass that setting on their way into the store. Git takes files as they lie on the disk, and a
+person's file may never have been read into the store: its front matter is broken, it is a copy kept
+beside a record, it was saved a moment ago, it has keys of its own. So the bytes are looked at again
+where they are committed, by every commit of ours. A file that holds a secret is left as it is in
+its folder, and stays out of git until the secret is taken out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from reverie.text import frontmatter
+from reverie.vault import (
+    disk,
+    layout,
+    log_file,
+    render,
+)
+from reverie.write.secret_policy import Redaction
+
+Kinds = tuple[str, ...]
+
+_LOG = re.compile(rf"{re.escape(layout.OWN)}/log(-\d{{6,}})?\.jsonl")
+_SEEN = "clean:"
+_CHANGE = re.compile(r" ?\(\w+ \w+\)\Z")
+# Where a link of an index leads.
+_TARGET = re.compile(r"\]\([^()\s]*\)")
+# What is a secret by the word before it, and not by its own looks.
+_CALLED = frozenset({"password", "secret"})
+# What says where the capitals of a folder's name are.
+_CAPITALS = re.compile(r"=[0-9a-f]+\Z")
+_GIVEN = re.compile(r"[=:\s]")
+# Bytes of no text: between them may stand words.
+_PRINTABLE = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else 32 for byte in range(256))
+
+
+class Facts(Protocol):
+    """Where it is kept how far a file that only grows was looked at."""
+
+    def fact(self, name: str) -> str | None: ...
+
+    def set_fact(self, name: str, value: str) -> None: ...
+
+
+class CommitPolicy:
+    """Finds in files, names and messages the secrets that ``redaction`` does not let in."""
+
+    def __init__(self, redaction: Redaction, facts: Facts | None = None) -> None:
+        self._redaction = redaction
+        self._facts = facts
+
+    def message(self, text: str) -> str:
+        """Return the text of a commit as it may be kept, line by line.
+
+        How a line ends says which memory it tells of, and is what an erasure finds it by.
+        """
+        parts = ((line, _CHANGE.search(line)) for line in text.split("\n"))
+        return "\n".join(
+            self._redaction.quiet(line[: end.start()] if end else line, "the commit")
+            + (end[0] if end else "")
+            for line, end in parts
+        )
+
+    def secrets_in(self, path: str, raw: bytes) -> Kinds:
+        """Return the kinds of secrets that keep a file, or its name, out of git."""
+        if named := self._in_names(path):
+            return named
+        if _LOG.fullmatch(path):
+            return self._in_log(path, raw)
+        return self._kinds(_values(path, raw))
+
+    def shown(self, path: str) -> str:
+        """Return a path as it may be printed: a name that holds a secret is redacted."""
+        return "/".join(
+            self._redaction.quiet(part, "a name") if self._in_names(part) else part
+            for part in path.split("/")
+        )
+
+    def _kinds(self, values: Any) -> Kinds:
+        found: dict[str, None] = {}
+        for value in values:
+            found.update(dict.fromkeys(self._redaction.refused(value)))
+        return tuple(found)
+
+    def _in_names(self, path: str) -> Kinds:
+        """Look at the names of a file and its folders.
+
+        Words joined by lines, as our own names are, say nothing of what follows them.
+        """
+        return tuple(
+            kind
+            for part in path.split("/")
+            for kind in self._redaction.refused(part)
+            if kind not in _CALLED or _GIVEN.search(_CAPITALS.sub("", part))
+        )
+
+    def _in_log(self, path: str, raw: bytes) -> Kinds:
+        """Look at the lines that were added since the last time: a log only grows."""
+        done = self._done(path, raw)
+        found = self._kinds(_entries(raw[done:]))
+        if not found and self._facts is not None:
+            seen = {"size": len(raw), "digest": disk.digest(raw), "policy": self._name()}
+            self._facts.set_fact(_SEEN + path, json.dumps(seen))
+        return found
+
+    def _done(self, path: str, raw: bytes) -> int:
+        """Return how many bytes were found clean already, under the same policy."""
+        told = None if self._facts is None else self._facts.fact(_SEEN + path)
+        if told is None:
+            return 0
+        seen = json.loads(told)
+        same = seen["policy"] == self._name() and seen["digest"] == disk.digest(raw[: seen["size"]])
+        return int(seen["size"]) if same else 0
+
+    def _name(self) -> str:
+        return disk.digest(repr((self._redaction.policy, self._redaction.own)).encode())
+
+
+def _entries(raw: bytes) -> Iterator[Any]:
+    """Yield what the lines of a log say, as it was looked at on its way into the store."""
+    for line in raw.splitlines():
+        entry = log_file.decoded(line)
+        if entry is None:
+            yield _text(line)
+        else:
+            yield [entry.get("body"), entry.get("reason")]
+
+
+def _values(path: str, raw: bytes) -> Iterator[Any]:
+    """Yield the texts of a file, each by itself: words of two texts together are no secret."""
+    if b"\0" in raw:
+        # UTF-16 keeps a zero beside every plain letter.
+        yield raw.replace(b"\0", b"").translate(_PRINTABLE).decode("ascii")
+    if not path.lower().endswith(".md") or (document := frontmatter.load(raw)).broken:
+        yield _text(raw)
+    elif render.unsealed(raw) is not None:
+        # A record of ours, of texts that were looked at one by one; above them stand only ids.
+        text = document.content
+        if path.endswith(f"/{layout.INDEX}"):
+            text = _TARGET.sub("]", text)
+        yield from text.splitlines()
+    else:
+        yield _plain(document.fields)
+        # Also comments, and keys that were not understood.
+        yield from _text(raw).removesuffix(document.content).splitlines()
+        yield document.content
+
+
+def _plain(value: Any) -> Any:
+    """Return front matter as plain values, whatever it is made of."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return str(value)
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return raw.translate(_PRINTABLE).decode("ascii")

@@ -1,0 +1,460 @@
+"""What the store erased, taken out of git as well, and looked for afterwards.
+
+The vault's own log says what was erased: entries without a body, or with other words than they had.
+In the history the same entries still say it: that is what must go, from files, messages and the
+names of files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from reverie.engine.log import OVERWRITTEN
+from reverie.engine.sqlite.store_file import pieces
+from reverie.errors import InvalidInput
+from reverie.model import Scope
+from reverie.text import frontmatter
+from reverie.text.frontmatter import Document
+from reverie.text.messages import text_of
+from reverie.text.normalize import SURROGATE, one_line
+from reverie.vault import (
+    agent_cli,
+    disk,
+    layout,
+    log_file,
+    names,
+    render,
+)
+from reverie.vault.git.repo import Repository
+from reverie.vault.git.rewrite import rewrite
+from reverie.vault.git.search import files_with, holds
+from reverie.vault.layout import Place
+from reverie.vault.vault import Vault
+
+ERASED = "(erased)"
+# A shorter text may well be a part of other words.
+LONG = 16
+_CHANGE = re.compile(
+    r"^(?P<before>(?:- |[^:\n]{1,200}: )?)(?P<said>.*)\((?P<op>\w+) (?P<id>\w+)\)$", re.M
+)
+_CUT_END = re.compile(r"( \(\w*( \w*)?)?…\Z")
+_LINK = re.compile(rb"^- \[(.*)\]\((?:[^()\s]*/)?([^()/\s]+)\)\s*$")
+_LOG = re.compile(rf"{re.escape(layout.OWN)}/log(-\d{{6,}})?\.jsonl")
+_ASIDE = f"{layout.OWN}/{log_file.ASIDE}"
+_TURN = re.compile(r".*:([1-9]\d{0,14})", re.DOTALL)
+
+Named = tuple[Scope, str]
+
+
+@dataclass
+class Gone:
+    """What the store erased, and what of it has other words since."""
+
+    lines: dict[Named, log_file.Line] = field(default_factory=dict)
+    """Entries by their uuid, as they are now."""
+    memories: set[Named] = field(default_factory=set)
+    reworded: set[Named] = field(default_factory=set)
+    """Memories of which some versions lost their words."""
+    sessions: set[Named] = field(default_factory=set)
+    """Those of which nothing is left, and that were not begun again."""
+    events: dict[Named, set[int]] = field(default_factory=dict)
+    forks: dict[Named, list[tuple[str, int]]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
+
+    def summed(self) -> dict[Named, int]:
+        """Sessions whose summaries may hold what was erased, if they reach so far."""
+        found = dict[Named, int]()
+        waiting = [(name, min(events)) for name, events in self.events.items()]
+        while waiting:
+            name, first = waiting.pop()
+            if first >= found.get(name, first + 1):
+                continue
+            found[name] = first
+            forks = self.forks.get(name, ())
+            waiting += [((name[0], fork), 0) for fork, at in forks if at >= first]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Scrubbed:
+    """What a scrub came to. ``found`` is where something erased can still be read."""
+
+    commits: int
+    files: int
+    texts: int
+    """How many different erased texts were looked for."""
+    found: tuple[str, ...]
+    short: int = 0
+    """How many were too short to be told from other words."""
+
+
+def gone_of(lines: Iterable[log_file.Line]) -> Gone:
+    """What a log says was erased."""
+    gone, ended, living = Gone(), set[Named](), set[Named]()
+    for line in lines:
+        scope, op, body = Scope(line["space"], line["user"]), line.get("op"), line.get("body")
+        memory, session, sequence = line.get("memory"), line.get("session"), line.get("sequence")
+        if op == "erase":
+            if memory:
+                gone.memories.add((scope, memory))
+            elif session and sequence is None:
+                ended.add((scope, session))
+            continue
+        if op == "append" and session is not None and sequence is not None:
+            if origin := line.get("origin"):
+                gone.forks.setdefault((scope, origin[0]), []).append((session, origin[1]))
+            if body is None:
+                gone.events.setdefault((scope, session), set()).add(sequence)
+        overwritten = line.get("reason") == OVERWRITTEN
+        if memory and overwritten:
+            gone.reworded.add((scope, memory))
+        if memory and body is None:
+            # What says so stands nowhere if the vault did not show its space any more.
+            gone.memories.add((scope, memory))
+        # Hiding a session and bringing it back say nothing, and have no body.
+        if overwritten or (body is None and (memory or op not in {"hide", "restore"})):
+            gone.lines[scope, str(line.get("uuid"))] = line
+        if isinstance(body, dict):
+            living.add((scope, session or body.get("session") or ""))
+    gone.sessions = ended - living
+    return gone
+
+
+def scrub(vault: Vault) -> Scrubbed:
+    """Take what the store erased out of the history, and look whether it is gone.
+
+    The caller holds the lock; files and log of the vault are as the store is now.
+    """
+    gone = gone_of(vault.journal.lines())
+    repository = Repository.at(vault.root)
+    if not gone or repository is None:
+        return Scrubbed(0, 0, 0, ())
+
+    def current(path: str) -> bytes | None:
+        try:
+            return disk.read(vault.path(path))
+        except disk.Obstacle:
+            return None
+
+    eraser = Eraser(vault.place_of, gone, current)
+    # First a look at all of it: an index or a summary may quote what a later commit erases.
+    rewrite(repository, change_blob=eraser.looked_at, change_message=str)
+    done = rewrite(repository, change_blob=eraser.changed, change_message=eraser.changed_message)
+    vault.files.scrub()
+    needles = {text: _needles(text) for text in eraser.texts}
+    looked_for = {*eraser.names, *(part for parts in needles.values() for part in parts)}
+    found = set[str]()
+    if looked_for:
+        found = {*holds(repository, *looked_for), *files_with(vault.root, looked_for)}
+    short = sum(not parts for parts in needles.values())
+    looked = len(needles) - short
+    return Scrubbed(done.commits, done.files, looked, tuple(sorted(found)), short)
+
+
+@dataclass
+class _Said:
+    """Erased texts of one owner, and how an index and the subject of a commit quote them."""
+
+    texts: set[str] = field(default_factory=set)
+    lines: set[str] = field(default_factory=set)
+    labels: set[bytes] = field(default_factory=set)
+
+    def add(self, text: str) -> None:
+        if text and text not in self.texts:
+            self.texts.add(text)
+            self.lines.add(render.line_of(text))
+            self.labels.add(_encoded(render.label(text)))
+
+
+def clear_aside(vault: Vault, lines: Iterable[log_file.Line]) -> bool:
+    """Take out of what was put aside of the log what these lines say was erased."""
+    path = vault.own / log_file.ASIDE
+    if disk.stamp(path) is None:
+        return False
+    raw = disk.read(path)
+    left = Eraser(vault.place_of, gone_of(lines)).changed(_ASIDE, raw)
+    if left is not None and left != raw:
+        disk.write(path, left)
+    return left != raw
+
+
+class Eraser:
+    """Changes one file of the history at a time, and remembers the texts it took out.
+
+    ``current`` gives a file as it is now: what stands in it was not erased.
+    """
+
+    def __init__(
+        self,
+        place_of: Callable[[str], Place | None],
+        gone: Gone,
+        current: Callable[[str], bytes | None] = lambda path: None,
+    ) -> None:
+        self._place_of = place_of
+        self._gone = gone
+        self._current = current
+        self._summed = gone.summed()
+        self._said: defaultdict[Scope, _Said] = defaultdict(_Said)
+        self._scopes = {scope for scope, _ in gone.lines}
+        self._erased_ids = {id for _, id in gone.memories}
+        self._reworded_ids: defaultdict[str, list[Scope]] = defaultdict(list)
+        for scope, id in gone.reworded:
+            self._reworded_ids[id].append(scope)
+        # Versions that say something else by now.
+        self._versions: defaultdict[Named, set[str]] = defaultdict(set)
+        # What the files of memories were called after words that are gone.
+        self._names: dict[Named, set[str]] = {}
+        # Whether what stood at a path was erased, and whether something else stood there.
+        self._stood: dict[str, set[bool]] = {}
+
+    @property
+    def texts(self) -> set[str]:
+        return {text for said in self._said.values() for text in said.texts}
+
+    @property
+    def names(self) -> set[bytes]:
+        return {name.encode() for known in self._names.values() for name in known}
+
+    def looked_at(self, path: str, raw: bytes) -> bytes:
+        """The file as it is, once its texts are known."""
+        self.changed(path, raw)
+        return raw
+
+    def changed(self, path: str, raw: bytes) -> bytes | None:
+        """The file without what was erased; None: nothing of it may stay."""
+        if _LOG.fullmatch(path):
+            return b"".join(self._line(line) for line in raw.splitlines(keepends=True))
+        if path == _ASIDE:
+            kept = [line for line in raw.splitlines(keepends=True) if not self._is_about(line)]
+            return b"".join(kept)
+        place = self._place_of(path)
+        if place is None:
+            return raw
+        if path.startswith(f"{agent_cli.ENTRIES}/") and self._is_of_agent_cli(path, raw):
+            return None
+        if place.session is not None and (place.scope, place.session) in self._gone.sessions:
+            return None
+        if place.what == "memory" or (place.what == "conflict" and _is_of_memory(raw, path)):
+            return self._memory(place.scope, path, raw)
+        plain = render.unsealed(raw)
+        before = raw if plain is None else plain
+        if place.what == "index":
+            after: bytes | None = self._index(place.scope, before)
+        else:
+            after = self._record(place, path, raw, before)
+        if after is None or after == before:
+            return after if after is None else raw
+        return after if plain is None else render.sealed(after)
+
+    # -- messages -----------------------------------------------------------------------------
+
+    def changed_message(self, message: str) -> str:
+        def told(found: re.Match[str]) -> str:
+            id, said = found["id"], found["said"].strip().removesuffix("…")
+            if id not in self._erased_ids and not any(
+                self._is_quoted(scope, said) for scope in self._reworded_ids.get(id, ())
+            ):
+                return found[0]
+            return f"{found['before']}{ERASED} ({found['op']} {id})"
+
+        return self._changed_subject(_CHANGE.sub(told, message))
+
+    def _changed_subject(self, message: str) -> str:
+        """One that was cut where it would have said which memory it tells of."""
+        subject, end, body = message.partition("\n")
+        if not subject.endswith("…"):
+            return message
+        for scope in self._said:
+            start = f"{one_line(scope.space)}: "
+            said = _CUT_END.sub("", subject.removeprefix(start)).rstrip()
+            if subject.startswith(start) and self._is_quoted(scope, said):
+                return f"{start}{ERASED}{end}{body}"
+        return message
+
+    def _is_quoted(self, scope: Scope, said: str) -> bool:
+        """Whether an erased text begins so."""
+        return bool(said) and any(line.startswith(said) for line in self._said[scope].lines)
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def _line(self, raw: bytes) -> bytes:
+        line = log_file.decoded(raw)
+        if line is None:
+            return b"" if self._is_about(raw) else raw
+        scope = Scope(line["space"], line["user"])
+        now = self._gone.lines.get((scope, str(line.get("uuid"))))
+        if now is None or line == now:
+            return raw
+        self._learn(scope, line, now)
+        return log_file.encoded(now)
+
+    def _learn(self, scope: Scope, line: log_file.Line, now: log_file.Line) -> None:
+        body, left = line.get("body"), now.get("body")
+        if not isinstance(body, dict):
+            return
+        kept, id = _texts(left) if isinstance(left, dict) else [], line.get("memory")
+        if id and _texts(body) != kept:
+            self._versions[scope, id].add(str(line.get("version")))
+        for text in _texts(body):
+            if text not in kept:
+                self._said[scope].add(text)
+        subject, content = body.get("subject"), body.get("content")
+        if id and line.get("version") == 1 and isinstance(content, str):
+            try:
+                name = names.file_name(id, subject, content)
+            except InvalidInput:
+                return
+            self._names.setdefault((scope, id), set()).add(name)
+
+    def _is_about(self, raw: bytes) -> bool:
+        """Whether a line that is no part of the log, and maybe only half of one, tells of it."""
+        line = log_file.decoded(raw) or log_file.half_decoded(raw)
+        scope, memory = Scope(line.get("space", ""), line.get("user")), line.get("memory", "")
+        if (scope, memory) in self._gone.memories:
+            return True
+        if "uuid" not in line:
+            events = self._gone.events.get((scope, line.get("session", "")), ())
+            return (scope, memory) in self._gone.reworded or line.get("sequence") in events
+        return (scope, line["uuid"]) in self._gone.lines
+
+    def _is_of_agent_cli(self, path: str, raw: bytes) -> bool:
+        """Whether a file tells it that was adopted, and committed as it was before."""
+        try:
+            old = agent_cli.old_of(path, raw)
+        except InvalidInput:
+            return False
+        for scope in self._scopes:
+            talk = (scope, old.conversation)
+            if (
+                (scope, agent_cli.memory_id(old.uuid)) in self._gone.memories
+                or (scope, old.uuid) in self._gone.lines
+                or talk in self._gone.sessions
+                or (old.role == "summary" and talk in self._summed)
+            ):
+                self._said[scope].add(old.content)
+                return True
+        return False
+
+    # -- files --------------------------------------------------------------------------------
+
+    def _memory(self, scope: Scope, path: str, raw: bytes) -> bytes | None:
+        document = frontmatter.load(raw)
+        id = document.text("id") or document.text("conflict_of") or names.id_in(path)
+        if id is None:
+            return self._bare(scope, path, raw, document)
+        if (scope, agent_cli.memory_id(id.lower())) in self._gone.memories:
+            id = agent_cli.memory_id(id.lower())
+        gone = (scope, id) in self._gone.memories or self._is_reworded(scope, id, path, document)
+        self._stood.setdefault(path, set()).add(gone)
+        if not gone:
+            return raw
+        if (scope, id) in self._gone.memories:
+            self._said[scope].add(document.content)
+        return None
+
+    def _is_reworded(self, scope: Scope, id: str, path: str, document: Document) -> bool:
+        """Whether a file shows a version whose words are gone, or is called after them."""
+        if (scope, id) not in self._gone.reworded:
+            return False
+        stems = tuple(name.removesuffix(".md") for name in self._names.get((scope, id), ()))
+        called = path.rpartition("/")[2].startswith(stems)
+        return called or document.text("version") in self._versions.get((scope, id), ())
+
+    def _bare(self, scope: Scope, path: str, raw: bytes, document: Document) -> bytes | None:
+        """A person's file that was committed before it had an id, or without it."""
+        stood = self._stood.get(path, set())
+        said = any(
+            frontmatter.same_text(document.content.strip("\r\n"), text.strip("\r\n"))
+            for text in self._said[scope].texts
+        )
+        if stood == {True} or (said and stood != {False}):
+            self._said[scope].add(document.content)
+            return None
+        return raw
+
+    def _record(self, place: Place, path: str, raw: bytes, plain: bytes) -> bytes | None:
+        """Turns, a summary, or what a person made of them."""
+        document = frontmatter.load(raw)
+        name = (place.scope, place.session or "")
+        gone, role = self._gone.events.get(name, set()), document.text("role")
+        if role == "summary" or place.what == "summary":
+            return plain if raw == self._current(path) else self._summary(name, document, plain)
+        id = document.text("id") or ""
+        named, adopted = _TURN.fullmatch(id), (place.scope, id.lower()) in self._gone.lines
+        if role != "turns" and (named is not None or adopted):
+            if not adopted and named is not None and int(named[1]) not in gone:
+                return plain
+            self._said[place.scope].add(document.content)
+            return None
+        kept, erased = render.without_turns(plain, gone)
+        for text in erased:
+            self._said[place.scope].add(text)
+        empty = role == "turns" and erased and next(render.turns_in(kept), None) is None
+        return None if empty and place.what == "turns" else kept
+
+    def _summary(self, name: Named, document: Document, plain: bytes) -> bytes | None:
+        """One that reaches to what was erased may say it in other words."""
+        upper, first = document.text("covers_to") or "", self._summed.get(name)
+        reached = int(upper) if upper.isascii() and upper.isdecimal() else first or 0
+        if first is not None and reached >= first:
+            return None
+        for text in map(_encoded, self._said[name[0]].texts):
+            plain = plain.replace(text, ERASED.encode()) if len(text) >= LONG else plain
+        return plain
+
+    def _index(self, scope: Scope, raw: bytes) -> bytes:
+        """Without the lines that lead to what was erased, or quote it."""
+        labels = self._said[scope].labels
+
+        def stays(line: bytes) -> bool:
+            link = _LINK.match(line)
+            if link is None:
+                return True
+            called = link[2].decode(errors="replace")
+            name = (scope, names.id_in(called) or "")
+            if name in self._gone.memories or called in self._names.get(name, ()):
+                return False
+            # Another memory may well say the same.
+            return link[1] not in labels or bool(name[1] and name not in self._gone.reworded)
+
+        return b"".join(line for line in raw.splitlines(keepends=True) if stays(line))
+
+
+def _is_of_memory(raw: bytes, path: str) -> bool:
+    """Whether a copy that was kept beside a file is that of a memory, and of no record."""
+    return bool(frontmatter.load(raw).text("conflict_of")) or names.id_in(path) is not None
+
+
+def _texts(body: dict[str, Any]) -> list[str]:
+    if isinstance(body.get("content"), str):
+        return [body["content"]]
+    message = body.get("message")
+    return [text_of(message)] if isinstance(message, dict) else []
+
+
+def _needles(text: str) -> list[bytes]:
+    """Stretches of a text in every form in which it is written."""
+    return [part.encode() for form in _forms(text) for part in pieces(form)]
+
+
+def _forms(text: str) -> Iterator[str]:
+    for part in SURROGATE.split(text):
+        yield from dict.fromkeys(
+            (
+                part,
+                json.dumps(part, ensure_ascii=False)[1:-1],
+                render.line_of(part).removesuffix("…"),
+                render.label(part).removesuffix("…"),
+            )
+        )
+
+
+def _encoded(text: str) -> bytes:
+    return render.readable(text).encode()

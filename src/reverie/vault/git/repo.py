@@ -1,0 +1,510 @@
+"""The vault's git repository: commits of exactly what changed, their log and their differences.
+
+A commit is written through ``git fast-import`` from content that we read ourselves, and only then
+put into the index and on the branch. So git never looks at the work tree: no filter, hook or
+attribute takes part, what somebody else staged stays staged, and the cost is that of the change.
+Killed between the steps, the worst that is left is a change that is staged and not yet committed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from reverie.clock import SystemClock
+from reverie.errors import VaultError
+from reverie.protocols import Clock
+from reverie.vault.disk import make_folder
+from reverie.vault.git.commit_policy import CommitPolicy, Kinds
+from reverie.vault.git.objects import Headed, object_id, person
+from reverie.vault.git.process import (
+    ADDRESS,
+    NOBODY,
+    PRIVATE_MODE,
+    Git,
+    find_git,
+)
+from reverie.vault.git.worktree import (
+    WorkTree,
+    add_missing_lines,
+    checked,
+    quoted,
+)
+from reverie.write.secret_policy import Redaction
+
+IGNORED = (
+    ".reverie/files.db*",
+    ".reverie/lock",
+    # What the vault shows is for 'vault init' to say, and not for a commit that is checked out.
+    ".reverie/vault.json",
+    "*.tmp",
+    "*.swp",
+    ".DS_Store",
+    ".obsidian/workspace*",
+)
+ATTRIBUTES = ("* -text",)
+SUBJECT = 100
+NAME = 80
+ATTEMPTS = 3
+MANY = 100
+_UNFINISHED = {
+    "MERGE_HEAD": "a merge",
+    "CHERRY_PICK_HEAD": "a cherry-pick",
+    "REVERT_HEAD": "a revert",
+    "rebase-merge": "a rebase",
+    "rebase-apply": "a rebase",
+    "BISECT_LOG": "a bisect",
+}
+_PRIVATE_REF = "refs/worktree/reverie"
+_TURNED = {"\u2028", "\u2029", *map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+_COMMIT_ID = re.compile(rb"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One commit; ``at`` in milliseconds, ``paths`` what it changed against its first parent."""
+
+    id: str
+    author: str
+    at: int
+    subject: str
+    body: str
+    paths: tuple[str, ...]
+
+
+class Repository:
+    """The repository whose top is ``root``. Needs the vault's lock for what changes something."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        program: str = "git",
+        clock: Clock | None = None,
+        policy: CommitPolicy | None = None,
+    ) -> None:
+        self.root = root.absolute()
+        self._program = program
+        self._clock = clock or SystemClock()
+        self._policy = policy or CommitPolicy(Redaction())
+        # Files that commits of this object left out, and the kinds of secrets that they hold.
+        self.withheld: dict[str, Kinds] = {}
+
+    @classmethod
+    def at(
+        cls, root: Path, *, clock: Clock | None = None, policy: CommitPolicy | None = None
+    ) -> Repository | None:
+        """None where there is no git, or one older than 2.30."""
+        program = find_git(root)
+        return None if program is None else cls(root, program=program, clock=clock, policy=policy)
+
+    @property
+    def git(self) -> Git:
+        """Looked up anew: a ``.git`` file may be pointed elsewhere at any time."""
+        return Git(self._program, self.root, _git_folder(self.root))
+
+    def init(self) -> None:
+        """Makes the repository if the vault is not the top of one, and what it needs beside it."""
+        dot = self.root / ".git"
+        if not dot.is_file() and not (dot / "HEAD").is_file():
+            self._make()
+        wrote = add_missing_lines(self.root / ".gitignore", IGNORED)
+        if not os.path.lexists(self.root / ".gitattributes"):
+            wrote |= add_missing_lines(self.root / ".gitattributes", ATTRIBUTES)
+        if wrote or self._head(self.git) is None:
+            self.commit([".gitignore", ".gitattributes"], "vault init", author="")
+
+    def _make(self) -> None:
+        make_folder(self.root)
+        git = Git(self._program, self.root, self.root / ".git")
+        with tempfile.TemporaryDirectory() as empty:
+            git.run("init", "-q", f"--template={empty}", "--initial-branch=main")
+
+    def keep_private(self) -> None:
+        """Let the owner's own git write objects, refs and logs that nobody else can read.
+
+        A setting that the owner made is left; so is a repository that lies outside the vault.
+        """
+        name, git = "core.sharedRepository", self.git
+        dot, config = self.root / ".git", self.root / ".git" / "config"
+        if dot.is_symlink() or config.is_symlink() or not config.is_file():
+            return
+        if git.asks("config", "--local", "--get", name) is None:
+            git.run("config", "--local", name, PRIVATE_MODE)
+
+    def commit(self, paths: Iterable[str], message: str, *, author: str) -> str | None:
+        """Commits these paths as they are on disk, a folder with all below it; None if equal.
+
+        What holds a secret is left out, and ``withheld`` tells of it.
+        """
+        given = sorted({checked(path) for path in paths})
+        if not given:
+            return None
+        git = self.git
+        tree = self._ready(git)
+        names = self._spread(git, tree, given)
+        for attempt in range(ATTEMPTS):
+            head = self._head(git)
+            kind = hash_name_of(git)
+            names = _differing(tree, names, _stored(git, head, names), kind)
+            allowed = self._allowed(tree, names, kind)
+            if not allowed:
+                return None
+            about = _message(self._policy.message(message)), _person(self._policy.message(author))
+            new = self._write(git, tree, head, allowed, kind, *about)
+            lines = _index_lines(git, new)
+            # The index first: left behind alone it says "staged", the branch alone "reverted".
+            git.run("update-index", "-z", "--index-info", given=lines)
+            try:
+                old = head or "0" * len(new)
+                line = f"update HEAD\0{new}\0{old}\0".encode()
+                git.run("update-ref", "-m", "reverie", "--stdin", "-z", given=line)
+            except VaultError:
+                now = self._head(git)
+                # It may have been ended when it was done.
+                if now == new:
+                    return new
+                if attempt + 1 == ATTEMPTS or now == head:
+                    raise
+                continue
+            return new
+        return None
+
+    def _allowed(self, tree: WorkTree, names: Iterable[str], kind: str) -> dict[str, str]:
+        """The files that may be committed, and the ids of what they say; none of what is gone."""
+        allowed = dict[str, str]()
+        for name in names:
+            found = tree.read(name)
+            if self._is_clean(name, found):
+                allowed[name] = "" if found is None else object_id(b"blob", found[1], kind)
+        return allowed
+
+    def _is_clean(self, name: str, found: tuple[bytes, bytes] | None) -> bool:
+        """Whether a file may be committed as it was read; what is gone may."""
+        secrets = () if found is None else self._policy.secrets_in(name, found[1])
+        self.withheld.pop(name, None)
+        if secrets:
+            self.withheld[name] = secrets
+        return not secrets
+
+    def checkpoint(self, note: str, author: str, leave: Iterable[str] = ()) -> str | None:
+        """Commits everything that changed in the vault but these files."""
+        git, left = self.git, set(leave)
+        tree = self._ready(git)
+        found = _changed(git, tree, self._head(git), None)
+        changed = [name for name in found if name not in left]
+        return self.commit(changed, f"checkpoint: {note.strip() or 'manual'}", author=author)
+
+    def log(self, path: str | None = None, limit: int = 10) -> list[Commit]:
+        """The newest commits first, of one file or folder if named."""
+        git = self.git
+        below = [] if path is None else [checked(path)]
+        self._refuse_programs(git)
+        if limit < 1 or self._head(git) is None:
+            return []
+        ids = git.run("rev-list", f"--max-count={limit}", "HEAD", "--", *below).split()
+        commits = []
+        with git.talk("cat-file", "--batch") as talk:
+            for commit_id in ids:
+                commits.append((commit_id, Headed.parse(talk.object(commit_id)[1])))
+        asked = b"".join(
+            commit_id + b"".join(b" " + one for one in commit.all(b"parent")[:1]) + b"\n"
+            for commit_id, commit in commits
+        )
+        names = _paths_of(git, asked)
+        return [
+            _described(
+                commit_id.decode(), commit.one(b"author"), commit.text(), names.get(commit_id, ())
+            )
+            for commit_id, commit in commits
+        ]
+
+    def diff(self, path: str | None = None, *, since: str | None) -> str:
+        """What is on disk against a commit, or against the last one; as unified text."""
+        git = self.git
+        below = None if path is None else checked(path)
+        tree = self._worktree(git)
+        base = self._head(git) if since is None else self._commit_named(git, since)
+        try:
+            with tempfile.TemporaryDirectory(prefix="reverie-diff-") as folder:
+                return _compared(git, tree, base, below, Path(folder))
+        except OSError as error:
+            raise VaultError(f"a comparison needs a temporary folder ({error})") from error
+
+    def require_quiet(self) -> None:
+        """A VaultError while a merge or the like is in progress, or settings name a program."""
+        self._ready(self.git)
+
+    def _ready(self, git: Git) -> WorkTree:
+        """Before anything is committed: nothing is half done, and nothing would be run."""
+        for name, what in _UNFINISHED.items():
+            if (git.folder / name).exists():
+                raise VaultError(
+                    f"{what} is in progress in {self.root}, so nothing is committed: "
+                    "finish or abort it"
+                )
+        return self._worktree(git)
+
+    def _worktree(self, git: Git) -> WorkTree:
+        settings = self._refuse_programs(git)
+        return WorkTree(self.root, modes=settings.get("core.filemode") not in {"false", "0", "no"})
+
+    def _refuse_programs(self, git: Git) -> dict[str, str]:
+        """Hooks that stand in the settings cannot be switched off from outside."""
+        pattern = r"^(hook\..*\.command|core\.filemode)$"
+        said = git.run("config", "--includes", "-z", "--get-regexp", pattern, fine=(0, 1))
+        settings = {}
+        for entry in said.decode("utf-8", "replace").split("\0")[:-1]:
+            name, _, value = entry.partition("\n")
+            settings[name.lower()] = value.lower()
+            if name.lower().startswith("hook."):
+                raise VaultError(
+                    f"the settings of the repository in {self.root} name a program "
+                    f"({name!r}), so git is not used there: remove that setting"
+                )
+        return settings
+
+    def _head(self, git: Git) -> str | None:
+        return git.asks("rev-parse", "-q", "--verify", "HEAD^{commit}")
+
+    def _commit_named(self, git: Git, name: str) -> str:
+        found = None
+        if name and name.isprintable() and not name.startswith("-"):
+            found = git.run(
+                *("rev-parse", "-q", "--verify", "--end-of-options", name + "^{commit}"),
+                fine=(0, 1, 128),
+            ).strip()
+        if not found or not _COMMIT_ID.fullmatch(found):
+            raise VaultError(f"{name!r} names no commit of {self.root}: take an id from the log")
+        return found.decode()
+
+    def _spread(self, git: Git, tree: WorkTree, given: list[str]) -> list[str]:
+        """Folders as the changed files below them."""
+        names: set[str] = set()
+        head: str | None = None
+        for path in given:
+            if tree.is_folder(path):
+                head = head or self._head(git)
+                names.update(_changed(git, tree, head, path))
+            else:
+                names.add(path)
+        return sorted(names)
+
+    def _write(
+        self,
+        git: Git,
+        tree: WorkTree,
+        head: str | None,
+        allowed: Mapping[str, str],
+        kind: str,
+        message: bytes,
+        author: bytes,
+    ) -> str:
+        """Objects of the new commit, which no ref knows yet."""
+        when = b"%d +0000" % (self._clock.now() // 1000)
+        with git.talk("-c", "core.ignoreCase=false", "fast-import", "--quiet", "--force") as talk:
+            talk.say(b"feature done\n", f"commit {_PRIVATE_REF}\n".encode(), b"mark :1\n")
+            talk.say(b"author %s %s\n" % (author, when))
+            talk.say(f"committer {NOBODY} <{ADDRESS}> ".encode(), when, b"\n")
+            talk.say(b"data %d\n" % len(message), message, b"\n")
+            if head is not None:
+                talk.say(b"from %s\n" % head.encode())
+            # Removals first: where a file was, a folder may be now.
+            for name in sorted(allowed, key=tree.has):
+                found = tree.read(name)
+                saved = found and object_id(b"blob", found[1], kind) != allowed[name]
+                # Saved since it was looked at: that may be what holds a secret.
+                if not saved or self._is_clean(name, found):
+                    for part in _modified(name, found):
+                        talk.say(part)
+            new = talk.ask(b"\nget-mark :1\n")
+            # The ref was needed for the stream alone; ending on nothing, it is never written.
+            talk.say(f"reset {_PRIVATE_REF}\nfrom ".encode(), b"0" * len(new), b"\n\ndone\n")
+        return new.decode()
+
+
+def _compared(git: Git, tree: WorkTree, base: str | None, below: str | None, folder: Path) -> str:
+    """Through an index and objects of our own: looking leaves nothing in the repository."""
+    aside = {
+        "GIT_INDEX_FILE": str(folder / "index"),
+        "GIT_OBJECT_DIRECTORY": str(folder),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsdecode(
+            quoted(os.fsencode(git.common() / "objects"))
+        ),
+    }
+    kind = hash_name_of(git)
+    changed = _changed(git, tree, base, below)
+    base = base or _write_loose(folder, b"tree", b"", kind)
+    git.run("read-tree", base, more=aside)
+    lines = []
+    for name in changed:
+        mode, content = tree.read(name) or (b"0", b"")
+        one = _write_loose(folder, b"blob", content, kind) if mode != b"0" else "0" * len(base)
+        lines.append(b"%s %s\t%s\0" % (mode, one.encode(), os.fsencode(name)))
+    git.run("update-index", "-z", "--index-info", given=b"".join(lines), more=aside)
+    said = git.run(
+        *("diff-index", "--cached", "-p", "-M", "--no-ext-diff", "--no-textconv", "--no-color"),
+        *("--src-prefix=a/", "--dst-prefix=b/", "--ignore-submodules=all"),
+        *(base, "--", *([] if below is None else [below])),
+        more=aside,
+    )
+    return said.decode("utf-8", "replace")
+
+
+def _modified(name: str, found: tuple[bytes, bytes] | None) -> Iterator[bytes]:
+    if found is None:
+        yield b"D " + quoted(os.fsencode(name)) + b"\n"
+        return
+    mode, content = found
+    yield b"M %s inline %s\ndata %d\n" % (mode, quoted(os.fsencode(name)), len(content))
+    yield content
+    yield b"\n"
+
+
+def _index_lines(git: Git, commit: str) -> bytes:
+    """What the commit changed, as the index takes it; removals first, names may become folders."""
+    said = git.run(
+        *("diff-tree", "--root", "--no-commit-id", "-r", "-z", "--no-renames", "--no-ext-diff"),
+        commit,
+    ).split(b"\0")
+    gone: list[bytes] = []
+    there: list[bytes] = []
+    for about, name in zip(said[0:-1:2], said[1::2], strict=True):
+        _, mode, _, blob, _ = about.split(b" ")
+        (there if int(mode, 8) else gone).append(b"%s %s\t%s\0" % (mode, blob, name))
+    return b"".join(gone + there)
+
+
+def _changed(git: Git, tree: WorkTree, base: str | None, below: str | None) -> list[str]:
+    """Files that are not on disk as they are in a commit; what is ignored does not count."""
+    where = [] if below is None else [below]
+    stored = _listed(git, base, "-r", *where)
+    names = set(stored)
+    listing = ("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
+    for entry in git.run(*listing, "--", *where).split(b"\0")[:-1]:
+        name = os.fsdecode(entry[2:])
+        if entry.startswith(b"S"):
+            names.discard(name)
+        elif not name.endswith("/"):
+            names.add(name)
+    return _differing(tree, sorted(names), stored, hash_name_of(git))
+
+
+Stored: TypeAlias = dict[str, tuple[bytes, bytes]]
+
+
+def _listed(git: Git, commit: str | None, *options: str) -> Stored:
+    """Mode and id of what a commit holds."""
+    if commit is None:
+        return {}
+    how, where = options[:1], options[1:]
+    found = {}
+    for line in git.run("ls-tree", "-z", *how, commit, "--", *where).split(b"\0")[:-1]:
+        about, _, name = line.partition(b"\t")
+        mode, _, one = about.split(b" ")
+        found[os.fsdecode(name)] = (mode, one)
+    return found
+
+
+def _stored(git: Git, commit: str | None, names: list[str]) -> Stored:
+    """Few are asked for by name, many at once: a command line has an end."""
+    if len(names) > MANY:
+        return _listed(git, commit, "-rt")
+    return _listed(git, commit, "-t", *names)
+
+
+def _differing(tree: WorkTree, names: list[str], stored: Stored, kind: str) -> list[str]:
+    """Repositories inside are no files of the vault."""
+    gone = (b"", b"")
+    changed = []
+    for name in names:
+        before = stored.get(name, gone)
+        if before[0] == b"160000":
+            continue
+        found = tree.read(name)
+        now = (found[0], object_id(b"blob", found[1], kind).encode()) if found else gone
+        if now != before:
+            changed.append(name)
+    return changed
+
+
+def _paths_of(git: Git, commits: bytes) -> dict[bytes, tuple[str, ...]]:
+    """Of each line, a commit and the parent to compare it with."""
+    said = iter(
+        git.run(
+            *("diff-tree", "--stdin", "--root", "-r", "-z", "--no-renames", "--no-ext-diff"),
+            given=commits,
+        ).split(b"\0")[:-1]
+    )
+    found: dict[bytes, list[str]] = {}
+    names: list[str] = []
+    for entry in said:
+        if entry.startswith(b":"):
+            names.append(os.fsdecode(next(said)))
+        else:
+            names = found.setdefault(entry, [])
+    return {commit: tuple(paths) for commit, paths in found.items()}
+
+
+def _described(commit_id: str, author: bytes, text: str, paths: tuple[str, ...]) -> Commit:
+    subject, _, body = text.partition("\n")
+    name, seconds = person(author)
+    return Commit(commit_id, name, seconds * 1000, subject, body.strip("\n"), paths)
+
+
+def _git_folder(root: Path) -> Path:
+    dot = root / ".git"
+    try:
+        if not dot.is_file():
+            return dot
+        text = dot.read_text(encoding="utf-8")[:4096]
+    except (OSError, UnicodeError) as error:
+        raise VaultError(f"{dot} cannot be read ({error}): mend or remove it") from error
+    if not text.startswith("gitdir: "):
+        raise VaultError(f"{dot} is a file and names no repository: mend or remove it")
+    return Path(os.path.normpath(root / text.removeprefix("gitdir: ").strip("\r\n")))
+
+
+def hash_name_of(git: Git) -> str:
+    """How this repository names its objects."""
+    return git.asks("rev-parse", "--show-object-format") or "sha1"
+
+
+def _write_loose(folder: Path, kind: bytes, content: bytes, name: str) -> str:
+    found = object_id(kind, content, name)
+    path = folder / found[:2] / found[2:]
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(zlib.compress(b"%s %d\0" % (kind, len(content)) + content, 1))
+    return found
+
+
+def _message(text: str) -> bytes:
+    """Without control characters, which could forge lines; the subject cut to a line's length."""
+    plain = _plain(text.replace("\r\n", "\n"), keep="\n\t").strip()
+    subject, _, body = plain.partition("\n")
+    if len(subject) > SUBJECT:
+        subject = subject[: SUBJECT - 1].rstrip() + "…"
+    whole = (subject.rstrip() or "vault change") + ("\n" + body if body else "")
+    return whole.encode("utf-8", "replace") + b"\n"
+
+
+def _person(author: str) -> bytes:
+    name = _plain(author, keep="").replace("<", "").replace(">", "").strip(" .,:;\"'\\")[:NAME]
+    name = name.strip(" .,:;\"'\\") or NOBODY.lower()
+    address = re.sub(r"[^\w.+-]+", "-", name).strip("-.") or NOBODY.lower()
+    return f"{name} <{address}@reverie.invalid>".encode("utf-8", "replace")
+
+
+def _plain(text: str, *, keep: str) -> str:
+    return "".join(
+        char
+        for char in text
+        if char in keep or (unicodedata.category(char) not in {"Cc", "Cs"} and char not in _TURNED)
+    )

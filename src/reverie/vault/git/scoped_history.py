@@ -1,0 +1,117 @@
+"""The vault's history as one handle may see it.
+
+A commit tells of a whole space, and a folder holds its users' folders: what others wrote is taken
+out here, for commands, REST and tools alike.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from reverie.memory.space import Space
+from reverie.memory.store import Store
+from reverie.model import Scope
+from reverie.text.normalize import one_line
+from reverie.vault import layout, service
+from reverie.vault.git.repo import Commit
+from reverie.write import vault_link
+
+MOST = 100
+CHECKPOINT = "checkpoint: "
+# A name that is not closed ends with the line: to start again at every quote would be quadratic.
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)')
+_OCTAL = re.compile(r"\\([0-7]{3}|.)")
+_NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+
+
+def history(space: Space, id: str | None = None, limit: int = 10) -> list[Commit]:
+    """The commits that changed what this handle writes, or one memory's file, the newest first."""
+    scope, many = Scope(space.name, space.user), limit
+    while True:
+        found = service.history(space, id, many)
+        seen = [told for commit in found if (told := _told(commit, scope)) is not None]
+        if len(seen) >= limit or len(found) < many:
+            return seen[:limit]
+        many *= 4
+
+
+def diff(space: Space, id: str | None = None, *, since: str | None = None) -> str:
+    """What has changed since a commit, or since the last one."""
+    said = service.diff(space, id, since=since)
+    if space.user is not None:
+        return said
+    # Every line of a file has a sign before it, so this begins a file and nothing else does.
+    head, *files = re.split(r"^(?=diff --git )", said, flags=re.MULTILINE)
+    others = [f"/{folder}" for folder in _others(space.name)]
+    return head + "".join(
+        file for file in files if not any(_names(file, folder) for folder in others)
+    )
+
+
+def checkpoint(space: Space, note: str = "") -> str | None:
+    """Commit all that the vault holds, in this handle's name; None: nothing has changed."""
+    return service.checkpoint(Store(space._resources), one_line(note), author=_author(space))
+
+
+def file_of(space: Space, id: str) -> tuple[str, str] | None:
+    """The file of a memory, from the vault's folder on and whole; None: there is none."""
+    path = service.file_of(space, id)
+    if path is None:
+        return None
+    root = vault_link.path_of(space._resources)
+    assert root is not None
+    return path.relative_to(root).as_posix(), str(path)
+
+
+def _told(commit: Commit, scope: Scope) -> Commit | None:
+    """A commit without what is others'; None: it is theirs alone."""
+    about = [path for path in commit.paths if not path.startswith(".")]
+    own = tuple(path for path in about if _is_seen(path, scope))
+    if about and not own:
+        return None
+    checkpoint = commit.subject.startswith(CHECKPOINT) and commit.author == _author(scope)
+    if len(own) == len(about) or checkpoint:
+        return replace(commit, paths=own)
+    said = f"{scope.space}: {len(own)} file{'' if len(own) == 1 else 's'}"
+    return replace(commit, paths=own, subject=said, body="")
+
+
+def _is_seen(path: str, scope: Scope) -> bool:
+    """A user's own files and those that the space shares."""
+    shared = layout.owner_folder(Scope(scope.space, None))
+    if scope.user is not None and path.startswith(f"{layout.owner_folder(scope)}/"):
+        return True
+    return path.startswith(f"{shared}/") and not path.lower().startswith(_others(scope.space))
+
+
+def _others(space: str) -> tuple[str, ...]:
+    """The folders of a space that hold what is not everybody's, in small letters: a disk may not
+    tell them from others."""
+    shared = layout.owner_folder(Scope(space, None)).lower()
+    return f"{shared}/{layout.USERS}/", f"{shared}/{layout.DELETED}/{layout.USERS}/"
+
+
+def _author(who: Space | Scope) -> str:
+    name = who.name if isinstance(who, Space) else who.space
+    return name if who.user is None else f"{name}/{who.user}"
+
+
+def _names(file: str, folder: str) -> bool:
+    """Whether the first line of a file's part names something below a folder."""
+    line = file.partition("\n")[0]
+    return folder in _QUOTED.sub(lambda found: _plain(found[1]), line).lower()
+
+
+def _plain(quoted: str) -> str:
+    """A name as git writes it in quotes: bytes in octal."""
+
+    def each(found: re.Match[str]) -> str:
+        code = found[1]
+        return chr(int(code, 8)) if len(code) == 3 else _NAMED.get(code, code)
+
+    once = _OCTAL.sub(each, quoted)
+    try:
+        return once.encode("latin-1").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return once

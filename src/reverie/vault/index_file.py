@@ -1,0 +1,47 @@
+"""``MEMORY.md``: what an owner knows at a glance, as long as a profile and no longer."""
+
+from __future__ import annotations
+
+import posixpath
+
+from reverie.embed.tokens import count_tokens
+from reverie.engine import index
+from reverie.model import Scope
+from reverie.prompt import profile
+from reverie.protocols import Owner
+from reverie.vault import disk, layout, render
+from reverie.vault.disk import Stamp
+from reverie.vault.file_cache import File
+from reverie.vault.session_files import Edited
+from reverie.vault.vault import Vault
+from reverie.write.runtime import Resources
+
+TOKENS = 4_000
+
+
+def write_index(
+    vault: Vault, resources: Resources, owner: Owner, scope: Scope, edited: Edited | None = None
+) -> None:
+    with resources.engine.read() as tx:
+        tx.enter(owner)
+        known = index.statistics(tx, owner)
+        now = resources.clock.now()
+        chosen = profile.choose_cached(
+            resources.profiles, tx, {owner: scope.user}, now, None, TOKENS, count_tokens
+        )
+    folder = layout.owner_folder(scope)
+    listed = [
+        (memory, posixpath.relpath(file.path, folder))
+        for _, memory in chosen
+        for file in vault.files.of(scope, "memory", memory.id)[:1]
+    ]
+    raw = render.index_file(scope, known.facts, known.notes, listed)
+    path = f"{folder}/{layout.INDEX}"
+    new = File(path, "index", scope, "", 0, "", Stamp(0, 0, 0))
+    before = vault.files.at(path)
+    if before is not None and vault.as_we_left_it(before):
+        if before.digest == disk.digest(raw):
+            return
+    elif edited is not None and vault.stamp(path) is not None:
+        edited(before or new)
+    vault.write(new, raw)

@@ -1,0 +1,196 @@
+"""The log itself, carried along in the vault: one entry a line, in files that only grow.
+
+``log.jsonl`` is the newest; what is full is called ``log-000001.jsonl`` and so on, so that git has
+little to read for each commit. What stands here has been mirrored: it says where to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from reverie.engine.log import Entry
+from reverie.model import Scope
+from reverie.text.normalize import SURROGATE
+from reverie.transfer import export
+from reverie.vault import disk
+
+NEWEST = "log.jsonl"
+FULL_BYTES = 1024 * 1024
+MOST = 1 << 53
+# Lines of a log that were none, or that did not fit the others.
+ASIDE = "damaged.jsonl"
+_PART = re.compile(r'"(space|user|memory|session|sequence)": ("(?:[^"\\]|\\.)*"|null|\d{1,15})[,}]')
+_FULL = re.compile(r"log-(\d{6,})\.jsonl", re.ASCII)
+
+Line = dict[str, Any]
+
+
+def line_of(scope: Scope, entry: Entry) -> Line:
+    """An entry with whose it is and where it stands."""
+    record = export.record_of(entry)
+    return {"space": scope.space, "user": scope.user, "position": entry.position, **record}
+
+
+def blanked(line: Line) -> Line:
+    """An entry as it is when what it said was erased."""
+    return {**line, "body": None, "reason": None, "request": None}
+
+
+class Journal:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @property
+    def newest(self) -> Path:
+        return self._folder / NEWEST
+
+    def files(self) -> list[Path]:
+        """The oldest first."""
+        names = sorted(entry.name for entry in os.scandir(self._folder))
+        full = sorted((name for name in names if _FULL.fullmatch(name)), key=lambda n: (len(n), n))
+        return [self._folder / name for name in (*full, *(n for n in names if n == NEWEST))]
+
+    def size(self) -> int:
+        found = disk.stamp(self.newest)
+        return 0 if found is None else found.size
+
+    def append(self, lines: Iterable[Line]) -> list[Path]:
+        """Write lines, synced; the files that were changed."""
+        self._mend()
+        changed, size, waiting = [self.newest], self.size(), list[bytes]()
+        for raw in map(encoded, lines):
+            if size and size + len(raw) > FULL_BYTES:
+                disk.append(self.newest, b"".join(waiting))
+                changed.append(self._put_away())
+                size, waiting = 0, []
+            size += len(raw)
+            waiting.append(raw)
+        disk.append(self.newest, b"".join(waiting))
+        return changed
+
+    def _put_away(self) -> Path:
+        full = self._folder / f"log-{self._next():06d}.jsonl"
+        self.newest.rename(full)
+        disk.sync_folder(self._folder)
+        return full
+
+    def _next(self) -> int:
+        """The number of the next full file; one that was lost leaves a gap."""
+        numbers = [int(found[1]) for path in self.files() if (found := _FULL.fullmatch(path.name))]
+        return max(numbers, default=0) + 1
+
+    def _mend(self) -> None:
+        """A line that was being written when the power went is written again."""
+        if not self.size() or disk.ends_with(self.newest, b"\n"):
+            return
+        *_, last = disk.lines(self.newest)
+        if decoded(last) is None:
+            os.truncate(self.newest, self.size() - len(last))
+        else:
+            disk.append(self.newest, b"\n")
+
+    def lines(self, report: Callable[[str], None] | None = None) -> Iterator[Line]:
+        """Every entry there is; what is no entry is reported."""
+        for path in self.files():
+            for number, raw in enumerate(disk.lines(path), 1):
+                line = decoded(raw)
+                if line is not None:
+                    yield line
+                elif report is not None and raw.strip():
+                    report(f"{path.name}, line {number}: no entry of a log")
+
+    def cursors(self) -> dict[Scope, int]:
+        """The last position of each owner."""
+        return {scope: position for scope, (position, _) in self.marks().items()}
+
+    def marks(self) -> dict[Scope, tuple[int, str]]:
+        """The last entry of each owner: its position and its uuid."""
+        found: dict[Scope, tuple[int, str]] = {}
+        for line in self.lines():
+            scope = Scope(line["space"], line["user"])
+            found[scope] = max(found.get(scope, (0, "")), mark_of(line))
+        return found
+
+    def change(self, alter: Callable[[Line], Line | None]) -> list[Path]:
+        """Rewrite what has to change, such as what was erased; the files that were changed."""
+        changed = []
+        for path in self.files():
+            raws = list(disk.lines(path))
+            new = [self._altered(raw, alter) for raw in raws]
+            if new != raws:
+                disk.write(path, b"".join(new))
+                changed.append(path)
+        return changed
+
+    @staticmethod
+    def _altered(raw: bytes, alter: Callable[[Line], Line | None]) -> bytes:
+        line = decoded(raw)
+        changed = None if line is None else alter(line)
+        return raw if changed is None else encoded(changed)
+
+    def keep(self, wanted: Callable[[Line], bool]) -> list[Path]:
+        """Leave out entries of another life; the files that were changed."""
+        changed = []
+        for path in self.files():
+            raws = list(disk.lines(path))
+            kept = [raw for raw in raws if (line := decoded(raw)) is None or wanted(line)]
+            if kept != raws:
+                disk.write(path, b"".join(kept))
+                changed.append(path)
+        return changed
+
+    def clear(self) -> None:
+        """The newest first: stopped in between, it says rightly how far it goes."""
+        for path in reversed(self.files()):
+            disk.remove(path)
+
+
+def mark_of(line: Line) -> tuple[int, str]:
+    return line["position"], str(line.get("uuid"))
+
+
+def half_decoded(raw: bytes) -> Line:
+    """Of a line that is no entry, such as half of one: whose it was and what it was about."""
+    text, found = raw.decode("utf-8", "replace"), Line()
+    for name, value in _PART.findall(text[: text.find('"body": ')]):
+        try:
+            found.setdefault(name, json.loads(value))
+        except ValueError:
+            continue
+    return found
+
+
+def encoded(line: Mapping[str, Any]) -> bytes:
+    # Half a character in a message is kept as it came.
+    return json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def decoded(raw: bytes) -> Line | None:
+    try:
+        line = json.loads(raw.decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(line, dict) or type(at := line.get("position")) is not int:
+        return None
+    named = _is_name(line.get("space")) and (line.get("user") is None or _is_name(line["user"]))
+    return line if named and 0 < at < MOST and _is_flat(line) else None
+
+
+def _is_flat(line: Line) -> bool:
+    """Whether what others are compared with can be compared."""
+    names = ("memory", "session", "sequence", "uuid")
+    origin = line.get("origin") or (None, None)
+    return not any(isinstance(line.get(name), (list, dict)) for name in names) and (
+        isinstance(origin, (list, tuple))
+        and len(origin) == 2
+        and not any(isinstance(each, (list, dict)) for each in origin)
+    )
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and not SURROGATE.search(value)

@@ -1,0 +1,241 @@
+"""The vault's own log, read to make a store of it: in the order of positions, gaps filled.
+
+What stands in the files of the journal is grouped by owner as it was mirrored; the order in which
+it happened is that of the positions. Only where each line is, is kept in mind.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import NamedTuple
+
+from reverie.engine.log import OVERWRITTEN
+from reverie.errors import ReverieError
+from reverie.model import Scope
+from reverie.text.normalize import one_line
+from reverie.transfer import record_schema
+from reverie.transfer.log_replay import Told
+from reverie.vault import disk, log_file, markdown_log
+from reverie.vault.log_file import Line
+from reverie.vault.markdown_log import Conversation, Happened
+
+Report = Callable[[str], None]
+MOST = 1 << 53
+# So many versions of a memory in a row are filled in.
+MOST_LOST = 1_000
+
+
+class _Spot(NamedTuple):
+    """Where a line stands."""
+
+    path: Path
+    number: int
+    offset: int
+
+
+class Filled(NamedTuple):
+    """A record for a place that the log has lost."""
+
+    position: int
+    happened: Happened
+
+
+class Logbook:
+    """Every entry that the files of a journal hold; what is no entry is reported."""
+
+    def __init__(self, files: Iterable[Path], report: Report) -> None:
+        self._report = report
+        # Spaces as they were first mirrored.
+        self._spaces: dict[str, dict[int, _Spot]] = {}
+        self.damaged = 0
+        for path in files:
+            self._take(path)
+
+    def __len__(self) -> int:
+        return sum(len(spots) for spots in self._spaces.values())
+
+    def _take(self, path: Path) -> None:
+        offset = 0
+        for number, raw in enumerate(disk.lines(path), 1):
+            spot, offset = _Spot(path, number, offset), offset + len(raw)
+            if not raw.strip():
+                continue
+            line = log_file.decoded(raw)
+            why = "no entry of a log" if line is None else problem(line)
+            if line is not None and why is None:
+                why = self._add(line, spot)
+            if why is not None:
+                self.damaged += 1
+                self._report(f"{path.name}, line {number}: {why}")
+
+    def _add(self, line: Line, spot: _Spot) -> str | None:
+        spots = self._spaces.setdefault(line["space"], {})
+        position = line["position"]
+        known = spots.get(position)
+        if known is None:
+            spots[position] = spot
+            return None
+        other = _read(known)
+        if other["uuid"] != line["uuid"]:
+            return f"position {position} is that of another entry already"
+        # Of two copies the one that was emptied since counts: what was erased stays erased.
+        if line["body"] is None or (other["body"] and line.get("reason") == OVERWRITTEN):
+            spots[position] = spot
+        return None
+
+    # -- what is there ------------------------------------------------------------------------
+
+    def lines(self, space: str | None = None) -> Iterator[tuple[Line, str]]:
+        """Every entry in the order of its space, and where it stands."""
+        for name, spots in self._spaces.items():
+            if space is None or name == space:
+                for position in sorted(spots):
+                    spot = spots[position]
+                    yield _read(spot), f"{spot.path.name}, line {spot.number}"
+
+    def told(self, filled: Iterable[Filled] = ()) -> Iterator[Told]:
+        """The same as records to be told again, with what fills the gaps in its place."""
+        waiting: dict[str, list[Filled]] = {}
+        for each in filled:
+            waiting.setdefault(each.happened.scope.space, []).append(each)
+        for space in dict.fromkeys((*self._spaces, *waiting)):
+            more = deque(sorted(waiting.get(space, ()), key=lambda each: each.position))
+            for line, where in self.lines(space):
+                while more and more[0].position < line["position"]:
+                    yield _told(more.popleft())
+                scope = Scope(line["space"], line["user"])
+                yield Told(scope, line, where, line["position"])
+            yield from map(_told, more)
+
+    # -- what is missing ----------------------------------------------------------------------
+
+    def filled(self, conversations: Iterable[Conversation], now: int) -> list[Filled]:
+        """What the files of these sessions tell of events that the log has lost.
+
+        And in the place of each lost version of a memory the one beside it.
+        """
+        wanted: dict[str, list[_Wanted]] = {space: [] for space in self._spaces}
+        lives = self._lives()
+        for one in conversations:
+            life = lives.get((one.scope, one.session), _Life())
+            own = wanted.setdefault(one.scope.space, [])
+            for sequence in sorted(set(one.turns) - set(life.events)):
+                event = markdown_log.event_of(one, one.turns[sequence], now)
+                own.append(_Wanted(*life.around(sequence), event))
+            for after, before, at in life.returns:
+                # It went on, so it was brought back: what says so is lost.
+                own.append(_Wanted(after, before, markdown_log.turned(one, "restore", at)))
+        return [
+            each
+            for space, own in wanted.items()
+            for each in self._placed(space, [*own, *self._versions(space)])
+        ]
+
+    def _versions(self, space: str) -> Iterator[_Wanted]:
+        """The versions of memories that are lost between others, or before them."""
+        latest: dict[str, tuple[int, int]] = {}
+        for line, where in self.lines(space):
+            if not line.get("memory"):
+                continue
+            version, position = latest.get(line["memory"], (0, 0))
+            latest[line["memory"]] = (line["version"], line["position"])
+            for lost in range(version + 1, min(line["version"], version + MOST_LOST)):
+                beside = _read(self._spaces[space][position]) if version else line
+                record = markdown_log.lost_version(beside, lost, line["recorded_at"])
+                told = Happened(Scope(space, line["user"]), line["recorded_at"], record, where)
+                yield _Wanted(position, line["position"], told)
+
+    def _lives(self) -> dict[tuple[Scope, str], _Life]:
+        lives: dict[tuple[Scope, str], _Life] = {}
+        for line, _ in self.lines():
+            if line.get("session") is not None:
+                scope = Scope(line["space"], line["user"])
+                lives.setdefault((scope, line["session"]), _Life()).live(line)
+        return lives
+
+    def _placed(self, space: str, wanted: Sequence[_Wanted]) -> Iterator[Filled]:
+        """A lost position for each, the one that must come first before others."""
+        coming = deque(sorted(enumerate(wanted), key=lambda each: each[1].after))
+        waiting: list[tuple[int, int]] = []
+        taken, position = sorted(self._spaces.get(space, ())), 0
+        while coming or waiting:
+            position = _free_behind(taken, position if waiting else coming[0][1].after, position)
+            while coming and coming[0][1].after < position:
+                number, each = coming.popleft()
+                heappush(waiting, (each.before, number))
+            while waiting and waiting[0][0] <= position:
+                told = wanted[heappop(waiting)[1]].told
+                self._report(f"{told.path}: what the log has lost has no place in it any more")
+            if waiting:
+                yield Filled(position, wanted[heappop(waiting)[1]].told)
+
+
+class _Wanted(NamedTuple):
+    """Something lost, and the positions between which it stood."""
+
+    after: int
+    before: int
+    told: Happened
+
+
+class _Life:
+    """What the log still knows of one session."""
+
+    def __init__(self) -> None:
+        self.events: dict[int, int] = {}
+        self.returns: list[tuple[int, int, int]] = []
+        self._hidden: int | None = None
+
+    def live(self, line: Line) -> None:
+        op, position = line["op"], line["position"]
+        if op == "append":
+            if self._hidden is not None and line["body"] is not None:
+                self.returns.append((self._hidden, position, line["recorded_at"]))
+            self.events[line["sequence"]] = position
+        if op == "hide":
+            self._hidden = position
+        elif op in {"restore", "append"} or line["sequence"] is None:
+            self._hidden = None
+
+    def around(self, sequence: int) -> tuple[int, int]:
+        """The positions between which an event was said; to a hidden session nothing is."""
+        before = [self.events[each] for each in self.events if each < sequence]
+        behind = [self.events[each] for each in self.events if each > sequence]
+        last = MOST if self._hidden is None else self._hidden
+        return max(before, default=0), min(behind, default=last)
+
+
+def _free_behind(taken: Sequence[int], *positions: int) -> int:
+    """The first position behind these that no entry has."""
+    free = max(positions) + 1
+    at = bisect_left(taken, free)
+    while at < len(taken) and taken[at] == free:
+        free, at = free + 1, at + 1
+    return free
+
+
+def problem(line: Line) -> str | None:
+    """Why a line is no entry."""
+    try:
+        record_schema.entry_of(line)
+    except (ReverieError, KeyError, TypeError, ValueError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        return f"no entry of a log ({one_line(why)})"
+    return None if 0 < line["position"] < MOST else "its position is none"
+
+
+def _read(spot: _Spot) -> Line:
+    with spot.path.open("rb") as file:
+        file.seek(spot.offset)
+        line = log_file.decoded(file.readline())
+    assert line is not None
+    return line
+
+
+def _told(filled: Filled) -> Told:
+    scope, _, record, path = filled.happened
+    return Told(scope, record, path, filled.position)

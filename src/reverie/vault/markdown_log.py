@@ -1,0 +1,311 @@
+"""What the Markdown of a vault tells by itself, as records of a log that is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from reverie.clock import ID_LENGTH
+from reverie.dates import to_ms
+from reverie.errors import InvalidInput, ReverieError
+from reverie.model import KINDS, Scope, Summary
+from reverie.text import frontmatter
+from reverie.text.frontmatter import Document
+from reverie.text.normalize import category_slug, one_line
+from reverie.text.tags import clean_tags, concept_tags
+from reverie.transfer import export
+from reverie.vault import (
+    disk,
+    edits,
+    layout,
+    names,
+    render,
+)
+from reverie.vault.layout import Place
+from reverie.vault.vault import Vault
+from reverie.write import session_state
+
+ACTOR = "vault"
+LOST = "the log of the vault was lost: its file told it"
+LOST_VERSION = "what this version said was lost"
+_ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
+_TURN_ID = re.compile(r"(?P<session>.*):(?P<sequence>[1-9][0-9]{0,14})", re.DOTALL)
+
+Report = Callable[[str], None]
+Record = dict[str, Any]
+
+
+class Seen(NamedTuple):
+    """A file of the vault that could be read."""
+
+    path: str
+    place: Place
+    raw: bytes
+
+
+class Happened(NamedTuple):
+    """A record, whose it is, and when it happened."""
+
+    scope: Scope
+    at: int
+    record: Record
+    path: str
+
+
+@dataclass
+class Conversation:
+    """The turns of one session, by sequence, as its files show them."""
+
+    scope: Scope
+    session: str
+    path: str
+    hidden: bool = False
+    forked_from: tuple[str, int] | None = None
+    turns: dict[int, render.Turn] = field(default_factory=dict)
+
+
+def learn_names(vault: Vault) -> None:
+    """Names that are too long for a folder stand in the files below it."""
+    for path in _markdown(vault):
+        if not any(names.is_cut(part) for part in path.split("/")[:-1]):
+            continue
+        document = _document(vault, path)
+        if path.endswith(f"/{layout.INDEX}") and (space := document.text("space")):
+            vault.know_names(Scope(space, document.text("user")))
+        if f"/{layout.SESSIONS}/" in path and (session := document.text("conversation_id")):
+            vault.know_names(Scope(session))
+
+
+def files_of(vault: Vault, *what: str) -> Iterator[Seen]:
+    """Every file that means this in a space that the vault shows, in order; all, without ``what``.
+
+    What cannot be read is passed over: a sync reports it.
+    """
+    for path in sorted(_markdown(vault)):
+        place = vault.place_of(path)
+        if place is None or not vault.wishes.shows(place.scope.space):
+            continue
+        if not what or place.what in what:
+            with contextlib.suppress(ReverieError):
+                yield Seen(path, place, _with_our_line_ends(disk.read(vault.path(path))))
+
+
+def _with_our_line_ends(raw: bytes) -> bytes:
+    """A git on Windows may have given others to the whole file."""
+    return raw.replace(b"\r\n", b"\n") if raw.startswith(b"---\r\n") else raw
+
+
+def _markdown(vault: Vault) -> list[str]:
+    return [path for path, _ in disk.walk(vault.root, vault.root) if path.lower().endswith(".md")]
+
+
+def _document(vault: Vault, path: str) -> Document:
+    try:
+        return frontmatter.load(disk.read(vault.root / path))
+    except disk.Unreadable:
+        return Document({}, "", broken=True)
+
+
+# -- memories -------------------------------------------------------------------------------------
+
+
+def memory_id(document: Document) -> str | None:
+    """The id that a file of ours says; a person's new file has none."""
+    id = document.text("id") or ""
+    return id if not document.broken and _ID.fullmatch(id) else None
+
+
+def memory_of(seen: Seen, document: Document, now: int, report: Report) -> list[Happened]:
+    """A memory as its file shows it: what it is now, and that it was forgotten."""
+    id = memory_id(document)
+    if id is None or not one_line(document.content):
+        return []
+    times = {
+        name: _time(document, name, lambda why: report(f"{seen.path}: {why}"))
+        for name in ("created_at", "happened_at", "expires_at", "forgotten_at")
+    }
+    created = now if times["created_at"] is None else times["created_at"]
+    forgotten = times["forgotten_at"]
+    body = _body(seen, document) | times | {"created_at": created, "updated_at": created}
+    living = _record(seen, id, "remember", 1, created, body)
+    living["body"] = body | {"forgotten_at": None}
+    happened = [Happened(seen.place.scope, created, living, seen.path)]
+    if forgotten is not None:
+        gone = _record(seen, id, "forget", 2, forgotten, body)
+        happened.append(Happened(seen.place.scope, max(created, forgotten), gone, seen.path))
+    return happened
+
+
+def lost_version(beside: Mapping[str, Any], version: int, at: int) -> Record:
+    """What stands for a version that is lost: what the one beside it says."""
+    body = beside["body"]
+    if body is not None and version < beside["version"]:
+        body = {**body, "forgotten_at": None}
+    return {
+        **beside,
+        "op": "remember" if version == 1 else "revise",
+        "version": version,
+        "uuid": derived_uuid(f"{beside['uuid']}\0{version}"),
+        "recorded_at": at,
+        "reason": LOST_VERSION,
+        "origin": None,
+        "key": None,
+        "request": None,
+        "body": body,
+    }
+
+
+def _body(seen: Seen, document: Document) -> Record:
+    kind, asked = document.text("kind") or seen.place.kind, edits.wanted(document)
+    return {
+        "kind": kind if kind in KINDS else "note",
+        "content": document.content,
+        "category": category_slug(asked["category"]),
+        "subject": one_line(asked["subject"] or "") or None,
+        "tags": list(_tags(asked["tags"])),
+        "concept_tags": list(concept_tags(document.content)),
+        "session": seen.place.session,
+        "source": document.text("source") or None,
+        "trust": edits.trust(document),
+        "pinned": asked["pinned"],
+    }
+
+
+def _tags(asked: list[str]) -> tuple[str, ...]:
+    try:
+        return clean_tags(asked)
+    except InvalidInput:
+        return ()
+
+
+def _record(seen: Seen, id: str, op: str, version: int, recorded_at: int, body: Record) -> Record:
+    said = f"{seen.place.scope.space}\0{seen.place.scope.user}\0{id}\0{version}\0{body['content']}"
+    return {
+        "reverie": export.FORMAT,
+        "op": op,
+        "memory": id,
+        "version": version,
+        "uuid": derived_uuid(said),
+        "recorded_at": recorded_at,
+        "actor": ACTOR,
+        "trust": body["trust"],
+        "reason": LOST,
+        "body": body,
+    }
+
+
+def _time(document: Document, name: str, report: Report) -> int | None:
+    value = document.text(name)
+    if not value:
+        return None
+    try:
+        return to_ms(value, name)
+    except InvalidInput as error:
+        report(str(error))
+        return None
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+
+def conversations_in(files: Iterable[Seen]) -> list[Conversation]:
+    """The sessions whose turns stand in these files."""
+    found: dict[tuple[Scope, str], Conversation] = {}
+    for seen in files:
+        if seen.place.what != "turns" or seen.place.session is None:
+            continue
+        name = (seen.place.scope, seen.place.session)
+        one = found.setdefault(name, Conversation(*name, seen.path))
+        one.hidden = seen.place.deleted
+        document = frontmatter.load(seen.raw)
+        if f"/{layout.TURNS}/" in seen.path:
+            turns = _turn_apart(seen, document)
+        else:
+            turns = list(render.turns_in(seen.raw))
+            one.forked_from = one.forked_from or _forked_from(document)
+        for turn in turns:
+            one.turns.setdefault(turn.sequence, turn)
+    return list(found.values())
+
+
+def _turn_apart(seen: Seen, document: Document) -> list[render.Turn]:
+    named = _TURN_ID.fullmatch(document.text("id") or "")
+    if document.broken or named is None or named["session"] != seen.place.session:
+        return []
+    role, at = document.text("role") or "user", document.text("created_at") or ""
+    cut = (document.text("interrupted") or "") == "true"
+    return [render.Turn(int(named["sequence"]), role, at, document.content, cut)]
+
+
+def _forked_from(document: Document) -> tuple[str, int] | None:
+    named = _TURN_ID.fullmatch(document.text("forked_from") or "")
+    return None if named is None else (named["session"], int(named["sequence"]))
+
+
+def event_of(one: Conversation, turn: render.Turn, now: int) -> Happened:
+    """What a turn says, as an event."""
+    try:
+        at = to_ms(turn.at, "at")
+    except InvalidInput:
+        at = now
+    body: Record = {"message": {"role": turn.role, "content": turn.text}, "at": at}
+    if turn.interrupted:
+        body["interrupted"] = True
+    begins = turn.sequence == min(one.turns)
+    record = _about(one, "append", at, body, turn.sequence)
+    record["origin"] = one.forked_from if begins else None
+    return Happened(one.scope, at, record, one.path)
+
+
+def turned(one: Conversation, op: str, at: int) -> Happened:
+    """A session was hidden or brought back."""
+    return Happened(one.scope, at, _about(one, op, at, {}), one.path)
+
+
+def _about(
+    one: Conversation, op: str, at: int, body: Record, sequence: int | None = None
+) -> Record:
+    whose = f"{one.scope.space}\0{one.scope.user}\0{one.session}\0{sequence}"
+    return {
+        "reverie": export.FORMAT,
+        "op": op,
+        "session": one.session,
+        "sequence": sequence,
+        "uuid": derived_uuid(f"{whose}\0{op}\0{at}\0{body}"),
+        "recorded_at": at,
+        "actor": ACTOR,
+        "trust": "person",
+        "reason": LOST,
+        "origin": None,
+        "body": body,
+    }
+
+
+def whole(one: Conversation, now: int) -> list[Happened]:
+    """A session as its files alone tell it, in its own order whatever its times are."""
+    told = list[Happened]()
+    for sequence in sorted(one.turns):
+        event = event_of(one, one.turns[sequence], now)
+        told.append(event._replace(at=max(event.at, told[-1].at if told else event.at)))
+    if one.hidden and told:
+        told.append(turned(one, "hide", told[-1].at))
+    return told
+
+
+def summary_of(seen: Seen) -> Summary | None:
+    """The summary that a file holds, with its epoch and what it covers. Raises InvalidInput."""
+    document = frontmatter.load(seen.raw)
+    if document.broken or not document.content.strip():
+        return None
+    epoch, upper = (render.number(document.text(name)) for name in ("version", "covers_to"))
+    return Summary(session_state.check_summary(document.content, upper), max(epoch, 1), upper)
+
+
+def derived_uuid(text: str) -> str:
+    """The same text, the same uuid: told twice it is one entry."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"

@@ -1,0 +1,318 @@
+"""Files that are gone: what a person deleted is forgotten, and many at once only when confirmed.
+
+One deleted file is a wish. Many can be a branch that was checked out, a clone without all files, a
+folder that was moved, a wrong ``rm``. When a deletion would make more than half of an owner's or a
+space's memories forgotten, or more than ``MAX_AT_ONCE``, nothing is forgotten: the files are held,
+neither forgotten nor written again, until the person answers or the files are back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from reverie.engine import log, sessions
+from reverie.engine.log import Entry
+from reverie.errors import ReverieError
+from reverie.memory.space import Space
+from reverie.model import Memory, Scope
+from reverie.vault import layout, render
+from reverie.vault.file_cache import Damaged, File
+from reverie.vault.session_edits import DELETED, Records
+from reverie.vault.vault import Vault
+from reverie.write.runtime import Resources
+
+# More than these at once are asked about, however many there are in all.
+MAX_AT_ONCE = 20
+# Fewer than these are never asked about: one or two deleted files are a wish in any space.
+MIN_FOR_SHARE = 3
+# Deletions that arrive in pieces count together for this long.
+WINDOW_MS = 60_000
+
+Answer = Literal["ask", "forget", "restore"]
+
+
+class Unit(NamedTuple):
+    """What a missing file would make forgotten: a memory, or a conversation with all its files."""
+
+    scope: Scope
+    what: str
+    name: str
+
+
+class MissingReport(Protocol):
+    """The part of a sync's report that missing files are written to."""
+
+    forgotten: list[str]
+    conflicts: list[str]
+
+
+def must_ask(lost: int, total: int) -> bool:
+    """Return whether so many deletions of so many files are confirmed before they count."""
+    return lost > MAX_AT_ONCE or (lost >= MIN_FOR_SHARE and 2 * lost > total)
+
+
+def versions_of(resources: Resources, scope: Scope, id: str) -> list[Entry]:
+    """Return every version of a memory, the oldest first."""
+    with resources.engine.read() as tx:
+        owner = log.find(tx, scope)
+        return [] if owner is None else log.versions(tx, owner, id)
+
+
+class MissingFiles:
+    """Decides what becomes of files that are gone. The caller holds the lock of the vault."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        resources: Resources,
+        records: Records,
+        report: MissingReport,
+        problem: Callable[[str, str], None],
+        handle: Callable[[Scope, str | None], Space],
+        answer: Answer = "ask",
+    ) -> None:
+        self._vault = vault
+        self._resources = resources
+        self._records = records
+        self._report = report
+        self._problem = problem
+        self._handle = handle
+        self._answer = answer
+        # Conversations that were looked at, and whether all their files are gone.
+        self._lost: dict[Unit, bool] = {}
+
+    def take(self, gone: Iterable[File]) -> None:
+        """Forget what these files held, or hold them and ask."""
+        self._lost.clear()
+        held = self._still_held()
+        missed = dict[Scope, list[File]]()
+        for file in gone:
+            if not self._is_missing(file):
+                continue
+            if self._vault.wishes.shows(file.scope.space):
+                missed.setdefault(file.scope, []).append(file)
+            else:
+                # Tidied away. Shown again, it is written again.
+                self._vault.files.drop(file.path)
+                self._vault.files.note(file.scope.space, file.path)
+        asked = {file.scope for file in held}
+        units = dict[Unit, list[File]]()
+        for scope, files in missed.items():
+            if scope not in asked and self._answer != "forget" and self._is_away(scope, files):
+                continue
+            for file in files:
+                if (unit := self._unit_of(file)) is None:
+                    self._missing(file)
+                else:
+                    units.setdefault(unit, []).append(file)
+        if self._answer == "ask":
+            self._hold_or_forget(units, held)
+        else:
+            self._do_as_answered(units)
+
+    def _still_held(self) -> list[File]:
+        """Return the held files that are still missing; the others need no answer any more."""
+        files, held = self._vault.files, list[File]()
+        for path in files.held():
+            file = files.at(path)
+            if file is not None and self._is_missing(file):
+                held.append(file)
+            else:
+                files.release(path)
+        return held
+
+    def _is_missing(self, file: File) -> bool:
+        # What was changed first may have been written there, or moved.
+        return self._vault.files.at(file.path) is not None and self._vault.is_gone(file)
+
+    def _is_away(self, scope: Scope, files: Sequence[File]) -> bool:
+        """All that an owner had at once is a disk that is away, or an accident, and not a wish."""
+        vault = self._vault
+        if not vault.lacks(f"{layout.owner_folder(scope)}/{layout.INDEX}"):
+            return False
+        left = vault.files.of_scope(scope)
+        if any(not vault.is_gone(file) for file in left):
+            return False
+        vault.files.drop_owner(scope)
+        for file in files:
+            vault.files.note(scope.space, file.path)
+        self._problem(
+            layout.owner_folder(scope),
+            f"all of its {len(left)} files are gone: nothing was forgotten, they are written again",
+        )
+        return True
+
+    # -- what would be forgotten --------------------------------------------------------------
+
+    def _unit_of(self, file: File) -> Unit | None:
+        """Return what is forgotten with a file; None where its loss forgets nothing."""
+        if file.what == "memory":
+            own = self._vault.files.of(file.scope, "memory", file.name)
+            if any(not self._vault.is_gone(each) for each in own):
+                return None
+            held = self._shown_versions(file)
+            return None if held is None else Unit(file.scope, "memory", file.name)
+        if file.what not in {"turns", "summary"}:
+            return None
+        unit = Unit(file.scope, "turns", file.name)
+        # A conversation may have thousands of files: they are looked at once.
+        if unit not in self._lost:
+            self._lost[unit] = self._is_session_lost(file.scope, file.name)
+        return unit if self._lost[unit] else None
+
+    def _shown_versions(self, file: File) -> list[Entry] | None:
+        """Return the versions of a memory that counts, and that the vault has shown as it is."""
+        held = versions_of(self._resources, file.scope, file.name)
+        if not held or held[-1].op == "erase":
+            return None
+        if held[-1].state(file.scope.user).forgotten_at is not None:
+            return None
+        return held if held[-1].position <= self._vault.files.cursor(file.scope) else None
+
+    def _is_session_lost(self, scope: Scope, session: str) -> bool:
+        files = self._vault.files.of(scope, "turns", session)
+        if not files or any(not self._vault.is_gone(each) for each in files):
+            return False
+        with self._resources.engine.read() as tx:
+            owner = log.find(tx, scope)
+            known = None if owner is None else sessions.find(tx, owner, session)
+        if known is None or known.hidden_at is not None:
+            return False
+        return known.position <= self._vault.files.cursor(scope)
+
+    def _total(self, scope: Scope) -> int:
+        """Return how many memories and conversations that count have files."""
+        return sum(
+            len(
+                {
+                    file.name
+                    for file in self._vault.files.of_owner(scope, what)
+                    if not layout.is_deleted(scope, file.path)
+                }
+            )
+            for what in ("memory", "turns")
+        )
+
+    # -- asking -------------------------------------------------------------------------------
+
+    def _hold_or_forget(self, units: Mapping[Unit, Sequence[File]], held: Sequence[File]) -> None:
+        waiting = {unit for file in held if (unit := self._unit_of(file)) is not None}
+        new = [unit for unit in units if unit not in waiting]
+        lost = Counter(unit.scope for unit in (*waiting, *new))
+        asked = self._asked_about(lost) if new else set()
+        now = self._resources.clock.now()
+        for unit, files in units.items():
+            if unit in waiting or unit.scope in asked:
+                for file in files:
+                    self._vault.files.hold(file.path, now)
+                continue
+            for file in files:
+                self._missing(file)
+            # What failed is missed again the next time, and counts once.
+            if not any(self._is_missing(file) for file in files):
+                self._vault.files.note_forgotten(unit.scope, now)
+        for scope in dict.fromkeys(unit.scope for unit in units):
+            if scope in asked or any(unit.scope == scope for unit in waiting):
+                self._problem(
+                    layout.owner_folder(scope),
+                    f"the files of {lost[scope]} memories or conversations are gone, and nothing "
+                    "is forgotten yet: 'reverie vault sync --missing forget' forgets them, "
+                    "'reverie vault sync --missing restore' writes their files again",
+                )
+
+    def _asked_about(self, lost: Mapping[Scope, int]) -> set[Scope]:
+        """Return the owners whose deletions have to be confirmed."""
+        recent = self._vault.files.forgotten_since(self._resources.clock.now() - WINDOW_MS)
+        asked = set[Scope]()
+        for space in dict.fromkeys(scope.space for scope in lost):
+            own = [scope for scope in lost if scope.space == space]
+            before = sum(many for scope, many in recent.items() if scope.space == space)
+            many = sum(lost[scope] for scope in own) + before
+            if many < MIN_FOR_SHARE:
+                continue
+            every = [each for each in self._vault.files.scopes() if each.space == space]
+            totals = {scope: self._total(scope) for scope in every}
+            if must_ask(many, sum(totals.values()) + before):
+                asked.update(own)
+                continue
+            for scope in own:
+                gone = recent.get(scope, 0)
+                if must_ask(lost[scope] + gone, totals.get(scope, 0) + gone):
+                    asked.add(scope)
+        return asked
+
+    def _do_as_answered(self, units: Mapping[Unit, Sequence[File]]) -> None:
+        for unit, files in units.items():
+            if self._answer == "forget":
+                for file in files:
+                    self._missing(file)
+            else:
+                self._restore(unit, files)
+        # What was confirmed does not count against what is deleted next.
+        self._vault.files.forget_window()
+
+    def _restore(self, unit: Unit, files: Sequence[File]) -> None:
+        """Write again what a person deleted, a memory where its file was."""
+        vault = self._vault
+        if unit.what == "turns":
+            for file in files:
+                vault.files.drop(file.path)
+                vault.files.note(file.scope.space, file.path)
+            self._records.touch(unit.scope, unit.name)
+            return
+        first, *others = files
+        memory = versions_of(self._resources, unit.scope, unit.name)[-1].state(unit.scope.user)
+        line = f"{render.line_of(memory.content)} (restore {memory.id})"
+        try:
+            vault.write(first._replace(version=memory.version), render.memory_file(memory), line)
+        except ReverieError as error:
+            self._problem(first.path, str(error))
+            return
+        vault.files.release(first.path)
+        for file in others:
+            vault.files.drop(file.path)
+
+    # -- forgetting ---------------------------------------------------------------------------
+
+    def _missing(self, file: File) -> None:
+        try:
+            if file.what == "memory":
+                self._forgotten(file)
+            elif file.what == "conflict":
+                self._vault.files.drop(file.path)
+                self._vault.files.note(file.scope.space, file.path)
+            else:
+                self._records.gone(file)
+        except Damaged:
+            raise
+        except ReverieError as error:
+            self._problem(file.path, str(error))
+
+    def _forgotten(self, file: File) -> None:
+        """What we knew of the file goes last: what fails, or is killed, is done the next time."""
+        files = self._vault.files
+        if all(other.path == file.path for other in files.of(file.scope, "memory", file.name)):
+            self._forget(file)
+        with files.together():
+            files.drop(file.path)
+            files.note(file.scope.space, file.path)
+
+    def _forget(self, file: File) -> None:
+        held = versions_of(self._resources, file.scope, file.name)
+        current: Memory | None = None
+        if held and held[-1].op != "erase":
+            current = held[-1].state(file.scope.user)
+        if current is None or current.forgotten_at is not None:
+            return
+        if held[-1].position > self._vault.files.cursor(file.scope):
+            # The vault has not shown this version: nobody can have meant it.
+            if file.version < current.version:
+                self._report.conflicts.append(
+                    f"{file.path}: deleted here and changed in the store; it is written again"
+                )
+            return
+        key = f"vault:{file.name}:{current.version}:deleted"
+        self._handle(file.scope, current.session).forget(file.name, reason=DELETED, key=key)
+        self._report.forgotten.append(file.path)

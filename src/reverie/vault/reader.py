@@ -1,0 +1,507 @@
+"""From the files to the store: what people changed, as the verbs they meant.
+
+A file says by its front matter which version of which memory a person had before them. It was
+edited when it differs from that version; what the store says now decides nothing of it. So a file
+that only lags behind is never taken for an edit, and what both sides changed is seen as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from reverie.engine import log, sessions
+from reverie.engine.log import Entry
+from reverie.errors import InvalidInput, ReverieError, VaultError
+from reverie.memory.space import Space
+from reverie.memory.store import Store
+from reverie.model import Memory, Scope, Trust
+from reverie.text import frontmatter
+from reverie.text.frontmatter import Document
+from reverie.text.normalize import one_line
+from reverie.vault import (
+    disk,
+    edits,
+    layout,
+    names,
+    permissions,
+    render,
+)
+from reverie.vault.disk import Stamp
+from reverie.vault.file_cache import Damaged, File
+from reverie.vault.layout import Place
+from reverie.vault.missing_files import Answer, MissingFiles, versions_of
+from reverie.vault.session_edits import ACTOR as ACTOR
+from reverie.vault.session_edits import DELETED as DELETED
+from reverie.vault.session_edits import MOVED as MOVED
+from reverie.vault.session_edits import Records
+from reverie.vault.session_files import conflict_name
+from reverie.vault.vault import Vault
+from reverie.vault.writer import LOOKED, STRANGER, Mirror
+
+EDITED = "its file was edited"
+_NEW = Stamp(0, 0, 0)
+
+
+@dataclass
+class Report:
+    """What people's changes came to, by path, and what needs a look."""
+
+    remembered: list[str] = field(default_factory=list)
+    revised: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return any(vars(self).values())
+
+
+class Sync:
+    """Reads people's changes into a store. The caller holds the lock of the vault."""
+
+    def __init__(self, vault: Vault, store: Store, missing: Answer = "ask") -> None:
+        """``missing`` answers what becomes of many files that are gone at once."""
+        self._vault = vault
+        self._store = store
+        self._resources = store._resources
+        self.report = Report()
+        self.mirror = Mirror(vault, store._resources, self._edited, self.everything, self._problem)
+        self._records = Records(vault, store, self.mirror, self.report, self._problem)
+        self._missing = MissingFiles(
+            *(vault, store._resources, self._records, self.report, self._problem),
+            *(self._handle, missing),
+        )
+        # Files of this run that were looked at: the mirror may ask for one of them again.
+        self._seen: set[str] = set()
+        self._looking = False
+        # Files that say no id: theirs may have been moved, and another stands in its place.
+        self._bare: dict[str, None] = {}
+
+    # -- what to look at ----------------------------------------------------------------------
+
+    def everything(self) -> Report:
+        """All files of all spaces that the vault shows."""
+        if self._looking:
+            return self.report
+        self._looking = True
+        vault = self._vault
+        self.mirror.begin()
+        self.mirror.retrace()
+        if vault.files.fact(LOOKED) is None:
+            self._learn_names()
+        survey = disk.survey(vault.root, vault.root)
+        for closed, why in survey.closed.items():
+            self._problem(closed, why)
+        for draft in survey.drafts:
+            draft.unlink(missing_ok=True)
+        if vault.is_private:
+            # What another program wrote here; on a disk without permissions, to try is in vain.
+            for shared in survey.shared:
+                permissions.make_private(shared)
+        known = {file.path: file for file in vault.files.below("")}
+        shown = {path: stamp for path, stamp in survey.files.items() if self._is_shown(path)}
+        changed = [path for path, stamp in sorted(shown.items()) if not _is(known.get(path), stamp)]
+        gone = list[File]()
+        for path, file in known.items():
+            if path in survey.files or survey.hides(path):
+                continue
+            if self._vault.is_gone(file):
+                gone.append(file)
+            else:
+                self._problem(path, "a folder stands where its file was: nothing was changed")
+        self._take(changed, gone)
+        with vault.files.together():
+            vault.files.drop_facts(STRANGER)
+            vault.files.set_fact(LOOKED, "yes")
+        return self.report
+
+    def these(self, paths: Iterable[str]) -> Report:
+        """What a watcher saw change: files and folders, or files that are gone."""
+        vault, changed, gone = self._vault, dict[str, None](), dict[str, File]()
+        self.mirror.begin()
+        if vault.files.fact(LOOKED) is None:
+            return self.everything()
+        for path in paths:
+            try:
+                full = vault.path(path)
+                found = disk.stamp(full)
+            except VaultError as error:
+                self._problem(path, str(error))
+                continue
+            if found is None:
+                at = vault.files.at(path)
+                missed = vault.files.below(path) if at is None else [at]
+                gone.update((each.path, each) for each in missed if self._vault.is_gone(each))
+            elif full.is_dir() and not full.is_symlink():
+                survey = disk.survey(vault.root, full)
+                changed.update(dict.fromkeys(sorted(survey.files)))
+                for closed, why in survey.closed.items():
+                    self._problem(closed, why)
+            elif full.is_symlink():
+                self._problem(path, disk.LINK)
+            else:
+                changed[path] = None
+        shown = [path for path in changed if self._is_shown(path)]
+        self._take([path for path in shown if not self._is_ours(path)], gone.values())
+        return self.report
+
+    def _learn_names(self) -> None:
+        """The names of folders that are too long to say them, as the store knows them."""
+        with self._resources.engine.read() as tx:
+            tx.oversee()
+            owners = log.all_owners(tx)
+        for owner in owners:
+            with self._resources.engine.read() as tx:
+                tx.enter(owner)
+                scope, talks = log.scope_of(tx, owner), sessions.every(tx, owner)
+            self._vault.know_names(scope)
+            for talk in talks:
+                self._vault.know_names(scope, talk.session)
+
+    def _is_ours(self, path: str) -> bool:
+        known = self._vault.files.at(path)
+        return known is not None and self._vault.as_we_left_it(known)
+
+    def _is_shown(self, path: str) -> bool:
+        """Whether a file is one of the vault's. What is Markdown and nobody's is told."""
+        if self._place(path) is not None:
+            return True
+        folder, _, rest = path.partition("/")
+        if path.lower().endswith(".md") and names.is_cut(folder) and rest:
+            self._problem(path, "nobody of this name is known: nothing was changed")
+        elif layout.is_astray(path) and self._vault.wishes.shows(names.name_of(folder)):
+            self._problem(
+                path, "what is a user's stands in users/, also what was forgotten: move it"
+            )
+        return False
+
+    def _place(self, path: str) -> Place | None:
+        if any(part.startswith(".") for part in path.split("/")):
+            return None
+        place = self._vault.place_of(path)
+        shown = place is not None and self._vault.wishes.shows(place.scope.space)
+        return place if shown else None
+
+    def _take(self, changed: Iterable[str], gone: Iterable[File]) -> None:
+        """Changes first: what is gone may stand elsewhere now."""
+        for path in changed:
+            self._file(path)
+        self._take_bare()
+        self._missing.take(gone)
+        self._records.settle()
+
+    def _take_bare(self) -> None:
+        """Files without an id come last: by now it is known whether theirs stands elsewhere."""
+        while self._bare:
+            path, _ = self._bare.popitem()
+            self._file(path, late=True)
+
+    # -- one file -----------------------------------------------------------------------------
+
+    def _edited(self, file: File) -> None:
+        """The mirror is about to write a file that somebody changed, moved or deleted."""
+        if not self._vault.is_gone(file):
+            self._file(file.path)
+            if self._bare and not self._looking:
+                self.everything()
+            self._take_bare()
+        elif not self._looking:
+            self.everything()
+        else:
+            self._missing.take([file])
+
+    def _file(self, path: str, *, late: bool = False) -> None:
+        if path in self._seen and not late:
+            return
+        self._seen.add(path)
+        place = self._place(path)
+        if place is None:
+            return
+        try:
+            raw, stamp = disk.read_stamped(self._vault.path(path))
+            if place.what == "memory":
+                self._memory(path, place, raw, stamp, late=late)
+            elif place.what == "conflict":
+                self._conflict(path, place, raw, stamp)
+            else:
+                self._records.changed(path, place, raw, stamp)
+        except Damaged:
+            raise
+        except ReverieError as error:
+            # What has vanished since it was seen is missed the next time.
+            if not self._vault.lacks(path):
+                self._problem(path, str(error))
+
+    def _conflict(self, path: str, place: Place, raw: bytes, stamp: Stamp) -> None:
+        """What was kept beside a file is a person's to use and to remove."""
+        known = self._vault.files.at(path)
+        document = frontmatter.load(raw)
+        told = document.text("conflict_of") or conflict_name(place.session or "")
+        name = told if known is None else known.name
+        self._vault.files.put(File(path, "conflict", place.scope, name, 0, disk.digest(raw), stamp))
+        self._vault.files.note(place.scope.space, path)
+
+    def _memory(self, path: str, place: Place, raw: bytes, stamp: Stamp, *, late: bool) -> None:
+        document = frontmatter.load(raw)
+        for problem in document.problems:
+            self._problem(path, problem)
+        if document.broken:
+            return
+        if not raw.strip():
+            self._problem(path, "it is empty: nothing was changed")
+            return
+        told = document.text("id") or None
+        id = told or self._known_as(path, place)
+        if told is None and id is not None and not late:
+            self._bare[path] = None
+            return
+        if id is not None and self._is_erased(path, place, id):
+            return
+        held = [] if id is None else self._held(place.scope, id)
+        if id is None or not held:
+            self._new(path, place, document, raw, stamp, told)
+            return
+        states = {entry.version: entry.state(place.scope.user) for entry in held if entry.body}
+        found = self._vault.files.of(place.scope, "memory", id)
+        elsewhere = [file for file in found if file.path != path and self._says_id(file)]
+        if elsewhere:
+            self._copied(path, place, document, raw, stamp, states, elsewhere[0])
+            return
+        version = render.number(document.text("version"))
+        base = states.get(self.mirror.shared(place.scope, id, version))
+        self._revised(path, place, document, states, base, bare=told is None)
+        self._moved(path, place, document, id, base)
+        self._settle(path, place, id, raw, stamp)
+
+    def _says_id(self, file: File) -> bool:
+        """Whether a file that we left somewhere is still there, and not another in its place."""
+        if self._vault.is_gone(file):
+            return False
+        if self._vault.as_we_left_it(file):
+            return True
+        try:
+            document = frontmatter.load(disk.read(self._vault.path(file.path)))
+        except disk.Unreadable:
+            return True
+        return document.broken or document.text("id") == file.name
+
+    def _known_as(self, path: str, place: Place) -> str | None:
+        """The memory of a file that says nothing of it any more."""
+        known = self._vault.files.at(path)
+        if known is None or known.what != "memory" or known.scope != place.scope:
+            return None
+        entries = self._versions(place.scope, known.name)
+        return known.name if entries and entries[-1].op != "erase" else None
+
+    def _is_erased(self, path: str, place: Place, id: str) -> bool:
+        """An erasure that the vault has not followed yet takes every file of the memory along."""
+        entries = self._versions(place.scope, id)
+        if not entries or entries[-1].op != "erase":
+            return False
+        if entries[-1].position <= self._vault.files.cursor(place.scope):
+            return False
+        known = self._vault.files.at(path)
+        file = known or File(path, "memory", place.scope, id, 0, "", _NEW)
+        self._vault.remove(file, f"(erase {id})")
+        return True
+
+    def _versions(self, scope: Scope, id: str) -> list[Entry]:
+        return versions_of(self._resources, scope, id)
+
+    def _held(self, scope: Scope, id: str) -> list[Entry]:
+        """Every version of a memory of this owner. Raises when it was erased."""
+        entries = self._versions(scope, id)
+        if entries and entries[-1].op == "erase":
+            raise InvalidInput(
+                f"memory {id} was erased and stays so: "
+                "remove the file, or its id to remember it anew"
+            )
+        return entries
+
+    def _current(self, scope: Scope, id: str) -> Memory:
+        return self._held(scope, id)[-1].state(scope.user)
+
+    # -- edits --------------------------------------------------------------------------------
+
+    def _revised(
+        self,
+        path: str,
+        place: Place,
+        document: Document,
+        states: Mapping[int, Memory],
+        base: Memory | None,
+        *,
+        bare: bool,
+    ) -> None:
+        """``bare``: the front matter is gone, and with it nothing but what it said."""
+        current = states[max(states)]
+        wanted = edits.wanted(document)
+        if bare:
+            wanted = edits.labels(current)
+        if (base is not None and edits.says(base, document, wanted)) or edits.says(
+            current, document, wanted
+        ):
+            return
+        if base is not None and not edits.same(base, current):
+            self._keep_both(path, place, current)
+        handle = self._handle(place.scope, current.session)
+        said = document.content.encode("utf-8", "surrogatepass")
+        digest = disk.digest(said + repr(sorted(wanted.items())).encode())
+        forgotten = current.forgotten_at is not None
+        if forgotten:
+            current = handle.restore(current.id)
+        # Other words are the person's; what only got another label is still by whoever wrote it.
+        same = frontmatter.same_text(document.content, current.content)
+        handle.revise(
+            current.id,
+            None if same else document.content,
+            expected_version=current.version,
+            key=f"vault:{current.id}:{current.version}:{digest}",
+            reason=EDITED,
+            **wanted,
+        )
+        self.report.revised.append(path)
+        if forgotten and place.deleted:
+            handle.forget(current.id, reason=MOVED)
+        elif forgotten:
+            self.report.conflicts.append(
+                f"{path}: edited here and forgotten in the store; it is back"
+            )
+
+    def _keep_both(self, path: str, place: Place, current: Memory) -> None:
+        raw = render.conflict_file(current)
+        copy = layout.conflict_path(path, current.version)
+        file = File(copy, "conflict", place.scope, current.id, current.version, "", _NEW)
+        known = self._vault.files.at(copy)
+        there = self._vault.stamp(copy) is not None
+        if there and (known is None or not self._vault.as_we_left_it(known)):
+            folder, _, name = copy.rpartition("/")
+            file = file._replace(path=self._vault.free_path(folder, name))
+        self._vault.write(file, raw)
+        self.report.conflicts.append(
+            f"{path}: edited here and in the store; the store's version {current.version} "
+            f"is kept beside it as {file.path.rpartition('/')[2]}"
+        )
+
+    def _moved(
+        self, path: str, place: Place, document: Document, id: str, base: Memory | None
+    ) -> None:
+        """A person forgets and restores by moving a file."""
+        current = self._current(place.scope, id)
+        gone = current.forgotten_at is not None
+        known = self._vault.files.of(place.scope, "memory", id)
+        here = self._vault.place_of(known[0].path) if known else None
+        # Where it was says more than a line of its own, which may have been taken out.
+        before = here.deleted if here is not None else "forgotten_at" in document.fields
+        # Where the version stood that it names, it was not moved: it only lags behind.
+        lags = base is not None and (base.forgotten_at is not None) == place.deleted
+        if lags or before == place.deleted or gone == place.deleted:
+            return
+        handle = self._handle(place.scope, current.session)
+        if place.deleted:
+            handle.forget(id, reason=MOVED)
+            self.report.forgotten.append(path)
+        else:
+            handle.restore(id)
+            self.report.restored.append(path)
+
+    def _settle(
+        self, path: str, place: Place, id: str, raw: bytes, stamp: Stamp, op: str = "revise"
+    ) -> None:
+        """The file says what the memory is now, where the person put it."""
+        known = self._vault.files.of(place.scope, "memory", id)
+        others = [file for file in known if file.path != path]
+        # Killed between the two, we gave a file to what a person had written.
+        ours = [file for file in others if self._is_ours(file.path)]
+        found = File(path, "memory", place.scope, id, 0, disk.digest(raw), stamp)
+        # At no moment is it nobody's: whoever mirrors next would give it a file.
+        with self._vault.files.together():
+            self._vault.files.put(found)
+            self._vault.files.note(place.scope.space, path)
+            for file in others:
+                self._vault.files.note(place.scope.space, file.path)
+                if file not in ours:
+                    self._vault.files.drop(file.path)
+        for file in others:
+            if file in ours:
+                self._vault.remove(file)
+            else:
+                self.report.moved.append(f"{file.path} → {path}")
+        self.mirror.write_memory(place.scope, id, self._current(place.scope, id), op)
+
+    # -- new files ----------------------------------------------------------------------------
+
+    def _new(
+        self,
+        path: str,
+        place: Place,
+        document: Document,
+        raw: bytes,
+        stamp: Stamp,
+        id: str | None,
+    ) -> None:
+        """A memory that a person wrote down. Its id is written into the file."""
+        kind = place.kind or document.text("kind")
+        longer = len(document.content) > self._store.settings.fact_chars
+        kind = kind if kind in {"fact", "note"} and not (kind == "fact" and longer) else None
+        handle = self._handle(place.scope, place.session, edits.trust(document))
+        memory = handle.remember(
+            document.content,
+            kind=kind or ("note" if longer else "fact"),
+            # The same file is remembered once, and again when it comes again.
+            key=f"vault:{disk.digest(repr((path, stamp, raw)).encode())}",
+            force=True,
+            source=document.text("source") or None,
+            happened_at=document.text("happened_at") or None,
+            expires_at=document.text("expires_at") or None,
+            **edits.wanted(document),
+        )
+        if id is not None:
+            self._problem(path, f"memory {id} is not known here: remembered as {memory.id}")
+        self.report.remembered.append(path)
+        if place.deleted:
+            handle.forget(memory.id, reason=MOVED)
+        self._settle(path, place, memory.id, raw, stamp, "remember")
+
+    def _copied(
+        self,
+        path: str,
+        place: Place,
+        document: Document,
+        raw: bytes,
+        stamp: Stamp,
+        states: Mapping[int, Memory],
+        other: File,
+    ) -> None:
+        """Two files with one id: the one that says something new is a memory of its own."""
+        current = states[max(states)]
+        if raw == render.memory_file(current) and self.mirror.is_first_path(
+            path, place.scope, current
+        ):
+            # Killed in between, we gave a file to what had one.
+            self._vault.remove(File(path, "memory", place.scope, current.id, 0, "", _NEW))
+            return
+        if any(frontmatter.same_text(document.content, each.content) for each in states.values()):
+            self._problem(path, f"a copy of {other.path}: both say they are memory {current.id}")
+            return
+        self._problem(path, f"{other.path} is memory {current.id} already: this is a new one")
+        self._new(path, place, document, raw, stamp, None)
+
+    # -- parts --------------------------------------------------------------------------------
+
+    def _handle(self, scope: Scope, session: str | None = None, trust: Trust = "person") -> Space:
+        """Who speaks for a person's files; what only a session sees, with its eyes."""
+        space = self._store.space(scope.space, user=scope.user, actor=ACTOR, trust=trust)
+        return space if session is None else space.session(session)._own_space
+
+    def _problem(self, path: str, why: str) -> None:
+        line = f"{one_line(path)}: {one_line(why)}"
+        if line not in self.report.problems:
+            self.report.problems.append(line)
+
+
+def _is(known: File | None, stamp: Stamp) -> bool:
+    return known is not None and known.stamp == stamp

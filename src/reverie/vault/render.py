@@ -1,0 +1,252 @@
+"""What the files of the vault say: memories, conversations, summaries, the index of an owner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import groupby
+from typing import NamedTuple
+
+from reverie.model import Event, Memory, Scope, Summary
+from reverie.text import frontmatter
+from reverie.text.normalize import one_line
+
+Fields = dict[str, str | int | bool | Sequence[str]]
+LINE_CHARS = 100
+_NUMBER = re.compile(r"[0-9]{1,15}")
+
+
+def when(ms: int) -> str:
+    """ISO 8601 with +00:00, to the millisecond."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def number(text: str | None) -> int:
+    """A number as we write it; 0 for anything else, also for more digits than a number has."""
+    return int(text) if text and _NUMBER.fullmatch(text) else 0
+
+
+def fields_of(memory: Memory) -> Fields:
+    """The front matter of a memory: what has a value, in one order."""
+    every: Mapping[str, object] = {
+        "id": memory.id,
+        "role": "memory",
+        "conversation_id": memory.session,
+        "created_at": when(memory.created_at),
+        "version": memory.version,
+        "kind": memory.kind,
+        "category": memory.category,
+        "subject": memory.subject,
+        "tags": list(memory.tags) or None,
+        "source": memory.source,
+        "pinned": memory.pinned or None,
+        "happened_at": None if memory.happened_at is None else when(memory.happened_at),
+        "expires_at": None if memory.expires_at is None else when(memory.expires_at),
+        "forgotten_at": None if memory.forgotten_at is None else when(memory.forgotten_at),
+        "trust": memory.trust,
+    }
+    return {key: value for key, value in every.items() if value is not None}  # type: ignore[misc]
+
+
+OURS = (
+    "id", "role", "conversation_id", "created_at", "version", "kind", "category", "subject", "tags",
+    "source", "pinned", "happened_at", "expires_at", "forgotten_at", "trust",
+)  # fmt: skip
+
+
+def memory_file(memory: Memory, before: bytes | None = None) -> bytes:
+    """The file of a memory; ``before`` is what a person may have added keys of their own to."""
+    fields = fields_of(memory)
+    if before is None:
+        return frontmatter.dump(fields, memory.content)
+    return frontmatter.updated(before, dict.fromkeys(OURS) | fields, memory.content)
+
+
+def conflict_file(memory: Memory) -> bytes:
+    """The store's version of a memory that was edited here and there."""
+    fields = fields_of(memory)
+    own = fields.pop("id")
+    return frontmatter.dump({"conflict_of": own, **fields}, memory.content)
+
+
+# -- records --------------------------------------------------------------------------------------
+
+# Turns, summaries and indexes are ours alone. A seal over the whole file tells what we wrote from
+# what somebody changed, whatever else is known of it.
+_CLOSING = b"---\n"
+_SEAL = re.compile(rb"seal: s([0-9a-f]{16})\n\Z")
+
+
+def sealed(raw: bytes) -> bytes:
+    """A record as it is written."""
+    front, rest = _parted(raw)
+    return front + b"seal: s" + _mark(raw) + b"\n" + rest
+
+
+def unsealed(raw: bytes) -> bytes | None:
+    """What was sealed; None when it was changed since, or never was."""
+    front, rest = _parted(raw)
+    found = _SEAL.search(front)
+    if found is None:
+        return None
+    plain = front[: found.start()] + rest
+    return plain if _mark(plain) == found[1] else None
+
+
+def _parted(raw: bytes) -> tuple[bytes, bytes]:
+    """Before and from the line that ends the front matter."""
+    end = raw.find(b"\n" + _CLOSING, 0, frontmatter.MOST_BYTES) + 1
+    return (raw[:end], raw[end:]) if raw.startswith(_CLOSING) and end else (b"", raw)
+
+
+def _mark(raw: bytes) -> bytes:
+    return sha256(raw).hexdigest()[:16].encode()
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+_EVENT = re.compile(
+    rb"<!-- event (\d{1,15}) (\S+) (\S+) (\d{1,15}) bytes(?: (interrupted))? -->\n\n?", re.ASCII
+)
+
+
+class Turn(NamedTuple):
+    """An event as a file of turns shows it."""
+
+    sequence: int
+    role: str
+    at: str
+    text: str
+    interrupted: bool = False
+
+
+def turns_head(session: str, forked_from: str | None, begun: int) -> bytes:
+    fields: Fields = {"id": session, "role": "turns", "conversation_id": session}
+    fields["created_at"] = when(begun)
+    if forked_from is not None:
+        fields["forked_from"] = forked_from
+    return frontmatter.dump(fields, "")[:-1]
+
+
+def readable(text: str) -> str:
+    """The text without half characters, which no file holds; the log keeps them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def turn_block(event: Event) -> bytes:
+    """One event: who, when, and exactly what; the length says where it ends."""
+    text = readable(event.text).encode()
+    role = re.sub(r"\W", "_", event.role) or "_"
+    cut = " interrupted" if event.interrupted else ""
+    mark = f"<!-- event {event.sequence} {role} {when(event.at)} {len(text)} bytes{cut} -->"
+    return f"## {role}\n\n{mark}\n\n".encode() + text + b"\n\n"
+
+
+def turns_in(raw: bytes) -> Iterator[Turn]:
+    """The events of a file of turns. Where a length is wrong, a text ends before the next mark."""
+    for turn, _, _ in _blocks(raw):
+        yield turn
+
+
+def without_turns(raw: bytes, sequences: Container[int]) -> tuple[bytes, list[str]]:
+    """A file of turns without these events, and what they said."""
+    kept, said, at = b"", list[str](), 0
+    for turn, start, end in _blocks(raw):
+        if turn.sequence in sequences:
+            kept, at = kept + raw[at:start], end
+            said.append(turn.text)
+    return kept + raw[at:], said
+
+
+def _without_title(block: bytes) -> bytes:
+    """The block without the title of the next event and the white space around it."""
+    text = block.rstrip()
+    before, _, role = text.rpartition(b" ")
+    is_title = before.endswith(b"##") and role.split() == [role]
+    return before[:-2].rstrip() if is_title else text
+
+
+def _blocks(raw: bytes) -> Iterator[tuple[Turn, int, int]]:
+    """Each event with where its block begins and ends."""
+    at = 0
+    while found := _EVENT.search(raw, at):
+        sequence, role, time, length, cut = found.groups()
+        end = found.end() + int(length)
+        if raw[end : end + 2] not in {b"\n\n", b"\n", b""} or end > len(raw):
+            following = _EVENT.search(raw, found.end())
+            block = raw[found.end() : following.start() if following else len(raw)]
+            end = found.end() + len(_without_title(block))
+        text = raw[found.end() : end].decode("utf-8", "replace")
+        turn = Turn(int(sequence), role.decode(), time.decode(), text, cut is not None)
+        title = b"## " + role + b"\n\n"
+        start = found.start()
+        start -= len(title) if raw.endswith(title, 0, start) else 0
+        after = end + len(raw[end : end + 2]) if raw[end : end + 2] == b"\n\n" else end
+        yield turn, start, after
+        at = end
+
+
+def turn_file(event: Event, session: str) -> bytes:
+    """One event as a file of its own."""
+    fields: Fields = {
+        "id": f"{session}:{event.sequence}",
+        "role": event.role,
+        "conversation_id": session,
+        "created_at": when(event.at),
+    }
+    if event.interrupted:
+        fields["interrupted"] = True
+    return sealed(frontmatter.dump(fields, readable(event.text)))
+
+
+def summary_file(session: str, summary: Summary, at: int) -> bytes:
+    fields: Fields = {
+        "id": f"{session}::summary",
+        "role": "summary",
+        "conversation_id": session,
+        "created_at": when(at),
+        "summary_kind": "summary",
+        "version": summary.epoch,
+        "covers_to": summary.upper,
+    }
+    return sealed(frontmatter.dump(fields, summary.text))
+
+
+# -- the index of an owner ------------------------------------------------------------------------
+
+
+def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memory, str]]) -> bytes:
+    """What is known, for somebody who opens the folder: counts, and the profile with links."""
+    title = scope.space if scope.user is None else f"{scope.user} in {scope.space}"
+    lines = [f"# What is remembered: {one_line(title)}", ""]
+    lines.append(
+        f"{facts} facts in `facts/`, {notes} notes in `notes/`, conversations in `sessions/`; "
+        "what was forgotten is in `deleted/`."
+    )
+    lines += ["", "This file is written anew with every change; edit the memories themselves."]
+    for category, group in groupby(listed, key=lambda pair: pair[0].category):
+        lines += ["", f"## {category.replace('_', ' ').title()}", ""]
+        lines += [f"- [{label(memory.content)}]({_link(path)})" for memory, path in group]
+    if len(listed) < facts + notes:
+        lines += ["", f"These are {len(listed)} of {facts + notes}."]
+    fields: Fields = {"space": scope.space}
+    if scope.user is not None:
+        fields["user"] = scope.user
+    return sealed(frontmatter.dump(fields, "\n".join(lines)))
+
+
+def line_of(content: str) -> str:
+    """What a memory says, as long as the subject of a commit."""
+    text = one_line(content)
+    return text if len(text) <= LINE_CHARS else f"{text[: LINE_CHARS - 1].rstrip()}…"
+
+
+def label(content: str) -> str:
+    """The same as the text of a link."""
+    return re.sub(r"([\\\[\]<>`*_])", r"\\\1", line_of(content))
+
+
+def _link(path: str) -> str:
+    return re.sub(r"[ ()<>]", lambda found: f"%{ord(found[0]):02X}", path)

@@ -1,0 +1,1 @@
+"""One write path: checks, transactions that append to the log, and what follows from an entry."""

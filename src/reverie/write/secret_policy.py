@@ -1,0 +1,89 @@
+"""What is done about secrets in all that comes in: the setting ``secrets`` in one place."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from reverie.config import Settings
+from reverie.errors import InvalidInput
+from reverie.text.secrets import detect
+
+log = logging.getLogger("reverie.secrets")
+
+# What is shorter is no key, and would be found in words.
+SHORTEST_OWN = 8
+
+Optional = TypeVar("Optional", str, str | None)
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """``redact``, ``block``, ``warn`` or ``off``; ``own`` are the keys this program itself uses.
+
+    Those, and tokens of ours, are kept under no policy.
+    """
+
+    policy: str = "redact"
+    own: tuple[str, ...] = ()
+
+    def text(self, text: Optional, what: str, most: int) -> Optional:
+        """The text as it may be kept. Raises InvalidInput when secrets are blocked.
+
+        It is measured before it is scanned: one of more than ``most`` characters is refused.
+        """
+        if isinstance(text, str) and len(text) > most:
+            raise InvalidInput(f"{what} has {len(text)} characters, at most {most} are allowed")
+        cleaned: Optional = self._kept(text, what, self.policy)
+        return cleaned
+
+    def each(self, texts: Any, what: str) -> Any:
+        """The same for every text within plain values that were measured, such as a message."""
+        return self._kept(texts, what, self.policy)
+
+    def quiet(self, text: Optional, what: str) -> Optional:
+        """The same for what a model answered or somebody asks: never raises."""
+        cleaned: Optional = self.quiet_each(text, what)
+        return cleaned
+
+    def quiet_each(self, texts: Any, what: str) -> Any:
+        """The same for every text within plain values: never raises."""
+        policy = "redact" if self.policy == "block" else self.policy
+        return self._kept(texts, what, policy)
+
+    def refused(self, value: Any) -> tuple[str, ...]:
+        """Return the kinds of secrets within plain values that the policy does not keep."""
+        if self.policy in {"off", "warn"}:
+            return () if detect.without(value, self.own) == value else (detect.OWN,)
+        return detect.redacted_all(value, self.own)[1]
+
+    def _kept(self, value: Any, what: str, policy: str) -> Any:
+        if policy == "off":
+            return detect.without(value, self.own)
+        cleaned, kinds = detect.redacted_all(value, self.own)
+        if not kinds:
+            return value
+        if policy == "block":
+            raise InvalidInput(
+                f"{what} holds a secret ({', '.join(kinds)}): leave it out, "
+                "or set secrets to redact, which keeps the rest"
+            )
+        if policy == "warn":
+            log.warning("%s holds a secret (%s), which is kept", what, ", ".join(kinds))
+            return detect.without(value, self.own)
+        return cleaned
+
+
+def redaction_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> Redaction:
+    """What the settings ask for, and the keys that they hold or name."""
+    held = [
+        getattr(settings, each.name)
+        for each in fields(settings)
+        if each.name.endswith("api_key") or each.name == "token"
+    ]
+    held.append(environ.get(settings.embedder_api_key_env, ""))
+    own = tuple(key for key in dict.fromkeys(map(str.strip, held)) if len(key) >= SHORTEST_OWN)
+    return Redaction(settings.secrets.lower(), own)

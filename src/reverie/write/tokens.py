@@ -1,0 +1,145 @@
+"""Tokens: who may do what in which spaces. A store keeps only what a token hashes to.
+
+A token is ``rv_``, an id and a secret of 256 random bits, so that one round of SHA-256 is enough:
+there is nothing to guess.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable
+
+from reverie.engine import log_rows, seals
+from reverie.errors import InvalidInput, NotFound, StoreDamaged
+from reverie.model import RIGHTS, Right, Token
+from reverie.protocols import Transaction
+from reverie.text.normalize import plain_name
+from reverie.write.runtime import Resources
+
+_KEY = "token."
+_SHAPE = re.compile(r"rv_([A-Za-z0-9]{8})_([A-Za-z0-9_-]{43})")
+MOST_NAME_CHARS = 200
+
+
+def new_secret(id: str) -> str:
+    """A token that nobody else has."""
+    return f"rv_{id}_{secrets.token_urlsafe(32)}"
+
+
+def create(
+    resources: Resources,
+    name: str,
+    right: Right,
+    spaces: Iterable[str] | None,
+    user: str | None,
+) -> tuple[Token, str]:
+    """A new token, and the one time that it can be read."""
+    plain_name(name, "the name of a token", MOST_NAME_CHARS)
+    if right not in RIGHTS:
+        raise InvalidInput(f"a right must be one of {', '.join(RIGHTS)}, not {right!r}")
+    bound = None if spaces is None else tuple(sorted(set(spaces)))
+    for space in bound or ():
+        plain_name(space, "the name of a space", MOST_NAME_CHARS)
+    if bound == ():
+        raise InvalidInput("a token for no space can do nothing: name one, or leave spaces out")
+    if user is not None:
+        plain_name(user, "the name of a user", MOST_NAME_CHARS)
+    if right == "admin" and (bound is not None or user is not None):
+        raise InvalidInput("the right admin is for all spaces: leave the spaces and the user out")
+    token = Token(resources.ids.memory(), name, right, bound, user, resources.clock.now())
+    secret = new_secret(token.id)
+    value = {
+        "name": name,
+        "right": right,
+        "spaces": bound,
+        "user": user,
+        "created_at": token.created_at,
+        "sha256": _hashed(secret),
+    }
+    with resources.engine.write() as tx:
+        tx.oversee()
+        key = _KEY + token.id
+        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (key, seals.with_seal(key, value)))
+    return token, secret
+
+
+def listed(resources: Resources) -> list[Token]:
+    """Every token that is as it was made, the oldest first; nobody gets in with another."""
+    found = []
+    with resources.engine.read() as tx:
+        for key, value in rows(tx):
+            try:
+                found.append(_token(key, value)[0])
+            except StoreDamaged as damage:
+                log_rows.note(tx, damage)
+    return sorted(found, key=lambda token: (token.created_at, token.id))
+
+
+def revoke(resources: Resources, id: str) -> None:
+    """From now on nobody gets in with it."""
+    with resources.engine.write() as tx:
+        tx.oversee()
+        if not tx.run("DELETE FROM meta WHERE key = ?", (_KEY + id,)):
+            raise NotFound(
+                f"there is no token {id!r}: 'reverie token list' shows the ones there are"
+            )
+
+
+def recognise(resources: Resources, secret: str) -> Token | None:
+    """Whose token this is."""
+    shape = _SHAPE.fullmatch(secret)
+    if shape is None:
+        return None
+    key = _KEY + shape[1]
+    with resources.engine.read() as tx:
+        row = tx.one("SELECT value FROM meta WHERE key = ?", (key,))
+        if row is None:
+            return None
+        try:
+            token, kept = _token(key, str(row[0]))
+        except StoreDamaged as damage:
+            log_rows.note(tx, damage)
+            return None
+    return token if hmac.compare_digest(kept, _hashed(secret)) else None
+
+
+def rows(tx: Transaction) -> list[tuple[str, str]]:
+    """What a store keeps of its tokens."""
+    found = tx.all("SELECT key, value FROM meta WHERE SUBSTR(key, 1, 6) = ?", (_KEY,))
+    return [(str(key), str(value)) for key, value in found]
+
+
+def replace(tx: Transaction, kept: Iterable[tuple[str, str]]) -> None:
+    """Put these in the place of all that a store has.
+
+    A backup that comes back must not let in whoever was shut out since it was made.
+    """
+    tx.run("DELETE FROM meta WHERE SUBSTR(key, 1, 6) = ?", (_KEY,))
+    for row in kept:
+        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", row)
+
+
+def _token(key: str, value: str) -> tuple[Token, str]:
+    kept = seals.unsealed(key, value)
+    if kept is None:
+        raise StoreDamaged(
+            f"token {key.removeprefix(_KEY)!r} is damaged and lets nobody in: revoke it, and make "
+            "another"
+        )
+    spaces = kept["spaces"]
+    token = Token(
+        key.removeprefix(_KEY),
+        kept["name"],
+        kept["right"],
+        None if spaces is None else tuple(spaces),
+        kept["user"],
+        kept["created_at"],
+    )
+    return token, kept["sha256"]
+
+
+def _hashed(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,68 @@
+"""Which positions of the log each user sees, cached for the users that asked last."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from reverie.engine import log
+from reverie.protocols import Owner, Transaction
+
+MAX_POSITIONS = 4_000_000
+"""How many positions are kept in all, 8 bytes each; of users beyond it they are read again."""
+
+_Key = tuple[int, tuple[Owner, ...]]
+
+
+class _Visible(NamedTuple):
+    """The positions of the entries that a user sees, and how far the log was looked through."""
+
+    positions: array[int]
+    until: int
+
+
+class VisiblePositions:
+    """What was read of the log so far, for the users that asked last."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[_Key, _Visible] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, tx: Transaction, owners: Sequence[Owner]) -> array[int]:
+        """The positions that these owners' entries have, in order."""
+        if not owners:
+            return array("q")
+        # A backup that came back may hold other entries at the same positions.
+        key = (log.lineage(tx), tuple(owners))
+        with self._lock:
+            known = self._known.get(key, _Visible(array("q"), 0))
+        end = log.last_position(tx, owners[-1])
+        fresh = _between(tx, owners, known.until, end) if end > known.until else []
+        found = _Visible(known.positions + array("q", fresh) if fresh else known.positions, end)
+        with self._lock:
+            kept = self._known.get(key)
+            if kept is None or kept.until < found.until:
+                self._known[key] = found
+            self._known.move_to_end(key)
+            self._drop_oldest()
+        return found.positions
+
+    def _drop_oldest(self) -> None:
+        """Forget the users that asked longest ago; the newest one always stays."""
+        size = sum(len(kept.positions) for kept in self._known.values())
+        while size > MAX_POSITIONS and len(self._known) > 1:
+            _, dropped = self._known.popitem(last=False)
+            size -= len(dropped.positions)
+
+
+def _between(tx: Transaction, owners: Sequence[Owner], after: int, until: int) -> list[int]:
+    marks = ", ".join("?" * len(owners))
+    rows = tx.all(
+        f"SELECT position FROM log WHERE space = ? AND owner IN ({marks}) "
+        "AND position > ? AND position <= ? ORDER BY position",
+        (owners[0].space, *(owner.number for owner in owners), after, until),
+    )
+    return [row[0] for row in rows]

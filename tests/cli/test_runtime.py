@@ -1,0 +1,27 @@
+"""Our log as people read it."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+
+from reverie.cli.runtime import Discreet
+
+
+def test_no_line_of_the_log_tells_a_secret() -> None:
+    secret = "ghp_" + "Zq7Kx2Vb9Tn4" * 3
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(Discreet("%(levelname)s %(message)s"))
+    log = logging.Logger("reverie.test")
+    log.addHandler(handler)
+    log.warning("sent %s to %r", secret, {"password": "hunter2!x"})
+    try:
+        raise ValueError(f"refused {secret}")
+    except ValueError:
+        log.error("failed", exc_info=sys.exc_info())
+    said = stream.getvalue()
+    assert secret not in said and "hunter2!x" not in said
+    assert said.count("[redacted: github token]") == 2
+    assert said.startswith("WARNING sent [redacted: github token] to")

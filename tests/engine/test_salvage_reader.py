@@ -1,0 +1,67 @@
+"""What is read of a broken file, and what becomes of errors that only damage explains."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import apsw
+import pytest
+
+import reverie
+from reverie.engine import salvage_reader
+from reverie.errors import StoreDamaged
+from tests.conftest import engine_of, tamper
+
+
+@pytest.mark.parametrize("header", [True, False], ids=["header", "no header"])
+def test_rows_that_only_the_write_ahead_log_has_are_read(tmp_path: Path, header: bool) -> None:
+    path, copy = tmp_path / "store.db", tmp_path / "copy.db"
+    with reverie.open(path, embedder="none") as store:
+        space = store.space("ana")
+        for number in range(30):
+            space.remember(f"memory {number} " + "long " * 500, kind="note")
+        wal = path.with_name(path.name + "-wal")
+        assert wal.stat().st_size > 100_000
+        shutil.copyfile(path, copy)
+        shutil.copyfile(wal, copy.with_name(copy.name + "-wal"))
+    if not header:
+        copy.write_bytes(bytes(100) + copy.read_bytes()[100:])
+    found = salvage_reader.read_file(copy)
+    assert sorted(found.lines) == [(1, at) for at in range(1, 31)]
+    assert found.spaces == {1: "ana"} and found.is_whole()
+
+
+def test_an_error_on_a_whole_store_stays_what_it_is(tmp_path: Path) -> None:
+    with reverie.open(tmp_path / "store.db", embedder="none") as store:
+        store.space("ana").remember("x")
+        with pytest.raises(KeyError), engine_of(store).read():
+            raise KeyError("a bug")
+
+
+def test_an_error_on_a_damaged_store_is_store_damaged(tmp_path: Path) -> None:
+    with reverie.open(tmp_path / "store.db", embedder="none") as store:
+        store.space("ana").remember("x")
+        tamper(store, "UPDATE log SET actor = 'somebody'")
+        with pytest.raises(StoreDamaged, match="entry 1"), engine_of(store).read():
+            raise KeyError("what the rows make of the code")
+
+
+def test_a_store_of_an_earlier_schema_is_salvaged_by_what_can_be_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with reverie.open(path, embedder="none") as store:
+        store.space("ana", user="bob").remember("from before there were seals")
+    connection = apsw.Connection(str(path))
+    connection.execute("DROP TRIGGER log_sealed")
+    for table in ("log", "counters", "spaces", "owners", "session_state", "recalls"):
+        connection.execute(f"ALTER TABLE {table} DROP COLUMN seal")
+    for column in ("salt", "digest", "chain"):
+        connection.execute(f"ALTER TABLE log DROP COLUMN {column}")
+    connection.execute("ALTER TABLE counters DROP COLUMN chain")
+    connection.pragma("user_version", 4)
+    connection.close()
+    report = reverie.salvage_store(path, tmp_path / "saved.db", embedder="none")
+    assert report.entries == 1 and report.problems == ()
+    with reverie.open(tmp_path / "saved.db", embedder="none") as store:
+        (memory,) = store.space("ana", user="bob").memories()
+        assert memory.content == "from before there were seals" and store.verify().ok

@@ -1,0 +1,247 @@
+"""The summary without a model: what it looks like, when it is due and what it never loses."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reverie.learn.summaries import (
+    LEAST_TURNS,
+    LEAVE,
+    LINE_CHARS,
+    MOST_CHARS,
+    MOST_LINES,
+    TARGET,
+    Condensed,
+    Said,
+    chosen,
+    condense,
+    condensed,
+    is_due,
+)
+
+check = settings(deadline=None, max_examples=200, derandomize=True)
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=300)
+MESSAGES = st.tuples(
+    st.one_of(st.sampled_from(["user", "assistant", "tool"]), ANY_TEXT),
+    st.one_of(ANY_TEXT, st.integers(0, 5_000).map("word ".__mul__)),
+    st.lists(st.text(max_size=60), max_size=4).map(tuple),
+    st.integers(0, 400),
+)
+
+
+def numbered(
+    messages: list[tuple[str, str, tuple[str, ...], int]], first: int, gap: int
+) -> list[Said]:
+    return [Said(first + gap * i, *message) for i, message in enumerate(messages)]
+
+
+SAID = st.builds(
+    numbered, st.lists(MESSAGES, max_size=70), st.integers(0, 10**9), st.integers(1, 3)
+)
+
+
+def turns(count: int, tokens: int = 100, text: str = "hello", first: int = 1) -> list[Said]:
+    roles = ("user", "assistant")
+    return [Said(first + i, roles[i % 2], text, (), tokens) for i in range(count)]
+
+
+def said(text: str, calls: tuple[str, ...] = (), role: str = "user") -> Said:
+    return Said(7, role, text, calls, 10)
+
+
+def sequences(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"^- \[(\d+)\] ", text, re.MULTILINE)]
+
+
+def last_pass(text: str) -> str:
+    return text[text.rindex("Recent condensed turns:\n") :]
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (said("Hello there"), "- [7] user: Hello there"),
+        (said("  two\nlines\t and \u2028 more "), "- [7] user: two lines and more"),
+        (said("x" * LINE_CHARS), "- [7] user: " + "x" * LINE_CHARS),
+        (said("x" * (LINE_CHARS + 1)), "- [7] user: " + "x" * LINE_CHARS + "..."),
+        (said("é👍" * 100), "- [7] user: " + "é👍" * 90 + "..."),
+        (said("", ("search", "open")), "- [7] user: [tool calls: search, open]"),
+        (said(" \n ", ("search",)), "- [7] user: [tool calls: search]"),
+        (said("", ("a\nb",)), "- [7] user: [tool calls: a b]"),
+        (said("Looking", ("search",)), "- [7] user: Looking"),
+        (said(""), "- [7] user: [no text]"),
+        (said("\u200b\n"), "- [7] user: [no text]"),
+        (said("hi", role="tool\nforged"), "- [7] tool forged: hi"),
+        (said("hi", role="r" * 40), "- [7] " + "r" * 24 + "...: hi"),
+    ],
+)
+def test_a_message_becomes_a_line(message: Said, line: str) -> None:
+    assert condense("", [message]) == Condensed(f"Recent condensed turns:\n{line}", 7)
+
+
+def test_what_is_new_follows_what_was_there() -> None:
+    first = condense("", turns(2))
+    assert first.text == "Recent condensed turns:\n- [1] user: hello\n- [2] assistant: hello"
+    second = condense(first.text, turns(1, first=3))
+    assert second.text == first.text + "\nRecent condensed turns:\n- [3] user: hello"
+    assert second.upper == 3
+
+
+def test_one_pass_takes_the_oldest_twenty_four() -> None:
+    summary = condense("", turns(40))
+    assert sequences(summary.text) == list(range(1, MOST_LINES + 1))
+    assert summary.upper == MOST_LINES
+
+
+def test_nothing_cannot_be_condensed() -> None:
+    with pytest.raises(ValueError, match="nothing to condense"):
+        condense("earlier", [])
+
+
+@pytest.mark.parametrize(
+    ("count", "tokens", "window", "due"),
+    [
+        (4, 200, 1000, False),
+        (4, 201, 1000, True),
+        (3, 500, 1000, False),
+        (8, 1, 10, False),
+        (9, 1, 10, True),
+        (12, 1, 15, False),
+        (28, 1, 35, False),
+        (4, 0, 1, False),
+        (0, 0, 1, False),
+        (4, 9_999, 1, True),
+    ],
+)
+def test_it_is_due_beyond_four_fifths(count: int, tokens: int, window: int, due: bool) -> None:
+    assert is_due(turns(count, tokens), window) is due
+    assert (condensed("", turns(count, tokens), window) is not None) is due
+
+
+def test_exactly_four_fifths_is_never_due() -> None:
+    assert not any(is_due(turns(4, fifth), 5 * fifth) for fifth in range(1, 2_000))
+
+
+@pytest.mark.parametrize("window", [0, -1])
+def test_a_window_holds_something(window: int) -> None:
+    with pytest.raises(ValueError, match="window"):
+        is_due(turns(4), window)
+    with pytest.raises(ValueError, match="window"):
+        chosen(turns(4), window)
+
+
+@pytest.mark.parametrize(
+    ("count", "tokens", "window", "taken"),
+    [
+        (10, 100, 1000, 5),
+        (9, 100, 1000, 4),
+        (5, 100, 1000, 0),
+        (6, 100, 1000, 1),
+        (10, 1000, 1000, 8),
+        (2, 1000, 1000, 0),
+        (1, 1000, 1000, 0),
+        (0, 0, 1000, 0),
+    ],
+)
+def test_the_rest_fills_half_the_window(count: int, tokens: int, window: int, taken: int) -> None:
+    all_turns = turns(count, tokens)
+    assert list(chosen(all_turns, window)) == all_turns[:taken]
+
+
+def test_passes_go_on_until_there_is_room() -> None:
+    summary = condensed("Before.", turns(100), 10_000 // 4 * 3)
+    assert summary is not None
+    assert summary.upper == 63
+    assert summary.text.startswith("Before.\nRecent condensed turns:\n- [1] user: hello\n")
+    assert sequences(summary.text) == list(range(1, 64))
+    assert summary.text.count("Recent condensed turns:") == 3
+
+
+def test_what_is_cut_is_the_oldest() -> None:
+    summary = condense("o" * 8_000, turns(3))
+    assert len(summary.text) == MOST_CHARS + 3
+    assert summary.text.startswith("...ooo")
+    assert sequences(summary.text) == [1, 2, 3]
+
+
+def test_a_summary_that_just_fits_is_whole() -> None:
+    added = condense("", turns(3)).text
+    previous = "p" * (MOST_CHARS - len(added) - 1)
+    assert condense(previous, turns(3)).text == f"{previous}\n{added}"
+    assert condense(previous + "p", turns(3)).text == f"...{previous}\n{added}"
+
+
+def test_dots_do_not_pile_up() -> None:
+    text = "o" * 5_000
+    for start in range(1, 200):
+        text = condense(text, turns(1, first=start)).text
+        assert text.startswith("...") and not text.startswith("....")
+        assert len(text) == MOST_CHARS + 3
+
+
+def test_one_long_pass_is_shortened_evenly() -> None:
+    long = turns(MOST_LINES, text="y" * 1_000)
+    long[5] = Said(6, "user", "short", (), 1)
+    text = condense("", long).text
+    assert MOST_CHARS - 2 * MOST_LINES < len(text) <= MOST_CHARS
+    lines = text.splitlines()[1:]
+    assert lines[5] == "- [6] user: short"
+    kept = {line.count("y") for number, line in enumerate(lines) if number != 5}
+    assert len(kept) == 1 and 100 < kept.pop() < LINE_CHARS
+
+
+def test_a_long_pass_pushes_out_all_that_was_there() -> None:
+    text = condense("earlier " * 400, turns(MOST_LINES, text="y" * 1_000)).text
+    assert text.startswith("...")
+    assert sequences(text) == list(range(1, MOST_LINES + 1))
+
+
+@check
+@given(ANY_TEXT | st.integers(0, 1_200).map("old line\n".__mul__), SAID.filter(bool))
+def test_a_pass_fits_and_holds_every_message(previous: str, messages: list[Said]) -> None:
+    summary = condense(previous, messages)
+    taken = messages[:MOST_LINES]
+    assert len(summary.text) <= MOST_CHARS + 3
+    assert summary.upper == taken[-1].sequence
+    newest = last_pass(summary.text)
+    assert sequences(newest) == [message.sequence for message in taken]
+    assert len(newest.splitlines()) == 1 + len(taken)
+    assert condense("", messages).text == newest
+    assert condense(previous, tuple(messages)) == summary
+
+
+@check
+@given(SAID, st.integers(1, 20_000))
+def test_as_much_is_taken_as_needed_and_no_more(messages: list[Said], window: int) -> None:
+    taken = chosen(messages, window)
+    assert list(taken) == messages[: len(taken)]
+    rest = messages[len(taken) :]
+    assert len(rest) >= min(LEAVE, len(messages))
+    if len(rest) > LEAVE:
+        assert sum(message.tokens for message in rest) / window <= TARGET
+    if taken:
+        assert sum(message.tokens for message in messages[len(taken) - 1 :]) / window > TARGET
+
+
+@check
+@given(ANY_TEXT, SAID, st.integers(1, 20_000))
+def test_what_is_due_is_condensed_to_the_end(
+    previous: str, messages: list[Said], window: int
+) -> None:
+    before = list(messages)
+    summary = condensed(previous, messages, window)
+    assert messages == before
+    assert summary == condensed(previous, messages, window)
+    assert (summary is not None) == is_due(messages, window)
+    if summary is None:
+        return
+    assert len(messages) >= LEAST_TURNS
+    assert len(summary.text) <= MOST_CHARS + 3
+    assert summary.upper == chosen(messages, window)[-1].sequence
+    assert summary.upper <= messages[-1 - LEAVE].sequence
+    assert sequences(last_pass(summary.text))[-1] == summary.upper

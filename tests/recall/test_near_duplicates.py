@@ -1,0 +1,203 @@
+"""When two texts say the same."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from reverie.recall.hits import SAME
+from reverie.recall.near_duplicates import says_the_same, shared_by_all
+
+quietly = settings(derandomize=True, deadline=None, max_examples=100)
+LONG = "we walked through the old park beside the quiet river until late that evening, talking"
+
+COPIES = (
+    "Alec runs the Hamburg office of TechCorp",
+    "The rent is 900 euros a month",
+    "I do not eat meat",
+    "Мы переехали в Новосибирск весной",
+    "我昨天在上海买了一辆自行车",
+    "明日の会議は東京駅の近くです",
+    "ฉันชอบกินข้าวผัดกุ้งทุกวัน",
+    "나는 부산에서 회사를 다닌다",
+    "موعد الطبيب يوم الأحد",
+    "Der Übergabetermin ist am Montag",
+    "it was what it was",
+    "42",
+    "Tea",
+)
+
+DENIED = (
+    ("I eat meat on most days of the week", "I do not eat meat on most days of the week"),
+    ("she was at home in the evening", "she was never at home in the evening"),
+    ("it works well on old machines", "it doesn't work well on old machines"),
+    ("it works well on old machines", "it doesn\u2019t work well on old machines"),
+    ("coffee with milk and sugar, please", "coffee without milk and sugar, please"),
+    ("das ist am Montag möglich", "das ist am Montag nicht möglich"),
+    ("ich habe am Montag Zeit", "ich habe am Montag keine Zeit"),
+    ("elle mange de la viande le soir", "elle ne mange pas de la viande le soir"),
+    ("elle mange de la viande le soir", "elle ne mange jamais de la viande le soir"),
+    ("como carne por la noche en casa", "no como carne por la noche en casa"),
+    ("como carne por la noche en casa", "nunca como carne por la noche en casa"),
+    ("eu como carne em casa de noite", "eu não como carne em casa de noite"),
+    ("mangio la carne a casa la sera", "non mangio la carne a casa la sera"),
+    ("ik eet vlees in de avond thuis", "ik eet niet vlees in de avond thuis"),
+    ("ik eet vlees in de avond thuis", "ik eet geen vlees in de avond thuis"),
+    ("я ем мясо вечером дома", "я не ем мясо вечером дома"),
+    ("我喜欢吃肉", "我不喜欢吃肉"),
+    ("我昨天去了学校", "我昨天没去学校"),
+    ("私は肉を食べる", "私は肉を食べない"),
+)
+
+
+@pytest.mark.parametrize("text", COPIES)
+def test_a_copy_says_the_same(text: str) -> None:
+    for share in (0.5, SAME, 1.0):
+        assert says_the_same(text, text, share)
+        assert says_the_same(text, f"  {text} \n", share)
+
+
+@pytest.mark.parametrize("text", COPIES)
+def test_a_copy_with_another_ending_says_the_same(text: str) -> None:
+    assert says_the_same(text, f"{text}.", SAME)
+    assert says_the_same(text, f"{text}!", SAME)
+
+
+def test_letters_do_not_matter() -> None:
+    assert says_the_same("Alec runs the Hamburg office", "alec runs the hamburg office", SAME)
+    assert says_the_same("Tea and toast at five", "tea, and toast: at five!", SAME)
+
+
+TURNED = (
+    ("Anna owes Tom 50 euros", "Tom owes Anna 50 euros"),
+    ("The heating is on", "The heating is off"),
+    ("Take the pill before breakfast", "Take the pill after breakfast"),
+    ("the train from Berlin to Paris", "the train from Paris to Berlin"),
+    ("I like tea but not coffee", "I like coffee but not tea"),
+    ("The price went up", "The price went down"),
+    ("His allergy is peanuts", "Her allergy is peanuts"),
+    ("Version 1.2.3", "Version 3.2.1"),
+    ("What is a zebra crossing?", "zebra crossing"),
+)
+
+
+@pytest.mark.parametrize(("one", "other"), TURNED)
+@pytest.mark.parametrize("share", [0.5, SAME])
+def test_what_is_turned_round_is_not_the_same(one: str, other: str, share: float) -> None:
+    assert not says_the_same(one, other, share)
+    assert not says_the_same(other, one, share)
+
+
+def test_forms_of_a_word_are_one_word() -> None:
+    assert says_the_same("the zebra is striped", "zebras are striped", SAME)
+
+
+def test_a_word_more_says_the_same_if_all_the_others_do() -> None:
+    assert says_the_same(LONG, f"{LONG} quietly", SAME)
+    assert not says_the_same(LONG, f"{LONG} about the new school and its teachers", SAME)
+    assert not says_the_same("Alec drinks tea", "Alec drinks coffee", SAME)
+    assert says_the_same("Alec drinks black tea", "Alec drinks tea", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (
+            "вчера вечером дети долго гуляли по старому парку возле тихой реки и говорили",
+            "вчера вечером дети долго гуляли по старому парку возле тихой широкой реки и говорили",
+        ),
+        (
+            "gestern abend liefen alle lange durch große parks neben stillen flüssen und redeten",
+            "gestern abend liefen alle lange durch öde große parks neben stillen flüssen und "
+            "redeten",
+        ),
+    ],
+    ids=["Russian", "German"],
+)
+def test_a_small_letter_is_no_name_in_any_language(text: str, more: str) -> None:
+    assert says_the_same(text, more, SAME)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The rent is 900 euros a month", "The rent is 950 euros a month"),
+        ("We meet in room B12 on the second floor", "We meet in room B13 on the second floor"),
+        ("The rent is a month behind", "The rent is 2 month behind"),
+        (f"{LONG} to Alec", f"{LONG} to Mina"),
+        (f"{LONG} to Alec", f"{LONG} to nobody"),
+        (f"{LONG} to Анна", f"{LONG} to Вера"),
+        (f"{LONG} until 2023", f"{LONG} until 2024"),
+        (f"{LONG} until 2023", LONG),
+    ],
+)
+def test_another_number_or_name_says_something_else(one: str, other: str) -> None:
+    for share in (0.5, SAME):
+        assert not says_the_same(one, other, share)
+        assert not says_the_same(other, one, share)
+
+
+def test_a_name_in_small_letters_is_the_same_name() -> None:
+    assert says_the_same(f"{LONG} to Alec", f"{LONG} to alec", SAME)
+
+
+@pytest.mark.parametrize(("said", "denied"), DENIED)
+def test_what_one_denies_the_other_does_not_say(said: str, denied: str) -> None:
+    assert not says_the_same(said, denied)
+    assert not says_the_same(denied, said)
+    assert says_the_same(denied, denied)
+
+
+def test_what_both_deny_they_say() -> None:
+    assert says_the_same(f"{LONG}, not sitting", f"{LONG}: not sitting", SAME)
+
+
+def test_nothing_says_nothing() -> None:
+    for nothing in ("", " ", "\n", "...", "!?"):
+        assert not says_the_same(nothing, nothing)
+        assert not says_the_same(nothing, "tea")
+        assert not says_the_same("tea", nothing)
+
+
+WORDS = st.lists(
+    st.sampled_from(["tea", "Alec", "not", "42", "不", "zebra", "ist", "kein", "the", "über", "."]),
+    max_size=8,
+).map(" ".join)
+
+
+@quietly
+@given(WORDS | st.text(max_size=60), WORDS | st.text(max_size=60), st.floats(0, 1))
+def test_it_is_the_same_both_ways(one: str, other: str, share: float) -> None:
+    assert says_the_same(one, other, share) == says_the_same(other, one, share)
+
+
+@quietly
+@given(WORDS, WORDS, st.floats(0, 1), st.floats(0, 1))
+def test_who_asks_for_more_finds_less(one: str, other: str, low: float, high: float) -> None:
+    if says_the_same(one, other, max(low, high)):
+        assert says_the_same(one, other, min(low, high))
+
+
+@st.composite
+def variants(draw: st.DrawFn) -> tuple[str, str]:
+    """A text of some words, and the same with a few of them left out."""
+    words = draw(st.lists(st.sampled_from(sorted({*LONG.split(), *"abcdefghij"})), max_size=30))
+    out = draw(st.sets(st.integers(0, 29), max_size=3))
+    return " ".join(words), " ".join(word for at, word in enumerate(words) if at not in out)
+
+
+@quietly
+@given(variants() | st.tuples(WORDS, WORDS), st.floats(0, 1) | st.just(SAME))
+def test_what_says_the_same_is_found_by_what_it_shares(
+    texts: tuple[str, str], share: float
+) -> None:
+    one, other = texts
+    if says_the_same(one, other, share):
+        assert {*shared_by_all(one, share)} & {*shared_by_all(other, share)}
+
+
+@pytest.mark.parametrize("unit", ["n", "1", "A", "n't ", "no ", "不", "a\u0301", "'"])
+def test_a_long_text_is_no_trap(unit: str) -> None:
+    text = unit * (20_000 // len(unit))
+    assert says_the_same(text, text + "x") in {True, False}

@@ -1,0 +1,373 @@
+"""Reading a query: who spoke, and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from reverie.recall.query_hints import Period, Question, read
+from reverie.text.analyzer import QUERY_CHARS, query_terms
+
+quietly = settings(derandomize=True, deadline=None, max_examples=200)
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+
+def ms(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0) -> int:
+    moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+# -- who ------------------------------------------------------------------------------------------
+
+
+def test_terms_are_those_of_the_query() -> None:
+    query = "Where did Caroline buy the accordion?"
+    assert read(query).terms == query_terms(query)
+    assert read("").terms == {} and read("").period is None
+
+
+def test_a_name_in_the_query_names_its_speaker() -> None:
+    question = read("Where did Caroline buy the accordion?")
+    assert question.names("user", "Caroline") and question.names("assistant", "caroline")
+    assert not question.names("user", "Melanie")
+    assert not question.names("user", None) and not question.names("user", "")
+
+
+def test_a_name_of_two_words_is_named_by_both() -> None:
+    assert read("What did Mary Ann say?").names("user", "Mary Ann")
+    assert read("What did Ann, Mary's aunt, say?").names("user", "Mary Ann")
+    assert not read("What did Mary say?").names("user", "Mary Ann")
+
+
+@pytest.mark.parametrize(
+    ("query", "speaker"),
+    [
+        ("Was hat Jürgen gekauft?", "Jürgen"),
+        ("Что купила Анна?", "Анна"),
+        ("小红买了什么？", "小红"),
+        ("Caroline's accordion", "Caroline"),
+        ("CAROLINE", "Caroline"),
+        ("Qu\u2019a dit Zoé\u202f?", "Zoé"),
+    ],
+)
+def test_a_name_in_any_language(query: str, speaker: str) -> None:
+    assert read(query).names("user", speaker)
+
+
+@pytest.mark.parametrize("speaker", [" ", "...", "🦓", "\u200b"])
+def test_a_speaker_without_a_name_is_never_named(speaker: str) -> None:
+    assert not read("what did ... 🦓 say?").names("tool", speaker)
+
+
+FIRST = (
+    "Where did I park?",
+    "what's my name",
+    "I'm looking for the keys",
+    "I\u2019ve a question",
+    "Where do we meet?",
+    "Wo habe ich geparkt?",
+    "Wann ist mein Termin?",
+    "Où est mon vélo ?",
+    "Qu'est-ce que j'ai acheté ?",
+    "J\u2019ai acheté quoi ?",
+    "¿Dónde está mi coche?",
+    "Onde está meu carro?",
+    "Dov'è la mia bicicletta?",
+    "Waar is mijn fiets?",
+    "Где моя машина?",
+    "Что я купил?",
+    "我的自行车在哪里",
+    "私の自転車はどこですか",
+    "僕の自転車",
+    "나는 어디에 살아요",
+    "내 자전거",
+)
+SECOND = (
+    "What did you recommend?",
+    "your advice",
+    "What did you tell me?",
+    "Was hast du mir empfohlen?",
+    "deine Antwort",
+    "Qu'avez-vous dit ?",
+    "¿Qué me recomendó usted?",
+    "O que você disse?",
+    "Cosa hai detto nel tuo consiglio?",
+    "Wat was jouw advies?",
+    "Что ты мне посоветовал?",
+    "你推荐了什么",
+    "你给我推荐了什么",
+    "あなたは何を勧めましたか",
+    "너는 뭐라고 했어",
+)
+NOBODY = (
+    "Where did Caroline park?",
+    "the accordion",
+    "",
+    "Wer kommt am Montag?",
+    "Quel est le nom de la ville ?",
+    "Кто пришёл?",
+    "自行车在哪里",
+    "自転車はどこですか",
+    "자전거는 어디에",
+    "Wie heißt die Stadt?",
+    "¿Quién vino ayer?",
+)
+
+
+@pytest.mark.parametrize("query", FIRST)
+def test_who_says_i_is_the_user(query: str) -> None:
+    question = read(query)
+    assert (question.of_user, question.of_assistant) == (True, False)
+    assert question.names("user", None) and not question.names("assistant", None)
+
+
+@pytest.mark.parametrize("query", SECOND)
+def test_whom_the_user_speaks_to_is_the_assistant(query: str) -> None:
+    question = read(query)
+    assert (question.of_user, question.of_assistant) == (False, True)
+    assert question.names("assistant", None) and not question.names("user", None)
+
+
+@pytest.mark.parametrize("query", NOBODY)
+def test_nobody_is_meant_where_nobody_is_named(query: str) -> None:
+    question = read(query)
+    assert (question.of_user, question.of_assistant) == (False, False)
+    assert not question.names("user", None) and not question.names("tool", None)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "When did Caroline visit the US?",
+        "What did Mia buy?",
+        "Quel est le nom du chat ?",
+        "¿Quién vino el mes pasado?",
+    ],
+    ids=["a country", "a name", "of the, in French", "month, in Spanish"],
+)
+def test_what_is_something_else_as_well_names_nobody(query: str) -> None:
+    question = read(query)
+    assert (question.of_user, question.of_assistant) == (False, False)
+
+
+def test_who_asks_for_something_new_does_not_ask_for_what_was_said() -> None:
+    for query in ("Can you suggest a book?", "What WOULD you recommend?", "will you come?"):
+        question = read(query)
+        assert (question.of_user, question.of_assistant) == (False, False)
+    for query in ("Could you tell me the address?", "Can you look up my address?"):
+        question = read(query)
+        assert (question.of_user, question.of_assistant) == (True, False)
+    for query in (
+        "Can you remind me of the book?",
+        "could you please repeat that?",
+        "Do you remember the book?",
+        "Can you say again what you suggested?",
+        "What did you suggest?",
+    ):
+        assert read(query).of_assistant
+
+
+def test_a_tool_is_neither() -> None:
+    assert not read("What did I say and you answer?").names("tool", None)
+
+
+# -- when -----------------------------------------------------------------------------------------
+
+DATES = {
+    "What happened on 2023-05-07?": Period(2023, 5, 7),
+    "since 2023-05": Period(2023, 5, None),
+    "What did I do on 7 May 2023?": Period(2023, 5, 7),
+    "on 7 May, 2023": Period(2023, 5, 7),
+    "on the 7th of May 2023": Period(2023, 5, 7),
+    "on the 21st of MAY": Period(None, 5, 21),
+    "on May 7, 2023": Period(2023, 5, 7),
+    "on May 7th 2023": Period(2023, 5, 7),
+    "on may 7": Period(None, 5, 7),
+    "December 31": Period(None, 12, 31),
+    "in May 2023": Period(2023, 5, None),
+    "May, 2023": Period(2023, 5, None),
+    "in May": Period(None, 5, None),
+    "last March": Period(None, 3, None),
+    "in 2023": Period(2023, None, None),
+    "before 1999": Period(1999, None, None),
+    "am 7. Mai 2023": Period(2023, 5, 7),
+    "im März": Period(None, 3, None),
+    "seit 2021": Period(2021, None, None),
+    "le 1er août 2023": Period(2023, 8, 1),
+    "en février": Period(None, 2, None),
+    "el 7 de mayo de 2023": Period(2023, 5, 7),
+    "1º de janeiro de 2024": Period(2024, 1, 1),
+    "em março": Period(None, 3, None),
+    "il 3 giugno 2022": Period(2022, 6, 3),
+    "nel 2022": Period(2022, None, None),
+    "12 May 2023 or 13 June 2024": Period(2023, 5, 12),
+}
+
+NO_DATES = (
+    "What may I eat?",
+    "It may rain, may it not?",
+    "Where did they march to?",
+    "Who will march beside Alec?",
+    "They march in rows of 2, and may stop",
+    "the march through the city",
+    "It costs 2023 dollars",
+    "the flat has 2001 windows",
+    "call 2023-99-99",
+    "32 May",
+    "0 June",
+    "version 1.2.3 of 12",
+    "mayor and marching and marsh",
+    "Decembers",
+    "",
+)
+
+
+@pytest.mark.parametrize(("query", "period"), DATES.items())
+def test_a_date_that_is_said_outright(query: str, period: Period) -> None:
+    assert read(query).period == period
+
+
+@pytest.mark.parametrize("query", NO_DATES)
+def test_what_is_no_date(query: str) -> None:
+    assert read(query).period is None
+
+
+@pytest.mark.parametrize("query", ["Do you think this may help?", "this may be wrong"])
+def test_a_verb_is_no_date_behind_any_word(query: str) -> None:
+    assert read(query).period is None
+
+
+@pytest.mark.parametrize("query", ["a photo of Marco", "after Marco left", "painted by Marco"])
+def test_a_person_is_no_date(query: str) -> None:
+    assert read(query).period is None
+
+
+def test_a_moment_written_in_full_is_at_its_day() -> None:
+    assert read("what was said at 2023-05-07T10:30:00Z?").period == Period(2023, 5, 7)
+    assert read("what was said at 2023-05-07 10:30?").period == Period(2023, 5, 7)
+
+
+@pytest.mark.parametrize(
+    "query", ["3 auguſt", "3 APRİL 2023", "in aprıl", "\u212aMay 3", "ſeptember 3", "JUNİ 2023-05"]
+)
+def test_letters_that_only_look_alike_in_another_case(query: str) -> None:
+    """To a pattern that ignores case they are the letter they look like."""
+    assert isinstance(read(query), Question)
+
+
+# -- whether a time lies in it --------------------------------------------------------------------
+
+
+def test_a_day_is_that_day_somewhere_on_earth() -> None:
+    day = Period(2023, 5, 7)
+    first, last = ms(2023, 5, 6, 12), ms(2023, 5, 8, 12)
+    assert day.holds(ms(2023, 5, 7)) and day.holds(ms(2023, 5, 7, 23, 59, 59))
+    assert day.holds(first) and not day.holds(first - 1)
+    assert day.holds(last - 1) and not day.holds(last)
+    assert not day.holds(ms(2022, 5, 7)) and not day.holds(ms(2023, 6, 7))
+
+
+def test_a_year_and_a_month_end_with_their_last_day_on_earth() -> None:
+    for period in (Period(2023, None, None), Period(2023, 12, None), Period(None, 12, None)):
+        assert period.holds(ms(2024, 1, 1, 12) - 1)
+        assert not period.holds(ms(2024, 1, 1, 12))
+    assert Period(2024, None, None).holds(ms(2023, 12, 31, 12))
+    assert not Period(2024, None, None).holds(ms(2023, 12, 31, 12) - 1)
+    assert Period(2023, 12, None).holds(ms(2023, 11, 30, 12))
+    assert not Period(2023, 12, None).holds(ms(2023, 11, 30, 12) - 1)
+
+
+def test_what_was_not_said_is_any() -> None:
+    may = Period(None, 5, None)
+    assert all(may.holds(ms(year, 5, 15)) for year in (1970, 1999, 2023, 2040))
+    assert not may.holds(ms(2023, 7, 15))
+    assert Period(None, 2, 29).holds(ms(2024, 2, 29, 5))
+    assert not Period(None, 2, 30).holds(ms(2024, 2, 29, 5))
+    assert Period(None, None, None).holds(0)
+
+
+def test_before_the_first_day_of_the_clock() -> None:
+    assert Period(1969, 12, 31).holds(-1) and Period(1969, 7, 20).holds(ms(1969, 7, 20, 20))
+    assert Period(1970, 1, 1).holds(0)
+
+
+@pytest.mark.parametrize("at", [1 << 62, -(1 << 62), 10**30, -(10**30), ms(9999, 12, 31, 23)])
+def test_a_time_beyond_all_calendars_is_in_no_period(at: int) -> None:
+    assert not Period(2023, 5, 7).holds(at)
+
+
+@quietly
+@given(st.integers(-(1 << 63), 1 << 63), st.integers(1900, 2099), st.integers(1, 12))
+def test_a_time_in_a_day_is_in_its_month_and_year(at: int, year: int, month: int) -> None:
+    day = Period(year, month, at % 31 + 1)
+    if day.holds(at):
+        assert Period(year, month, None).holds(at) and Period(year, None, None).holds(at)
+        assert Period(None, month, None).holds(at)
+
+
+# -- any text -------------------------------------------------------------------------------------
+
+PIECES = st.sampled_from(
+    [
+        *("in", "of", "May", "march", "7", "7th", "31.", "2023", "2023-05", "-07", ",", " de "),
+        *("I", "you", "ich", "我", "君", "나는", "'", "\u2019", "ſ", "İ", "ı", "août", "1er", " "),
+    ]
+)
+
+
+@quietly
+@given(
+    st.text(st.characters(codec=None, exclude_categories=()), max_size=200)
+    | st.lists(PIECES, max_size=12).map("".join)
+    | st.lists(PIECES, max_size=12).map(" ".join)
+)
+@example("\ud800 \udfff")
+@example("\x00")
+def test_any_text_is_read_and_always_alike(text: str) -> None:
+    question = read(text)
+    assert question == read(text)
+    assert question.names("user", text) in {True, False}
+    if question.period is not None:
+        year, month, day = question.period
+        assert year is None or 1900 <= year <= 2099
+        assert month is None or 1 <= month <= 12
+        assert day is None or 1 <= day <= 31
+        assert question.period != (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "1",
+        "1 ",
+        " ",
+        "2023-",
+        "2023-0",
+        "in ",
+        "in",
+        "7 of ",
+        "May ",
+        "may 1",
+        "I'",
+        "我",
+        "\u3000",
+    ],
+)
+def test_a_long_query_is_no_trap(unit: str) -> None:
+    text = unit * (2 * QUERY_CHARS // len(unit))
+    assert read(text) == read(text[:QUERY_CHARS])
+
+
+@pytest.mark.parametrize("tail", ["", "x", "2023", "May"])
+def test_neither_are_many_spaces(tail: str) -> None:
+    for head in ("7", "in", "May", "7 of", "May 7,", "1 in May 7 of"):
+        text = head + " " * (QUERY_CHARS - 20) + tail
+        assert isinstance(read(text), Question)
+
+
+def test_what_stands_behind_the_end_of_a_query_is_not_read() -> None:
+    assert read(" " * QUERY_CHARS + "in 2023").period is None

@@ -1,0 +1,164 @@
+"""What an assistant said, put together again."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from reverie.server.proxy import reply_parser
+from reverie.server.proxy.reply_parser import Stream
+from reverie.text.messages import text_of
+from tests.server.proxy.upstream import event, stream_of
+
+
+def read(raw: bytes, size: int | None = None) -> Stream:
+    stream = Stream()
+    for at in range(0, len(raw), size or len(raw) or 1):
+        stream.feed(raw[at : at + (size or len(raw))])
+    stream.end()
+    return stream
+
+
+def finished(stream: Stream) -> bool:
+    return stream.whole(broke_off=False)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, None])
+def test_however_it_is_cut_into_pieces(size: int | None) -> None:
+    raw = b"".join(stream_of(["Grüße", "aus", "Köln", "😀"]))
+    stream = read(raw, size)
+    assert stream.done and stream.whole(broke_off=True)
+    assert stream.message == {"role": "assistant", "content": "Grüße aus Köln 😀"}
+
+
+def test_tool_calls_are_put_together_by_their_index() -> None:
+    def part(index: int, **call: Any) -> bytes:
+        return event({"tool_calls": [{"index": index, **call}]})
+
+    raw = b"".join(
+        [
+            event({"role": "assistant", "content": None}),
+            part(0, id="a", type="function", function={"name": "add", "arguments": ""}),
+            part(1, id="b", type="function", function={"name": "sub", "arguments": '{"x"'}),
+            part(0, function={"arguments": '{"y": 1'}),
+            part(1, function={"arguments": ": 2}"}),
+            part(0, function={"arguments": "}"}),
+            event({}, "tool_calls"),
+        ]
+    )
+    message = read(raw).message
+    assert message is not None and message["content"] is None
+    assert [
+        (call["id"], call["type"], call["function"]["name"], call["function"]["arguments"])
+        for call in message["tool_calls"]
+    ] == [("a", "function", "add", '{"y": 1}'), ("b", "function", "sub", '{"x": 2}')]
+    assert not any("index" in call for call in message["tool_calls"])
+
+
+def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+    raw = b"".join(
+        event({"tool_calls": [{"id": id, "function": {"name": id, "arguments": "{}"}}]})
+        for id in ("a", "b")
+    )
+    message = read(raw).message
+    assert message is not None
+    assert [call["id"] for call in message["tool_calls"]] == ["a", "b"]
+
+
+def test_what_a_model_thinks_is_not_what_it_says() -> None:
+    raw = event({"reasoning_content": "hm"}) + event({"content": "Yes", "reasoning": "so"})
+    assert read(raw).message == {"role": "assistant", "content": "Yes"}
+    whole = {"choices": [{"message": {"role": "assistant", "content": "Yes", "reasoning": "hm"}}]}
+    assert reply_parser.of_completion(json.dumps(whole).encode()) == {
+        "role": "assistant",
+        "content": "Yes",
+    }
+
+
+def test_a_refusal_is_said() -> None:
+    stream = read(event({"refusal": "I can"}) + event({"refusal": "not."}, "stop"))
+    assert stream.message == {"role": "assistant", "content": None, "refusal": "I cannot."}
+
+
+def test_what_is_said_aloud_is_said() -> None:
+    stream = Stream()
+    for audio in (
+        {"id": "audio_1"},
+        {"transcript": "The train "},
+        {"data": "UklGRg=="},
+        {"transcript": "is late", "data": "AAAA"},
+        {"expires_at": 1729018505},
+    ):
+        stream.feed(event({"audio": audio}))
+    stream.end()
+    assert stream.message is not None and stream.message["audio"] == {
+        "id": "audio_1",
+        "transcript": "The train is late",
+        "expires_at": 1729018505,
+    }
+    assert text_of(stream.message) == "The train is late"
+
+
+def test_the_first_choice_counts() -> None:
+    raw = event({"content": "no"}, index=1) + event({"content": "yes"}) + event({}, "stop", 1)
+    stream = read(raw)
+    assert stream.message == {"role": "assistant", "content": "yes"} and not finished(stream)
+    choices = [{"index": n, "message": {"content": str(n)}} for n in (1, 0)]
+    message = reply_parser.of_completion(json.dumps({"choices": choices}).encode())
+    assert message == {"role": "assistant", "content": "0"}
+
+
+def test_a_content_of_parts_and_an_old_function_call() -> None:
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Hi"}]
+    assert read(event({"content": parts})).message == {"role": "assistant", "content": "Hi"}
+    raw = event({"function_call": {"name": "f", "arguments": "{"}})
+    raw += event({"function_call": {"arguments": "}"}})
+    message = read(raw).message
+    assert message is not None and message["function_call"] == {"name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b": ping\n\n",
+        b"event: error\ndata: oops\n\n",
+        b'data: {"error": {"message": "overloaded"}}\n\n',
+        b"data: [1]\n\n",
+        b'data: {"choices": [7]}\n\n',
+        b'data: {"choices": [{"delta": null}]}\n\n',
+        b'data: {"choices": [{"delta": {"tool_calls": [null], "content": {}}}]}\n\n',
+        b"data: " + b"[" * 100_000 + b"\n\n",
+        b"\x00\xff\r\n\r\n",
+    ],
+)
+def test_where_nothing_is_said_there_is_no_message(raw: bytes) -> None:
+    stream = read(raw)
+    assert stream.message is None and not finished(stream)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"choices": 1}', b'{"choices": [{"message": {"content": ""}}]}']
+)
+def test_a_completion_without_a_message(body: bytes) -> None:
+    assert reply_parser.of_completion(body) is None
+
+
+def test_line_ends_and_events_of_several_lines() -> None:
+    raw = b'data: {"choices": [{"index": 0,\r\ndata: "delta": {"content": "a"}}]}\r\n\r\n'
+    raw += b'id: 1\ndata:{"choices":[{"delta":{"content":"b"}}]}\n\ndata: [DONE]'
+    stream = read(raw)
+    assert stream.done and stream.message == {"role": "assistant", "content": "ab"}
+
+
+def test_noise_raises_nothing() -> None:
+    chance = random.Random(0)
+    good = b"".join(stream_of(["a", "b"]))
+    for _ in range(300):
+        raw = bytearray(good)
+        for _ in range(chance.randrange(1, 9)):
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+        read(bytes(raw), chance.randrange(1, 50))

@@ -1,0 +1,556 @@
+"""The page in a real browser: what people can do there, by hand and by key."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reverie import Store
+from reverie.aio import AsyncStore
+from reverie.server.run import Serving, in_thread, listening
+from reverie.vault import service
+from tests.server.conftest import Running
+from tests.server.web.browsing import (
+    PATIENCE_MS,
+    Open,
+    Window,
+    is_gone,
+    shows,
+    window,
+)
+from tests.server.web.story import CHAT, SPACE, Story
+from tests.talking import propose, user
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+def has_title(seen: Window, title: str) -> None:
+    from playwright.sync_api import expect
+
+    expect(seen.page).to_have_title(re.compile(f"^{title}"), timeout=PATIENCE_MS)
+
+
+# -- coming in ------------------------------------------------------------------------------------
+
+
+def test_a_code_opens_the_page_once_and_leaves_the_address(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
+    running, _ = told
+    code = running.serving.new_code()
+    first = opened(f"#code={code}", token="")
+    shows(first.page.locator(".rail"))
+    assert code not in first.page.url
+    assert first.page.evaluate("localStorage.getItem('reverie.token')") is None
+    first.page.reload()
+    shows(first.page.locator(".rail"))
+    again = opened(f"#code={code}", token="")
+    shows(again.page.locator(".wrong"), "used already")
+
+
+def test_a_token_is_pasted_and_signed_out(opened: Open, told: tuple[Running, Story]) -> None:
+    running, _ = told
+    seen = opened(token="")
+    seen.page.get_by_label("Token").fill("rv_of_nobody")
+    seen.page.get_by_role("button", name="Open").click()
+    shows(seen.page.locator(".wrong"), "does not know this token")
+    seen.page.get_by_label("Token").fill(running.token("read", spaces=(SPACE,)))
+    seen.page.get_by_label("Stay signed in").check()
+    seen.page.get_by_role("button", name="Open").click()
+    shows(seen.page.locator(".who"), "read")
+    assert seen.page.evaluate("localStorage.getItem('reverie.token')")
+    seen.page.get_by_role("button", name="Sign out").click()
+    shows(seen.page.get_by_label("Token"))
+    assert seen.page.evaluate("localStorage.length + sessionStorage.length") <= 1
+    seen.page.reload()
+    shows(seen.page.get_by_label("Token"))
+
+
+def test_a_token_that_is_revoked_leads_back_to_the_door(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
+    running, _ = told
+    seen = opened(token=running.token("write"))
+    shows(seen.rows().first)
+    running.store.revoke_token(running.store.tokens()[0].id)
+    seen.press("g", "s")
+    shows(seen.page.locator(".signin .wrong"), "does not know this token any more")
+    is_gone(seen.page.locator(".toast"))
+    seen.page.reload()
+    shows(seen.page.locator(".signin .wrong"), "does not know this token any more")
+    shows(seen.page.locator("#token-help"), "prints as Token")
+
+
+# -- memories -------------------------------------------------------------------------------------
+
+
+def test_memories_are_shown_by_category_and_narrowed(opened: Open) -> None:
+    seen = opened()
+    shows(seen.page.locator(".group").first, "appointment")
+    groups = seen.page.locator(".group").all_inner_texts()
+    assert [each.lower() for each in groups] == sorted(each.lower() for each in groups)
+    categories = seen.page.get_by_role("navigation", name="Categories")
+    shows(categories, re.compile(r"person\s*2"))
+    categories.get_by_role("link", name="person").click()
+    shows(seen.page.locator(".list-foot"), "2 of 2 memories")
+    seen.page.get_by_label("Tag").fill("design")
+    seen.press("Enter")
+    shows(seen.page.locator(".list-foot"), "1 of 1 memory")
+    seen.page.get_by_role("button", name="Clear").click()
+    shows(seen.page.locator(".list-foot"), "6 of 6 memories")
+    seen.page.locator("summary").click()
+    seen.page.get_by_label("forgotten too").check()
+    shows(seen.page.locator(".row-link.forgotten"), "heron")
+
+
+def test_search_as_you_type_takes_scores_apart(opened: Open) -> None:
+    seen = opened()
+    seen.press("/")
+    seen.page.keyboard.type("who is my boss")
+    shows(seen.page.locator(".score-bar").first)
+    shows(seen.page.locator(".row").first, "Priya")
+    assert "q=who+is+my+boss" in seen.page.url
+    bar = seen.page.locator(".score-bar").first
+    assert re.match(r"Score 0\.\d{3}: keyword 0\.\d{3}", bar.get_attribute("aria-label") or "")
+    parts = seen.page.locator(".score-parts").first
+    assert not parts.is_visible()
+    bar.focus()
+    bar.press("Enter")
+    shows(parts, "words in common")
+    drawn = bar.locator(".stage").evaluate_all("all => all.map((each) => each.offsetWidth)")
+    assert sum(drawn) > 50 and drawn[0] > 0
+    score = float(bar.locator(".score-number").inner_text())
+    assert sum(drawn[:-1]) / sum(drawn) == pytest.approx(score, abs=0.05)
+    turn = seen.page.locator(".row-link.turn").first
+    turn.click()
+    shows(seen.page.locator(".turn.meant"))
+
+
+def test_what_fits_badly_does_not_look_like_a_match(opened: Open) -> None:
+    seen = opened("#/memories?q=quantum+chromodynamics+lattice")
+    shows(seen.page.locator(".rows .note"), "Nothing fits well")
+    drawn = seen.page.locator(".score-stack").first.locator(".stage")
+    widths = drawn.evaluate_all("all => all.map((each) => each.offsetWidth)")
+    assert sum(widths[:-1]) < sum(widths) / 4
+    seen.page.get_by_label("Search memories and turns").fill("who is my boss")
+    shows(seen.page.locator(".row").first, "Priya")
+    is_gone(seen.page.locator(".rows .note"))
+
+
+def test_the_list_at_an_earlier_moment(opened: Open, told: tuple[Running, Story]) -> None:
+    _, story = told
+    seen = opened(f"#/memories/{story.boss}")
+    shows(seen.page.locator(".timeline .life").last, "remembered by cli")
+    seen.page.locator(".life-links a", has_text="what was known then").last.click()
+    shows(seen.page.locator(".then"), "at position 1")
+    shows(seen.page.locator(".list-foot"), "1 of 1 memory")
+    shows(seen.page.locator(".row"), "Alec is my boss")
+    seen.page.get_by_role("button", name="Back to now").click()
+    shows(seen.page.locator(".list-foot"), "6 of 6 memories")
+
+
+def test_a_memory_has_a_life_with_differences(opened: Open, told: tuple[Running, Story]) -> None:
+    _, story = told
+    seen = opened(f"#/memories/{story.boss}")
+    life = seen.page.locator(".life")
+    shows(life.nth(1), "revised by assistant")
+    shows(life.nth(1), "Ana said so on Monday")
+    assert life.nth(1).locator("del").first.inner_text() == "Alec"
+    assert life.nth(1).locator("ins").first.inner_text() == "Priya"
+    shows(life.nth(1), re.compile(r"tags\s+#design"))
+    assert life.count() == 3
+
+
+def test_the_turn_it_came_from(opened: Open, told: tuple[Running, Story]) -> None:
+    _, story = told
+    seen = opened(f"#/memories/{story.dentist}")
+    seen.page.locator(".origin").click()
+    meant = seen.page.locator(".turn.meant")
+    shows(meant, "My dentist is on 12 March")
+    assert CHAT in seen.page.url
+    assert meant.evaluate("each => each === document.activeElement")
+
+
+def test_edit_and_undo(opened: Open, told: tuple[Running, Story]) -> None:
+    running, story = told
+    seen = opened(f"#/memories/{story.dentist}")
+    shows(seen.page.locator(".content"), "9:30")
+    seen.press("e")
+    seen.page.get_by_label("What is known").fill("Dentist appointment on 12 March at 10:00")
+    seen.page.get_by_label("Why").fill("they called")
+    seen.press("Control+Enter")
+    shows(seen.page.locator(".content"), "10:00")
+    shows(seen.page.locator(".life").first, "they called")
+    kept = running.store.space(SPACE).history(story.dentist)[-1]
+    assert (kept.actor, kept.trust, kept.reason) == ("operator", "person", "they called")
+    seen.press("u")
+    shows(seen.page.locator(".content"), "9:30")
+    assert running.store.space(SPACE).get(story.dentist).version == 3
+
+
+def test_who_was_slower_sees_both(opened: Open, told: tuple[Running, Story]) -> None:
+    running, story = told
+    space = running.store.space(SPACE)
+    seen = opened(f"#/memories/{story.dentist}")
+    seen.page.get_by_role("button", name="Edit").click()
+    seen.page.get_by_label("What is known").fill("Dentist on 13 March at 9:30")
+    space.revise(story.dentist, "Dentist on 12 April at 9:30")
+    seen.page.get_by_role("button", name="Save", exact=True).click()
+    both = seen.page.locator(".both")
+    shows(both, "Dentist on 12 April at 9:30")
+    assert both.locator("ins").all_inner_texts() == ["13 March"]
+    assert space.get(story.dentist).content == "Dentist on 12 April at 9:30"
+    seen.page.get_by_role("button", name="Save yours over theirs").click()
+    shows(seen.page.locator(".content"), "13 March")
+    assert space.get(story.dentist).version == 3
+
+
+def test_forget_undo_and_restore(opened: Open, told: tuple[Running, Story]) -> None:
+    running, story = told
+    space = running.store.space(SPACE)
+    seen = opened()
+    shows(seen.rows().first)
+    seen.press("j")
+    assert seen.page.evaluate("document.activeElement.dataset.row") == story.dentist
+    seen.press("x")
+    is_gone(seen.page.locator(f"[data-row='{story.dentist}']"))
+    shows(seen.page.locator(".toast"), "Forgotten: Dentist appointment")
+    assert space.get(story.dentist).forgotten_at is not None
+    seen.press("u")
+    shows(seen.page.locator(f"[data-row='{story.dentist}']"))
+    assert space.get(story.dentist).forgotten_at is None
+    seen.open(f"#/memories/{story.dentist}?forgotten=1")
+    seen.page.get_by_role("button", name="Forget").click()
+    seen.page.get_by_role("button", name="Restore").click()
+    shows(seen.page.locator(".life").first, "restored by operator")
+    assert space.get(story.dentist).forgotten_at is None
+
+
+def test_pin_and_remember(opened: Open, told: tuple[Running, Story]) -> None:
+    running, story = told
+    space = running.store.space(SPACE)
+    seen = opened(f"#/memories/{story.dentist}")
+    seen.page.get_by_role("button", name="Pin").click()
+    shows(seen.page.get_by_role("button", name="Unpin"))
+    assert space.get(story.dentist).pinned
+    seen.press("n")
+    seen.page.get_by_label("What is known").fill("The dentist is called Dr Moreau")
+    seen.page.get_by_label("Category").last.fill("appointment")
+    seen.page.get_by_label("Subject").fill("dentist")
+    seen.page.locator(".editor").get_by_role("button", name="Remember").click()
+    shows(seen.page.locator(".conflict"), "remembered already")
+    choices = seen.page.locator(".editor .primary:visible")
+    assert choices.all_inner_texts() == ["Revise that one"]
+    seen.page.get_by_role("button", name="Remember this too").click()
+    shows(seen.page.locator(".content"), "Dr Moreau")
+    shows(seen.page.locator(".toast").first, "Remembered: The dentist is called")
+    assert space.count(category="appointment") == 2
+
+
+def test_what_is_known_already_is_revised(opened: Open, told: tuple[Running, Story]) -> None:
+    running, story = told
+    space = running.store.space(SPACE)
+    seen = opened()
+    shows(seen.rows().first)
+    seen.press("n")
+    seen.page.get_by_label("What is known").fill("Theo moved to Nantes")
+    seen.page.locator(".editor").get_by_label("Category").fill("person")
+    seen.page.get_by_label("Subject").fill("theo")
+    seen.press("Control+Enter")
+    seen.page.get_by_role("button", name="Revise that one").click()
+    shows(seen.page.locator(".memory h2"), "Theo")
+    shows(seen.page.get_by_role("button", name="Save", exact=True))
+    assert seen.page.get_by_label("What is known").input_value() == "Theo moved to Nantes"
+    seen.page.get_by_role("button", name="Save", exact=True).click()
+    shows(seen.page.locator(".content"), "Theo moved to Nantes")
+    shows(seen.page.locator(".life").first, "revised by operator")
+    assert space.count(category="person") == 2
+
+
+# -- the rest of the house ------------------------------------------------------------------------
+
+
+def recalled(running: Running, sequence: int) -> list[str]:
+    """Where the hits of a turn lead, the best first, without the turn itself."""
+    notes = running.store.space(SPACE).session(CHAT).recalls()
+    hits = dict.fromkeys(hit for note in notes if note.sequence == sequence for hit in note.hits)
+    hits.pop(f"{CHAT}:{sequence}", None)
+    parts = [hit.partition(":") for hit in hits]
+    assert {bool(at) for _, at, _ in parts} == {True, False}
+    return [f"#/sessions/{id}/{n}" if at else f"#/memories/{id}" for id, at, n in parts]
+
+
+def test_a_fork_counts_what_it_shows(opened: Open, told: tuple[Running, Story]) -> None:
+    running, _ = told
+    space = running.store.space(SPACE)
+    before = [event.message for event in space.session(CHAT).events()[:4]]
+    fork = space.follow([*before, user("Let us begin again from here")], session=CHAT)
+    seen = opened(f"#/sessions/{fork.id}")
+    shows(seen.page.locator(".session header + .quiet"), "5 events")
+    assert seen.page.locator(".turn").count() == 5
+    shows(seen.page.locator(f"[data-row='{fork.id}']"), "5 events")
+
+
+def test_what_was_recalled_stands_beside_its_turn(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
+    seen = opened()
+    seen.press("g", "s")
+    shows(seen.page.locator(".row").first, "No mushrooms")
+    seen.page.locator("[data-row]", has_text="Good news").click()
+    shows(seen.page.locator(".kept").first, "Ana moved to Design under Priya")
+    shows(seen.page.locator(".kept").last, "book the train to Lyon")
+    turns = seen.page.locator(".turn")
+    assert turns.count() == 6
+    beside = turns.nth(2).locator(".recalled")
+    beside.locator("summary").click()
+    hits = beside.locator("a").evaluate_all("all => all.map((each) => each.hash.split('?')[0])")
+    assert hits == recalled(told[0], 3)
+    shows(beside, "Priya is my boss at TechCorp")
+    beside.get_by_role("link", name=re.compile("^Priya is my boss")).click()
+    shows(seen.page.locator(".content"), "Priya is my boss")
+
+
+def test_a_long_session_opens_around_the_turn_that_is_meant(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
+    running, _ = told
+    session = running.store.space(SPACE).session("long")
+    session.append_many([user(f"this is number {at}") for at in range(1, 401)])
+    seen = opened("#/sessions/long/150")
+    shows(seen.page.locator(".turn.meant"), "this is number 150")
+    turns = seen.page.locator(".turn")
+    shows(turns.first, "this is number 71")
+    shows(turns.last, "this is number 170")
+    seen.page.get_by_role("button", name="Earlier").click()
+    shows(turns.first, re.compile(r"this is number 1$"))
+    seen.page.get_by_role("button", name="Later").click()
+    shows(turns.last, "this is number 270")
+    session.append(user("one more"))
+    seen.page.get_by_role("button", name="Later").click()
+    shows(turns.last, "this is number 370")
+    seen.page.get_by_role("button", name="Later").click()
+    shows(turns.last, "one more")
+    is_gone(seen.page.get_by_role("button", name="Later"))
+    session.append(user("and the last"))
+    shows(turns.last, "and the last")
+
+
+def test_proposals_are_answered(opened: Open, told: tuple[Running, Story]) -> None:
+    running, _ = told
+    space = running.store.space(SPACE)
+    seen = opened()
+    seen.press("g", "p")
+    shows(seen.page.locator(".card"), "Ana runs on Saturdays")
+    propose(space, "Ana hates mushrooms")
+    shows(seen.page.locator(".card").last, "mushrooms")
+    seen.page.get_by_role("button", name="Reject").last.click()
+    is_gone(seen.page.locator(".card", has_text="mushrooms"))
+    seen.page.get_by_role("button", name="Accept").click()
+    shows(seen.page.locator(".empty"), "Nothing waits for an answer")
+    shows(seen.page.locator(".empty"), "write_policy = ask")
+    assert space.count(category="habit") == 1
+    seen.page.get_by_role("button", name="Answered too").click()
+    shows(seen.page.locator(".card").last, "rejected")
+
+
+def test_parked_jobs_are_retried_and_dropped(opened: Open, told: tuple[Running, Story]) -> None:
+    running, _ = told
+    seen = opened()
+    seen.press("g", "j")
+    parked = seen.page.locator(".job.parked")
+    shows(parked, "the model at 127.0.0.1 does not answer")
+    shows(parked, re.compile("learn.*from a turn"))
+    parked.get_by_role("button", name="Retry").click()
+    is_gone(parked)
+    assert not [job for job in running.store.jobs() if job.state == "parked"]
+    ours = seen.page.locator(".job", has_text="space workshop")
+    ours.get_by_role("button", name="Drop").click()
+    ours.get_by_role("button", name="Drop it for good?").click()
+    is_gone(ours)
+    assert not [job for job in running.store.jobs() if job.space == "workshop"]
+
+
+def test_spaces_and_users(opened: Open, told: tuple[Running, Story]) -> None:
+    running, _ = told
+    seen = opened()
+    seen.page.get_by_label("User").select_option("theo")
+    shows(seen.page.locator(".rows"), "spare key")
+    shows(seen.page.locator(".list-foot"), "7 of 7 memories")
+    seen.page.locator("[data-row]", has_text="Priya").click()
+    shows(seen.page.locator(".content"), "Priya")
+    assert seen.page.get_by_role("button", name="Edit").count() == 0
+    seen.page.get_by_label("Space").select_option("workshop")
+    shows(seen.page.locator(".empty").first, "Nothing is remembered here yet")
+    own = opened(token=running.token("read", spaces=(SPACE,), user="theo"))
+    shows(own.page.locator(".rows"), "spare key")
+    assert own.page.get_by_label("Space").locator("option").all_inner_texts() == [SPACE]
+
+
+def test_what_a_token_may_not_do_is_not_offered(opened: Open, told: tuple[Running, Story]) -> None:
+    running, story = told
+    seen = opened(f"#/memories/{story.boss}", token=running.token("read"))
+    shows(seen.page.locator(".content"), "Priya")
+    for name in ("Edit", "Forget", "Pin", "Unpin", "Remember"):
+        assert seen.page.get_by_role("button", name=name).count() == 0, name
+    assert seen.page.get_by_role("link", name="Jobs").count() == 0
+    seen.press("x", "e", "n", "g", "j")
+    shows(seen.page.locator(".content"), "Priya")
+    seen.press("g", "p")
+    shows(seen.page.locator(".card"), "Ana runs on Saturdays")
+    assert seen.page.get_by_role("button", name="Accept").count() == 0
+    assert not [each for each in seen.asked if "/api/jobs" in each]
+
+
+def test_the_list_follows_what_others_do(opened: Open, told: tuple[Running, Story]) -> None:
+    running, story = told
+    space = running.store.space(SPACE)
+    seen = opened(f"#/memories/{story.dentist}")
+    shows(seen.page.locator(".live"), "live")
+    made = space.remember("The bakery closes at six", category="place")
+    shows(seen.page.locator(f"[data-row='{made.id}']"), "bakery closes at six")
+    shows(seen.page.get_by_role("navigation", name="Categories"), "place")
+    space.revise(story.dentist, "Dentist appointment moved to April")
+    shows(seen.page.locator(".content"), "moved to April")
+    space.forget(made.id)
+    is_gone(seen.page.locator(f"[data-row='{made.id}']"))
+
+
+def test_keys(opened: Open) -> None:
+    seen = opened()
+    shows(seen.rows().first)
+    seen.press("?")
+    shows(seen.page.get_by_role("dialog"), "forget")
+    seen.press("Escape")
+    is_gone(seen.page.get_by_role("dialog"))
+    seen.press("j", "j", "k", "j")
+    focused = seen.page.evaluate("document.activeElement.dataset.row")
+    assert focused == seen.rows().nth(1).get_attribute("data-row")
+    outline = seen.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    seen.press("Enter")
+    shows(seen.page.locator(".memory .content"))
+    assert focused in seen.page.url
+    seen.press("Escape")
+    shows(seen.page.locator(".pane .empty"), "Open a memory")
+    for key, title in (("s", "Sessions"), ("p", "Proposals"), ("j", "Jobs"), ("m", "Memories")):
+        seen.press("g", key)
+        has_title(seen, title)
+
+
+def test_a_server_that_went_away_is_said_in_one_line_and_found_again(
+    browser: Browser, kept: tuple[Store, Story]
+) -> None:
+    store, story = kept
+    bound = listening("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    serving = Serving(AsyncStore(store), store.settings, "rv_a_token_of_the_operator", port=port)
+    with window(browser, f"http://127.0.0.1:{port}") as seen:
+        with in_thread(serving, bound):
+            seen.open("#/memories", serving.token)
+            shows(seen.page.locator(".live"), "live")
+        shows(seen.page.locator(".live"), "waits for the server")
+        seen.press("j", "x")
+        shows(seen.page.locator(".toast.wrong"), "the server does not answer")
+        store.space(SPACE).forget(story.dentist)
+        again = replace(serving, stopping=threading.Event())
+        with in_thread(again, listening("127.0.0.1", port)):
+            is_gone(seen.page.locator(f"[data-row='{story.dentist}']"))
+            shows(seen.page.locator(".live"), re.compile("^live$"))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "steps"),
+    [
+        ("same", "same", [["same", "same"]]),
+        ("", "all new", [["in", "all new"]]),
+        ("all gone", "", [["out", "all gone"]]),
+        (
+            "at 9:30 on Monday",
+            "at 10:00 on Monday",
+            [["same", "at "], ["out", "9:30"], ["in", "10:00"], ["same", " on Monday"]],
+        ),
+        (
+            "I like green tea",
+            "I love black tea",
+            [["same", "I "], ["out", "like green"], ["in", "love black"], ["same", " tea"]],
+        ),
+        ("a b", "a c b", [["same", "a "], ["in", "c "], ["same", "b"]]),
+        ("né à Köln", "né à Lyon", [["same", "né à "], ["out", "Köln"], ["in", "Lyon"]]),
+    ],
+)
+def test_differences_word_by_word(
+    opened: Open, before: str, after: str, steps: list[list[str]]
+) -> None:
+    seen = opened()
+    assert differences(seen, before, after) == steps
+
+
+def test_any_two_texts_have_a_difference_that_holds_both(opened: Open) -> None:
+    seen, chance = opened(), random.Random(6)
+    for size in (*[6] * 60, 400, 4_000, 40_000):
+        texts = [" ".join(chance.choices("abcdef,.", k=size)) for _ in range(2)]
+        steps = differences(seen, *texts)
+        assert "".join(text for kind, text in steps if kind != "in") == texts[0]
+        assert "".join(text for kind, text in steps if kind != "out") == texts[1]
+
+
+def differences(seen: Window, before: str, after: str) -> list[list[str]]:
+    address = seen.page.locator("script[type=module]").get_attribute("src") or ""
+    found: list[list[str]] = seen.page.evaluate(
+        "async ([address, before, after]) => (await import(address)).diff(before, after)",
+        [address.replace("main.js", "diff.js"), before, after],
+    )
+    return found
+
+
+@pytest.mark.parametrize("section", ["memories", "sessions"])
+def test_what_is_not_there_is_said_in_its_place(
+    opened: Open, told: tuple[Running, Story], section: str
+) -> None:
+    _, story = told
+    seen = opened(f"#/{section}/nosuchid")
+    missing = seen.page.locator(".pane .empty")
+    shows(missing, "nosuchid")
+    shows(seen.rows().first)
+    seen.open(f"#/{section}/{story.boss if section == 'memories' else CHAT}")
+    shows(seen.page.locator(".pane article"), "Priya")
+    seen.open(f"#/{section}/another")
+    shows(missing, "another")
+    is_gone(seen.page.locator(".pane article"))
+    is_gone(seen.page.locator(".toast"))
+
+
+# -- the vault ------------------------------------------------------------------------------------
+
+
+def test_a_memory_leads_to_its_file(
+    kept: tuple[Store, Story], opened: Open, told: tuple[Running, Story], tmp_path: Path
+) -> None:
+    store, story = kept
+    running, _ = told
+    without = opened(f"#memories/{story.boss}")
+    shows(without.page.locator(".facts"), "Category")
+    assert without.page.locator(".path").count() == 0
+    service.init(store, tmp_path / "the vault")
+    seen = opened(f"#memories/{story.boss}")
+    shows(seen.page.locator(".path"), f"{SPACE}/facts/")
+    link = seen.page.get_by_role("link", name="Open in Obsidian").get_attribute("href")
+    assert link is not None and link.startswith("obsidian://open?path=%2F")
+    assert "the%20vault" in link
+    seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    seen.page.get_by_role("button", name="Copy", exact=True).click()
+    shows(seen.page.get_by_role("button", name="Copied"))
+    copied = seen.page.evaluate("navigator.clipboard.readText()")
+    assert Path(copied).is_file()
+    # Who is not the operator learns where it is in the vault, not where the vault is.
+    guest = opened(f"#memories/{story.boss}", token=running.token("read"))
+    shows(guest.page.locator(".path"), f"{SPACE}/facts/")
+    assert guest.page.get_by_role("link", name="Open in Obsidian").count() == 0

@@ -1,0 +1,307 @@
+"""What was erased is nowhere: not in the files, not in git, not in names or messages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import reverie
+from reverie import Space, Store
+from reverie.vault import service
+from reverie.vault.git.repo import Repository
+from reverie.vault.git.search import holds
+from tests.vault.repositories import by_hand, files, status
+from tests.vault.vaults import Kept, holding
+
+SECRET = "the combination of the blue suitcase is seven nine three"
+KEPT = "the green suitcase has no lock whatsoever"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return reverie.open(tmp_path / "s.db", settings=reverie.Settings(learn="off"))
+
+
+@pytest.fixture
+def ana(store: Store, tmp_path: Path) -> Space:
+    service.init(store, tmp_path / "vault")
+    return store.space("ana")
+
+
+def places(root: Path, text: str) -> list[str]:
+    """Everywhere below a folder, git's objects included."""
+    needle = text.encode()
+    files = [path for path in root.rglob("*") if path.is_file()]
+    found = [str(path.relative_to(root)) for path in files if needle in path.read_bytes()]
+    repository = Repository.at(root)
+    assert repository is not None
+    return found + holds(repository, needle)
+
+
+def words(root: Path, word: str) -> list[str]:
+    """Paths and messages of all commits that hold a word."""
+    repository = Repository.at(root)
+    assert repository is not None
+    commits = repository.log(limit=1000)
+    return [
+        text
+        for commit in commits
+        for text in (commit.subject, commit.body, *commit.paths)
+        if word in text
+    ]
+
+
+def test_a_memory_is_nowhere_after_a_scrub(store: Store, ana: Space, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    other = ana.remember(KEPT)
+    secret = ana.remember("soon to be revised")
+    service.sync(store)
+    ana.revise(secret.id, SECRET)
+    service.sync(store)
+    ana.revise(other.id, KEPT + " at all")
+    service.sync(store)
+    assert places(root, SECRET) and words(root, "combination")
+    ana.erase(secret.id)
+    service.sync(store)
+    assert places(root, SECRET)  # git remembers
+    done = service.scrub(store)
+    assert done.found == () and done.texts >= 1 and done.commits
+    assert not places(root, SECRET) and not places(root, "soon to be revised")
+    assert not words(root, "combination") and not words(root, "soon-to-be")
+    assert words(root, secret.id)  # that there was something is still told
+    assert places(root, KEPT)
+    assert service.scrub(store).commits == 0
+    assert not service.sync(store)
+
+
+@pytest.mark.parametrize("space", ["ana", "a name as long as names of spaces may be " * 3])
+def test_a_long_text_is_in_no_message(store: Store, ana: Space, tmp_path: Path, space: str) -> None:
+    long = SECRET + ", as is known to nobody but my aunt who lives in the house by the sea"
+    secret = store.space(space.strip()).remember(long, subject="blue")
+    service.sync(store)
+    subject = words(tmp_path / "vault", "combination")[0]
+    assert len(subject) <= 100 and subject.endswith(f"… (remember {secret.id})")
+    store.space(space.strip()).erase(secret.id)
+    assert service.scrub(store).found == ()
+    assert not words(tmp_path / "vault", "combination")
+
+
+def test_a_renamed_file_is_found_as_well(store: Store, ana: Space, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    secret = ana.remember(SECRET)
+    service.sync(store)
+    file = service.file_of(ana, secret.id)
+    assert file is not None
+    (root / "ana" / "private").mkdir()
+    file.rename(root / "ana" / "private" / "suitcase.md")
+    service.sync(store)
+    assert service.file_of(ana, secret.id) == root / "ana" / "private" / "suitcase.md"
+    ana.erase(secret.id)
+    assert service.scrub(store).found == ()
+    assert not places(root, SECRET)
+
+
+def test_what_was_said_is_nowhere(store: Store, ana: Space, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    session = ana.session("chat")
+    session.append({"role": "user", "content": "hello there"})
+    session.append({"role": "user", "content": SECRET})
+    session.append({"role": "user", "content": KEPT})
+    service.sync(store)
+    session.erase_event(2)
+    assert service.scrub(store).found == ()
+    assert not places(root, SECRET) and places(root, KEPT) and places(root, "hello there")
+    session.erase()
+    assert service.scrub(store).found == ()
+    assert not places(root, KEPT) and not places(root, "hello there")
+
+
+def said(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def summarise(session: reverie.Session, text: str) -> None:
+    session.write_summary(text, upper=3, expected_epoch=session.summary().epoch)
+
+
+@pytest.mark.parametrize("turns", ["together", "apart"])
+def test_a_turn_is_nowhere_whatever_people_made_of_its_file(
+    store: Store, tmp_path: Path, turns: str
+) -> None:
+    root = tmp_path / "vault"
+    service.init(store, root, turns=turns)
+    session = store.space("ana").session("chat")
+    for text in ("hello there, it is me", SECRET, KEPT):
+        session.append(said(text))
+    summarise(session, "the suitcase opens with 793")
+    service.sync(store)
+    for file in [*root.glob("ana/sessions/chat/**/*.md")]:
+        file.write_bytes(file.read_bytes() + b"my own words\n")
+    assert service.sync(store).conflicts
+    session.erase_event(2)
+    service.sync(store)
+    summarise(session, "they said hello")
+    service.sync(store)
+    done = service.scrub(store)
+    assert done.found == () and done.texts
+    assert not places(root, SECRET) and not places(root, "opens with 793")
+    assert places(root, KEPT) and places(root, "hello there, it") and places(root, "said hello")
+    assert status(root) == [] and service.scrub(store).commits == 0
+
+
+def test_a_conversation_that_was_begun_again_stays(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    ana.session("chat").append(said(SECRET))
+    service.sync(store)
+    ana.session("chat").erase()
+    ana.session("chat").append(said(KEPT))
+    service.sync(store)
+    before = files(root)
+    done = service.scrub(store)
+    assert done.found == () and done.commits
+    assert files(root) == before and status(root) == []
+    assert not places(root, SECRET)
+
+
+def test_words_that_gave_way_to_others_are_nowhere(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    ana.session("chat").append(said("the suitcase opens with 793"))
+    memory = ana.remember(SECRET, origin=reverie.Origin("chat", 1))
+    service.sync(store)
+    ana.revise(memory.id, KEPT)
+    service.sync(store)
+    ana.session("chat").erase_event(1)
+    done = service.scrub(store)
+    assert done.found == () and done.texts == 2
+    assert not places(root, SECRET) and not words(root, "combination")
+    assert places(root, KEPT) and words(root, f"{KEPT} (revise {memory.id})")
+    assert status(root) == [] and service.scrub(store).commits == 0
+
+
+@pytest.mark.parametrize("path", ["ana/facts/mine.md", "ana/mine.md"])
+def test_a_file_that_was_committed_before_it_had_an_id(
+    store: Store, ana: Space, tmp_path: Path, path: str
+) -> None:
+    root = tmp_path / "vault"
+    ana.remember(KEPT)
+    service.sync(store)
+    for text in (f"{SECRET}, as I said first\n", f"{SECRET}\n"):
+        (root / path).parent.mkdir(exist_ok=True)
+        (root / path).write_text(text)
+        service.checkpoint(store, "mine")
+    service.sync(store)
+    (memory,) = (each for each in ana.memories() if SECRET in each.content)
+    ana.erase(memory.id)
+    assert service.scrub(store).found == ()
+    assert not places(root, SECRET) and places(root, KEPT)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_what_was_put_aside_of_the_log_is_erased_as_well(
+    store: Store, ana: Space, tmp_path: Path, half: bool
+) -> None:
+    root = tmp_path / "vault"
+    secret, kept = ana.remember(SECRET), ana.remember(KEPT)
+    service.sync(store)
+    lines = (root / ".reverie/log.jsonl").read_bytes().splitlines()
+    aside = root / ".reverie/damaged.jsonl"
+    aside.write_bytes(b"".join((line[:-20] if half else line) + b"\n" for line in lines))
+    service.checkpoint(store, "aside")
+    ana.erase(secret.id)
+    service.sync(store)
+    assert aside.read_bytes().count(b"\n") == 1 and kept.id.encode() in aside.read_bytes()
+    assert service.scrub(store).found == ()
+    assert not places(root, SECRET)
+
+
+def test_another_who_says_the_same_loses_nothing(store: Store, ana: Space, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    secret, other = ana.remember(SECRET), ana.remember(SECRET, force=True)
+    own = store.space("bob").remember(SECRET)
+    service.sync(store)
+    before = files(root)
+    ana.erase(secret.id)
+    done = service.scrub(store)
+    assert {path for path in done.found if path.endswith(".md")} >= {"bob/MEMORY.md"}
+    for id in (other.id, own.id):
+        assert [path for path in files(root) if id in path] == [p for p in before if id in p]
+    index = by_hand(root, "show", "HEAD~1:ana/MEMORY.md").decode()
+    assert other.id in index and secret.id not in index
+
+
+def test_a_text_in_any_form_is_looked_for(store: Store, ana: Space, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    text = '"a"\n"b"\n"c"\n"d"\n"e"\n"f"\n"g"\n"h"\n"i"\n"j"\n"k"\n"l"\n"m"\n'
+    secret = ana.remember(text)
+    service.sync(store)
+    (root / "copy.txt").write_text(json.dumps(text))
+    ana.erase(secret.id)
+    assert service.scrub(store).found == ("copy.txt",)
+
+
+def test_half_a_character_and_few_letters_can_be_erased(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    ana.session("chat").append(said(f"{SECRET} \ud83d and on"))
+    ana.session("chat").append(said("a pin: 4711"))
+    service.sync(store)
+    ana.session("chat").erase()
+    done = service.scrub(store)
+    assert (done.texts, done.short, done.found) == (1, 1, ())
+    assert not places(tmp_path / "vault", SECRET)
+
+
+def test_without_anything_erased_nothing_is_rewritten(store: Store, ana: Space) -> None:
+    ana.remember(KEPT)
+    service.sync(store)
+    assert service.scrub(store).commits == 0
+
+
+def test_what_a_space_that_is_not_shown_any_more_erased_is_nowhere(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    secret = ana.remember(SECRET)
+    store.space("eve").remember(KEPT)
+    service.sync(store)
+    service.init(store, root, spaces=["eve"])
+    ana.erase(secret.id)
+    assert service.scrub(store).found == ()
+    assert places(root, "blue suitcase") == []
+    assert words(root, "suitcase-is") == words(root, "blue") == []
+
+
+def test_what_was_restored_and_then_erased_is_nowhere(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
+    secret = ana.remember(SECRET)
+    ana.forget(secret.id)
+    ana.restore(secret.id)
+    service.sync(store)
+    ana.erase(secret.id)
+    assert service.scrub(store).found == ()
+    assert places(tmp_path / "vault", "blue suitcase") == []
+
+
+@pytest.mark.parametrize("name", ["memory", "session", "uuid", "sequence", "origin"])
+@pytest.mark.parametrize("file", ["damaged.jsonl", "log.jsonl"])
+def test_a_line_with_something_else_in_the_place_of_a_name_is_in_nobodys_way(
+    kept: Kept, name: str, file: str
+) -> None:
+    secret = kept.ana.remember(SECRET)
+    kept.ana.remember(KEPT)
+    kept.sync()
+    path = kept.path(f".reverie/{file}")
+    line = {"space": "ana", "user": None, "position": 1, "op": "append", "session": "s"}
+    damaged = {**line, "sequence": 1, "uuid": "u", name: [["x"]], "body": None}
+    before = path.read_bytes() if path.exists() else b""
+    path.write_bytes(before + json.dumps(damaged).encode() + b"\n")
+    kept.ana.erase(secret.id)
+    kept.sync()
+    assert not holding(kept, b"suitcase is seven")

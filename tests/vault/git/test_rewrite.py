@@ -1,0 +1,784 @@
+"""History without what was erased: everything else as it was, and nothing left to be found."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reverie.errors import VaultError
+from reverie.vault.git import rewrite as git_rewrite
+from reverie.vault.git.objects import (
+    Entry,
+    Headed,
+    delta,
+    entries,
+    object_id,
+    person,
+    places,
+    tree_of,
+)
+from reverie.vault.git.process import STALE_LOCK, Git
+from reverie.vault.git.repo import Repository
+from reverie.vault.git.rewrite import Rewritten, holds, rewrite
+from reverie.vault.git.search import files_with
+from tests.conftest import PROVE
+from tests.vault.repositories import by_hand, files, made, status, write
+
+SECRET = b"the-launch-code-is-0451"
+BLANK = b"[erased]"
+# Of the calls of git between which it is killed.
+EACH_CALL = 1 if PROVE else 3
+WHO = "--format=%an %ae %at %cn %ce %ct %ai %ci"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "vault"
+
+
+@pytest.fixture
+def repo(root: Path) -> Repository:
+    return made(root)
+
+
+def without(path: str, content: bytes) -> bytes | None:
+    if SECRET in os.fsencode(path):
+        return None
+    return content.replace(SECRET, BLANK)
+
+
+def told(text: str) -> str:
+    return text.replace(SECRET.decode(), BLANK.decode())
+
+
+def erase(repo: Repository) -> Rewritten:
+    return rewrite(repo, change_blob=without, change_message=told)
+
+
+def commit(root: Path, message: str, *, day: int = 1) -> str:
+    """By a person, as the work tree is."""
+    by_hand(root, "add", "-A")
+    when = f"2026-01-{day:02}T12:00:00 +0130"
+    by_hand(
+        root,
+        *(
+            "commit",
+            "-q",
+            "--allow-empty",
+            "--allow-empty-message",
+            "--cleanup=verbatim",
+            "-F",
+            "-",
+        ),
+        given=message.encode(),
+        GIT_AUTHOR_DATE=when,
+        GIT_COMMITTER_DATE=when,
+    )
+    return by_hand(root, "rev-parse", "HEAD").decode().strip()
+
+
+def everything(root: Path, *refs: str) -> list[object]:
+    """Of each commit: who, when, its message and all files, as they should be afterwards."""
+    found: list[object] = []
+    for one in by_hand(root, "rev-list", "--topo-order", *refs).decode().split():
+        kept = {
+            name: (mode, new)
+            for name, (mode, content) in files(root, one).items()
+            if (new := without(name, content)) is not None
+        }
+        message = by_hand(root, "log", "-1", "--format=%B", one).replace(SECRET, BLANK)
+        found.append((by_hand(root, "log", "-1", WHO, one), message, kept))
+    return found
+
+
+def disk(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob("*")
+        if path.is_file() and not path.is_symlink() and ".git" not in path.parts
+    }
+
+
+def rich(root: Path) -> None:
+    """A history with all that a history can have."""
+    for name in ("plain.md", "-dash.md", 'qu"ote.md', "new\nline.md", "ünï/日本.md", "tab\t/x"):
+        write(root, name, f"content of {name!r}\n")
+    commit(root, "names\n\nSigned-off-by: Pat <pat@example.org>\n", day=1)
+    write(root, "notes/a.md", b"before " + SECRET + b" behind\n")
+    write(root, "binary", bytes(range(256)) + SECRET + bytes(range(256)))
+    write(root, "run.sh", b"#!/bin/sh\n# " + SECRET + b"\n")
+    (root / "run.sh").chmod(0o755)
+    (root / "link").symlink_to("plain.md")
+    (root / "bad link").symlink_to(os.fsdecode(SECRET))
+    commit(root, f"holds {SECRET.decode()}\n\nbody {SECRET.decode()}\n# kept\n\n\n", day=2)
+    by_hand(root, "tag", "light")
+    by_hand(root, "tag", "-a", "-m", f"tagged {SECRET.decode()}", "heavy")
+    by_hand(root, "tag", "-a", "-m", "a tag of a tag", "heavier", "heavy")
+    by_hand(root, "tag", "a-tree", "HEAD^{tree}")
+    by_hand(root, "tag", "-a", "-m", "of a file", "a-file", "HEAD:notes/a.md")
+    by_hand(root, "checkout", "-qb", "side")
+    (root / "notes/a.md").rename(root / "notes/renamed.md")
+    write(root, f"only/{SECRET.decode()}.md", "its path tells\n")
+    commit(root, "renamed\n", day=3)
+    by_hand(root, "checkout", "-q", "main")
+    write(root, "notes/b.md", "b\n")
+    commit(root, "", day=4)
+    by_hand(root, "merge", "-q", "--no-edit", "side", GIT_COMMITTER_DATE="@1 +0000")
+    by_hand(root, "notes", "add", "-m", f"a note {SECRET.decode()}", "HEAD")
+    by_hand(root, "notes", "add", "-m", "harmless", "HEAD~1")
+    for number in range(3):
+        write(root, "plain.md", SECRET + b" stashed %d" % number)
+        by_hand(root, "stash", "push", "-q", "-m", f"stash {number} {SECRET.decode()}")
+    (root / "bad link").unlink()
+    write(root, "notes/renamed.md", "clean now\n")
+    (root / "only" / f"{SECRET.decode()}.md").unlink()
+    write(root, "binary", "clean\n")
+    write(root, "run.sh", "clean\n")
+    commit(root, "cleaned\n", day=5)
+    commit(root, "an empty one\n", day=6)
+
+
+def test_a_rich_history(root: Path, repo: Repository) -> None:
+    rich(root)
+    refs = ("--branches", "--tags=light")
+    before, on_disk = everything(root, *refs), disk(root)
+    stashes = [everything(root, f"stash@{{{number}}}") for number in range(3)]
+    names = by_hand(root, "for-each-ref", "--format=%(refname) %(objecttype) %(*objecttype)")
+    first = by_hand(root, "rev-parse", ":/names").strip()
+    assert holds(repo, SECRET)
+
+    done = erase(repo)
+
+    assert holds(repo, SECRET) == []
+    assert everything(root, *refs) == before
+    assert disk(root) == on_disk and status(root) == []
+    assert (
+        by_hand(root, "for-each-ref", "--format=%(refname) %(objecttype) %(*objecttype)") == names
+    )
+    assert by_hand(root, "rev-parse", ":/names").strip() == first, "what holds nothing keeps its id"
+    assert [everything(root, f"stash@{{{number}}}") for number in range(3)] == stashes
+    assert by_hand(root, "stash", "list", "--format=%gs").decode().splitlines() == [
+        f"On main: stash {number} [erased]" for number in (2, 1, 0)
+    ]
+    assert by_hand(root, "notes", "show", "HEAD~2") == b"a note [erased]\n"
+    assert by_hand(root, "notes", "show", "HEAD~3") == b"harmless\n"
+    assert by_hand(root, "cat-file", "-p", "a-file^{}") == b"before [erased] behind\n"
+    assert b"tagged [erased]" in by_hand(root, "cat-file", "-p", "heavy")
+    assert done.commits and done.files and done.messages and done.refs
+    by_hand(root, "fsck", "--strict", "--no-dangling")
+    by_hand(root, "stash", "pop", "-q")
+    assert (root / "plain.md").read_bytes() == b"[erased] stashed 2"
+    by_hand(root, "reset", "-q", "--hard")
+    assert repo.commit([write(root, "after")], "m", author="ana") is not None
+
+
+def test_trees_read_from_end_to_end_come_out_the_same(
+    root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rich(root)
+    before = everything(root, "--branches")
+    monkeypatch.setattr(git_rewrite, "FEW", 0)
+    erase(repo)
+    assert everything(root, "--branches") == before
+    assert holds(repo, SECRET) == []
+    by_hand(root, "fsck", "--strict")
+
+
+def test_of_a_folder_that_changed_and_then_held_only_the_erased_nothing_is_left(
+    root: Path, repo: Repository
+) -> None:
+    for name in (".gitignore", ".gitattributes"):
+        (root / name).unlink(missing_ok=True)
+    for number in range(50):
+        write(root, f"{number:02}.md", "kept\n")
+    write(root, f"{SECRET.decode()}.md", "its name tells\n")
+    commit(root, "first")
+    for number in range(50):
+        (root / f"{number:02}.md").unlink()
+    commit(root, "only the erased")
+    erase(repo)
+    assert by_hand(root, "ls-tree", "--name-only", "HEAD") == b""
+    assert len(by_hand(root, "ls-tree", "--name-only", "HEAD~1").split()) == 50
+    assert holds(repo, SECRET) == []
+    by_hand(root, "fsck", "--strict")
+
+
+def test_done_again_it_changes_nothing(root: Path, repo: Repository) -> None:
+    rich(root)
+    erase(repo)
+    before = by_hand(root, "for-each-ref")
+    assert erase(repo) == Rewritten(0, 0, 0, 0)
+    assert by_hand(root, "for-each-ref") == before
+    assert len(by_hand(root, "stash", "list").splitlines()) == 3
+
+
+def test_each_content_is_passed_once_for_each_path(root: Path, repo: Repository) -> None:
+    rich(root)
+    write(root, "twice/one.md", "same\n")
+    write(root, "twice/two.md", "same\n")
+    commit(root, "twice")
+    write(root, "twice/one.md", "other\n")
+    commit(root, "other")
+    write(root, "twice/one.md", "same\n")
+    commit(root, "same again")
+    asked: Counter[tuple[str, bytes]] = Counter()
+
+    def noted(path: str, content: bytes) -> bytes:
+        asked[path, content] += 1
+        return content
+
+    before = by_hand(root, "for-each-ref")
+    done = rewrite(repo, change_blob=noted, change_message=lambda text: text)
+    assert done == Rewritten(0, 0, 0, 0)
+    assert by_hand(root, "for-each-ref") == before
+    assert set(asked.values()) == {1}
+    assert {("twice/one.md", b"same\n"), ("twice/two.md", b"same\n")} <= set(asked)
+    assert {path for path, _ in asked} >= {"-dash.md", "new\nline.md", "tab\t/x", "link"}
+
+
+def test_what_is_staged_is_cleaned_and_stays_staged(root: Path, repo: Repository) -> None:
+    write(root, "a.md", b"old " + SECRET)
+    commit(root, "a")
+    write(root, "a.md", b"staged " + SECRET)
+    write(root, f"{SECRET.decode()}.md", "x")
+    write(root, "other.md", "x")
+    by_hand(root, "add", "-A")
+    write(root, "a.md", b"on disk")
+    (root / f"{SECRET.decode()}.md").unlink()
+    erase(repo)
+    assert by_hand(root, "show", ":a.md") == b"staged [erased]"
+    assert status(root) == ["MM a.md", "A  other.md"]
+    assert holds(repo, SECRET) == []
+
+
+def test_what_is_left_out_of_the_work_tree_stays_so(root: Path, repo: Repository) -> None:
+    write(root, "here.md", "x")
+    write(root, "away/a.md", SECRET)
+    write(root, f"away/{SECRET.decode()}.md", "its name tells")
+    commit(root, "a")
+    by_hand(root, "sparse-checkout", "set", "--no-cone", "/here.md", "/.git*")
+    erase(repo)
+    assert status(root) == [] and files(root)["away/a.md"][1] == BLANK
+    assert repo.checkpoint("nothing is new", "ana") is None
+    assert holds(repo, SECRET) == []
+
+
+def test_names_in_an_index_that_shortens_them(root: Path, repo: Repository) -> None:
+    write(root, f"{SECRET.decode()[:-1]}a", "x")
+    write(root, SECRET.decode(), "x")
+    by_hand(root, "update-index", "--index-version", "4")
+    by_hand(root, "add", "-A")
+    assert "index: the name of a file" in holds(repo, SECRET)
+
+
+def test_what_no_ref_holds_goes(root: Path, repo: Repository) -> None:
+    write(root, "a.md", b"lost " + SECRET)
+    commit(root, "lost")
+    by_hand(root, "reset", "-q", "--hard", "HEAD~1")
+    by_hand(root, "hash-object", "-w", "--stdin", given=b"dangling " + SECRET)
+    by_hand(root, "gc", "-q", "--prune=never")
+    for path in (root / ".git/objects/pack").glob("*.pack"):
+        path.with_suffix(".keep").touch()
+    by_hand(root, "commit-graph", "write", "--reachable")
+    by_hand(root, "multi-pack-index", "write")
+    for name in ("ORIG_HEAD", "FETCH_HEAD", "COMMIT_EDITMSG", "SQUASH_MSG", "rr-cache/1/preimage"):
+        write(root / ".git", name, SECRET)
+    write(root / ".git", "lost-found/other/x", SECRET)
+    write(root / ".git", "fast_import_crash_1", SECRET)
+    write(root / ".git", "objects/ab/tmp_obj_x", zlib.compress(b"blob 5\0" + SECRET))
+    write(root / ".git", "objects/pack/tmp_pack_x", SECRET)
+    assert len(holds(repo, SECRET)) >= 10
+    erase(repo)
+    assert holds(repo, SECRET) == []
+    by_hand(root, "fsck", "--strict")
+
+
+def test_detached_heads_and_linked_work_trees(root: Path, repo: Repository, tmp_path: Path) -> None:
+    write(root, "a.md", SECRET)
+    commit(root, "a")
+    by_hand(root, "worktree", "add", "-q", "--detach", str(tmp_path / "second"))
+    write(tmp_path / "second", "a.md", b"second " + SECRET)
+    commit(tmp_path / "second", "only here")
+    write(tmp_path / "second", "b.md", b"staged " + SECRET)
+    by_hand(tmp_path / "second", "add", "-A")
+    by_hand(root, "checkout", "-q", "--detach")
+    write(root, "c.md", SECRET)
+    commit(root, "on no branch")
+    erase(repo)
+    assert holds(repo, SECRET) == []
+    assert files(root)["c.md"][1] == BLANK
+    assert files(tmp_path / "second")["a.md"][1] == b"second " + BLANK
+    assert by_hand(tmp_path / "second", "show", ":b.md") == b"staged " + BLANK
+    by_hand(root, "fsck", "--strict")
+
+    write(root, "d.md", SECRET)
+    commit(root, "once more")
+    linked = Repository.at(tmp_path / "second")
+    assert linked is not None
+    erase(linked)
+    assert holds(linked, SECRET) == [] and holds(repo, SECRET) == []
+    assert files(root)["d.md"][1] == BLANK
+
+
+def test_replaced_commits_keep_their_replacement(root: Path, repo: Repository) -> None:
+    write(root, "a.md", SECRET)
+    old = commit(root, "old")
+    new = by_hand(root, "commit-tree", "-m", "instead", f"{old}^{{tree}}").decode().strip()
+    by_hand(root, "replace", old, new)
+    erase(repo)
+    head = by_hand(root, "rev-parse", "HEAD").decode().strip()
+    assert head != old
+    assert by_hand(root, "log", "-1", "--format=%s").strip() == b"instead"
+    assert by_hand(root, "for-each-ref", "--format=%(refname)", "refs/replace").decode() == (
+        f"refs/replace/{head}\n"
+    )
+    assert holds(repo, SECRET) == []
+
+
+def test_what_a_commit_has_besides(root: Path, repo: Repository) -> None:
+    """Encodings, headers and modes that git would not write today stay; signatures do not."""
+    blob = by_hand(root, "hash-object", "-w", "--stdin", given=SECRET).decode().strip()
+    raw_tree = b"100664 odd\0" + bytes.fromhex(blob)
+    store = ("hash-object", "--literally", "-w", "--stdin", "-t")
+    tree = by_hand(root, *store, "tree", given=raw_tree).decode().strip()
+    raw = (
+        (
+            f"tree {tree}\nauthor nobody\ncommitter A <a> 5 -0730\nencoding ISO-8859-1\n"
+            "HG:extra some\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n abc\n -----END\n"
+            f"mergetag object {tree}\n tag x\n \n {SECRET.decode()}\n"
+        ).encode()
+        + b"\ncaf\xe9 "
+        + SECRET
+    )
+    name = by_hand(root, *store, "commit", given=raw).decode().strip()
+    by_hand(root, "update-ref", "refs/heads/odd", name)
+    erase(repo)
+    found = by_hand(root, "cat-file", "commit", "odd")
+    assert b"author nobody\ncommitter A <a> 5 -0730\nencoding ISO-8859-1\nHG:extra some\n" in found
+    assert found.endswith(b"\n\ncaf\xe9 [erased]")
+    assert b"gpgsig" not in found and b"mergetag" not in found
+    assert b"100664 odd" in by_hand(root, "cat-file", "tree", "odd^{tree}")
+    assert holds(repo, SECRET) == []
+
+
+def test_folders_that_become_empty_go_and_commits_stay(root: Path, repo: Repository) -> None:
+    write(root, f"deep/er/{SECRET.decode()}", "x")
+    commit(root, "only that")
+    by_hand(root, "checkout", "-q", "--orphan", "alone")
+    by_hand(root, "rm", "-rqf", ".")
+    write(root, SECRET.decode(), "x")
+    commit(root, "nothing else")
+    (root / SECRET.decode()).unlink()
+    erase(repo)
+    assert files(root) == {} and by_hand(root, "log", "-1", "--format=%s") == b"nothing else\n"
+    assert b"deep" not in by_hand(root, "ls-tree", "-rt", "main")
+    assert len(by_hand(root, "rev-list", "main").split()) == 2
+    by_hand(root, "fsck", "--strict")
+
+
+def test_a_repository_named_with_sha256(root: Path) -> None:
+    root.mkdir()
+    by_hand(root, "init", "-q", "-b", "main", "--object-format=sha256")
+    repo = made(root)
+    rich(root)
+    before = everything(root, "--branches")
+    erase(repo)
+    assert everything(root, "--branches") == before
+    assert holds(repo, SECRET) == []
+
+
+def test_an_empty_repository(root: Path) -> None:
+    root.mkdir()
+    by_hand(root, "init", "-q")
+    repo = Repository.at(root)
+    assert repo is not None
+    assert erase(repo) == Rewritten(0, 0, 0, 0)
+
+
+def test_thousands_of_commits(root: Path, repo: Repository) -> None:
+    stream = []
+    for number in range(2000):
+        text = b"fact %d\n" % number
+        if number in {3, 900}:
+            text += SECRET
+        stream.append(
+            b"commit refs/heads/main\ncommitter P <p@x> %d +0000\ndata 2\nm\n" % (number + 9)
+            + (b"from refs/heads/main^0\n" if number == 0 else b"")
+            + b"M 100644 inline facts/%d.md\ndata %d\n%s\n" % (number, len(text), text)
+        )
+    by_hand(root, "fast-import", "--quiet", given=b"".join(stream))
+    by_hand(root, "reset", "-q", "--hard")
+    done = erase(repo)
+    assert done.commits == 1997 and done.files == 2
+    assert holds(repo, SECRET) == []
+    found = files_named(root, "HEAD")
+    assert len(found) == 2002
+    assert len(files_named(root, "HEAD~1000")) == 1002
+    assert by_hand(root, "show", "HEAD:facts/900.md") == b"fact 900\n[erased]"
+    by_hand(root, "fsck", "--strict")
+
+
+def files_named(root: Path, commit: str) -> list[bytes]:
+    return by_hand(root, "ls-tree", "-r", "--name-only", commit).split()
+
+
+# Refusals and failures
+
+
+@pytest.mark.parametrize("what", ["merge", "shallow", "promisor", "reftable"])
+def test_what_cannot_be_rewritten_is_left_alone(what: str, root: Path, repo: Repository) -> None:
+    write(root, "a.md", SECRET)
+    head = commit(root, "a")
+    if what == "merge":
+        write(root / ".git", "MERGE_HEAD", head)
+    elif what == "shallow":
+        write(root / ".git", "shallow", head + "\n")
+    elif what == "promisor":
+        by_hand(root, "config", "remote.x.promisor", "true")
+    else:
+        by_hand(root, "config", "extensions.refStorage", "reftable")
+    with pytest.raises(VaultError):
+        erase(repo)
+    assert (root / ".git/refs/heads/main").read_text(encoding="utf-8").strip() == head
+
+
+def test_a_call_that_fails_changes_nothing(root: Path, repo: Repository) -> None:
+    rich(root)
+    before = by_hand(root, "for-each-ref")
+    calls = []
+
+    def failing(path: str, content: bytes) -> bytes:
+        calls.append(path)
+        if len(calls) == 9:
+            raise KeyError(path)
+        return b"other"
+
+    with pytest.raises(KeyError):
+        rewrite(repo, change_blob=failing, change_message=str)
+    assert by_hand(root, "for-each-ref") == before
+    assert status(root) == []
+
+
+def test_a_missing_object_is_said(root: Path, repo: Repository) -> None:
+    write(root, "a.md", SECRET)
+    commit(root, "a")
+    blob = by_hand(root, "rev-parse", "HEAD:a.md").decode().strip()
+    path = root / ".git/objects" / blob[:2] / blob[2:]
+    path.unlink()
+    with pytest.raises(VaultError, match="git fsck"):
+        erase(repo)
+    write(root / ".git/objects", f"{blob[:2]}/{blob[2:]}", b"nonsense")
+    with pytest.raises(VaultError):
+        holds(repo, SECRET)
+
+
+def test_a_ref_that_moved_meanwhile_stops_it(
+    root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(root, "a.md", SECRET)
+    commit(root, "a")
+    real = git_rewrite._restage
+
+    def moved(*arguments: object) -> None:
+        by_hand(root, "commit", "-q", "--allow-empty", "-m", "meanwhile")
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(git_rewrite, "_restage", moved)
+    with pytest.raises(VaultError, match="git update-ref failed"):
+        erase(repo)
+    monkeypatch.undo()
+    assert by_hand(root, "log", "-1", "--format=%s").strip() == b"meanwhile"
+    erase(repo)
+    assert holds(repo, SECRET) == []
+
+
+def test_killed_at_any_point_it_can_be_done_again(root: Path, repo: Repository) -> None:
+    chance = random.Random("rewriting")
+    rich(root)
+    before = everything(root, "--branches")
+    code = (
+        "import sys; from pathlib import Path; from tests.vault.git.test_rewrite import erase\n"
+        "from reverie.vault.git.repo import Repository\n"
+        "repo = Repository.at(Path(sys.argv[1])); print('go', flush=True); erase(repo)"
+    )
+    for _ in range(8):
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(root)], stdout=subprocess.PIPE, start_new_session=True
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(chance.random() * 0.6)
+            process.send_signal(signal.SIGKILL)
+        time.sleep(0.1)
+        for lock in (root / ".git").rglob("*.lock"):
+            os.utime(lock, (time.time() - 2 * STALE_LOCK,) * 2)
+    erase(repo)
+    assert everything(root, "--branches") == before
+    assert holds(repo, SECRET) == []
+    assert len(by_hand(root, "stash", "list").splitlines()) == 3
+    by_hand(root, "fsck", "--strict")
+
+
+class Killed(BaseException):
+    """What nothing handles, as nothing handles a kill."""
+
+
+def test_killed_between_any_two_calls_of_git_no_stash_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Git._start
+    left = 0
+
+    def counted(self: Git, *arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+        return start(self, *arguments)
+
+    made(tmp_path / "model")
+    write(tmp_path / "model", "plain.md", "plain\n")
+    commit(tmp_path / "model", "first\n")
+    for number in range(3):
+        write(tmp_path / "model", "plain.md", SECRET + b" stashed %d" % number)
+        by_hand(tmp_path / "model", "stash", "push", "-q", "-m", f"stash {number}")
+    monkeypatch.setattr(Git, "_start", counted)
+    for call in range(1, 100, EACH_CALL):
+        root = tmp_path / str(call)
+        shutil.copytree(tmp_path / "model", root, symlinks=True)
+        left = call
+        repo = Repository.at(root)
+        assert repo is not None
+        try:
+            erase(repo)
+        except Killed:
+            write(root, "plain.md", SECRET + b" since")
+            by_hand(root, "stash", "push", "-q", "-m", "since")
+        else:
+            break
+        finally:
+            left = 0
+        erase(repo)
+        assert stashed(root) == [f"[erased] stashed {one}" for one in range(3)] + ["[erased] since"]
+        assert holds(repo, SECRET) == []
+        assert by_hand(root, "for-each-ref", "refs/reverie") == b""
+    assert call > 20, "it was killed in all its phases"
+    assert stashed(root) == [f"[erased] stashed {one}" for one in range(3)]
+
+
+def stashed(root: Path) -> list[str]:
+    """What each stash holds, oldest first."""
+    names = by_hand(root, "stash", "list", "--format=%gd").decode().split()
+    return [by_hand(root, "show", f"{name}:plain.md").decode() for name in reversed(names)]
+
+
+@pytest.mark.parametrize("step", ["_switch", "_restage", "_remove", "_restore_stashes"])
+def test_stopped_before_a_step_it_is_finished_later(
+    step: str, root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rich(root)
+    calls = []
+
+    def stopped(*arguments: object) -> None:
+        calls.append(1)
+        if step != "_restore_stashes" or len(calls) == 2:
+            raise VaultError("stopped")
+
+    monkeypatch.setattr(git_rewrite, step, stopped)
+    with pytest.raises(VaultError, match="stopped"):
+        erase(repo)
+    monkeypatch.undo()
+    erase(repo)
+    assert holds(repo, SECRET) == []
+    assert len(by_hand(root, "stash", "list").splitlines()) == 3
+    assert by_hand(root, "for-each-ref", "refs/reverie") == b""
+
+
+# Looking
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["description", "hooks/x", "logs/refs/heads/gone", "index.backup", "modules/x/packed-refs"],
+)
+def test_holds_looks_into_every_file(name: str, root: Path, repo: Repository) -> None:
+    write(root / ".git", name, b"x" * ((1 << 20) - 7) + SECRET + b"y")
+    assert holds(repo, SECRET) == [f".git/{name}"]
+    assert holds(repo, SECRET + b"z") == []
+
+
+def test_holds_finds_names_links_and_kinds(root: Path, repo: Repository) -> None:
+    write(root, f"{SECRET.decode()}.md", "x")
+    commit(root, f"in a message {SECRET.decode()}")
+    by_hand(root, "tag", "-a", "-m", SECRET.decode(), "t")
+    by_hand(root, "branch", SECRET.decode())
+    (root / ".git" / "linked").symlink_to(os.fsdecode(SECRET))
+    by_hand(root, "gc", "-q")
+    found = holds(repo, SECRET)
+    assert {one.split()[0] for one in found} >= {"commit", "tag", "tree", ".git/linked"}
+    assert "index: the name of a file" in found
+    assert any("packed-refs" in one for one in found)
+
+
+def test_holds_looks_into_packs_that_git_does_not_know(root: Path, repo: Repository) -> None:
+    for number in range(5):
+        write(root, "a.md", b"line\n" * 400 + b"%d" % number + (SECRET if number == 3 else b""))
+        commit(root, "m")
+    by_hand(root, "gc", "-q")
+    (pack,) = (root / ".git/objects/pack").glob("*.pack")
+    write(root / ".git", "modules/x/objects/pack/tmp_pack_y", pack.read_bytes())
+    assert any("tmp_pack_y" in one for one in holds(repo, SECRET))
+    cut = pack.read_bytes()[:-40]
+    write(root / ".git", "modules/x/objects/pack/tmp_pack_y", cut)
+    assert holds(repo, b"nothing like it") == []
+
+
+def test_holds_looks_into_packs_of_other_repositories(root: Path, repo: Repository) -> None:
+    write(root, "a.md", SECRET)
+    commit(root, "m")
+    by_hand(root, "gc", "-q")
+    for path in [*(root / ".git/objects/pack").iterdir()]:
+        write(root / ".git", f"modules/x/objects/pack/{path.name}", path.read_bytes())
+        write(root, f"copy/.git/objects/pack/{path.name}", path.read_bytes())
+    by_hand(root, "reset", "-q", "--hard", "HEAD~1")
+    erase(repo)
+    (found,) = holds(repo, SECRET)
+    assert found.startswith(".git/modules/x/objects/pack/pack-")
+    (found,) = files_with(root, [SECRET])
+    assert found.startswith("copy/.git/objects/pack/pack-")
+
+
+def test_many_needles_are_found_wherever_each_lies(root: Path, repo: Repository) -> None:
+    many = [b"needle number %05d of a stack" % number for number in range(500)] + [b"short"]
+    for start in range(20):
+        write(root / ".git", "description", b" " * start + many[start * 7] + b"\n")
+        assert holds(repo, *many) == [".git/description"]
+    write(root / ".git", "description", b"x" * ((1 << 20) - 3) + many[400])
+    assert holds(repo, *many) == [".git/description"]
+    write(root / ".git", "description", b"a short one")
+    assert holds(repo, *many) == [".git/description"]
+    write(root / ".git", "description", b"needle number 00500 of a stack, needle number 0000")
+    assert holds(repo, *many) == []
+
+
+def test_what_cannot_be_read_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a/b.txt", "hello")
+
+    def refused(*arguments: object) -> None:
+        raise PermissionError(13, "refused")
+
+    monkeypatch.setattr(Path, "open", refused)
+    with pytest.raises(VaultError, match="nothing is proved"):
+        files_with(tmp_path, [SECRET])
+
+
+def test_nothing_to_look_for(repo: Repository) -> None:
+    with pytest.raises(VaultError):
+        holds(repo, b"")
+
+
+# The parts
+
+
+@given(st.binary(max_size=400), st.binary(max_size=400), st.binary(max_size=200))
+def test_a_difference_gives_the_new_from_the_old(head: bytes, tail: bytes, other: bytes) -> None:
+    base, new = head + b"OLD" + tail, head + other + tail
+    change = delta(base, new)
+    assert change is None or applied(base, change) == new
+
+
+def applied(base: bytes, change: bytes) -> bytes:
+    """As the format says, written apart from what makes it."""
+    place = 0
+    sizes = []
+    for _ in range(2):
+        value = shift = 0
+        while True:
+            byte = change[place]
+            place += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        sizes.append(value)
+    out = b""
+    while place < len(change):
+        code = change[place]
+        place += 1
+        if code < 128:
+            out += change[place : place + code]
+            place += code
+            continue
+        numbers = []
+        for bits in ((1, 2, 4, 8), (16, 32, 64)):
+            value = 0
+            for index, bit in enumerate(bits):
+                if code & bit:
+                    value |= change[place] << (8 * index)
+                    place += 1
+            numbers.append(value)
+        out += base[numbers[0] : numbers[0] + (numbers[1] or 0x10000)]
+    assert sizes == [len(base), len(out)]
+    return out
+
+
+names = st.binary(min_size=1, max_size=20).filter(lambda name: not {0, 47} & set(name))
+
+
+@given(st.dictionaries(names, st.sampled_from([b"100644", b"40000", b"120000"])))
+def test_a_tree_is_read_as_it_was_written(found: dict[bytes, bytes]) -> None:
+    given_ = [Entry(mode, name, bytes(20)) for name, mode in found.items()]
+    raw = tree_of(given_)
+    assert sorted(entries(raw, 20)) == sorted(given_)
+    assert tree_of(entries(raw, 20)) == raw
+
+
+tricky = st.lists(st.sampled_from([b"a", b" a", b"100644 a", b"b a", b"40000 a", b"0 a"]))
+
+
+@given(tricky, st.lists(st.sampled_from([b" a\0" + b"7" * 17, b"100644 a\0" + b"1" * 11])))
+def test_an_entry_is_found_where_it_is_and_nowhere_else(
+    found: list[bytes], ids: list[bytes]
+) -> None:
+    raw = b"".join(
+        Entry(b"100644", name, (ids * 9)[at % 9] if ids else bytes(20)).raw()
+        for at, name in enumerate(found)
+    )
+    for name in {*found, b"a"}:
+        here, at = [], 0
+        for entry in entries(raw, 20):
+            here += [(at, entry)] if entry.name == name else []
+            at += len(entry.raw())
+        assert sorted(places(raw, name, 20)) == here
+
+
+@given(st.binary(max_size=60))
+def test_no_tree_no_header_and_no_person_is_too_odd(raw: bytes) -> None:
+    with contextlib.suppress(ValueError):
+        assert b"".join(entry.raw() for entry in entries(raw, 20)) == raw
+    found = Headed.parse(b"tree x\nauthor y\n continued\n\n" + raw)
+    assert found.raw() == b"tree x\nauthor y\n continued\n\n" + raw
+    assert found.encoded(found.text()) == raw
+    person(raw)
+    Headed.parse(raw).text()
+
+
+def test_objects_are_named_as_git_names_them(root: Path, repo: Repository) -> None:
+    said = by_hand(root, "hash-object", "--stdin", given=b"some content").decode().strip()
+    assert object_id(b"blob", b"some content", "sha1") == said

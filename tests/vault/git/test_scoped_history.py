@@ -1,0 +1,126 @@
+"""What a handle sees of the vault's history, and what agents are told of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reverie import Space
+from reverie.serialize import plain
+from reverie.vault import service, tools
+from reverie.vault.git import scoped_history
+from reverie.vault.git.repo import Commit
+from tests.vault.living import Living
+
+SECRET = "Bob has debts"
+
+
+def everything(space: Space) -> str:
+    """All that can be learned through a handle."""
+    commits = scoped_history.history(space, limit=100)
+    since = commits[-1].id if commits else None
+    told = tools.memory_history(space, 100, True)
+    return json.dumps(plain(commits)) + scoped_history.diff(space, since=since) + told
+
+
+@pytest.mark.parametrize("name", ["ana", "Änä & co", "q\"'\\n"])
+def test_a_handle_sees_only_its_own(living: Living, name: str) -> None:
+    store = living.store
+    shared, bob, eve = (store.space(name, user=user) for user in (None, "bob", "eve"))
+    shared.remember("The office is in Bern")
+    service.sync(store)
+    bob.remember(SECRET, subject="Bob Ünique")
+    eve.remember("Eve likes tea")
+    service.sync(store)
+    shared.remember("The office has a garden")
+    bob.remember(f"{SECRET} still")
+    service.sync(store)
+    assert SECRET in everything(bob) and "Eve" not in everything(bob)
+    # What one commit says of several is told to none of them; the files are.
+    assert "eve-likes-tea" in everything(eve) and "Bob" not in everything(eve)
+    seen = everything(shared)
+    assert "Bob" not in seen and "Eve" not in seen and "nique" not in seen
+    assert "The office has a garden" in seen
+    assert everything(store.space("elsewhere")).strip("[]") == "The memory has no history yet."
+
+
+@pytest.mark.parametrize("folder", ["users", "deleted/users", "Users"])
+def test_what_a_person_put_elsewhere_is_still_a_users(living: Living, folder: str) -> None:
+    living.ana.remember("The office is in Bern")
+    service.sync(living.store)
+    path = living.root / "ana" / folder / "bob" / "secret.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(SECRET)
+    assert SECRET not in scoped_history.diff(living.ana)
+    service.checkpoint(living.store)
+    assert SECRET not in everything(living.ana) and "secret.txt" not in everything(living.ana)
+
+
+def test_commits_of_others_do_not_hide_ones_own(living: Living) -> None:
+    living.ana.remember("First of all")
+    service.sync(living.store)
+    bob = living.store.space("ana", user="bob")
+    for number in range(5):
+        bob.remember(f"Number {number}")
+        service.sync(living.store)
+    (found,) = scoped_history.history(living.ana, limit=1)
+    assert "First of all" in found.subject
+
+
+def test_a_checkpoint_is_known_by_its_maker(living: Living) -> None:
+    bob = living.store.space("ana", user="bob")
+    bob.remember(SECRET)
+    living.store.space("ana", user="eve").remember("Eve likes tea")
+    living.ana.remember("The office is in Bern")
+    assert tools.memory_checkpoint(living.ana, "before\nthe move").endswith(": before the move")
+    assert "before the move" in tools.memory_history(living.ana)
+    assert "before the move" not in tools.memory_history(bob)
+    assert "no checkpoint was needed" in tools.memory_checkpoint(living.ana)
+
+
+def test_a_diff_is_cut_for_a_model(living: Living) -> None:
+    living.ana.remember("Short")
+    service.sync(living.store)
+    living.ana.remember("long " * 20_000, kind="note")
+    service.sync(living.store)
+    said = tools.memory_history(living.ana, limit=1000, diff=True)
+    assert "characters are left out]" in said
+    assert len(said) < tools.MOST_CHARS + 1_000
+    assert "Nothing has changed since." in tools.memory_history(living.ana, limit=-3, diff=True)
+
+
+def test_tools_never_raise(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    living.ana.remember("Something")
+    (living.root / ".reverie" / "vault.json").write_text("{", encoding="utf-8")
+    assert tools.memory_checkpoint(living.ana).startswith("Error: no checkpoint was made: ")
+    assert tools.memory_history(living.ana).startswith("Error: the history cannot be read: ")
+    said = tools.memory_history(living.ana, limit="many")  # type: ignore[arg-type]
+    assert said.startswith("Error: ")
+
+
+def test_without_a_vault_tools_say_so(tmp_path: Path) -> None:
+    import reverie
+
+    with reverie.open(tmp_path / "x.db", embedder="none") as store:
+        assert "reverie vault init" in tools.memory_checkpoint(store.space("ana"))
+        assert "reverie vault init" in tools.memory_history(store.space("ana"))
+        assert scoped_history.file_of(store.space("ana"), "absent00") is None
+        assert store.show_in_vault() is None
+
+
+def test_the_file_of_a_memory(living: Living) -> None:
+    id = living.ana.remember("Something").id
+    assert living.store.show_in_vault() is None
+    found = scoped_history.file_of(living.ana, id)
+    assert found is not None
+    assert found[0].startswith("ana/facts/") and found[1] == str(living.root / found[0])
+    assert scoped_history.file_of(living.store.space("other"), id) is None
+
+
+def test_a_commit_of_nothing_but_our_own_files_is_told() -> None:
+    from reverie.model import Scope
+
+    commit = Commit("0" * 40, "ana", 0, "vault init", "", (".gitignore",))
+    assert scoped_history._told(commit, Scope("ana", None)) is not None

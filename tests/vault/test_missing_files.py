@@ -1,0 +1,402 @@
+"""Many files that are gone at once are asked about before anything is forgotten."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reverie.model import Memory
+from reverie.vault import disk, rebuild, service
+from reverie.vault.missing_files import MAX_AT_ONCE, WINDOW_MS, must_ask
+from reverie.vault.watch import GONE_SECONDS, LONGEST_GONE_SECONDS, Vanished
+from tests.vault.repositories import by_hand
+from tests.vault.vaults import Kept, assert_equal
+
+
+def remember(kept: Kept, many: int, user: str | None = None) -> list[Memory]:
+    space = kept.store.space("ana", user=user)
+    made = [space.remember(f"fact number {number} of {user}") for number in range(many)]
+    kept.sync()
+    # What was deleted before does not count with what is deleted next.
+    kept.clock.step(WINDOW_MS + 1)
+    return made
+
+
+def delete(kept: Kept, memories: list[Memory]) -> list[str]:
+    paths = [kept.of(memory) for memory in memories]
+    for path in paths:
+        kept.path(path).unlink()
+    return paths
+
+
+def living(kept: Kept, memories: list[Memory], user: str | None = None) -> int:
+    space = kept.store.space("ana", user=user)
+    return sum(space.get(each.id).forgotten_at is None for each in memories)
+
+
+def held(kept: Kept) -> tuple[str, ...]:
+    return service.status(kept.store).missing
+
+
+@pytest.mark.parametrize(
+    ("lost", "total", "asked"),
+    [
+        *((1, 1, False), (1, 2, False), (2, 2, False), (2, 3, False)),
+        *((3, 3, True), (3, 5, True), (3, 6, False), (5, 10, False), (6, 10, True)),
+        *((20, 100, False), (21, 100, True), (20, 39, True), (21, 100_000, True)),
+    ],
+)
+def test_rule_asks_above_half_or_above_twenty(lost: int, total: int, asked: bool) -> None:
+    assert must_ask(lost, total) is asked
+
+
+@pytest.mark.parametrize(("total", "gone"), [(1, 1), (2, 1), (3, 2), (6, 3), (50, MAX_AT_ONCE)])
+def test_few_deleted_files_are_forgotten_without_asking(kept: Kept, total: int, gone: int) -> None:
+    memories = remember(kept, total)
+    paths = delete(kept, memories[:gone])
+    report = kept.sync()
+    assert sorted(report.forgotten) == sorted(paths) and not report.problems
+    assert living(kept, memories) == total - gone and not held(kept)
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize(("total", "gone"), [(4, 3), (10, 6), (10, 10), (60, MAX_AT_ONCE + 1)])
+def test_many_deleted_files_are_held_and_reported(kept: Kept, total: int, gone: int) -> None:
+    memories = remember(kept, total)
+    paths = delete(kept, memories[:gone])
+    for _ in range(3):
+        report = kept.sync()
+        assert not report.forgotten and not report.remembered and not report.conflicts
+        (line,) = report.problems
+        assert line.startswith(f"ana: the files of {gone} memories") and "--missing forget" in line
+        assert living(kept, memories) == total
+        # Not written again behind the person's back either.
+        assert not any(kept.path(path).exists() for path in paths)
+        assert sorted(held(kept)) == sorted(paths)
+        kept.clock.step(WINDOW_MS * 10)
+
+
+def test_held_files_are_forgotten_when_confirmed(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    paths = delete(kept, memories[:8])
+    kept.sync()
+    report = kept.sync(missing="forget")
+    assert sorted(report.forgotten) == sorted(paths) and not report.problems
+    assert living(kept, memories) == 2 and not held(kept)
+    assert kept.ana.history(memories[0].id)[-1].actor == "vault"
+    assert_equal(kept)
+    # The answer is not held against the next wish.
+    delete(kept, memories[8:9])
+    assert kept.sync().forgotten
+
+
+def test_files_are_forgotten_at_once_when_confirmed_beforehand(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    shutil.rmtree(kept.path("ana"))
+    assert len(kept.sync(missing="forget").forgotten) == 10
+    assert living(kept, memories) == 0
+    assert_equal(kept)
+
+
+def test_held_files_are_written_again_where_they_were(kept: Kept) -> None:
+    memories = remember(kept, 6)
+    kept.move(kept.of(memories[0]), "ana/facts/people/alec.md")
+    kept.sync()
+    paths = delete(kept, memories[:5])
+    kept.sync()
+    report = kept.sync(missing="restore")
+    assert not report.forgotten and not report.problems
+    assert living(kept, memories) == 6 and not held(kept)
+    assert all(kept.path(path).is_file() for path in paths)
+    assert_equal(kept)
+
+
+def test_files_that_come_back_need_no_answer(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    kept.path("ana/facts").rename(kept.folder / "aside")
+    assert kept.sync().problems and len(held(kept)) == 10
+    (kept.folder / "aside").rename(kept.path("ana/facts"))
+    assert not kept.sync() and not held(kept)
+    assert living(kept, memories) == 10
+    assert_equal(kept)
+
+
+def test_one_more_deletion_joins_an_open_question(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    delete(kept, memories[:7])
+    kept.sync()
+    kept.clock.step(WINDOW_MS * 2)
+    delete(kept, memories[7:8])
+    assert not kept.sync().forgotten and len(held(kept)) == 8
+    assert living(kept, memories) == 10
+
+
+def test_held_stay_held_while_a_new_single_deletion_counts(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    saved = {path: kept.read(path) for path in (kept.of(each) for each in memories[:7])}
+    delete(kept, memories[:7])
+    kept.sync()
+    for path, text in list(saved.items())[1:]:
+        kept.write(path, text)
+    kept.clock.step(WINDOW_MS * 2)
+    (path,) = delete(kept, memories[9:])
+    assert kept.sync().forgotten == [path]
+    assert len(held(kept)) == 1 and living(kept, memories) == 9
+
+
+def test_deletions_in_pieces_within_the_window_ask(kept: Kept) -> None:
+    """As a watch hears of them, and as somebody does who syncs in between."""
+    memories = remember(kept, 100)
+    done = 0
+    for start in range(0, 30, 5):
+        paths = delete(kept, memories[start : start + 5])
+        report = kept.sync(*paths)
+        done += len(report.forgotten)
+        kept.clock.step(2_000)
+    assert done == MAX_AT_ONCE and len(held(kept)) == 10
+    assert living(kept, memories) == 80
+
+
+def test_deletions_further_apart_than_the_window_do_not_ask(kept: Kept) -> None:
+    memories = remember(kept, 100)
+    for start in range(0, 30, 5):
+        delete(kept, memories[start : start + 5])
+        assert len(kept.sync().forgotten) == 5
+        kept.clock.step(WINDOW_MS + 1)
+    assert not held(kept)
+
+
+def test_space_is_judged_over_all_its_users(kept: Kept) -> None:
+    users = [f"user{number}" for number in range(6)]
+    memories = {user: remember(kept, 1, user) for user in users}
+    for user in users[:4]:
+        delete(kept, memories[user])
+    report = kept.sync()
+    assert not report.forgotten and len(report.problems) == 4
+    assert all(living(kept, memories[user], user) == 1 for user in users)
+    kept.sync(missing="forget")
+    assert [living(kept, memories[user], user) for user in users] == [0, 0, 0, 0, 1, 1]
+
+
+def test_one_users_folder_is_judged_by_itself(kept: Kept) -> None:
+    """Half of one person's memories is much to them, however many others have in the space."""
+    remember(kept, 60)
+    memories = remember(kept, 5, "bo")
+    delete(kept, memories[:4])
+    assert not kept.sync().forgotten
+    assert living(kept, memories, "bo") == 5
+
+
+def test_other_spaces_are_not_held_up(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    other = kept.store.space("eve").remember("tea")
+    kept.store.space("eve").remember("coffee")
+    kept.sync()
+    delete(kept, memories[:7])
+    path = kept.of(other)
+    kept.path(path).unlink()
+    assert kept.sync().forgotten == [path]
+    assert len(held(kept)) == 7
+
+
+def test_conversations_count_and_are_held(kept: Kept) -> None:
+    for number in range(5):
+        talk = kept.ana.session(f"chat{number}")
+        talk.append({"role": "user", "content": f"hi {number}"})
+    kept.sync()
+    for number in range(4):
+        shutil.rmtree(kept.path(f"ana/sessions/chat{number}"))
+    report = kept.sync()
+    assert not report.forgotten and len(report.problems) == 1
+    assert len(kept.ana.sessions()) == 5
+    assert not kept.path("ana/sessions/chat0").exists()
+    kept.sync(missing="restore")
+    assert kept.path("ana/sessions/chat0/turns.md").is_file() and len(kept.ana.sessions()) == 5
+    assert_equal(kept)
+    for number in range(4):
+        shutil.rmtree(kept.path(f"ana/sessions/chat{number}"))
+    kept.sync(missing="forget")
+    assert len(kept.ana.sessions()) == 1
+    assert_equal(kept)
+
+
+def test_summary_of_a_held_conversation_is_not_written_again(kept: Kept) -> None:
+    for number in range(4):
+        talk = kept.ana.session(f"chat{number}")
+        talk.append({"role": "user", "content": "hi"})
+        talk.write_summary("they said hi", upper=1, expected_epoch=0)
+    kept.sync()
+    shutil.rmtree(kept.path("ana/sessions"))
+    kept.sync()
+    kept.sync()
+    assert not kept.path("ana/sessions").exists()
+    kept.sync(missing="restore")
+    assert_equal(kept)
+
+
+def test_long_conversation_with_a_file_for_each_turn_is_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looks grow with the number of files, not with its square."""
+    looks, real = dict[int, int](), disk.stamp
+    for many in (20, 80):
+        kept = Kept(tmp_path / str(many), turns="apart")
+        for number in range(many):
+            kept.ana.session("chat").append({"role": "user", "content": f"hi {number}"})
+        kept.sync()
+        shutil.rmtree(kept.path("ana/sessions/chat"))
+        count = [0]
+
+        def counted(path: Path, count: list[int] = count) -> disk.Stamp | None:
+            count[0] += 1
+            return real(path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(disk, "stamp", counted)
+            assert kept.sync().forgotten
+        looks[many] = count[0]
+        kept.close()
+    assert looks[80] < looks[20] * 8
+
+
+def test_held_files_stay_held_when_a_store_is_made_of_the_vault(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    paths = delete(kept, memories[:7])
+    kept.sync()
+    kept.close()
+    kept.store = kept.open("new.db")
+    made = rebuild.from_vault(kept.store, kept.root)
+    assert not made.synced.forgotten and living(kept, memories) == 10
+    assert sorted(held(kept)) == sorted(paths)
+    kept.sync(missing="restore")
+    assert_equal(kept)
+
+
+def test_files_moved_to_deleted_are_a_wish(kept: Kept) -> None:
+    memories = remember(kept, 30)
+    for memory in memories:
+        path = kept.of(memory)
+        kept.move(path, path.replace("ana/", "ana/deleted/", 1))
+    assert len(kept.sync().forgotten) == 30 and not held(kept)
+    assert_equal(kept)
+
+
+def test_forgotten_files_may_be_tidied_away(kept: Kept) -> None:
+    memories = remember(kept, 30)
+    for memory in memories[:25]:
+        kept.ana.forget(memory.id)
+    kept.sync()
+    shutil.rmtree(kept.path("ana/deleted"))
+    assert not kept.sync().problems and not held(kept)
+    assert living(kept, memories) == 5
+
+
+def test_memory_changed_in_the_store_meanwhile_is_written_again_and_told(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    delete(kept, memories[:7])
+    kept.sync()
+    kept.ana.revise(memories[0].id, "something new")
+    report = kept.sync()
+    assert any("changed in the store" in line for line in report.conflicts)
+    assert kept.read(kept.of(memories[0])).endswith("something new\n")
+    assert len(held(kept)) == 6 and living(kept, memories) == 10
+
+
+def test_memory_forgotten_or_erased_meanwhile_is_not_asked_about(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    delete(kept, memories[:7])
+    kept.sync()
+    kept.ana.erase(memories[0].id)
+    kept.ana.forget(memories[1].id)
+    kept.sync()
+    assert len(held(kept)) == 5
+    with service.opened(kept.store) as vault:
+        assert not any(memories[0].id in path for path in vault.files.held())
+    kept.sync(missing="forget")
+    assert living(kept, memories[2:]) == 3
+    assert_equal(kept)
+
+
+def test_new_memories_are_mirrored_while_others_are_held(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    paths = delete(kept, memories[:7])
+    kept.sync()
+    new = kept.ana.remember("another")
+    kept.mirror()
+    assert kept.of(new) and not any(kept.path(path).exists() for path in paths)
+    assert len(held(kept)) == 7
+
+
+def test_held_files_stay_held_over_kills_and_new_processes(kept: Kept) -> None:
+    memories = remember(kept, 10)
+    delete(kept, memories[:7])
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("reverie.vault.file_cache.Files.hold", _interrupted)
+        kept.sync()
+    assert living(kept, memories) == 10
+    kept.sync()
+    kept.close()
+    kept.store = kept.open()
+    kept.clock.step(WINDOW_MS * 100)
+    assert not kept.sync().forgotten and len(held(kept)) == 7
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("how", ["checkout", "sparse"])
+def test_git_that_takes_files_away_forgets_nothing(tmp_path: Path, how: str) -> None:
+    kept = Kept(tmp_path, git=True)
+    keep = kept.ana.remember("the first")
+    kept.sync()
+    first = by_hand(kept.root, "rev-parse", "HEAD").decode().strip()
+    memories = remember(kept, 8)
+    by_hand(kept.root, "checkout", "-q", "-b", "mine")
+    if how == "checkout":
+        by_hand(kept.root, "checkout", "-q", first)
+    else:
+        by_hand(kept.root, "sparse-checkout", "set", "--no-cone", "/ana/MEMORY.md")
+    assert not kept.sync().forgotten
+    assert living(kept, memories) == 8 and living(kept, [keep]) == 1
+    if how == "checkout":
+        by_hand(kept.root, "checkout", "-q", "-f", "mine")
+    else:
+        by_hand(kept.root, "sparse-checkout", "disable")
+    kept.sync()
+    assert not held(kept) and living(kept, memories) == 8
+    kept.close()
+
+
+def test_checkpoint_leaves_held_files_in_git(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, git=True)
+    memories = remember(kept, 8)
+    paths = delete(kept, memories[:6])
+    kept.sync()
+    kept.write("ana/own.txt", "mine")
+    assert service.checkpoint(kept.store, "now") is not None
+    assert set(paths) <= set(by_hand(kept.root, "ls-files").decode().splitlines())
+    by_hand(kept.root, "checkout", "-q", "--", ".")
+    kept.sync()
+    assert not held(kept) and living(kept, memories) == 8
+    kept.close()
+
+
+def test_watch_gathers_deletions_until_it_is_quiet() -> None:
+    vanished = Vanished()
+    assert vanished.settled(set(), 0.0) == set()
+    assert vanished.settled({"a"}, 10.0) == set()
+    assert vanished.settled({"a", "b"}, 10.0 + GONE_SECONDS / 2) == set()
+    assert vanished.settled(set(), 10.0 + GONE_SECONDS) == set()
+    assert vanished.settled(set(), 10.0 + GONE_SECONDS * 2) == {"a", "b"}
+    assert vanished.settled(set(), 100.0) == set()
+
+
+def test_watch_gathers_deletions_no_longer_than_a_while() -> None:
+    vanished, found, now = Vanished(), set[str](), 100.0
+    while not found:
+        now += GONE_SECONDS / 2
+        found = vanished.settled({str(now)}, now)
+    assert LONGEST_GONE_SECONDS <= now - 100.0 <= LONGEST_GONE_SECONDS + 2 * GONE_SECONDS

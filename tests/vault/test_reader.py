@@ -1,0 +1,593 @@
+"""From the files to the store: what people do with files, as the verbs they mean."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from reverie.errors import StoreBusy, VaultError
+from reverie.vault import disk
+from reverie.vault.file_cache import Files
+from reverie.vault.vault import Vault
+from tests.vault.vaults import Kept, assert_equal
+
+
+def test_an_edit_is_a_revision_by_the_vault(kept: Kept) -> None:
+    memory = kept.ana.remember("I love pizza", tags=["food"])
+    kept.mirror()
+    path = kept.of(memory)
+    kept.edit(path, "love", "hate")
+    report = kept.sync(path)
+    assert report.revised == [path] and not report.problems
+    (_, last) = kept.ana.history(memory.id)
+    assert (last.op, last.content, last.actor, last.trust) == (
+        "revise",
+        "I hate pizza",
+        "vault",
+        "person",
+    )
+    assert kept.told(path).text("version") == "2"
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field", "wanted"),
+    [
+        ("tags: [food]", "tags: [food, italy]", "tags", ("food", "italy")),
+        ("tags: [food]", "tags: italy", "tags", ("italy",)),
+        ("tags: [food]", "tags: italy, rome", "tags", ("italy", "rome")),
+        ("tags: [food]", "tags:\n  - rome\n  - 12", "tags", ("rome", "12")),
+        ("tags: [food]\n", "", "tags", ()),
+        ("category: likes", "category: My Taste", "category", "my_taste"),
+        ("category: likes\n", "", "category", "general"),
+        ("subject: pizza", "subject: 2026-01-01", "subject", "2026-01-01"),
+        ("subject: pizza", "subject: [a, b]", "subject", "a, b"),
+        ("subject: pizza", "pinned: yes\nsubject: pizza", "pinned", True),
+        ("subject: pizza\n", "", "subject", None),
+    ],
+)
+def test_an_edit_of_the_front_matter_alone(
+    kept: Kept, old: str, new: str, field: str, wanted: object
+) -> None:
+    memory = kept.ana.remember("I love pizza", tags=["food"], category="likes", subject="pizza")
+    kept.mirror()
+    kept.edit(kept.of(memory), old, new)
+    assert kept.sync().revised
+    now = kept.ana.get(memory.id)
+    assert getattr(now, field) == wanted
+    assert now.content == "I love pizza"
+    assert_equal(kept)
+
+
+def test_what_says_the_same_is_no_edit(kept: Kept) -> None:
+    memory = kept.ana.remember("one\ntwo", tags=["a"])
+    kept.mirror()
+    path = kept.of(memory)
+    raw = kept.read(path)
+    for same in (
+        "\ufeff" + raw,
+        raw.replace("\n", "\r\n"),
+        raw.replace("tags: [a]", "tags: a"),
+        raw.replace(f'"{memory.id}"', memory.id).replace(
+            '"2026-01-01T00:00:00.000+00:00"', "2026-01-01 00:00:00"
+        ),
+        raw.replace("trust: person\n", ""),
+    ):
+        kept.write(path, same)
+        assert not kept.sync().revised
+        assert kept.ana.get(memory.id).version == 1
+    assert_equal(kept)
+
+
+def test_a_numeric_id_stays_what_it_is(kept: Kept) -> None:
+    kept.ids.coming = ["00012345"]
+    memory = kept.ana.remember("seven")
+    kept.mirror()
+    path = kept.of(memory)
+    kept.edit(path, 'id: "00012345"', "id: 00012345")
+    kept.edit(path, "seven", "eight")
+    assert kept.sync().revised == [path]
+    assert kept.ana.get("00012345").content == "eight"
+    assert_equal(kept)
+
+
+def test_a_new_file_is_remembered_and_gets_its_id(kept: Kept) -> None:
+    kept.write("ana/facts/people/alec.md", "---\ntags: work\nmood: fine\n---\n\nAlec is my boss\n")
+    kept.write("ana/notes/plan.md", "# Plan\n\n- one\n- two\n")
+    kept.write("ana/loose.md", "just so\n")
+    kept.write("ana/users/bob/facts/x.md", "Bob's\n")
+    kept.write("ana/sessions/chat/facts/y.md", "the chat's\n")
+    report = kept.sync()
+    assert len(report.remembered) == 5 and not report.problems
+    alec = kept.told("ana/facts/people/alec.md")
+    memory = kept.ana.get(alec.text("id") or "")
+    assert (memory.content, memory.tags, memory.kind) == ("Alec is my boss", ("work",), "fact")
+    assert "mood: fine" in kept.read("ana/facts/people/alec.md")
+    plan = kept.ana.get(kept.told("ana/notes/plan.md").text("id") or "")
+    assert (plan.kind, plan.content) == ("note", "# Plan\n\n- one\n- two")
+    assert [each.content for each in kept.ana.session("chat").memories()] == ["the chat's"]
+    assert kept.ana.history(memory.id)[0].actor == "vault"
+    assert_equal(kept)
+
+
+def test_a_file_is_remembered_once_whatever_is_killed(kept: Kept) -> None:
+    kept.write("ana/facts/a.md", "I like tea\n")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("reverie.vault.reader.Sync._settle", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.sync()
+    kept.mirror()  # by now the store has a memory that the files do not show
+    kept.sync()
+    assert kept.files() == ["ana/facts/a.md"]
+    assert len(kept.ana.memories()) == 1
+    assert_equal(kept)
+
+
+def _killed(*values: object, **named: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_file_that_was_moved_is_at_no_moment_nobodys(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.sync()
+    for number in range(6):
+        kept.move(kept.of(memory), f"ana/facts/here-{number}.md")
+        with pytest.MonkeyPatch.context() as patched:
+            after = iter(range(100))
+            put, drop = Files.put, Files.drop
+            for name, call in (("put", put), ("drop", drop)):
+                patched.setattr(Files, name, _dying(call, after, number))
+            with contextlib.suppress(KeyboardInterrupt):
+                kept.sync()
+        kept.ana.revise(memory.id, f"revised {number}")
+        kept.mirror()
+        kept.sync()
+        assert kept.files() == [f"ana/facts/here-{number}.md"]
+    assert_equal(kept)
+
+
+def _dying(call: Callable[..., None], steps: Iterator[int], at: int) -> Callable[..., None]:
+    def step(*values: object) -> None:
+        if next(steps) == at:
+            raise KeyboardInterrupt
+        call(*values)
+
+    return step
+
+
+def test_what_is_written_where_a_file_was_missed_is_not_missing(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.ana.remember("two")
+    kept.sync()
+    kept.ana.forget(memory.id)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Files, "drop", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept.mirror()  # both places are known now, and one of them has a file
+    kept.edit(kept.of(memory), "one", "won")
+    kept.ana.restore(memory.id)
+    kept.sync()
+    assert kept.ana.get(memory.id).content == "won"
+    assert kept.ana.get(memory.id).forgotten_at is None
+    assert_equal(kept)
+
+
+def test_the_same_file_made_again_is_remembered_again(kept: Kept) -> None:
+    kept.ana.remember("something else")
+    kept.write("ana/facts/a.md", "I like tea\n")
+    kept.sync()
+    kept.path("ana/facts/a.md").unlink()
+    assert kept.sync().forgotten
+    kept.write("ana/facts/a.md", "I like tea\n")
+    assert kept.sync().remembered == ["ana/facts/a.md"]
+    assert kept.path("ana/facts/a.md").exists()
+    assert_equal(kept)
+
+
+def test_deleting_forgets_and_moving_does_too(kept: Kept) -> None:
+    one, two = kept.ana.remember("one"), kept.ana.remember("two")
+    kept.mirror()
+    first, second = kept.of(one), kept.of(two)
+    kept.path(first).unlink()
+    kept.move(second, "ana/deleted/facts/second.md")
+    assert sorted(kept.sync().forgotten) == sorted([first, "ana/deleted/facts/second.md"])
+    assert kept.ana.get(one.id).forgotten_at and kept.ana.get(two.id).forgotten_at
+    assert kept.of(one).startswith("ana/deleted/facts/one--")
+    assert [version.reason for version in kept.ana.history(one.id)][-1] == "its file was deleted"
+    assert_equal(kept)
+    kept.move("ana/deleted/facts/second.md", "ana/facts/again/second.md")
+    kept.move(kept.of(one), first)
+    assert len(kept.sync().restored) == 2
+    assert kept.ana.get(one.id).forgotten_at is None
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, StoreBusy("locked")])
+def test_what_was_deleted_stays_so_when_it_could_not_be_forgotten_at_once(
+    kept: Kept, error: BaseException
+) -> None:
+    memory, talk = kept.ana.remember("one"), kept.ana.session("chat")
+    kept.ana.remember("two")
+    talk.append({"role": "user", "content": "hi"})
+    kept.sync()
+    for verb, path in (
+        ("space.Space.forget", kept.of(memory)),
+        ("session.Session.hide", "ana/sessions/chat/turns.md"),
+    ):
+        kept.path(path).unlink()
+        with pytest.MonkeyPatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+            patched.setattr(f"reverie.memory.{verb}", _raising(error))
+            kept.sync()
+        assert kept.sync().forgotten == [path]
+    assert kept.ana.get(memory.id).forgotten_at is not None
+    assert talk.info().hidden_at is not None
+    assert_equal(kept)
+
+
+def _raising(error: BaseException) -> Callable[..., None]:
+    def call(*values: object, **named: object) -> None:
+        raise error
+
+    return call
+
+
+def test_what_vanishes_while_it_is_looked_at_is_no_problem(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.write("ana/facts/a.md", "for a moment\n")
+    read = disk.read_stamped
+
+    def meanwhile(path: Path) -> object:
+        if path.name == "a.md":
+            path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(disk, "read_stamped", meanwhile)
+    assert not kept.sync()
+
+
+def test_edited_and_moved_in_one_go(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.mirror()
+    path = kept.of(memory)
+    kept.edit(path, "one", "won")
+    kept.move(path, "ana/deleted/x.md")
+    kept.sync()
+    assert kept.ana.get(memory.id).content == "won"
+    assert kept.ana.get(memory.id).forgotten_at is not None
+    assert_equal(kept)
+    kept.edit("ana/deleted/x.md", "won", "gone")
+    assert kept.sync().revised
+    assert kept.ana.get(memory.id).content == "gone"
+    assert kept.ana.get(memory.id).forgotten_at is not None
+    assert_equal(kept)
+    kept.edit("ana/deleted/x.md", "gone", "back")
+    kept.move("ana/deleted/x.md", "ana/x.md")
+    kept.sync()
+    assert kept.ana.get(memory.id).content == "back"
+    assert kept.ana.get(memory.id).forgotten_at is None
+    assert_equal(kept)
+
+
+def test_edited_on_both_sides_both_are_kept(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.mirror()
+    path = kept.of(memory)
+    kept.edit(path, "one", "mine")
+    kept.ana.revise(memory.id, "theirs")
+    report = kept.sync()
+    assert len(report.conflicts) == 1 and "conflict-v2.md" in report.conflicts[0]
+    assert kept.ana.get(memory.id).content == "mine"
+    beside = path.replace(".md", ".conflict-v2.md")
+    assert kept.told(beside).content == "theirs"
+    assert kept.told(beside).text("conflict_of") == memory.id
+    assert not kept.sync()
+    kept.path(beside).unlink()
+    assert not kept.sync()
+    assert_equal(kept)
+
+
+def test_the_same_edit_on_both_sides_is_no_conflict(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.mirror()
+    kept.edit(kept.of(memory), "one", "two")
+    kept.ana.revise(memory.id, "two")
+    assert not kept.sync().conflicts
+    assert kept.ana.get(memory.id).version == 2
+    assert_equal(kept)
+
+
+def test_edited_here_and_forgotten_there_it_is_back(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.mirror()
+    kept.edit(kept.of(memory), "one", "mine")
+    kept.ana.forget(memory.id)
+    assert any("it is back" in line for line in kept.sync().conflicts)
+    assert kept.ana.get(memory.id).content == "mine"
+    assert_equal(kept)
+
+
+def test_edited_here_and_erased_there_it_stays_erased(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.mirror()
+    path = kept.of(memory)
+    raw = kept.read(path)
+    kept.ana.erase(memory.id)
+    kept.edit(path, "one", "one and more")
+    kept.sync()
+    assert kept.files() == []
+    kept.write(path, raw)  # such as from a backup
+    report = kept.sync()
+    assert any("was erased and stays so" in line for line in report.problems)
+    assert kept.path(path).exists() and not report.remembered
+    kept.write(path, raw.replace(f'id: "{memory.id}"\n', "").replace(f"id: {memory.id}\n", ""))
+    assert kept.sync().remembered == [path]
+    assert_equal(kept)
+
+
+def test_moved_to_another_user_or_space_it_is_theirs(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    other = kept.ana.remember("two")
+    kept.mirror()
+    kept.move(kept.of(memory), "ana/users/bob/facts/one.md")
+    kept.move(kept.of(other), "eve/facts/two.md")
+    report = kept.sync()
+    assert len(report.remembered) == 2
+    assert [each.content for each in kept.store.space("eve").memories()] == ["two"]
+    bobs = kept.store.space("ana", user="bob")
+    assert [each.content for each in bobs.memories()] == ["one"]
+    assert kept.ana.get(memory.id).forgotten_at is not None
+    assert_equal(kept)
+
+
+def test_what_a_tool_wrote_is_no_persons_because_its_file_was_touched(kept: Kept) -> None:
+    tool = kept.store.space("ana", trust="tool")
+    moved, labelled, edited = (tool.remember(text) for text in ("one", "two", "three"))
+    kept.sync()
+    kept.move(kept.of(moved), "eve/facts/one.md")
+    kept.edit(kept.of(labelled), "category: general", "category: other")
+    kept.edit(kept.of(edited), "three", "in a person's words")
+    kept.sync()
+    assert [each.trust for each in kept.store.space("eve").memories()] == ["tool"]
+    assert kept.ana.get(labelled.id).category == "other"
+    assert kept.ana.get(labelled.id).trust == "tool"
+    assert kept.ana.get(edited.id).trust == "person"
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("folder", ["deleted/users", "Deleted/users", "Users", "deleted/USERS"])
+def test_a_users_file_where_users_have_none_is_not_everybodys(kept: Kept, folder: str) -> None:
+    bob = kept.store.space("ana", user="bob")
+    secret = bob.remember("Bob's secret")
+    bob.remember("another of Bob's")
+    kept.ana.remember("shared")
+    kept.sync()
+    path = f"ana/{folder}/bob/facts/secret.md"
+    kept.move(kept.of(secret), path)
+    assert [line.partition(":")[0] for line in kept.sync().problems] == [path]
+    assert bob.get(secret.id).forgotten_at is not None
+    assert "secret" not in str(list(kept.ana.export()))
+    kept.path(path).unlink()
+    assert_equal(kept)
+
+
+def test_front_matter_that_was_taken_out_comes_back(kept: Kept) -> None:
+    memory = kept.ana.remember("one", tags=["a"], subject="x")
+    kept.mirror()
+    path = kept.of(memory)
+    kept.write(path, "only my words\n")
+    assert kept.sync().revised == [path]
+    now = kept.ana.get(memory.id)
+    assert (now.content, now.tags, now.subject) == ("only my words", ("a",), "x")
+    assert_equal(kept)
+    kept.write(path, "only my words\n")
+    assert not kept.sync()
+    assert_equal(kept)
+
+
+@pytest.mark.parametrize("by", ["sync", "mirror", "watcher"])
+def test_a_new_file_where_another_was_moved_from(kept: Kept, by: str) -> None:
+    memory = kept.ana.remember("one")
+    kept.sync()
+    path = kept.of(memory)
+    kept.move(path, "ana/zoo/moved.md")
+    kept.write(path, "something new\n")
+    if by == "mirror":
+        kept.ana.revise(memory.id, "two")
+        kept.mirror()
+    elif by == "watcher":
+        kept.sync(path, "ana/zoo/moved.md")
+    kept.sync()
+    assert kept.of(memory) == "ana/zoo/moved.md"
+    assert {each.content for each in kept.ana.memories()} == {
+        "two" if by == "mirror" else "one",
+        "something new",
+    }
+    assert_equal(kept)
+
+
+def test_copies_are_told_and_what_is_new_in_them_is_kept(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.mirror()
+    path = kept.of(memory)
+    kept.write("ana/facts/backup.md", kept.read(path))
+    assert any("a copy of" in line for line in kept.sync().problems)
+    kept.edit(path, "one", "two")
+    assert kept.sync().revised == [path]
+    report = kept.sync()  # the backup says what was said before: still a copy
+    assert not report.remembered and any("a copy of" in line for line in report.problems)
+    kept.edit("ana/facts/backup.md", "one", "three")
+    assert kept.sync().remembered == ["ana/facts/backup.md"]
+    assert {each.content for each in kept.ana.memories()} == {"two", "three"}
+    assert_equal(kept)
+
+
+def test_a_copy_takes_the_place_of_what_was_deleted(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.mirror()
+    kept.write("ana/facts/copy.md", kept.read(kept.of(memory)))
+    kept.path(next(path for path in kept.files() if "copy" not in path)).unlink()
+    report = kept.sync()
+    assert report.moved and not report.forgotten
+    assert kept.of(memory) == "ana/facts/copy.md"
+    assert_equal(kept)
+
+
+def test_an_unknown_id_is_remembered_under_another(kept: Kept) -> None:
+    kept.write("ana/facts/a.md", "---\nid: zzzzzzzz\nversion: 7\n---\n\ntext\n")
+    report = kept.sync()
+    assert any("zzzzzzzz is not known here" in line for line in report.problems)
+    assert kept.told("ana/facts/a.md").text("version") == "1"
+    assert_equal(kept)
+
+
+def test_git_checkout_of_an_older_commit_changes_nothing(tmp_path: Path) -> None:
+    import subprocess
+
+    kept = Kept(tmp_path, git=True)
+    one = kept.ana.remember("one")
+    talk = kept.ana.session("chat")
+    talk.append({"role": "user", "content": "first"})
+    kept.sync()
+    kept.ana.revise(one.id, "one, revised")
+    two = kept.ana.remember("two")
+    talk.append({"role": "user", "content": "second"})
+    kept.sync()
+    before = kept.bytes()
+    git = ["git", "-C", str(kept.root)]
+    log = subprocess.run([*git, "log", "--format=%H"], capture_output=True, check=True, text=True)
+    subprocess.run([*git, "checkout", "-q", log.stdout.split()[1]], check=True)
+    assert kept.bytes() != before
+    report = kept.sync()
+    assert not report.revised and not report.forgotten and not report.conflicts
+    assert kept.ana.get(two.id).forgotten_at is None
+    assert kept.bytes() == before
+    assert_equal(kept)
+    kept.close()
+
+
+def test_a_backup_in_the_place_of_the_store(kept: Kept) -> None:
+    one = kept.ana.remember("one")
+    talk = kept.ana.session("chat")
+    talk.append({"role": "user", "content": "before"})
+    kept.sync()
+    kept.store.backup(kept.folder / "backup.db")
+    kept.ana.revise(one.id, "one, revised")
+    later = kept.ana.remember("later")
+    talk.append({"role": "user", "content": "after"})
+    kept.sync()
+    kept.store.restore_backup(kept.folder / "backup.db")
+    kept.ana.remember("another life")
+    kept.store.drain()
+    report = kept.sync()
+    # What the vault alone still had is a person's word.
+    assert kept.ana.get(one.id).content == "one, revised"
+    assert {each.content for each in kept.ana.memories()} == {
+        "one, revised",
+        "later",
+        "another life",
+    }
+    assert any("after" in kept.read(path) for path in kept.files() if "conflict" in path)
+    del report, later
+    kept.sync()
+    for path in [path for path in kept.files() if "conflict" in path]:
+        kept.path(path).unlink()
+    kept.sync()
+    assert_equal(kept)
+
+
+def test_the_vault_of_another_store_is_not_touched(kept: Kept) -> None:
+    kept.ana.remember("one")
+    kept.ana.session("chat").append({"role": "user", "content": "hi"})
+    kept.sync()
+    before = kept.bytes()
+    kept.store.close()
+    kept.store = kept.open("other.db")
+    kept.ana.remember("of the other store")
+    kept.store.space("eve").remember("of the other store")
+    with pytest.raises(VaultError, match="vault of another store"):
+        kept.init(kept.root)
+        kept.sync()
+    kept.store.drain()
+    assert kept.bytes() == before
+
+
+def test_a_watcher_tells_of_files_folders_and_what_is_gone(kept: Kept) -> None:
+    one, two, three = (kept.ana.remember(text) for text in ("one", "two", "three"))
+    kept.sync()
+    kept.edit(kept.of(one), "one", "won")
+    gone = kept.of(two)
+    kept.path(gone).unlink()
+    kept.write("ana/facts/new/x.md", "new one\n")
+    kept.move(kept.of(three), "ana/facts/new/three.md")
+    report = kept.sync(kept.of(one), gone, "ana/facts/new", ".git/config", ".reverie/x.md")
+    assert report.revised and report.forgotten == [gone] and report.remembered and report.moved
+    assert_equal(kept)
+    assert not kept.sync(*kept.files(), "../outside.md", "nowhere/at/all.md").revised
+
+
+def test_what_we_wrote_ourselves_is_not_looked_at(kept: Kept) -> None:
+    memory = kept.ana.remember("one")
+    kept.sync()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("reverie.vault.reader.Sync._file", _killed)
+        assert not kept.sync(kept.of(memory))
+        assert not kept.sync()
+
+
+def test_a_link_in_the_place_of_what_the_vault_keeps_for_itself(kept: Kept) -> None:
+    kept.ana.remember("one")
+    kept.sync()
+    own = kept.root / ".reverie"
+    target = kept.folder / "elsewhere.db"
+    (own / "files.db").rename(target)
+    (own / "files.db").symlink_to(target)
+    with pytest.raises(VaultError, match="is a link"):
+        Vault.open(kept.root)
+
+
+def test_two_people_at_once(kept: Kept) -> None:
+    """Somebody else changes the memory while the sync is about to."""
+    memory = kept.ana.remember("one")
+    kept.mirror()
+    path = kept.of(memory)
+    kept.edit(path, "one", "mine")
+    from reverie.vault.reader import Sync
+
+    keep = Sync._revised
+
+    def meanwhile(self: Sync, *values: object, **named: object) -> None:
+        if kept.ana.get(memory.id).version == 1:
+            kept.ana.revise(memory.id, "theirs")
+        keep(self, *values, **named)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Sync, "_revised", meanwhile)
+        kept.sync()
+    assert "mine" in kept.read(path)
+    kept.sync()
+    said = [version.content for version in kept.ana.history(memory.id)]
+    assert said == ["one", "theirs", "mine"]
+
+
+@pytest.mark.parametrize("user", [None, "Bob"])
+def test_a_folder_that_is_called_as_a_person_writes_the_name(kept: Kept, user: str | None) -> None:
+    space = kept.store.space("Ana", user=user)
+    written, ours = ("Ana", "Ana=1") if user is None else ("Ana/users/Bob", "Ana=1/users/Bob=1")
+    kept.write(f"{written}/facts/mine.md", "by hand\n")
+    kept.sync()
+    (memory,) = space.memories()
+    assert kept.files() == [f"{ours}/facts/mine.md"]
+    space.forget(memory.id)
+    kept.sync()
+    assert kept.files() == [f"{ours}/deleted/facts/mine.md"]
+    space.restore(memory.id)
+    kept.sync()
+    assert kept.files() == [f"{ours}/facts/mine.md"]
+    kept.write(f"{written}/sessions/Chat/facts/other.md", "of a chat\n")
+    kept.sync()
+    assert f"{ours}/sessions/Chat/facts/other.md" in kept.files()
+    assert_equal(kept)

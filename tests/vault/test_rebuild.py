@@ -1,0 +1,686 @@
+"""A store from its vault alone, a vault from its store alone, and what of it survives what loss."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie import Origin, Store
+from reverie.errors import StoreError, VaultError
+from reverie.transfer import log_replay
+from reverie.vault import (
+    disk,
+    layout,
+    log_file,
+    rebuild,
+    service,
+)
+from tests.conftest import DAY, PROVE, Stores
+from tests.figures import figure
+from tests.talking import user
+from tests.vault.lives import asked, exported, live
+
+# All 500 with REVERIE_PROVE=1.
+QUERIES = 500 if PROVE else 100
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversations of several parts, and a log of several files."""
+    monkeypatch.setattr(layout, "PART_BYTES", 8_192)
+    monkeypatch.setattr(log_file, "FULL_BYTES", 65_536)
+
+
+def mirrored(stores: Stores, root: Path, turns: str = "together", **more: Any) -> Store:
+    store = stores.open("first")
+    live(store, stores.clock, **more)
+    service.init(store, root, turns=turns)
+    return store
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """Every file of a vault but the cache and git's own."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+        and path.relative_to(root).parts[0] != ".git"
+        and not path.match(".reverie/files.db*")
+        and not path.match(".reverie/lock")
+    }
+
+
+def readable(root: Path) -> dict[str, bytes]:
+    """What people read, but for the versions."""
+    return {
+        name: re.sub(rb"^version: [0-9]+\n", b"", raw, count=1, flags=re.MULTILINE)
+        for name, raw in files(root).items()
+        if not name.startswith(".reverie/")
+    }
+
+
+def same_hits(one: Store, other: Store, many: int) -> None:
+    for info in one.spaces():
+        for name in (None, *info.users):
+            here, there = (store.space(info.name, user=name) for store in (one, other))
+            for query in asked(3, many // 4):
+                one_hits, other_hits = (
+                    [(hit.id, hit.score) for hit in space.recall(query, limit=10)]
+                    for space in (here, there)
+                )
+                figure("queries", 1)
+                figure("queries answered differently", one_hits != other_hits)
+                assert one_hits == other_hits
+
+
+def summaries(store: Store) -> dict[Any, Any]:
+    return {
+        (info.name, name, session.id): summary
+        for info in store.spaces()
+        for name in (None, *info.users)
+        for space in [store.space(info.name, user=name)]
+        for session in space.sessions(include_hidden=True)
+        if (summary := space.session(session.id).summary()).text
+    }
+
+
+def git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def lost_cache(root: Path) -> None:
+    for path in (root / ".reverie").glob("files.db*"):
+        path.unlink()
+
+
+def lost_log(root: Path) -> None:
+    for path in (root / ".reverie").glob("log*.jsonl"):
+        path.unlink()
+
+
+def events(store: Store) -> dict[Any, list[Any]]:
+    """The text of every event of everybody."""
+    return {
+        (info.name, name, session.id): [
+            (event.sequence, event.at, event.text, event.interrupted)
+            for event in space.session(session.id).events()
+        ]
+        for info in store.spaces()
+        for name in (None, *info.users)
+        for space in [store.space(info.name, user=name)]
+        for session in space.sessions(include_hidden=True)
+    }
+
+
+def every_memory(store: Store, *without: str) -> dict[Any, Any]:
+    """What each memory is now, but for what a file does not say."""
+    found = {}
+    for info in store.spaces():
+        for name in (None, *info.users):
+            own = store.space(info.name, user=name).session("private")._own_space
+            for memory in own.memories(include_forgotten=True):
+                if memory.user == name:
+                    kept = asdict(memory)
+                    found[info.name, memory.id] = {k: kept[k] for k in kept if k not in without}
+    return found
+
+
+def forgotten(store: Store) -> set[Any]:
+    return {id for id, kept in every_memory(store).items() if kept["forgotten_at"] is not None}
+
+
+def log_lines(root: Path) -> list[bytes]:
+    return (root / ".reverie" / "log.jsonl").read_bytes().splitlines(keepends=True)
+
+
+def lose(root: Path, chosen: Callable[[dict[str, Any]], bool], instead: bytes = b"") -> int:
+    """Take lines out of the log, or put others in their place."""
+    lost = 0
+    for path in (root / ".reverie").glob("log*.jsonl"):
+        lines = path.read_bytes().splitlines(keepends=True)
+        kept = [instead if chosen(json.loads(line)) else line for line in lines]
+        lost += sum(one != two for one, two in zip(kept, lines, strict=True))
+        path.write_bytes(b"".join(kept))
+    return lost
+
+
+# -- the log --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cache", ["kept", "lost"])
+def test_a_store_comes_back_whole(stores: Stores, tmp_path: Path, cache: str) -> None:
+    root, anew = tmp_path / "vault", tmp_path / "anew"
+    first = mirrored(stores, root)
+    before, commits = files(root), git(root, "log", "--format=%H")
+    assert len([name for name in before if "/log-" in name]) > 1
+    assert any(name.endswith("turns-2.md") for name in before)
+    if cache == "lost":
+        lost_cache(root)
+    stores.clock.step(DAY)
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    assert report.problems == () and not report.synced and report.from_files == 0
+    assert report.entries == len(exported(first)) > 600
+    assert exported(second) == exported(first)
+    assert summaries(second) == summaries(first)
+    assert every_memory(second) == every_memory(first)
+    same_hits(first, second, QUERIES)
+    assert second.verify().ok
+    assert [each.position for each in second.space("ana").changes()] == [
+        each.position for each in first.space("ana").changes()
+    ]
+    assert not service.sync(second)
+    assert files(root) == before
+    assert git(root, "diff", "HEAD") == "" and git(root, "log", "--format=%H") == commits
+    rebuild.to_vault(second, anew)
+    assert files(anew) == before
+
+
+def test_turns_that_stand_apart_come_back_as_well(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = mirrored(stores, root, "apart", memories=40)
+    before = files(root)
+    lost_cache(root)
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    assert report.problems == () and not report.synced and report.from_files == 0
+    assert exported(second) == exported(first) and files(root) == before
+    lost_log(root)
+    third = stores.open("third")
+    assert not rebuild.from_vault(third, root).synced
+    assert events(third).keys() == events(first).keys()
+
+
+def test_the_vault_goes_on_with_the_new_store(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    mirrored(stores, root, memories=20)
+    lost_cache(root)
+    second = stores.open("second")
+    rebuild.from_vault(second, root)
+    space = second.space("ana")
+    new = space.remember("a new thing", subject="new")
+    talk = space.session("chat")
+    talk.append(user("and on it goes"))
+    space.session("hidden").append(user("it is back"))
+    second.drain()
+    service.sync(second)
+    assert list(root.glob(f"ana/facts/*{new.id}*.md"))
+    assert b"and on it goes" in (root / "ana/sessions/chat/turns.md").read_bytes()
+    assert b"it is back" in (root / "ana/sessions/hidden/turns.md").read_bytes()
+    third = stores.open("third")
+    rebuild.from_vault(third, root)
+    assert exported(third) == exported(second)
+
+
+@pytest.mark.parametrize("turns", ["together", "apart"])
+def test_a_clone_is_enough(stores: Stores, tmp_path: Path, turns: str) -> None:
+    first = mirrored(stores, tmp_path / "vault", turns, memories=20)
+    git(tmp_path, "clone", "-q", "vault", "clone")
+    second = stores.open("second")
+    report = rebuild.from_vault(second, tmp_path / "clone")
+    assert report.problems == () and not report.synced
+    assert exported(second) == exported(first)
+    assert git(tmp_path / "clone", "diff", "HEAD") == ""
+
+
+def test_only_an_empty_store_is_made_of_a_vault(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = mirrored(stores, root, memories=5)
+    with pytest.raises(VaultError, match="not empty"):
+        rebuild.from_vault(first, root)
+    with pytest.raises(VaultError, match="no vault"):
+        rebuild.from_vault(stores.open("second"), tmp_path / "elsewhere")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.md").write_text("hello")
+    with pytest.raises(VaultError, match="no vault"):
+        rebuild.from_vault(stores.open("second"), tmp_path / "notes")
+    assert not (tmp_path / "notes" / ".reverie").exists()
+
+
+def test_what_was_stopped_goes_on(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "vault"
+    first = mirrored(stores, root, memories=40)
+    before = files(root)
+    monkeypatch.setattr(log_replay, "BATCH", 10)
+    done = 0
+
+    def stop(count: int, whole: int) -> None:
+        nonlocal done
+        done += 1
+        if done == 7:
+            raise KeyboardInterrupt
+
+    second = stores.open("second")
+    with pytest.raises(KeyboardInterrupt):
+        rebuild.from_vault(second, root, stop)
+    assert 0 < len(exported(second)) < len(exported(first))
+    report = rebuild.from_vault(second, root)
+    assert report.entries + 70 == len(exported(first)) and report.problems == ()
+    assert exported(second) == exported(first) and files(root) == before
+    with pytest.raises(VaultError, match="not empty"):
+        rebuild.from_vault(second, root)
+
+
+def test_a_store_that_was_told_half_a_log_neither_cuts_it_nor_takes_its_places(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    for number in range(30):
+        first.space("ana").remember(f"thing {number}")
+    service.init(first, root)
+    before = files(root)
+    monkeypatch.setattr(log_replay, "BATCH", 10)
+
+    def stop(count: int, whole: int) -> None:
+        raise KeyboardInterrupt
+
+    second = stores.open("second", vault=str(root))
+    with pytest.raises(KeyboardInterrupt):
+        rebuild.from_vault(second, root, stop)
+    with pytest.raises(StoreError, match="vault rebuild"):
+        second.space("ana").remember("in the place of another")
+    with pytest.raises(VaultError, match="vault rebuild"):
+        service.sync(second)
+    second.drain()
+    assert files(root) == before
+    assert rebuild.from_vault(second, root).problems == ()
+    assert exported(second) == exported(first) and files(root) == before
+    new = second.space("ana").remember("a new one")
+    stores.clock.step(DAY)
+    second.drain()
+    assert list(root.glob(f"ana/facts/*{new.id}*.md"))
+
+
+# -- people's edits -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cache", ["kept", "lost"])
+def test_edits_that_the_log_does_not_know_count(stores: Stores, tmp_path: Path, cache: str) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("ana")
+    edited, moved, deleted = (space.remember(text) for text in ("edited", "moved", "deleted"))
+    space.session("s").append(user("hello"))
+    service.init(first, root)
+    paths = {id: next(root.glob(f"ana/facts/*{id}*")) for id in (edited.id, moved.id, deleted.id)}
+    old = paths[edited.id]
+    old.write_bytes(old.read_bytes().replace(b"\n\nedited\n", b"\n\nedited by hand\n"))
+    (root / "ana/deleted/facts").mkdir(parents=True)
+    paths[moved.id].rename(root / "ana/deleted/facts" / paths[moved.id].name)
+    paths[deleted.id].unlink()
+    (root / "ana/facts/mine.md").write_text("written by hand\n")
+    (root / "ana/deleted/sessions").mkdir()
+    (root / "ana/sessions/s").rename(root / "ana/deleted/sessions/s")
+    if cache == "lost":
+        lost_cache(root)
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    there = second.space("ana")
+    assert there.get(edited.id).content == "edited by hand"
+    assert there.history(edited.id)[-1].actor == "vault"
+    assert there.get(moved.id).forgotten_at is not None
+    assert "written by hand" in {memory.content for memory in there.memories()}
+    assert there.sessions() == [] and len(there.sessions(include_hidden=True)) == 1
+    if cache == "kept":
+        assert there.get(deleted.id).forgotten_at is not None
+    else:
+        # Who deleted it, and whether, nobody knows any more: the log decides, and a line says so.
+        assert there.get(deleted.id).forgotten_at is None and paths[deleted.id].exists()
+        assert report.problems == (f"ana: memory {deleted.id} had no file",)
+    settled = files(root)
+    assert not service.sync(second) and files(root) == settled
+    assert second.verify().ok
+
+
+# -- damage ---------------------------------------------------------------------------------------
+
+
+def test_damaged_lines_are_reported_and_filled_from_markdown(
+    stores: Stores, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    first = mirrored(stores, root, memories=60)
+    chosen = random.Random(5).sample(range(1, 150), 30)
+    damaged = lose(root, lambda line: line["position"] in chosen, b'{"position": 1, "br\xff\n')
+    assert damaged > 25
+    lost_cache(root)
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    reported = [line for line in report.problems if "no entry of a log" in line]
+    assert len(reported) == damaged and report.from_files > 5
+    # A forgetting or restoring that is lost is told by where the file stands, with a new time.
+    times = ("updated_at", "forgotten_at", "trust", "version")
+    assert every_memory(second, *times) == every_memory(first, *times)
+    assert forgotten(second) == forgotten(first)
+    assert events(second) == events(first)
+    assert second.verify().ok
+    settled = files(root)
+    assert not service.sync(second) and files(root) == settled
+    third = stores.open("third")
+    again = rebuild.from_vault(third, root)
+    assert again.from_files == 0 and again.problems == ()
+    assert exported(third) == exported(second)
+
+
+def test_a_log_that_was_cut_off_goes_on_in_markdown(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("ana")
+    space.session("s").append_many([user("one"), user("two")])
+    kept = space.remember("kept")
+    service.init(first, root)
+    size = (root / ".reverie/log.jsonl").stat().st_size
+    space.revise(kept.id, "kept and revised")
+    lost = space.remember("lost", subject="me", tags=["t"], pinned=True, happened_at="2020-01-02")
+    space.session("s").append_many([user("three"), user("four")])
+    gone = space.remember("gone")
+    space.forget(gone.id)
+    service.sync(first)
+    with (root / ".reverie/log.jsonl").open("r+b") as file:
+        file.truncate(size + 20)
+    lost_cache(root)
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    there = second.space("ana")
+    assert [event.text for event in there.session("s").events()] == ["one", "two", "three", "four"]
+    assert there.get(lost.id) == first.space("ana").get(lost.id)
+    assert there.get(kept.id).content == "kept and revised" and there.get(kept.id).version == 2
+    assert there.get(gone.id).forgotten_at is not None
+    assert report.from_files == 5 and second.verify().ok
+    settled = files(root)
+    assert not service.sync(second) and files(root) == settled
+
+
+def test_a_session_that_went_on_after_its_lost_return(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    session = first.space("ana").session("s")
+    session.append(user("one"))
+    session.hide()
+    session.append(user("two"))
+    service.init(first, root)
+    assert lose(root, lambda line: line["op"] == "restore") == 1
+    second = stores.open("second")
+    rebuild.from_vault(second, root)
+    assert events(second) == events(first) and second.verify().ok
+    assert second.space("ana").session("s").info().hidden_at is None
+
+
+def test_the_last_words_of_a_hidden_session(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    session = first.space("ana").session("s")
+    session.append_many([user("one"), user("two")])
+    session.hide()
+    first.space("ana").remember("later")
+    service.init(first, root)
+    assert lose(root, lambda line: line.get("sequence") == 2 or line["op"] == "remember") == 2
+    lost_cache(root)
+    second = stores.open("second")
+    assert rebuild.from_vault(second, root).problems == ()
+    assert events(second) == events(first) and second.verify().ok
+    assert second.space("ana").sessions() == []
+
+
+def test_what_was_erased_stays_erased(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("ana")
+    memory = space.remember("a secret thing")
+    service.init(first, root)
+    told = log_lines(root)
+    space.erase(memory.id)
+    service.sync(first)
+    # As a merge of two histories would leave it: the line before and after it was emptied.
+    (root / ".reverie/log.jsonl").write_bytes(b"".join(told + log_lines(root)))
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    assert report.problems == () and exported(second) == exported(first)
+    assert b"secret" not in json.dumps(exported(second)).encode()
+
+
+def test_lines_that_contradict_each_other_are_reported(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    first.space("ana").remember("one")
+    service.init(first, root)
+    (line,) = log_lines(root)
+    other = json.loads(line) | {"uuid": "00000000-0000-4000-8000-000000000000"}
+    strange = json.loads(line) | {"position": -5}
+    far = json.loads(line) | {"position": 1 << 40, "memory": "zzzzzzzz", "op": "dance"}
+    with (root / ".reverie/log.jsonl").open("a") as file:
+        for each in (other, strange, far, {**far, "position": 1 << 70}, {"position": 2}, [1]):
+            file.write(json.dumps(each) + "\n")
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    assert len(report.problems) == 6 and exported(second) == exported(first)
+    # They stand aside, so that nobody takes their positions for how far the log has come.
+    assert log_lines(root) == [line]
+    assert len((root / ".reverie/damaged.jsonl").read_bytes().splitlines()) == 6
+    second.space("ana").remember("two")
+    lost_cache(root)
+    service.sync(second)
+    assert len(log_lines(root)) == 2 and len(list(root.glob("ana/facts/*.md"))) == 2
+
+
+def test_of_two_copies_of_an_entry_the_one_without_the_erased_words_counts(
+    stores: Stores, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("ana")
+    space.session("s").append(user("a secret"))
+    memory = space.remember("the secret", origin=Origin("s", 1))
+    space.revise(memory.id, "something else")
+    service.init(first, root)
+    before = (root / ".reverie/log.jsonl").read_bytes()
+    space.session("s").erase_event(1)
+    service.sync(first)
+    after = (root / ".reverie/log.jsonl").read_bytes()
+    for number, both in enumerate((before + after, after + before)):
+        (root / ".reverie/log.jsonl").write_bytes(both)
+        lost_cache(root)
+        other = stores.open(f"other {number}")
+        rebuild.from_vault(other, root)
+        assert exported(other) == exported(first)
+
+
+# -- Markdown alone -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", ["the folder", "nothing"])
+def test_markdown_alone_holds_every_memory_and_every_word(
+    stores: Stores, tmp_path: Path, left: str
+) -> None:
+    root = tmp_path / "vault"
+    first = mirrored(stores, root, memories=120)
+    before = readable(root)
+    lost_cache(root)
+    lost_log(root)
+    if left == "nothing":
+        shutil.rmtree(root / ".reverie")
+    stores.clock.step(DAY)
+    second = stores.open("second")
+    report = rebuild.from_vault(second, root)
+    assert report.problems == () and not report.synced
+    lost = ("updated_at", "version")
+    assert every_memory(second, *lost) == every_memory(first, *lost)
+    assert events(second) == events(first)
+    assert summaries(second) == summaries(first)
+    hidden = [session.id for session in first.space("ana").sessions()]
+    assert sorted(each.id for each in second.space("ana").sessions()) == sorted(hidden)
+    assert second.space("ana").session("fork").forked_from == ("chat", 4)
+    assert second.verify().ok
+    # Versions are counted anew; nothing else changes.
+    assert readable(root) == before
+    settled = files(root)
+    assert not service.sync(second) and files(root) == settled
+    third = stores.open("third")
+    rebuild.from_vault(third, root)
+    assert exported(third) == exported(second)
+
+
+def test_names_too_long_for_a_folder_come_back(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("s" * 190, user="u" * 190)
+    space.session("t" * 190).append(user("hello"))
+    memory = space.session("t" * 190).remember("only here")
+    service.init(first, root)
+    lost_cache(root)
+    second = stores.open("second")
+    assert rebuild.from_vault(second, root).problems == ()
+    assert exported(second) == exported(first)
+    lost_cache(root)
+    lost_log(root)
+    third = stores.open("third")
+    assert rebuild.from_vault(third, root).problems == ()
+    there = third.space("s" * 190, user="u" * 190)
+    assert [event.text for event in there.session("t" * 190).events()] == ["hello"]
+    assert [each.id for each in there.session("t" * 190).memories()] == [memory.id]
+
+
+def test_words_come_back_from_markdown_with_the_line_ends_of_windows(
+    stores: Stores, tmp_path: Path
+) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    memory = first.space("ana").remember("one line\n\n- another")
+    for text in ("hello\nthere", "and\nmore"):
+        first.space("ana").session("s").append(user(text))
+    service.init(first, root)
+    lost_cache(root)
+    lost_log(root)
+    for path in root.glob("ana/**/*.md"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    there = stores.open("second")
+    assert rebuild.from_vault(there, root).problems == ()
+    assert there.space("ana").get(memory.id).content == "one line\n\n- another"
+    said = [event.text for event in there.space("ana").session("s").events()]
+    assert said == ["hello\nthere", "and\nmore"]
+
+
+# -- a vault from the store -----------------------------------------------------------------------
+
+
+def test_a_vault_written_anew_keeps_what_people_did(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    space = first.space("ana")
+    one, two = space.remember("one"), space.remember("two")
+    space.session("s").append_many([user("hello"), user("there")])
+    service.init(first, root)
+    before = files(root)
+    path = next(root.glob(f"ana/facts/*{one.id}*"))
+    path.write_bytes(path.read_bytes().replace(b"---\n\none\n", b"mine: kept\n---\n\none!\n"))
+    other = next(root.glob(f"ana/facts/*{two.id}*"))
+    other.rename(root / "ana/facts/renamed.md")
+    (root / ".reverie/log.jsonl").write_bytes(log_lines(root)[0] + b"broken\n")
+    report = rebuild.to_vault(first, root)
+    assert space.get(one.id).content == "one!" and b"mine: kept" in path.read_bytes()
+    assert (root / "ana/facts/renamed.md").exists() and not other.exists()
+    assert len(report.revised) == 1 and report.conflicts == []
+    assert len(log_lines(root)) == len(exported(first))
+    assert files(root)["ana/sessions/s/turns.md"] == before["ana/sessions/s/turns.md"]
+    assert git(root, "diff", "HEAD") == ""
+    settled = files(root)
+    assert not service.sync(first) and files(root) == settled
+    rebuild.to_vault(first, root)
+    assert files(root) == settled
+
+
+def test_a_vault_of_another_store_is_left_alone(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    first = stores.open("first")
+    first.space("ana").remember("one")
+    service.init(first, root)
+    before = files(root)
+    second = stores.open("second")
+    second.space("ana").remember("another")
+    with pytest.raises(VaultError, match="does not know"):
+        rebuild.to_vault(second, root)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    with pytest.raises(VaultError, match="not empty"):
+        rebuild.to_vault(second, tmp_path / "full")
+    assert files(root) == before
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+def test_a_log_that_was_being_written_anew_goes_on_where_it_was_stopped(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "vault"
+    monkeypatch.setattr(log_file, "FULL_BYTES", 2_000)
+    first = stores.open("first")
+    for number in range(20):
+        first.space("ana").remember(f"thing {number}")
+        service.init(first, root) if number == 0 else service.sync(first)
+    before = files(root)
+    remove, removed = disk.remove, list[Path]()
+
+    def stopped(path: Path) -> None:
+        if len(removed) == 2 and path.suffix == ".jsonl":
+            raise KeyboardInterrupt
+        removed.append(path)
+        remove(path)
+
+    monkeypatch.setattr(disk, "remove", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        rebuild.to_vault(first, root)
+    monkeypatch.setattr(disk, "remove", remove)
+    service.sync(first)
+    assert b"".join(each for name, each in files(root).items() if "/log" in name) == b"".join(
+        each for name, each in before.items() if "/log" in name
+    )
+
+
+def test_a_store_that_was_told_half_a_log_says_the_way_out_wherever_its_vault_is_now(
+    stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, moved = tmp_path / "vault", tmp_path / "moved"
+    first = stores.open("first")
+    for number in range(30):
+        first.space("ana").remember(f"thing {number}")
+    service.init(first, root)
+    monkeypatch.setattr(log_replay, "BATCH", 10)
+
+    def stop(count: int, whole: int) -> None:
+        raise KeyboardInterrupt
+
+    second = stores.open("second")
+    with pytest.raises(KeyboardInterrupt):
+        rebuild.from_vault(second, root, stop)
+    root.rename(moved)
+    way = rf"not wholly made of {root} yet: run '.* rebuild {root}'.*make another store"
+    with pytest.raises(VaultError, match=way):
+        rebuild.from_vault(second, moved)
+    with pytest.raises(VaultError, match=way):
+        rebuild.to_vault(second, tmp_path / "new")
+    with pytest.raises(StoreError, match=way):
+        second.space("ana").remember("in the place of another")
+    assert rebuild.from_vault(stores.open("third"), moved).entries == 30
+
+
+def test_a_store_that_was_told_nothing_can_be_written_to(stores: Stores, tmp_path: Path) -> None:
+    root = tmp_path / "vault"
+    mirrored(stores, root, memories=5)
+    (root / ".reverie" / "log.jsonl").unlink()
+    (root / ".reverie" / "log.jsonl").mkdir()
+    second = stores.open("second")
+    with pytest.raises(VaultError, match="cannot be read"):
+        rebuild.from_vault(second, root)
+    second.space("ana").remember("one")
