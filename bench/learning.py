@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from reverie.learn.rules.patterns import statements
+from reverie.learn.rules.patterns import extract_statements
 
 CORPUS = Path(__file__).parents[1] / "tests" / "learn" / "corpus"
 HALVES = ("mending", "unseen")
@@ -53,8 +53,8 @@ def corpus(half: str) -> dict[str, list[dict[str, Any]]]:
 def taught(text: str) -> list[str]:
     """Return what would be remembered of a text; of a single-valued subject, the last value."""
     contents: dict[object, str] = {}
-    for statement in statements(text):
-        single = statement.single and not statement.retracts and statement.subject
+    for statement in extract_statements(text):
+        single = statement.single_valued and not statement.retracts and statement.subject
         slot = (statement.category, str(statement.subject).lower()) if single else statement.content
         contents.pop(slot, None)
         contents[slot] = statement.content
@@ -71,7 +71,7 @@ def wrong(half: str) -> Iterator[tuple[dict[str, Any], list[str]]]:
 def lost(half: str) -> Iterator[tuple[dict[str, Any], list[str]]]:
     """Return each sincere text of a half of which something is no longer learned."""
     for text in corpus(half)["sincere"]:
-        now = {statement.content for statement in statements(text["text"])}
+        now = {statement.content for statement in extract_statements(text["text"])}
         if missing := [each for each in text["baseline"] if each not in now]:
             yield text, missing
 

@@ -30,13 +30,13 @@ from bench.measuring import Sample, short, timed
 from bench.texts import SEED, Writer
 from reverie import Settings, Store
 from reverie.engine.postgres.engine import PostgresEngine
-from reverie.engine.postgres.pool import Pool
+from reverie.engine.postgres.pool import ConnectionPool
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 MOST = 2.0
-MOST_GROWN = 1.3
+MAX_GROWN = 1.3
 IN_EACH = 100
 # What a server of a few gigabytes would be given.
 SERVER = {"shared_buffers": "1GB", "max_wal_size": "8GB", "autovacuum": "off"}
@@ -107,7 +107,7 @@ class Replay:
 
     def __init__(self, url: str) -> None:
         engine = PostgresEngine(url)
-        self._pool: Pool = engine._pool
+        self._pool: ConnectionPool = engine._pool
         self.connection = self._pool.connect()
 
     def send(self, statements: Sequence[Statement]) -> None:
@@ -284,7 +284,7 @@ class Postgres(running.Bench):
             self._settled(*names)
             what = f"{verb} in {self._plan.grown[1]:,} spaces of {IN_EACH}"
             against = f"the same in {self._plan.grown[0]}"
-            self.meter.row("many spaces", what, names[1], names[0], against, MOST_GROWN)
+            self.meter.row("many spaces", what, names[1], names[0], against, MAX_GROWN)
             self._shares()
 
     def _grown(self, verb: str, stores: Mapping[Store, Filled]) -> None:

@@ -222,17 +222,17 @@ def _steps(space: reverie.Space, messages: Sequence[dict[str, str]]) -> dict[str
         return made[0]
 
     raw = json.dumps({"model": "m", "messages": messages}).encode()
-    body = step("reading the body", lambda: json_edit.read(raw))
+    body = step("reading the body", lambda: json_edit.parse_request(raw))
     session = step("storing what is new (follow)", lambda: space.follow(body.history))
     said = messages[-1]["content"]
-    found = step("profile and recall (supplement)", lambda: session.supplement(said))
+    found = step("profile and recall (supplement)", lambda: session.prompt_additions(said))
     step("of it, a recall of as many hits", lambda: space.recall(said, limit=12))
     step("of it, a profile", lambda: space.profile(tokens=1_000))
     step("putting it in", lambda: body.with_memory(found.profile, found.recalled))
-    step("reading the stream", lambda: reply_parser.Stream().feed(b"".join(_chunks())))
-    turn = chat_turn.Turn(space, body.history, session, found)
+    step("reading the stream", lambda: reply_parser.ReplyStream().feed(b"".join(_chunks())))
+    turn = chat_turn.ChatTurn(space, body.history, session, found)
     reply = {"role": "assistant", "content": REPLY}
-    step("storing the reply", lambda: turn.keep(reply, whole=True))
+    step("storing the reply", lambda: turn.keep(reply, is_complete=True))
     return took
 
 
@@ -267,18 +267,18 @@ def _opened(path: Path, **settings: Any) -> reverie.Store:
 def _serve(path: str, upstream: str) -> None:
     from reverie.aio import AsyncStore
     from reverie.server.run import (
-        Serving,
-        listening,
+        ServerContext,
+        bind_socket,
+        create_server,
         run,
-        server,
     )
 
-    bound = listening("127.0.0.1", 0)
+    bound = bind_socket("127.0.0.1", 0)
     port = bound.getsockname()[1]
     with _opened(Path(path), upstream=f"http://127.0.0.1:{upstream}/v1") as store:
-        serving = Serving(AsyncStore(store), store.settings, TOKEN, port=port)
+        serving = ServerContext(AsyncStore(store), store.settings, TOKEN, port=port)
         print(port, flush=True)
-        run(server(serving), bound)
+        run(create_server(serving), bound)
 
 
 def _chunks() -> list[bytes]:

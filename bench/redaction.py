@@ -22,7 +22,7 @@ from typing import Any
 import reverie
 from bench import lookalikes, secret_shapes
 from bench.secret_shapes import Case
-from reverie.text.secrets.detect import find
+from reverie.text.secrets.detect import find_secrets
 
 PROSE = (
     "I moved to the Design team last week and my new boss is Seabrook, who likes short meetings.",
@@ -45,7 +45,7 @@ _NO_SECRET = re.compile(
 
 def leaked(text: str, secret: str) -> bool:
     """Whether what is left of a secret still looks like one."""
-    start, found = text.find(secret), find(text)
+    start, found = text.find(secret), find_secrets(text)
     left = "".join(
         "\0" if any(each.start <= start + at < each.end for each in found) else letter
         for at, letter in enumerate(secret)
@@ -66,7 +66,7 @@ def missed(cases: Iterable[Case]) -> list[Case]:
 
 def falsely(texts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The look-alikes that are redacted."""
-    return [(kind, text) for kind, text in texts if find(text)]
+    return [(kind, text) for kind, text in texts if find_secrets(text)]
 
 
 def examples() -> list[Case]:
@@ -115,7 +115,7 @@ def seconds(work: Callable[[], object], times: int) -> float:
 
 def per_hundred(texts: Sequence[str]) -> float:
     """Microseconds for a hundred characters."""
-    spent = seconds(lambda: [find(text) for text in texts], 2_000)
+    spent = seconds(lambda: [find_secrets(text) for text in texts], 2_000)
     return spent * 1e6 * 100 / sum(map(len, texts))
 
 
@@ -127,7 +127,7 @@ def share_of_remember() -> float:
         with reverie.open(path, settings=reverie.Settings(), embedder="local") as store:
             space = store.space("bench")
             whole = seconds(lambda: space.remember(f"{PROSE[0]} {next(numbers)}"), 200)
-    looked = seconds(lambda: find(f"{PROSE[0]} {next(numbers)}"), 2_000)
+    looked = seconds(lambda: find_secrets(f"{PROSE[0]} {next(numbers)}"), 2_000)
     return looked / whole
 
 

@@ -36,8 +36,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import reverie
 from bench import datasets
 from bench.datasets import METRICS, Dataset, Outcome, Pool, Question, Scored, Turn
-from reverie.embed.local import clean
-from reverie.embed.tokens import bundled, tokenizer
+from reverie.embed.local import normalize_whitespace
+from reverie.embed.tokens import bundled_file, tokenizer
 from reverie.text.analyzer import STOP_WORDS
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def mean_pooled(texts: Sequence[str]) -> Matrix:
     """The mean of the static vectors of all tokens, of unit length: no rarity, no centring."""
     rows = np.zeros((len(texts), _weights().shape[1]), np.float32)
     for row, text in zip(rows, texts, strict=True):
-        ids = tokenizer().encode(clean(text), add_special_tokens=False).ids
+        ids = tokenizer().encode(normalize_whitespace(text), add_special_tokens=False).ids
         if ids:
             total = _weights()[ids].mean(axis=0)
             row[:] = total / (np.linalg.norm(total) or 1.0)
@@ -227,7 +227,7 @@ def mean_pooled(texts: Sequence[str]) -> Matrix:
 def _weights() -> Matrix:
     from safetensors.numpy import load_file
 
-    tensors = load_file(bundled("weights/l2_supercat_256.safetensors"))
+    tensors = load_file(bundled_file("weights/l2_supercat_256.safetensors"))
     weights: Matrix = tensors["embedding.weight"].astype(np.float32)
     return weights
 

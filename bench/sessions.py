@@ -152,7 +152,7 @@ class Sessions(running.Bench):
         """The long conversation with a summary of most of it."""
         subject = self._subject(self._large, RULES)
         subject.session.append(self._talker.turn())
-        subject.store.drain()
+        subject.store.run_pending_jobs()
         assert subject.session.summary().upper > self._plan.large // 2
         return subject
 
@@ -182,7 +182,7 @@ class Sessions(running.Bench):
 
         def keep(turn: Message) -> None:
             subject.session.append(turn)
-            subject.store.drain()
+            subject.store.run_pending_jobs()
 
         for done in self.steps("context of each turn", self._plan.rounds + 1):
             turns = self._talker.turns(self._plan.turns)
@@ -225,8 +225,8 @@ class Sessions(running.Bench):
                     * (1 / CHUNK),
                 }
                 # What a worker beside it would have done by now.
-                plain.store.drain()
-                learning.store.drain()
+                plain.store.run_pending_jobs()
+                learning.store.run_pending_jobs()
                 self._take(took, warm=done > 0)
 
     def _follows(self) -> None:
@@ -245,7 +245,7 @@ class Sessions(running.Bench):
                     self._replying(followed, history),
                 ),
             }
-            subject.store.drain()
+            subject.store.run_pending_jobs()
             assert len(followed.events()) == len(history), "a resent history was kept twice"
             self._take(took, warm=done > 0)
 
@@ -263,7 +263,7 @@ class Sessions(running.Bench):
         for done in self.steps("learning", self._plan.rounds + 1):
             count = self._plan.turns
             took = {"append beside learning": timed(only.session.append, self._talker.turns(count))}
-            only.store.drain()
+            only.store.run_pending_jobs()
             for name, subject, turns in (
                 ("learn nothing", only, self._talker.turns(count)),
                 ("learn a fact", only, self._talker.telling_turns(count)),
@@ -340,7 +340,7 @@ def following(subject: Subject, history: list[Message]) -> Callable[[Message], N
 
 
 def draining(subject: Subject) -> Callable[[Message], int]:
-    return lambda _: subject.store.drain()
+    return lambda _: subject.store.run_pending_jobs()
 
 
 def main() -> None:

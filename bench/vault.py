@@ -86,12 +86,12 @@ class Vaults(running.Bench):
         root = self.folder / f"vault-{size}"
         self.meter.take(f"first {size}", spent(lambda: service.init(store, root)) * (1 / size))
         service.sync(store)
-        store.drain()
+        store.run_pending_jobs()
         return store
 
     def _plain_files(self, store: Store) -> None:
         """The same files written by hand, and a commit of them."""
-        with service.opened(store) as vault:
+        with service.open_vault(store) as vault:
             root = vault.root
         files = [
             (path.relative_to(root), path.read_bytes())
@@ -137,13 +137,13 @@ class Vaults(running.Bench):
         store.space(SPACE).session("chat").append({"role": "user", "content": f"said {number}"})
 
     def _file(self, store: Store, number: int) -> str:
-        with service.opened(store) as vault:
-            files = vault.files.of_owner(Scope(SPACE), "memory")
+        with service.open_vault(store) as vault:
+            files = vault.files.list_type(Scope(SPACE), "memory")
         alive = [file.path for file in files if "/deleted/" not in file.path]
         return alive[number * 7 % len(alive)]
 
     def _root(self, store: Store) -> Path:
-        with service.opened(store) as vault:
+        with service.open_vault(store) as vault:
             return vault.root
 
     def _summarise(self) -> None:
@@ -170,16 +170,16 @@ class Vaults(running.Bench):
 
 def take_in(store: Store, path: str | None) -> None:
     """What a watcher or a worker does, but for git."""
-    with service.opened(store) as vault, vault.locked():
+    with service.open_vault(store) as vault, vault.locked():
         work = Sync(vault, store)
         if path is not None:
-            work.these([path])
-        work.mirror.everyone()
+            work.read_paths([path])
+        work.mirror.write_all()
 
 
 def commit(store: Store) -> None:
-    with service.opened(store) as vault, vault.locked():
-        commit_pending(vault, store._resources.redaction)
+    with service.open_vault(store) as vault, vault.locked():
+        commit_pending(vault, store._runtime.redaction)
 
 
 def spent(work: Callable[[], object]) -> Sample:

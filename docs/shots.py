@@ -26,7 +26,7 @@ from tests.server.web.story import (
 import reverie
 from reverie import Settings
 from reverie.aio import AsyncStore
-from reverie.server.run import Serving, in_thread, listening
+from reverie.server.run import ServerContext, bind_socket, run_in_thread
 from reverie.write import tokens
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ def main(folder: Path) -> None:
         ) as store:
             story = tell(store, clock)
             clock.step(3 * HOUR)
-            bound = listening("127.0.0.1", 0)
+            bound = bind_socket("127.0.0.1", 0)
             port = bound.getsockname()[1]
             token = tokens.new_secret("operator")
-            serving = Serving(AsyncStore(store), settings, token, port=port)
-            with in_thread(serving, bound), launched() as browser:
+            serving = ServerContext(AsyncStore(store), settings, token, port=port)
+            with run_in_thread(serving, bound), launched() as browser:
                 _draw(browser, f"http://127.0.0.1:{port}", token, story, clock, folder)
 
 

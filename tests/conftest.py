@@ -164,18 +164,18 @@ class Stores:
 
 def engine_of(store: Store) -> Engine:
     """The engine under a store, for looking at rows and for tampering with them."""
-    return store._resources.engine
+    return store._runtime.engine
 
 
 def rows(store: Store, sql: str, *values: Any) -> list[tuple[Any, ...]]:
     with engine_of(store).read() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         return tx.all(sql, values)
 
 
 def tamper(store: Store, sql: str, *values: Any) -> int:
     with engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         return tx.run(sql, values)
 
 

@@ -40,7 +40,7 @@ FLOOR = 0.004
 # What any call may cost without having grown.
 BASE = 0.000_05
 # Linear is 1 and quadratic 2; n log n over this range stays under 1.3.
-MOST_EXPONENT = 1.6
+MAX_EXPONENT = 1.6
 RANGE = 8
 # Both the exponent and the ratio of an exponential cost between two of the COUNTS.
 STEEP = 4
@@ -290,7 +290,7 @@ def _grows(few: int, before: float, many: int, after: float) -> bool:
     """Whether this is beyond linear: over the whole range, or at once and steeply."""
     exponent = _exponent(few, before, many, after)
     if many >= RANGE * few:
-        return exponent > MOST_EXPONENT
+        return exponent > MAX_EXPONENT
     return exponent > STEEP and after > STEEP * before
 
 

@@ -16,7 +16,7 @@ from tests.servers import Server
 SPACES = ("ana", "bo", "cy", "dee", "eve", "flo", "gil", "hal")
 QUERIES = ("who repairs the boat", "tea in the garden", "harbour at night", "which train is late")
 PARTS = 16
-EVERYWHERE = list(sharding.EVERYWHERE)
+EVERYWHERE = list(sharding.REFERENCE_TABLES)
 
 
 def opened(address: str, **more: Any) -> Store:

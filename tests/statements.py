@@ -62,8 +62,8 @@ def nodes_of(store: Store, statement: Statement, *options: str) -> Iterator[dict
     """The nodes of the plan of a statement. No wall helps it: the operator sees every row."""
     engine = engine_of(store)
     assert isinstance(engine, PostgresEngine)
-    with engine._lent() as lease:
-        lease.begin(["BEGIN", row_security.OVERSEEING])
+    with engine._lease_connection() as lease:
+        lease.begin(["BEGIN", row_security.SET_OPERATOR_ROLE])
         asked = f"EXPLAIN ({', '.join(('FORMAT JSON', *options))}) {statement.sql}"
         said = lease.connection.execute(asked.encode(), statement.values, prepare=False)
         rows = said.fetchall()

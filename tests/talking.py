@@ -51,7 +51,7 @@ def propose(
     subject: str | None = None,
 ) -> str:
     """The id of a new proposal, made as learning makes them."""
-    with writer.writing(space._resources, space._author.scope) as (tx, owner):
-        proposed = proposals.Proposed(content, category, subject, "rules")
-        proposals.propose(tx, space._resources, owner, space._author, origin, proposed, "heard it")
+    with writer.write_transaction(space._runtime, space._author.scope) as (tx, owner):
+        proposed = proposals.ProposedFact(content, category, subject, "rules")
+        proposals.propose(tx, space._runtime, owner, space._author, origin, proposed, "heard it")
     return space.proposals()[-1].id

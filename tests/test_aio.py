@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from reverie import InvalidInput, NotFound, Settings, aio
-from reverie.memory.session import Scratchpad, Session
+from reverie.memory.session import ScratchpadHandle, Session
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 
-HANDLES = {"store": Store, "space": Space, "session": Session, "scratchpad": Scratchpad}
+HANDLES = {"store": Store, "space": Space, "session": Session, "scratchpad": ScratchpadHandle}
 AT_ONCE = {
     "space",
     "session",
@@ -23,7 +23,7 @@ AT_ONCE = {
     "name",
     "user",
     "id",
-    "reached",
+    "matched_sequence",
     "url",
     "settings",
 }
@@ -73,7 +73,7 @@ def test_the_verbs_work_and_give_what_the_library_gives(tmp_path: Path) -> None:
             assert (await ana.recall("boss"))[0].memory == memory
             assert ana.name == "ana" and ana.user is None
             session = await ana.follow([{"role": "user", "content": "tell me of zebras"}])
-            assert isinstance(session, aio.Async) and await session.forked_from is None
+            assert isinstance(session, aio.AsyncHandle) and await session.forked_from is None
             assert [event.text for event in await session.events()] == ["tell me of zebras"]
             await session.scratchpad.write(["one"])
             assert (await session.scratchpad.read()).items == ("one",)

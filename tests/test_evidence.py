@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from reverie.cli import explain
 from reverie.engine import index, vector_math
-from reverie.model import LENGTHS, Candidate, Origin, Ranking
+from reverie.model import POSTING_LENGTH_BASE, Candidate, Origin, Ranking
 from reverie.recall import ranking as recall_ranking
 from reverie.recall.ranking import (
-    Judgement,
-    Matches,
-    Pool,
-    Weights,
+    CandidatePool,
+    PoolScores,
+    TermMatches,
+    TermWeights,
 )
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ ADDED = tuple(stage.part for stage in explain.STAGES)
 def round_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers that are easily reckoned with, in the place of those that measure best."""
     round_ones = {
-        "SOFT": 10.0 / (10.0 + np.arange(LENGTHS)),
-        "BORROWS": 10.0,
-        "LENDS": 10.0,
-        "REACH": 2,
-        "LENT": np.array([0.0, 1.0, 0.5]),
-        "LATER": 0.5,
-        "VECTOR_LENT": 0.5,
-        "LOWEST_SIMILARITY": -1.0,
+        "LENGTH_NORM": 10.0 / (10.0 + np.arange(POSTING_LENGTH_BASE)),
+        "BORROWER_PIVOT": 10.0,
+        "LENDER_PIVOT": 10.0,
+        "NEIGHBOR_DISTANCE": 2,
+        "NEIGHBOR_WEIGHTS": np.array([0.0, 1.0, 0.5]),
+        "LATER_FACTOR": 0.5,
+        "NEIGHBOR_VECTOR_WEIGHT": 0.5,
+        "MIN_SIMILARITY": -1.0,
     }
     for name, value in round_ones.items():
         monkeypatch.setattr(recall_ranking, name, value)
@@ -78,26 +78,28 @@ def memory(words: str = "", *, origin: Origin | None = None) -> Said:
 
 def matches_of(
     passages: Sequence[str], weights: Mapping[str, float], total: float | None = None
-) -> Matches:
+) -> TermMatches:
     """Passages given by their words, a letter each."""
     postings = {
-        term: np.array([n * LENGTHS for n, words in enumerate(passages) if term in words], np.int64)
+        term: np.array(
+            [n * POSTING_LENGTH_BASE for n, words in enumerate(passages) if term in words], np.int64
+        )
         for term in weights
     }
     whole = sum(weights.values()) if total is None else total
-    return Matches(postings, Weights(dict(weights), whole), len(passages))
+    return TermMatches(postings, TermWeights(dict(weights), whole), len(passages))
 
 
-def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> Pool:
+def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> CandidatePool:
     """Passages are numbered as they come."""
     candidates, numbers = [], list[int]()
-    for born, each in enumerate(said, 1):
+    for first_position, each in enumerate(said, 1):
         first, count = len(numbers), len(each.words)
         numbers += range(first, first + count)
         candidates.append(
             Candidate(
-                born=born,
-                position=born,
+                first_position=first_position,
+                position=first_position,
                 at=0,
                 first_passage=first,
                 passages=count,
@@ -110,7 +112,7 @@ def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> 
     words = [words for each in said for words in each.words]
     similar = np.array([like for each in said for like in each.similar])
     matches = matches_of(words, weights)
-    return Pool(
+    return CandidatePool(
         candidates,
         np.array(numbers),
         np.ones(len(numbers), bool),
@@ -118,8 +120,8 @@ def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> 
     )
 
 
-def judged(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> Judgement:
-    return recall_ranking.evidence(pool_of(said, {"a": 3.0, "b": 1.0}, **more), ranking)
+def judged(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> PoolScores:
+    return recall_ranking.score_evidence(pool_of(said, {"a": 3.0, "b": 1.0}, **more), ranking)
 
 
 def scores(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> list[float]:
@@ -138,35 +140,35 @@ def test_presence_is_a_row_for_each_passage_and_a_column_for_each_term() -> None
 
 
 def test_as_many_terms_as_count_are_told_apart() -> None:
-    letters = "abcdefghijklmnopqrstuvwxyz"[: recall_ranking.QUERY_TERMS]
+    letters = "abcdefghijklmnopqrstuvwxyz"[: recall_ranking.MAX_QUERY_TERMS]
     matches = matches_of([*letters, letters], dict.fromkeys(letters, 1.0))
     present = matches.present(np.arange(len(letters) + 1))
     assert (present[:-1] == np.eye(len(letters), dtype=bool)).all() and present[-1].all()
 
 
 def test_a_length_fits_beside_the_number_of_its_passage() -> None:
-    assert 0 < index.MOST_COUNTED < LENGTHS == len(recall_ranking.SOFT)
+    assert 0 < index.MAX_COUNTED < POSTING_LENGTH_BASE == len(recall_ranking.LENGTH_NORM)
 
 
 def test_a_term_without_postings_is_nowhere() -> None:
-    weights = Weights({"a": 1.0, "b": 1.0}, 2.0)
-    matches = Matches({"b": np.array([1 * LENGTHS + 7])}, weights, 3)
+    weights = TermWeights({"a": 1.0, "b": 1.0}, 2.0)
+    matches = TermMatches({"b": np.array([1 * POSTING_LENGTH_BASE + 7])}, weights, 3)
     assert matches.present(np.arange(3)).tolist() == [[False] * 2, [False, True], [False] * 2]
 
 
-def best(matches: Matches, many: int) -> list[tuple[int, float]]:
-    numbers, scores = matches.scored()
-    return vector_math.best(scores, many, numbers)
+def best(matches: TermMatches, many: int) -> list[tuple[int, float]]:
+    numbers, scores = matches.passage_scores()
+    return vector_math.top_k(scores, many, numbers)
 
 
 @by_hand
 def test_the_best_by_themselves_by_hand() -> None:
     """3 of 4, over the softened length of 10 terms; 1 of 4 of 0 terms; all of it of 30."""
     postings = {
-        "a": np.array([0 * LENGTHS + 10, 2 * LENGTHS + 30]),
-        "b": np.array([1 * LENGTHS, 2 * LENGTHS + 30]),
+        "a": np.array([0 * POSTING_LENGTH_BASE + 10, 2 * POSTING_LENGTH_BASE + 30]),
+        "b": np.array([1 * POSTING_LENGTH_BASE, 2 * POSTING_LENGTH_BASE + 30]),
     }
-    matches = Matches(postings, Weights({"a": 3.0, "b": 1.0}, 4.0), 4)
+    matches = TermMatches(postings, TermWeights({"a": 3.0, "b": 1.0}, 4.0), 4)
     assert best(matches, 10) == [(0, 0.375), (2, 0.25), (1, 0.25)]
     assert best(matches, 2) == [(0, 0.375), (2, 0.25)], "of equal ones the newest"
     assert best(matches, 1) == [(0, 0.375)]
@@ -176,7 +178,7 @@ def test_nothing_matches_nothing() -> None:
     for matches in (
         matches_of(["", ""], {"a": 1.0}),
         matches_of(["x"], {}),
-        Matches({}, Weights({}, 1.0), 0),
+        TermMatches({}, TermWeights({}, 1.0), 0),
     ):
         assert best(matches, 5) == []
 
@@ -184,8 +186,8 @@ def test_nothing_matches_nothing() -> None:
 def test_what_differs_behind_the_sixth_place_is_equal() -> None:
     numbers = np.array([4, 9, 2, 7])
     found = np.array([0.5, 0.5 - 3e-7, 0.5 + 3e-7, 0.1])
-    assert vector_math.best(found, 2, numbers) == [(9, 0.5), (4, 0.5)]
-    assert vector_math.best(found, 9, numbers) == [(9, 0.5), (4, 0.5), (2, 0.5), (7, 0.1)]
+    assert vector_math.top_k(found, 2, numbers) == [(9, 0.5), (4, 0.5)]
+    assert vector_math.top_k(found, 9, numbers) == [(9, 0.5), (4, 0.5), (2, 0.5), (7, 0.1)]
 
 
 # -- evidence by hand -----------------------------------------------------------------------------
@@ -202,7 +204,7 @@ def test_a_turn_alone() -> None:
 @by_hand
 def test_terms_that_nobody_knows_take_their_share() -> None:
     pool = pool_of([turn(1, "a")], {}, matches=matches_of(["a"], {"a": 3.0}, total=12.0))
-    assert recall_ranking.evidence(pool, WORDS).scores.tolist() == [0.25]
+    assert recall_ranking.score_evidence(pool, WORDS).scores.tolist() == [0.25]
 
 
 @by_hand
@@ -304,8 +306,8 @@ def test_a_vector_alone() -> None:
 def test_a_passage_without_a_vector_is_as_unlike_as_can_be() -> None:
     found = judged([turn(1, similar=NOTHING), turn(9, similar=0.5)], VECTORS)
     assert found.scores.tolist() == [0.0, 0.75]
-    assert [found.parts_of(place)["vector"] for place in (0, 1)] == [None, 0.5]
-    assert found.parts_of(0)["vector_part"] == 0.0
+    assert [found.parts_at(place)["vector"] for place in (0, 1)] == [None, 0.5]
+    assert found.parts_at(0)["vector_part"] == 0.0
 
 
 @by_hand
@@ -351,10 +353,10 @@ def test_what_was_not_asked_for_has_no_share() -> None:
     half = replace(WORDS, vector_weight=1, keyword_weight=1)
     blind = judged([turn(1, "a")], half, similar=None)
     assert blind.scores.tolist() == [0.75]
-    assert blind.parts_of(0)["vector"] is None and blind.parts_of(0)["vector_part"] == 0
+    assert blind.parts_at(0)["vector"] is None and blind.parts_at(0)["vector_part"] == 0
     mute = judged([turn(1, "a", 0.5)], half, matches=None)
     assert mute.scores.tolist() == [0.75]
-    assert mute.parts_of(0)["keyword"] is None and mute.parts_of(0)["keyword_part"] == 0
+    assert mute.parts_at(0)["keyword"] is None and mute.parts_at(0)["keyword_part"] == 0
     neither = judged([turn(1, "a")], half, matches=None, similar=None)
     assert neither.scores.tolist() == [0.0]
 
@@ -362,7 +364,7 @@ def test_what_was_not_asked_for_has_no_share() -> None:
 @by_hand
 def test_a_query_without_known_words_is_no_division_by_zero() -> None:
     pool = pool_of([turn(1), turn(2)], {})
-    assert recall_ranking.evidence(pool, WORDS).scores.tolist() == [0.0, 0.0]
+    assert recall_ranking.score_evidence(pool, WORDS).scores.tolist() == [0.0, 0.0]
 
 
 @by_hand
@@ -425,8 +427,8 @@ def test_the_best_passage_is_the_one_shown() -> None:
     assert judged([memory(), long]).passages.tolist() == [0, 2]
     assert judged([memory(), long], VECTORS).passages.tolist() == [0, 1]
     found = judged([memory(), long], VECTORS)
-    assert found.parts_of(1)["vector"] == 0.9
-    assert found.parts_of(1)["keyword"] == 0.25, "what the chosen passage holds"
+    assert found.parts_at(1)["vector"] == 0.9
+    assert found.parts_at(1)["keyword"] == 0.25, "what the chosen passage holds"
 
 
 @by_hand
@@ -446,7 +448,7 @@ def test_a_passage_borrows_what_the_rest_of_its_neighbour_says() -> None:
 
 @by_hand
 def test_parts_are_rounded_and_named() -> None:
-    parts = judged([turn(1, "a", 1 / 3), turn(2)], Ranking()).parts_of(0)
+    parts = judged([turn(1, "a", 1 / 3), turn(2)], Ranking()).parts_at(0)
     assert set(parts) == {"keyword", "vector", *ADDED}
     assert all(value == round(value or 0, 6) for value in parts.values())
 
@@ -463,7 +465,7 @@ def test_a_turn_that_says_nothing_is_found_through_the_question_before_it() -> N
 
 WEIGHTS = {
     letter: 1.0 + place
-    for place, letter in enumerate("abcdefghijklmnop"[: recall_ranking.QUERY_TERMS])
+    for place, letter in enumerate("abcdefghijklmnop"[: recall_ranking.MAX_QUERY_TERMS])
 }
 LIKENESS = st.floats(-1, 1, width=32) | st.just(NOTHING)
 SHARE = st.floats(0, 1)
@@ -525,12 +527,12 @@ def test_scores_lie_between_zero_and_one_and_are_the_sum_of_their_parts(
     pool: tuple[list[Said], dict[str, Any]], ranking: Ranking
 ) -> None:
     said, more = pool
-    found = recall_ranking.evidence(pool_of(said, WEIGHTS, **more), ranking)
+    found = recall_ranking.score_evidence(pool_of(said, WEIGHTS, **more), ranking)
     assert np.isfinite(found.scores).all()
     assert (found.scores >= 0).all() and (found.scores <= 1).all()
     for place, score in enumerate(found.scores.tolist()):
-        parts = found.parts_of(place)
-        assert score == round(score, recall_ranking.PLACES)
+        parts = found.parts_at(place)
+        assert score == round(score, recall_ranking.SCORE_DECIMALS)
         assert sum(parts[name] or 0 for name in ADDED) == pytest.approx(score, abs=1e-5)
         assert all((parts[name] or 0) >= 0 for name in ADDED)
 
@@ -547,8 +549,8 @@ def test_one_word_more_lowers_nobody(
     at = data.draw(st.integers(0, len(words) - 1))
     words[at] += data.draw(st.sampled_from(sorted(WEIGHTS)))
     changed = [*said[:place], said[place]._replace(words=tuple(words)), *said[place + 1 :]]
-    before = recall_ranking.evidence(pool_of(said, WEIGHTS, **more), ranking).scores
-    after = recall_ranking.evidence(pool_of(changed, WEIGHTS, **more), ranking).scores
+    before = recall_ranking.score_evidence(pool_of(said, WEIGHTS, **more), ranking).scores
+    after = recall_ranking.score_evidence(pool_of(changed, WEIGHTS, **more), ranking).scores
     assert (after >= before - 1.5e-6).all()
 
 
@@ -558,8 +560,10 @@ def test_the_order_of_candidates_does_not_matter(
     said: list[Said], ranking: Ranking, data: st.DataObject
 ) -> None:
     order = data.draw(st.permutations(range(len(said))))
-    found = recall_ranking.evidence(pool_of(said, WEIGHTS), ranking).scores
-    mixed = recall_ranking.evidence(pool_of([said[at] for at in order], WEIGHTS), ranking).scores
+    found = recall_ranking.score_evidence(pool_of(said, WEIGHTS), ranking).scores
+    mixed = recall_ranking.score_evidence(
+        pool_of([said[at] for at in order], WEIGHTS), ranking
+    ).scores
     assert mixed == pytest.approx(found[order], abs=2e-6)
 
 
@@ -567,8 +571,8 @@ def test_the_order_of_candidates_does_not_matter(
 @given(conversations(), RANKING)
 def test_without_neighbours_each_turn_stands_for_itself(said: list[Said], ranking: Ranking) -> None:
     alone = replace(ranking, neighbours=0, session=0, origin=0)
-    found = recall_ranking.evidence(pool_of(said, WEIGHTS), alone)
+    found = recall_ranking.score_evidence(pool_of(said, WEIGHTS), alone)
     assert not np.asarray(found.parts["neighbours"]).any()
     for place, each in enumerate(said):
-        single = recall_ranking.evidence(pool_of([each], WEIGHTS), alone)
+        single = recall_ranking.score_evidence(pool_of([each], WEIGHTS), alone)
         assert single.scores[0] == pytest.approx(found.scores[place], abs=2e-6)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import httpx
 import httpx2
 import pytest
 
@@ -173,12 +172,12 @@ def test_no_hostile_address_is_connected_to(
         raise AssertionError("connected")
 
     monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", connect)
-    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", connect)
+    monkeypatch.setattr(httpx2.HTTPTransport, "handle_request", connect)
     with pytest.raises((httpx2.TransportError, httpx2.InvalidURL)):
         fetch(public(), url)
     with (
-        httpx.Client(transport=http_guard.guarded(), trust_env=False) as client,
-        pytest.raises((httpx.TransportError, httpx.InvalidURL)),
+        httpx2.Client(transport=http_guard.guarded(), trust_env=False) as client,
+        pytest.raises((httpx2.TransportError, httpx2.InvalidURL)),
     ):
         client.get(url)
     figure("hostile addresses", 1)
@@ -259,11 +258,11 @@ def base_url(server: tuple[ThreadingHTTPServer, list[Any]]) -> str:
 
 def ask_model(settings: Settings) -> None:
     from reverie.learn.llm import open_model
-    from reverie.learn.prompts import extract
+    from reverie.learn.prompts import extract_facts
 
     model = open_model(settings)
     assert model is not None
-    extract(model, "I live in Ghent")
+    extract_facts(model, "I live in Ghent")
 
 
 def ask_embedder(settings: Settings) -> None:

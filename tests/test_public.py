@@ -24,7 +24,7 @@ HEAVY = (
     "pydantic",
     "rich",
     "click",
-    "httpx",
+    "httpx2",
     "wordllama",
     "onnxruntime",
     "yaml",
@@ -60,7 +60,7 @@ def test_a_store_without_vectors_loads_no_model(tmp_path: Path) -> None:
         "import sys, reverie\n"
         f"s = reverie.open({str(tmp_path / 'x.db')!r}, embedder='none')\n"
         "s.space('a').remember('x'); s.space('a').recall('x'); s.close()\n"
-        "print([m for m in ('tokenizers', 'safetensors', 'wordllama', 'onnxruntime', 'httpx', "
+        "print([m for m in ('tokenizers', 'safetensors', 'wordllama', 'onnxruntime', 'httpx2', "
         "'rich', 'click') if m in sys.modules])"
     )
     done = subprocess.run(

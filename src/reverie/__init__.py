@@ -1,5 +1,9 @@
 """A memory for LLM agents that keeps every word, needs no model to work and survives kill -9."""
 
+# These register the handlers of their jobs.
+from reverie import learn as _learn  # noqa: F401
+from reverie import maintenance as _maintenance  # noqa: F401
+from reverie import vault as _vault  # noqa: F401
 from reverie.clock import RandomIds, SystemClock
 from reverie.config import Settings
 from reverie.errors import (
@@ -46,6 +50,7 @@ from reverie.model import (
     Job,
     Memory,
     Origin,
+    PromptAdditions,
     Proposal,
     Ranking,
     RecallNote,
@@ -56,7 +61,6 @@ from reverie.model import (
     SessionInfo,
     SpaceInfo,
     Summary,
-    Supplement,
     Token,
     VerifyReport,
     Version,
@@ -95,6 +99,7 @@ __all__ = [
     "NewerSchema",
     "NotFound",
     "Origin",
+    "PromptAdditions",
     "Proposal",
     "RANKINGS",
     "RandomIds",
@@ -125,7 +130,6 @@ __all__ = [
     "StoreUnavailable",
     "SubjectExists",
     "Summary",
-    "Supplement",
     "SystemClock",
     "Token",
     "VaultError",

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from reverie import memory
-from reverie.memory.session import Scratchpad, Session
+from reverie.memory.session import ScratchpadHandle, Session
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 
@@ -35,15 +35,17 @@ Result = TypeVar("Result")
 Run = Callable[..., Any]
 
 # What gives back at once, without a look at the database.
-_AT_ONCE = frozenset(
-    {"space", "session", "scratchpad", "name", "user", "id", "reached", "url", "settings"}
+_NON_BLOCKING = frozenset(
+    {"space", "session", "scratchpad", "name", "user", "id", "matched_sequence", "url", "settings"}
 )
 
 
-class Async:
+class AsyncHandle:
     """A handle whose calls are awaited. ``handle`` is the one that does the work."""
 
-    def __init__(self, handle: Store | Space | Session | Scratchpad, threads: ThreadPoolExecutor):
+    def __init__(
+        self, handle: Store | Space | Session | ScratchpadHandle, threads: ThreadPoolExecutor
+    ):
         self.handle = handle
         self._threads = threads
 
@@ -54,29 +56,29 @@ class Async:
         if name.startswith("_"):
             raise AttributeError(name)
         if isinstance(getattr(type(self.handle), name), property):
-            if name in _AT_ONCE:
-                return self._wrapped(getattr(self.handle, name))
+            if name in _NON_BLOCKING:
+                return self._wrap(getattr(self.handle, name))
             return self._run(partial(getattr, self.handle, name))
         verb = getattr(self.handle, name)
-        if name in _AT_ONCE:
-            return lambda *given, **options: self._wrapped(verb(*given, **options))
+        if name in _NON_BLOCKING:
+            return lambda *given, **options: self._wrap(verb(*given, **options))
         return lambda *given, **options: self._run(partial(verb, *given, **options))
 
     async def _run(self, call: Callable[[], Any]) -> Any:
-        return self._wrapped(await in_thread(self._threads, call))
+        return self._wrap(await call_in_thread(self._threads, call))
 
-    def _wrapped(self, value: Any) -> Any:
-        if isinstance(value, Store | Space | Session | Scratchpad):
-            return Async(value, self._threads)
-        return self._each(value) if isinstance(value, Iterator) else value
+    def _wrap(self, value: Any) -> Any:
+        if isinstance(value, Store | Space | Session | ScratchpadHandle):
+            return AsyncHandle(value, self._threads)
+        return self._iterate(value) if isinstance(value, Iterator) else value
 
-    async def _each(self, values: Iterator[Any]) -> AsyncIterator[Any]:
-        while chunk := await in_thread(self._threads, lambda: list(islice(values, CHUNK))):
+    async def _iterate(self, values: Iterator[Any]) -> AsyncIterator[Any]:
+        while chunk := await call_in_thread(self._threads, lambda: list(islice(values, CHUNK))):
             for value in chunk:
                 yield value
 
 
-class AsyncStore(Async):
+class AsyncStore(AsyncHandle):
     """A store whose calls are awaited; it has the threads they run in."""
 
     def __init__(self, store: Store, threads: int = THREADS) -> None:
@@ -85,11 +87,11 @@ class AsyncStore(Async):
 
     async def close(self) -> None:
         """Let the calls under way finish, then close the store."""
-        await in_thread(self._threads, self._close)
+        await call_in_thread(self._threads, self._close)
         self._threads.shutdown(wait=False)
 
 
-class _Opening:
+class _StoreOpener:
     """Opened by ``await`` or ``async with``, whichever is used."""
 
     def __init__(self, given: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -97,13 +99,13 @@ class _Opening:
         self._store: AsyncStore | None = None
 
     def __await__(self) -> Any:
-        return self._opened().__await__()
+        return self._open_store().__await__()
 
-    async def _opened(self) -> AsyncStore:
+    async def _open_store(self) -> AsyncStore:
         return AsyncStore(await asyncio.to_thread(self._open))
 
     async def __aenter__(self) -> AsyncStore:
-        self._store = await self._opened()
+        self._store = await self._open_store()
         return self._store
 
     async def __aexit__(
@@ -116,17 +118,17 @@ class _Opening:
         await self._store.close()
 
 
-def open(*given: Any, **options: Any) -> _Opening:
+def open(*given: Any, **options: Any) -> _StoreOpener:
     """Open a store as ``reverie.open`` does, with ``async with`` or ``await``."""
-    return _Opening(given, options)
+    return _StoreOpener(given, options)
 
 
-async def within(handle: Async, work: Callable[[Any], Result]) -> Result:
+async def run_with_handle(handle: AsyncHandle, work: Callable[[Any], Result]) -> Result:
     """Do some work with the handle itself in a thread of its store: many calls, one step."""
-    return await in_thread(handle._threads, lambda: work(handle.handle))
+    return await call_in_thread(handle._threads, lambda: work(handle.handle))
 
 
-async def in_thread(threads: ThreadPoolExecutor, call: Callable[[], Result]) -> Result:
+async def call_in_thread(threads: ThreadPoolExecutor, call: Callable[[], Result]) -> Result:
     """Run a call in a thread, with the context variables of the caller."""
     context = contextvars.copy_context()
     return await asyncio.get_running_loop().run_in_executor(threads, context.run, call)

@@ -9,7 +9,7 @@ import time
 ID_ALPHABET = string.ascii_letters + string.digits
 ID_LENGTH = 8
 # Bytes from here on would make some letters likelier than others.
-_FAIR = 256 - 256 % len(ID_ALPHABET)
+_UNBIASED_LIMIT = 256 - 256 % len(ID_ALPHABET)
 
 
 class SystemClock:
@@ -25,14 +25,11 @@ class RandomIds:
     def memory(self) -> str:
         letters = ""
         while len(letters) < ID_LENGTH:
-            fair = (byte for byte in os.urandom(ID_LENGTH) if byte < _FAIR)
+            fair = (byte for byte in os.urandom(ID_LENGTH) if byte < _UNBIASED_LIMIT)
             letters += "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in fair)
         return letters[:ID_LENGTH]
 
     def uuid(self) -> str:
-        # The uuid module takes longer to import than Reverie may.
-        raw = bytearray(os.urandom(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        text = raw.hex()
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+        from uuid import uuid4  # importing it takes longer than importing Reverie may
+
+        return str(uuid4())

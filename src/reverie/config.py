@@ -25,7 +25,7 @@ _CHOICES = {
     "upstream_key": ("operator", "client"),
 }
 
-_FROM_NOUGHT = (
+_NON_NEGATIVE = (
     "max_facts",
     "max_notes",
     "max_sessions",
@@ -117,7 +117,7 @@ class Settings:
             value, expected = getattr(self, each.name), int if each.type == "int" else str
             if not isinstance(value, expected) or isinstance(value, bool):
                 raise ConfigError(f"{each.name} must be of type {expected.__name__}, not {value!r}")
-        for name in _FROM_NOUGHT:
+        for name in _NON_NEGATIVE:
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
         for name in ("fact_chars", "max_feeds", "max_uploads"):
@@ -147,7 +147,7 @@ class Settings:
             )
 
     @property
-    def learning(self) -> str:
+    def learn_mode(self) -> str:
         """What ``learn`` comes to: off, rules or llm."""
         asked = self.learn.lower()
         return ("llm" if self.model else "rules") if asked == "auto" else asked
@@ -158,7 +158,7 @@ class Settings:
         return self.context_tokens // 2
 
     @property
-    def summarising(self) -> str:
+    def summary_mode(self) -> str:
         """What ``summary`` comes to: off, condense or llm."""
         asked = self.summary.lower()
         return ("llm" if self.model else "condense") if asked == "auto" else asked

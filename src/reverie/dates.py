@@ -9,11 +9,11 @@ from reverie.errors import InvalidInput
 Time = datetime | date | str | int
 
 # The years 1 to 9999: what a datetime can hold.
-EARLIEST = -62_135_596_800_000
-LATEST = 253_402_300_799_999
+MIN_MS = -62_135_596_800_000
+MAX_MS = 253_402_300_799_999
 
 # The greatest position has as many digits.
-LONGEST_POSITION = 18
+MAX_POSITION_DIGITS = 18
 
 
 def to_ms(value: Time, what: str) -> int:
@@ -24,7 +24,7 @@ def to_ms(value: Time, what: str) -> int:
     if isinstance(value, bool):
         raise InvalidInput(f"{what} must be a time, not {value!r}")
     if isinstance(value, int):
-        if not EARLIEST <= value <= LATEST:
+        if not MIN_MS <= value <= MAX_MS:
             raise InvalidInput(f"{what} must lie in the years 1 to 9999")
         return value
     if isinstance(value, str):
@@ -48,16 +48,16 @@ def optional_ms(value: Time | None, what: str) -> int | None:
     return None if value is None else to_ms(value, what)
 
 
-def position_or_time(value: str) -> int | str:
+def parse_as_of(value: str) -> int | str:
     """What as_of takes as text: digits alone are a position of the log."""
     text = value.strip()
     if not (text.isascii() and text.isdecimal()):
         return text
-    if len(text) > LONGEST_POSITION:
-        raise InvalidInput(f"a position of the log has at most {LONGEST_POSITION} digits")
+    if len(text) > MAX_POSITION_DIGITS:
+        raise InvalidInput(f"a position of the log has at most {MAX_POSITION_DIGITS} digits")
     return int(text)
 
 
-def iso(ms: int) -> str:
+def to_iso(ms: int) -> str:
     """ISO 8601 with +00:00, to the second, as people read it."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")

@@ -7,19 +7,13 @@ the one that is connected to. Redirects are followed nowhere, so that no key rea
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import cache
-from importlib import import_module
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from reverie.errors import MissingExtra
 
 if TYPE_CHECKING:
-    import httpx
     import httpx2
 
     from reverie.config import Settings
@@ -49,14 +43,16 @@ def client(settings: Settings, **options: Any) -> httpx2.AsyncClient:
 
 def guarded_async(verify: Any = True) -> httpx2.AsyncBaseTransport:
     """A transport for httpx2 that connects to public addresses only."""
-    made: httpx2.AsyncBaseTransport = _async_guard()(verify)
-    return made
+    from reverie.http_transports import PublicAsyncTransport  # httpx2 is optional
+
+    return PublicAsyncTransport(verify)
 
 
-def guarded(verify: Any = True) -> httpx.BaseTransport:
-    """The same for httpx, without asyncio."""
-    made: httpx.BaseTransport = _guard()(verify)
-    return made
+def guarded(verify: Any = True) -> httpx2.BaseTransport:
+    """The same without asyncio."""
+    from reverie.http_transports import PublicTransport  # httpx2 is optional
+
+    return PublicTransport(verify)
 
 
 # -- what is public -------------------------------------------------------------------------------
@@ -98,103 +94,3 @@ def pinned(host: str, found: Iterable[Any]) -> str | None:
     except ValueError:
         return None
     return str(addresses[0]) if addresses and all(map(is_public, addresses)) else None
-
-
-# -- transports -----------------------------------------------------------------------------------
-
-
-class _Pools(dict[str, Any]):
-    """One pool for each name: connections are shared by number, certificates are not."""
-
-    def __init__(self, made: Callable[[], Any]) -> None:
-        super().__init__()
-        self._made = made
-
-    def __missing__(self, host: str) -> Any:
-        self[host] = self._made()
-        return self[host]
-
-
-@cache
-def _refusal(library: Any) -> Any:
-    """An error that callers of this library take for a connection that failed."""
-    said = {"__doc__": "Not connected to: the operator allows public addresses only."}
-    return type("OutboundRefused", (library.ConnectError,), said)
-
-
-def _require_plain(library: Any, request: Any) -> None:
-    url = request.url
-    why = why_refused(url.scheme, url.host, url.userinfo)
-    if why is not None:
-        raise _refusal(library)(why, request=request)
-
-
-@contextmanager
-def _looked_up(library: Any, request: Any) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, UnicodeError) as error:
-        raise library.ConnectError("the name is not known", request=request) from error
-
-
-def _led(library: Any, request: Any, found: Iterable[Any]) -> Any:
-    """The same request to the address that was checked, under the name that it was meant for."""
-    url = request.url
-    address = pinned(url.host, found)
-    if address is None:
-        why = f"outbound is public, and {url.host} is no public address"
-        raise _refusal(library)(why, request=request)
-    return library.Request(
-        request.method,
-        url.copy_with(host=address),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={**request.extensions, "sni_hostname": url.host},
-    )
-
-
-@cache
-def _async_guard() -> type[Any]:
-    httpx2: Any = import_module("httpx2")
-
-    class AsyncGuard(httpx2.AsyncBaseTransport):  # type: ignore[misc]
-        def __init__(self, verify: Any) -> None:
-            made = httpx2.AsyncHTTPTransport
-            self._pools = _Pools(lambda: made(verify=verify, trust_env=False))
-
-        async def handle_async_request(self, request: Any) -> Any:
-            _require_plain(httpx2, request)
-            host, port = request.url.host, request.url.port
-            with _looked_up(httpx2, request):
-                look_up = asyncio.get_running_loop().getaddrinfo
-                found = await look_up(host, port, type=socket.SOCK_STREAM)
-            return await self._pools[host].handle_async_request(_led(httpx2, request, found))
-
-        async def aclose(self) -> None:
-            for pool in self._pools.values():
-                await pool.aclose()
-
-    return AsyncGuard
-
-
-@cache
-def _guard() -> type[Any]:
-    httpx: Any = import_module("httpx")
-
-    class Guard(httpx.BaseTransport):  # type: ignore[misc]
-        def __init__(self, verify: Any) -> None:
-            made = httpx.HTTPTransport
-            self._pools = _Pools(lambda: made(verify=verify, trust_env=False))
-
-        def handle_request(self, request: Any) -> Any:
-            _require_plain(httpx, request)
-            host, port = request.url.host, request.url.port
-            with _looked_up(httpx, request):
-                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            return self._pools[host].handle_request(_led(httpx, request, found))
-
-        def close(self) -> None:
-            for pool in self._pools.values():
-                pool.close()
-
-    return Guard

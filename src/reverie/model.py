@@ -189,7 +189,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Supplement:
+class PromptAdditions:
     """What a prompt lacks whose history the client sends by itself.
 
     ``hits`` are those that stand in either part, best first.
@@ -230,7 +230,7 @@ class Hit:
 
 # The length that counts against a text is less than this. A posting is read as one number, that of
 # its passage times this and the length of the text.
-LENGTHS = 256
+POSTING_LENGTH_BASE = 256
 
 
 class Candidate(NamedTuple):
@@ -241,7 +241,7 @@ class Candidate(NamedTuple):
     ``memory`` and ``version`` say what must stand at its position.
     """
 
-    born: int
+    first_position: int
     position: int
     at: int
     first_passage: int

@@ -109,12 +109,12 @@ class Transaction(Protocol):
     """What was read in this transaction and stays as it is until its end."""
     skip_locked: str
     """Behind a SELECT of rows ``j``: take them, and leave out those that others have taken."""
-    unindexed: str
+    full_scan_hint: str
     """Behind the name of a table: look through all of its rows. Empty where that shows no more."""
     damaged: set[tuple[int, int]]
     """Space and position of every damaged entry that was left out of an answer."""
 
-    def ask_for(self, space: str, user: str) -> None:
+    def restrict_to_names(self, space: str, user: str) -> None:
         """Only these names can be looked up from here on, and no rows of any owner be seen."""
         ...
 
@@ -129,11 +129,11 @@ class Transaction(Protocol):
         """Meanwhile the log of the whole space is there: for what is unique or ordered in it."""
         ...
 
-    def oversee(self) -> None:
+    def enter_all_owners(self) -> None:
         """The operator's: rows of every owner are there. A writer becomes the only one of all."""
         ...
 
-    def fresh_space(self) -> int:
+    def new_space_number(self) -> int:
         """A number that no space has."""
         ...
 
@@ -191,11 +191,11 @@ class Engine(Protocol):
 
     url: str
     read_only: bool
-    compares_vectors: bool
+    supports_vector_search: bool
     """Whether a recall can compare vectors here; if not, they are kept until it can."""
     damaged: set[tuple[int, int]]
     """Space and position of every damaged entry that was left out of an answer since it opened."""
-    examine: Callable[[], str | None] | None
+    damage_check: Callable[[], str | None] | None
     """Called when a transaction fails in a way that only damage explains: what is damaged."""
 
     @property
@@ -203,10 +203,10 @@ class Engine(Protocol):
         """Whether a write or sync failed: nothing more is written until the store is reopened."""
         ...
 
-    def read(self, *, lagging: bool = False) -> AbstractContextManager[Transaction]:
+    def read(self, *, allow_replica: bool = False) -> AbstractContextManager[Transaction]:
         """A consistent snapshot. Nests inside read and write alike.
 
-        A ``lagging`` one may come from a replica, with all that this process wrote.
+        With ``allow_replica`` it may come from a replica, with all that this process wrote.
         """
         ...
 

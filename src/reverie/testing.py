@@ -24,7 +24,7 @@ from reverie.config import Settings
 MODEL = "scripted"
 _JSON = "application/json"
 # A client that connects and sends nothing must not keep the server from closing.
-_PATIENCE = 30.0
+_READ_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = _PATIENCE
+    timeout = _READ_TIMEOUT
     server: _Server
 
     def setup(self) -> None:
@@ -223,12 +223,12 @@ class _Handler(BaseHTTPRequestHandler):
             return self._send(404, b"{}")
         answer = self.server.model._answer(request, dict(self.headers))
         try:
-            self._give(answer, str(request.get("model", MODEL)))
+            self._send_answer(answer, str(request.get("model", MODEL)))
         except OSError:
             self.close_connection = True  # the client went away, which is its right
         return None
 
-    def _give(self, answer: Answer, model: str) -> None:
+    def _send_answer(self, answer: Answer, model: str) -> None:
         match answer:
             case Status(code, body, headers):
                 self._send(code, body.encode(), headers)
@@ -245,14 +245,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self._drip(completion(content, model=model), pause)
             case Truncated(content, at):
                 body = completion(content, model=model)
-                self._head(200, {"Content-Length": str(len(body))})
+                self._send_headers(200, {"Content-Length": str(len(body))})
                 self.wfile.write(body[:at])
             case Huge(count):
                 self._huge(count)
             case _:
                 self._send(200, completion(answer, model=model))
 
-    def _head(self, code: int, headers: Mapping[str, str]) -> None:
+    def _send_headers(self, code: int, headers: Mapping[str, str]) -> None:
         self.send_response(code)
         for name, value in {"Content-Type": _JSON, **headers, "Connection": "close"}.items():
             self.send_header(name, value)
@@ -262,18 +262,18 @@ class _Handler(BaseHTTPRequestHandler):
         given = dict(headers or {})
         if "Transfer-Encoding" not in given:
             given.setdefault("Content-Length", str(len(body)))
-        self._head(code, given)
+        self._send_headers(code, given)
         self.wfile.write(body)
 
     def _drip(self, body: bytes, pause: float) -> None:
-        self._head(200, {"Content-Length": str(len(body))})
+        self._send_headers(200, {"Content-Length": str(len(body))})
         for at in range(len(body)):
             self.wfile.write(body[at : at + 1])
             if self.server.closing.wait(pause):
                 break
 
     def _huge(self, count: int) -> None:
-        self._head(200, {})
+        self._send_headers(200, {})
         block = b" " * 65_536
         for _ in range(0, count, len(block)):
             if self.server.closing.is_set():
@@ -283,7 +283,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reset(self, body: bytes, after: int) -> None:
         if after:
-            self._head(200, {"Content-Length": str(len(body))})
+            self._send_headers(200, {"Content-Length": str(len(body))})
             self.wfile.write(body[:after])
         # A socket that does not linger says RST instead of FIN when it is closed.
         linger = struct.pack("ii", 1, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,19 +17,19 @@ from tests.conftest import HOUR, SECOND, START, FakeClock, Stores, engine_of, ro
 DONE: list[Any] = []
 
 
-def note_it(resources: Any, claim: Claim) -> None:
+def note_it(runtime: Any, claim: Claim) -> None:
     DONE.append(claim.payload.get("name"))
-    with resources.engine.write() as tx:
-        tx.oversee()
+    with runtime.engine.write() as tx:
+        tx.enter_all_owners()
         claim.finish(tx)
 
 
-def fail_it(resources: Any, claim: Claim) -> None:
+def fail_it(runtime: Any, claim: Claim) -> None:
     DONE.append(claim.payload.get("name"))
     raise RuntimeError("this one never works")
 
 
-def fail_odd(resources: Any, claim: Claim) -> None:
+def fail_odd(runtime: Any, claim: Claim) -> None:
     raise KeyboardInterruptLike
 
 
@@ -40,7 +41,7 @@ class KeyboardInterruptLike(Exception):
 def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     DONE.clear()
     for kind in ("note_it", "fail_it", "fail_odd"):
-        monkeypatch.setitem(worker.HANDLERS, kind, f"{__name__}:{kind}")
+        monkeypatch.setitem(worker.HANDLERS, kind, partial(globals().get, kind))
 
 
 @pytest.fixture
@@ -52,13 +53,13 @@ def owner(store: Store) -> Owner:
 def add(store: Store, owner: Owner, kind: str = "note_it", *, due: int = START, **more: Any) -> int:
     lane = more.pop("lane", None)
     with engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         return jobs.add(tx, owner, kind, more, due_at=due, now=START, lane=lane)
 
 
 def take(store: Store, owner: Owner, now: int, token: str) -> Claim | None:
     with engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         return jobs.claim(tx, owner, now, token)
 
 
@@ -101,22 +102,22 @@ def test_an_ended_lease_goes_to_another_and_the_first_loses_its_effect(
     assert first is not None and second is not None and first.job == second.job
     for late in (
         first.finish,
-        lambda tx: first.again(tx, START),
+        lambda tx: first.reschedule(tx, START),
         lambda tx: first.fail(tx, START, "late"),
     ):
         with pytest.raises(LeaseLost), engine_of(store).write() as tx:
-            tx.oversee()
+            tx.enter_all_owners()
             mark(tx)
             late(tx)
         assert marks(store) == 0, "the effect is undone with the lease"
     assert store.jobs()[0].error is None
     with engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         mark(tx)
         second.finish(tx)
     assert marks(store) == 1 and store.jobs() == []
     with pytest.raises(LeaseLost), engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         second.finish(tx)
 
 
@@ -125,17 +126,17 @@ def test_a_handler_that_lost_its_lease_is_not_a_failure(
 ) -> None:
     add(store, owner, name="slow")
 
-    def slow(resources: Any, claim: Claim) -> None:
+    def slow(runtime: Any, claim: Claim) -> None:
         DONE.append("slow")
         if len(DONE) == 1:
             clock.step(LEASE_MS)
-            assert worker.run_one(resources), "another worker takes it meanwhile"
-        with resources.engine.write() as tx:
-            tx.oversee()
+            assert worker.run_one(runtime), "another worker takes it meanwhile"
+        with runtime.engine.write() as tx:
+            tx.enter_all_owners()
             claim.finish(tx)
 
     monkeypatch.setattr(f"{__name__}.note_it", slow)
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert DONE == ["slow", "slow"] and store.jobs() == []
 
 
@@ -143,10 +144,10 @@ def test_jobs_run_in_the_order_they_are_due(store: Store, owner: Owner, clock: F
     for name, at in (("c", 3), ("a", 1), ("b", 2), ("a2", 1), ("later", 99)):
         add(store, owner, due=START + at, name=name)
     clock.step(10)
-    assert store.drain() == 4
+    assert store.run_pending_jobs() == 4
     assert DONE == ["a", "a2", "b", "c"]
     clock.step(100)
-    assert store.drain() == 1 and DONE[-1] == "later"
+    assert store.run_pending_jobs() == 1 and DONE[-1] == "later"
 
 
 def test_a_lane_runs_in_the_order_it_was_filled(store: Store, owner: Owner) -> None:
@@ -154,7 +155,7 @@ def test_a_lane_runs_in_the_order_it_was_filled(store: Store, owner: Owner) -> N
     add(store, owner, due=START - 50, lane="s", name="second")
     add(store, owner, due=START - 10, lane="other", name="free")
     add(store, owner, due=START - 5, name="no lane")
-    assert store.drain() == 4
+    assert store.run_pending_jobs() == 4
     assert DONE.index("first") < DONE.index("second")
     assert set(DONE) == {"first", "second", "free", "no lane"}
 
@@ -164,12 +165,12 @@ def test_a_lane_waits_for_what_is_running_and_for_what_failed(
 ) -> None:
     add(store, owner, "fail_it", lane="s", name="bad")
     add(store, owner, lane="s", name="good")
-    assert store.drain() == 1 and DONE == ["bad"]
-    assert store.drain() == 0
+    assert store.run_pending_jobs() == 1 and DONE == ["bad"]
+    assert store.run_pending_jobs() == 0
     for _ in range(MAX_ATTEMPTS - 1):
         assert "good" not in DONE
         clock.step(2 * HOUR)
-        store.drain()
+        store.run_pending_jobs()
     assert DONE == ["bad"] * MAX_ATTEMPTS + ["good"], "a parked job holds nobody up"
     assert [job.state for job in store.jobs()] == ["parked"]
 
@@ -181,7 +182,7 @@ def test_lanes_of_two_owners_do_not_wait_for_each_other(store: Store, owner: Own
     assert held is not None
     add(store, Owner(1, 1), lane="s", name="of bo")
     add(store, owner, lane="s", name="waits")
-    assert store.drain() == 1 and DONE == ["of bo"]
+    assert store.run_pending_jobs() == 1 and DONE == ["of bo"]
 
 
 def test_backoff_doubles_and_then_the_job_is_parked(
@@ -191,24 +192,24 @@ def test_backoff_doubles_and_then_the_job_is_parked(
     waits = []
     while (job := store.jobs()[0]).state != "parked":
         clock.at = max(clock.at, job.due_at)
-        assert store.drain() == 1
+        assert store.run_pending_jobs() == 1
         waits.append(store.jobs()[0].due_at - clock.now())
     assert len(waits) == job.attempts == MAX_ATTEMPTS
     assert waits == [min(SECOND * 2**n, HOUR) for n in range(MAX_ATTEMPTS)]
     assert job.error == "RuntimeError: this one never works"
     assert due(store) == []
     clock.step(1000 * HOUR)
-    assert store.drain() == 0
+    assert store.run_pending_jobs() == 0
     store.retry_job("ana", number)
     (job,) = store.jobs()
     assert (job.state, job.attempts, job.error) == ("ready", 0, None)
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
 
 
 def test_a_kind_nobody_knows_fails_where_people_see_it(store: Store, owner: Owner) -> None:
     add(store, owner, "from_the_future")
     add(store, owner, name="known")
-    assert store.drain() == 2
+    assert store.run_pending_jobs() == 2
     (job,) = store.jobs()
     assert (job.kind, job.attempts) == ("from_the_future", 1)
     assert "from_the_future" in (job.error or "") and DONE == ["known"]
@@ -216,7 +217,7 @@ def test_a_kind_nobody_knows_fails_where_people_see_it(store: Store, owner: Owne
 
 def test_any_failure_of_a_handler_is_recorded_not_raised(store: Store, owner: Owner) -> None:
     add(store, owner, "fail_odd")
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert "KeyboardInterruptLike" in (store.jobs()[0].error or "")
 
 
@@ -236,11 +237,11 @@ def test_due_tells_the_first_moment_of_each_space(store: Store, owner: Owner) ->
     store.drop_job("ana", late)
     assert due(store) == [(1, START + 90), (2, START + 70)]
     with engine_of(store).write() as tx:
-        tx.oversee()
-        claim.again(tx, START + 60)
+        tx.enter_all_owners()
+        claim.reschedule(tx, START + 60)
     assert due(store) == [(1, START + 60), (2, START + 70)]
     with engine_of(store).read() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         assert jobs.due_owners(tx, START + 59, 9) == []
         assert jobs.due_owners(tx, START + 100, 9) == [Owner(1, 0), Owner(2, 0)]
         assert jobs.due_owners(tx, START + 100, 1) == [Owner(1, 0)]
@@ -249,7 +250,7 @@ def test_due_tells_the_first_moment_of_each_space(store: Store, owner: Owner) ->
 def test_jobs_due_before_1970_are_all_run(store: Store, owner: Owner) -> None:
     for name in ("one", "two", "three"):
         add(store, owner, due=-5, name=name)
-    assert store.drain() == 3
+    assert store.run_pending_jobs() == 3
     assert DONE == ["one", "two", "three"]
 
 
@@ -258,14 +259,14 @@ def test_a_worker_serves_every_space(store: Store, owner: Owner) -> None:
         store.space(name).remember("x")
         add(store, Owner(number, 0), name=name)
     add(store, owner, name="ana")
-    assert store.drain() == 4 and set(DONE) == {"ana", "ben", "cy", "dee"}
+    assert store.run_pending_jobs() == 4 and set(DONE) == {"ana", "ben", "cy", "dee"}
     assert due(store) == []
 
 
 def test_add_once_queues_once_until_it_has_begun(store: Store, owner: Owner) -> None:
     def once() -> None:
         with engine_of(store).write() as tx:
-            tx.oversee()
+            tx.enter_all_owners()
             jobs.add_once(tx, owner, "note_it", due_at=START, now=START)
 
     once()
@@ -279,7 +280,7 @@ def test_add_once_queues_once_until_it_has_begun(store: Store, owner: Owner) -> 
 
 def test_a_job_vanishes_with_the_change_that_failed(store: Store, owner: Owner) -> None:
     with pytest.raises(RuntimeError), engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         jobs.add(tx, owner, "note_it", {}, due_at=START, now=START)
         raise RuntimeError
     assert store.jobs() == [] and due(store) == []
@@ -290,7 +291,7 @@ def test_a_worker_thread_stops_when_told(stores: Stores) -> None:
     store.space("ana").remember("x")
     add(store, Owner(1, 0), name="threaded")
     stop = threading.Event()
-    thread = threading.Thread(target=store.work, args=(stop, 0.01), daemon=True)
+    thread = threading.Thread(target=store.run_worker, args=(stop, 0.01), daemon=True)
     thread.start()
     for _ in range(3000):
         if DONE:
@@ -302,29 +303,29 @@ def test_a_worker_thread_stops_when_told(stores: Stores) -> None:
 
 
 def test_a_drain_of_nothing(store: Store, space: Space) -> None:
-    assert store.drain() == 0
+    assert store.run_pending_jobs() == 0
     space.remember("x")
-    assert store.drain() == 0
+    assert store.run_pending_jobs() == 0
 
 
 def test_only_jobs_of_some_kinds_also_those_due_soon(store: Store, owner: Owner) -> None:
     """For a program that ends: its own jobs, and nobody else's."""
-    resources = store._resources
+    runtime = store._runtime
     add(store, owner, "fail_it", name="another's")
     add(store, owner, name="first", lane="vault")
     add(store, owner, name="second", lane="vault", due=START + SECOND)
     add(store, owner, name="later", due=START + HOUR)
-    assert worker.run_these(resources, owner, ("note_it",), ahead_ms=SECOND) is None
+    assert worker.run_owner_jobs(runtime, owner, ("note_it",), ahead_ms=SECOND) is None
     assert DONE == ["first", "second"]
     # A worker still finds what is left.
     assert due(store) == [(owner.space, START)]
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert DONE == ["first", "second", "another's"]
 
 
 def test_why_a_job_of_ones_own_failed_is_told_and_recorded(store: Store, owner: Owner) -> None:
     add(store, owner, "fail_it", name="mine")
-    failure = worker.run_these(store._resources, owner, ("fail_it",), ahead_ms=0)
+    failure = worker.run_owner_jobs(store._runtime, owner, ("fail_it",), ahead_ms=0)
     assert failure == "RuntimeError: this one never works"
     (job,) = store.jobs()
     assert (job.error, job.attempts, job.state) == (failure, 1, "ready")
@@ -334,5 +335,5 @@ def test_what_another_worker_has_is_left_to_it(store: Store, owner: Owner) -> No
     add(store, owner, name="taken", lane="vault")
     add(store, owner, name="behind it", lane="vault")
     assert take(store, owner, START, "another") is not None
-    assert worker.run_these(store._resources, owner, ("note_it",)) is None
+    assert worker.run_owner_jobs(store._runtime, owner, ("note_it",)) is None
     assert DONE == []

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,21 +36,21 @@ class Handlers:
         self.let_go = threading.Event()
         self.during: Callable[[], None] = lambda: None
 
-    def note(self, resources: Any, claim: Claim) -> None:
+    def note(self, runtime: Any, claim: Claim) -> None:
         self._note(claim)
-        with resources.engine.write() as tx:
-            tx.oversee()
+        with runtime.engine.write() as tx:
+            tx.enter_all_owners()
             claim.finish(tx)
 
-    def fail(self, resources: Any, claim: Claim) -> None:
+    def fail(self, runtime: Any, claim: Claim) -> None:
         self._note(claim)
         raise RuntimeError("this one never works")
 
-    def wait(self, resources: Any, claim: Claim) -> None:
+    def wait(self, runtime: Any, claim: Claim) -> None:
         self.began.set()
         assert self.let_go.wait(PATIENCE)
         self.during()
-        self.note(resources, claim)
+        self.note(runtime, claim)
 
     def _note(self, claim: Claim) -> None:
         self.threads.add(threading.current_thread())
@@ -59,16 +60,16 @@ class Handlers:
 HANDLERS = Handlers()
 
 
-def note_it(resources: Any, claim: Claim) -> None:
-    HANDLERS.note(resources, claim)
+def note_it(runtime: Any, claim: Claim) -> None:
+    HANDLERS.note(runtime, claim)
 
 
-def fail_it(resources: Any, claim: Claim) -> None:
-    HANDLERS.fail(resources, claim)
+def fail_it(runtime: Any, claim: Claim) -> None:
+    HANDLERS.fail(runtime, claim)
 
 
-def wait_for_it(resources: Any, claim: Claim) -> None:
-    HANDLERS.wait(resources, claim)
+def wait_for_it(runtime: Any, claim: Claim) -> None:
+    HANDLERS.wait(runtime, claim)
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handlers]:
     made = Handlers()
     monkeypatch.setattr(f"{__name__}.HANDLERS", made)
     for kind in ("note_it", "fail_it", "wait_for_it"):
-        monkeypatch.setitem(worker.HANDLERS, kind, f"{__name__}:{kind}")
+        monkeypatch.setitem(worker.HANDLERS, kind, partial(globals().get, kind))
     yield made
     made.let_go.set()
 
@@ -99,7 +100,7 @@ def store(stores: Stores, handlers: Handlers) -> Iterator[Store]:
 
 def add(store: Store, kind: str, name: str) -> None:
     with engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         jobs.add(tx, Owner(1, 0), kind, {"name": name}, due_at=START, now=START)
 
 
@@ -256,7 +257,7 @@ def test_a_busy_store_is_waited_for(store: Store, handlers: Handlers) -> None:
     """Somebody else writes for a while: the job is done when they are done."""
     store.start_worker(POLL)
     with engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         jobs.add(tx, Owner(1, 0), "note_it", {"name": "late"}, due_at=START, now=START)
         time.sleep(10 * POLL)
         assert handlers.done == []
@@ -315,7 +316,7 @@ def test_a_program_that_never_closes_ends_all_the_same(tmp_path: Path, code: int
     later = Stores(lambda _: f"sqlite://{path}")
     later.clock.step(100 * 365 * DAY)
     with later.open() as store:
-        store.drain()
+        store.run_pending_jobs()
         contents = sorted(memory.content for memory in store.space("ana").memories())
         assert len(contents) == 20 and len(set(contents)) == 20
         assert store.jobs() == []

@@ -15,7 +15,7 @@ import click
 import pytest
 
 from reverie.cli import COMMANDS, app
-from reverie.cli.exit_codes import EXIT_CODES, code_of, run
+from reverie.cli.exit_codes import EXIT_CODES, exit_code, run
 from reverie.errors import (
     ConfigError,
     EmbedderMissing,
@@ -117,7 +117,7 @@ def test_help_imports_no_command_and_nothing_heavy(reverie: CommandLine) -> None
     ],
 )
 def test_each_error_has_its_code(error: ReverieError, code: int) -> None:
-    assert code_of(error) == code
+    assert exit_code(error) == code
 
 
 def test_errors_are_one_line(reverie: CommandLine) -> None:

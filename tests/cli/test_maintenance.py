@@ -15,7 +15,7 @@ import pytest
 
 from reverie import __version__
 from reverie.cli import maintenance
-from reverie.cli.runtime import Stop, stopping
+from reverie.cli.runtime import StopSignal, stop_on_signals
 from reverie.model import Job
 from tests.cli.conftest import CommandLine
 from tests.crash.stopped_writer import stopped_writer
@@ -97,7 +97,7 @@ def failing(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
         reverie.run("sessions", "append", "chat", "My boss is Bob.", "--space", space)
     monkeypatch.setenv("REVERIE_MODEL", "nobody:nothing")
     monkeypatch.setenv("REVERIE_MODEL_API_KEY", "key")
-    monkeypatch.setattr("reverie.agenda.jobs._FIRST_WAIT_MS", 600_000)
+    monkeypatch.setattr("reverie.agenda.jobs._MIN_BACKOFF_MS", 600_000)
 
 
 def test_worker_once_tells_of_failures(
@@ -217,9 +217,9 @@ def test_worker_until_a_signal(
 
 def test_stop_waits_no_longer_than_told() -> None:
     before = signal.getsignal(signal.SIGINT)
-    stop = Stop()
+    stop = StopSignal()
     assert stop.wait(0.01) is False
-    with stopping() as stop:
+    with stop_on_signals() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.wait(60) is True
     assert signal.getsignal(signal.SIGINT) is before

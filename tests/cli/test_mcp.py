@@ -49,7 +49,9 @@ def test_every_client_starts_this_installation(reverie: CommandLine) -> None:
             continue
         reached = parsed(configs[name]["http"])[root]["reverie"]
         assert reached[address] == "http://127.0.0.1:7424/mcp?space=work&user=ana"
-        assert mcp_clients.VARIABLE in json.dumps(reached) or "Bearer TOKEN" in json.dumps(reached)
+        assert mcp_clients.ENV_VARIABLE in json.dumps(reached) or "Bearer TOKEN" in json.dumps(
+            reached
+        )
     assert configs["http"]["http"]["url"].startswith("http://127.0.0.1:7424/mcp")
     assert not reverie.store.exists()
 
@@ -83,7 +85,10 @@ def test_claude_code_has_a_line_to_run(reverie: CommandLine) -> None:
     words = shlex.split(stdio)
     assert words[:7] == ["claude", "mcp", "add", "--scope", "user", "reverie", "--"]
     assert words[-2:] == ["mcp", f"--url={reverie.store}"]
-    assert shlex.split(http)[-2:] == ["--header", f"Authorization: Bearer ${mcp_clients.VARIABLE}"]
+    assert shlex.split(http)[-2:] == [
+        "--header",
+        f"Authorization: Bearer ${mcp_clients.ENV_VARIABLE}",
+    ]
 
 
 def test_people_see_where_to_paste_it(reverie: CommandLine) -> None:

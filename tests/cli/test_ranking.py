@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from reverie import RANKINGS
 from reverie.cli import explain
-from reverie.cli.explain import STAGES, WIDE, print_explained
+from reverie.cli.explain import BAR_WIDTH, STAGES, print_explained
 from reverie.model import Event, Hit
 from tests.cli.conftest import CommandLine
 from tests.embed.tiny_cross_encoder import save_model, save_tokenizer
@@ -79,15 +79,15 @@ def test_every_stage_fits_every_terminal(columns: int, drawn: Drawn) -> None:
         assert f"{stage.block} .100" in shown and f"{stage.block} {stage.name}" in shown
     numbers = [line for line in lines if " .100" in line]
     assert len(numbers) == (1 if columns >= 80 else 2)
-    assert all(line[6 + WIDE + 2] in "█▓▒▄▀░▐" for line in numbers)
+    assert all(line[6 + BAR_WIDTH + 2] in "█▓▒▄▀░▐" for line in numbers)
 
 
 def test_a_bar_is_as_long_as_the_sum() -> None:
     parts = [(0.05, STAGES[0]), (0.0, STAGES[1]), (0.05, STAGES[2]), (-1.0, STAGES[3])]
     for full in (0.1, 0.13, 1.0, 7.0, 0.0):
         bar = explain._bar(parts, full).plain
-        assert len(bar) == WIDE
-        assert len(bar.rstrip()) == (round(0.1 / full * WIDE) if full else 0)
+        assert len(bar) == BAR_WIDTH
+        assert len(bar.rstrip()) == (round(0.1 / full * BAR_WIDTH) if full else 0)
         assert re.fullmatch("█*▒* *", bar)
 
 

@@ -6,14 +6,14 @@ import io
 import logging
 import sys
 
-from reverie.cli.runtime import Discreet
+from reverie.cli.runtime import RedactingFormatter
 
 
 def test_no_line_of_the_log_tells_a_secret() -> None:
     secret = "ghp_" + "Zq7Kx2Vb9Tn4" * 3
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(Discreet("%(levelname)s %(message)s"))
+    handler.setFormatter(RedactingFormatter("%(levelname)s %(message)s"))
     log = logging.Logger("reverie.test")
     log.addHandler(handler)
     log.warning("sent %s to %r", secret, {"password": "hunter2!x"})

@@ -59,7 +59,7 @@ def test_export_to_a_file(reverie: CommandLine, tmp_path: Path) -> None:
 def test_an_export_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     target = tmp_path / "memories.jsonl"
     target.write_text("before", encoding="utf-8")
-    with pytest.raises(RuntimeError), transfer.replacing(target) as file:
+    with pytest.raises(RuntimeError), transfer.atomic_write(target) as file:
         file.write(b"half")
         raise RuntimeError
     assert target.read_text(encoding="utf-8") == "before"

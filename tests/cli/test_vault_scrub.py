@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reverie.vault.git.repo import Repository
-from reverie.vault.git.search import holds
+from reverie.vault.git.search import find_bytes
 from tests.cli.conftest import CommandLine
 
 SECRET = "the combination of the blue suitcase is seven nine three"
@@ -16,7 +16,7 @@ SECRET = "the combination of the blue suitcase is seven nine three"
 def in_git(root: Path) -> bool:
     repository = Repository.at(root)
     assert repository is not None
-    return bool(holds(repository, SECRET.encode()))
+    return bool(find_bytes(repository, SECRET.encode()))
 
 
 @pytest.fixture

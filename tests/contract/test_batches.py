@@ -25,7 +25,7 @@ def tables(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, and the vectors of the space."""
     held = {name: sorted(rows(store, f"SELECT * FROM {name}"), key=repr) for name in TABLES}
     with engine_of(store).read() as tx:
-        owner = log.find(tx, Scope("ana", None))
+        owner = log.resolve_owner(tx, Scope("ana", None))
         assert owner is not None
         count = index.statistics(tx, owner).next_passage
         vectors = tx.vectors(owner, 1, np.arange(count))

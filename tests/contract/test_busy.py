@@ -171,6 +171,6 @@ def test_erase_is_done_though_another_writer_then_holds_the_store(stores: Stores
             pending = store.space(SPACE).erase(memory.id).pending
         assert pending or "postgresql" in store.url
     # The writer was killed; what it held is free.
-    store.drain()
+    store.run_pending_jobs()
     assert not [job for job in store.jobs() if job.kind == "scrub"]
     assert_whole(store)

@@ -181,7 +181,7 @@ def test_an_erase_under_a_reader_is_pending_and_a_job_finishes_it(stores: Stores
         report = store.space("ana").erase(memory.id)
     if report.pending:  # an engine without old pages is never pending
         assert [job.kind for job in store.jobs()] == ["scrub"]
-        assert store.drain() == 1
+        assert store.run_pending_jobs() == 1
     assert store.jobs() == []
 
 
@@ -243,7 +243,7 @@ def test_changes_read_no_more_of_the_log_than_they_return(
     read: list[int] = []
     entries = log.all_entries
 
-    def counted(*given: Any, **named: Any) -> Iterator[log.Entry]:
+    def counted(*given: Any, **named: Any) -> Iterator[log.LogEntry]:
         for entry in entries(*given, **named):
             read.append(entry.position)
             yield entry
@@ -273,7 +273,7 @@ def test_value_that_no_column_holds_is_refused_without_an_examination(
     """A caller's mistake says nothing about the store: nobody reads all of it for that."""
     space.remember("sound")
     examined: list[bool] = []
-    monkeypatch.setattr(engine_of(store), "examine", lambda: examined.append(True))
+    monkeypatch.setattr(engine_of(store), "damage_check", lambda: examined.append(True))
     with pytest.raises(InvalidInput):
         space.changes(after=after)
     assert examined == []

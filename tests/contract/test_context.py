@@ -25,7 +25,7 @@ from reverie import (
     Summary,
 )
 from reverie.embed.tokens import count_tokens
-from reverie.text.messages import answers_of, calls_of
+from reverie.text.messages import tool_calls_of, tool_result_ids
 from reverie.write.writer import LEARNER
 from tests.conftest import DAY, HOUR, START, FakeClock, Stores
 from tests.talking import Message, answer, propose, reply, system, user
@@ -56,11 +56,11 @@ def whole(messages: list[Mapping[str, Any]] | list[Message]) -> bool:
     """Whether no call is without its results, and no result without its call."""
     called: list[str] = []
     for message in messages:
-        for id in answers_of(message):
+        for id in tool_result_ids(message):
             if id not in called:
                 return False
             called.remove(id)
-        called += [call.id for call in calls_of(message)]
+        called += [call.id for call in tool_calls_of(message)]
     return not called
 
 

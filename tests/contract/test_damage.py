@@ -168,9 +168,9 @@ def test_a_change_to_what_stands_beside_the_log_is_seen(
 
 def test_a_token_that_was_changed_lets_nobody_in(store: Store) -> None:
     token, secret = store.create_token("reader", "read", spaces=["ana"])
-    assert store.recognise(secret) == token
+    assert store.authenticate(secret) == token
     tamper(store, "UPDATE meta SET value = REPLACE(value, '\"read\"', '\"admin\"')")
-    assert store.recognise(secret) is None and store.tokens() == []
+    assert store.authenticate(secret) is None and store.tokens() == []
     assert any(token.id in problem for problem in store.verify().problems)
 
 
@@ -199,7 +199,7 @@ def test_salvage_saves_all_but_what_is_damaged(
         ]
         assert kept.get(second).content == "the zebra 1 is spotted", "the last that is left"
         assert saved.space("ben", user="cy").memories()[0].content == "cy climbs"
-        assert saved.recognise(secret) is not None
+        assert saved.authenticate(secret) is not None
         kept.remember("life goes on")
         assert kept.memories()[0].content == "life goes on" and saved.verify().ok
     with pytest.raises(ConfigError, match="exists"):
@@ -235,9 +235,10 @@ def test_entries_are_chained_in_the_order_of_their_positions(store: Store, space
     space.remember("behind them")
     chain = seals.NO_CHAIN
     for *row, found in rows(
-        store, f"SELECT {seals.HEADER}, digest, chain FROM log WHERE space = 1 ORDER BY position"
+        store,
+        f"SELECT {seals.HEADER_COLUMNS}, digest, chain FROM log WHERE space = 1 ORDER BY position",
     ):
-        chain = seals.chained(chain, seals.header_of(row[:-1]), row[-1])
+        chain = seals.chain_hash(chain, seals.encode_header(row[:-1]), row[-1])
         assert chain == found
     assert rows(store, "SELECT chain FROM counters WHERE space = 1") == [(chain,)]
     assert engine_of(store).damaged == set()

@@ -34,7 +34,7 @@ def test_a_remote_embedder_is_not_asked_by_a_write(stores: Stores) -> None:
     assert store.doctor()["vectors waiting"] == 1
     assert [job.kind for job in store.jobs()] == ["embed"]
     embedder.forget_calls()
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert embedder.texts == ["the zebra is very striped"]
     assert by_vector(space, "zebra") == ["the zebra is very striped"]
     assert store.doctor()["vectors waiting"] == 0
@@ -47,7 +47,7 @@ def test_vectors_of_another_process_are_seen(stores: Stores) -> None:
     for round_ in range(4):
         memory = writer.space("ana").remember(f"zebra {round_}")
         assert f"zebra {round_}" not in by_vector(reader, "zebra")
-        writer.drain()
+        writer.run_pending_jobs()
         assert f"zebra {round_}" in by_vector(reader, "zebra")
         if round_ % 2:
             writer.space("ana").forget(memory.id)
@@ -60,7 +60,7 @@ def test_many_vectors_are_filled_in_batches(stores: Stores) -> None:
     store = stores.open(embedder=embedder)
     space = store.space("ana")
     space.import_records({"content": f"zebra number {number}"} for number in range(300))
-    assert store.drain() == 2
+    assert store.run_pending_jobs() == 2
     assert len(embedder.texts) == 300 and store.jobs() == []
     assert store.verify().ok and store.doctor()["vectors waiting"] == 0
 
@@ -75,20 +75,20 @@ def test_a_failing_embedder_is_tried_again_later_and_then_parked(
     memory = space.remember("zebra")
     waits = []
     for attempt in range(1, MAX_ATTEMPTS):
-        assert store.drain() == 1
+        assert store.run_pending_jobs() == 1
         (job,) = store.jobs()
         assert (job.kind, job.state, job.attempts) == ("embed", "ready", attempt)
         assert "away" in (job.error or "")
         waits.append(job.due_at - clock.now())
         clock.step(waits[-1] - 1)
-        assert store.drain() == 0
+        assert store.run_pending_jobs() == 0
         clock.step(1)
     assert waits == [min(SECOND * 2**n, HOUR) for n in range(MAX_ATTEMPTS - 1)]
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     (job,) = store.jobs()
     assert (job.state, job.attempts) == ("parked", MAX_ATTEMPTS)
     clock.step(1000 * HOUR)
-    assert store.drain() == 0
+    assert store.run_pending_jobs() == 0
     assert any("parked" in problem for problem in store.doctor()["problems"])
     assert [hit.id for hit in space.recall("zebra", mode="keyword")] == [memory.id]
     (hit,) = space.recall("zebra", explain=True)
@@ -98,7 +98,7 @@ def test_a_failing_embedder_is_tried_again_later_and_then_parked(
 
     embedder.failing = False
     store.retry_job("ana", job.id)
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert store.jobs() == [] and by_vector(space, "zebra") == ["zebra"]
 
 
@@ -176,7 +176,7 @@ def test_reembed_switches_every_owner_at_once(stores: Stores, remote: bool) -> N
         old.space("ana").remember("horse")
     assert len(old.space("ana").recall("zebra", mode="keyword")) == 1
     store.space("ana").remember("zebra three")
-    store.drain()
+    store.run_pending_jobs()
     assert sorted(by_vector(store.space("ana"), "zebra")) == ["zebra one", "zebra three"]
 
 
@@ -221,7 +221,7 @@ def test_memories_written_without_an_embedder_get_vectors_later(stores: Stores) 
     store = stores.open()
     space = store.space("ana", user="bo")
     space.remember("zebra three")
-    store.drain()
+    store.run_pending_jobs()
     assert sorted(by_vector(space, "zebra")) == ["zebra one", "zebra three", "zebra two"]
     assert store.jobs() == [] and store.verify().ok
 
@@ -236,7 +236,7 @@ def test_memories_written_between_two_embedded_ones_get_vectors_too(stores: Stor
     blind.close()
     store = stores.open()
     store.space("ana").remember("zebra three")
-    store.drain()
+    store.run_pending_jobs()
     found = sorted(by_vector(store.space("ana"), "zebra"))
     assert found == ["zebra one", "zebra three", "zebra two"]
     assert rows(store, "SELECT * FROM unembedded") == []
@@ -251,7 +251,7 @@ def test_a_rebuild_without_an_embedder_loses_no_vector_for_good(stores: Stores) 
     blind.close()
     store = stores.open()
     store.space("ana").remember("zebra two")
-    store.drain()
+    store.run_pending_jobs()
     assert sorted(by_vector(store.space("ana"), "zebra")) == ["zebra one", "zebra two"]
 
 

@@ -454,20 +454,20 @@ def test_what_happens_while_a_history_is_prepared(
     store, other = stores.open(), stores.open().space("ana").session("s")
     space = store.space("ana")
     space.follow(talk("one", "two"), session="s")
-    sound = events.prepare
+    sound = events.prepare_messages
     meanwhile: dict[str, Callable[[], object]] = {
         "erase": other.erase,
         "append": lambda: other.append(user("three")),
         "diverge": lambda: other.append(user("drei")),
     }
 
-    def prepare(*arguments: Any, **options: Any) -> list[events.Said]:
-        monkeypatch.setattr(events, "prepare", sound)
+    def prepare(*arguments: Any, **options: Any) -> list[events.PreparedMessage]:
+        monkeypatch.setattr(events, "prepare_messages", sound)
         said = sound(*arguments, **options)
         meanwhile[what]()
         return said
 
-    monkeypatch.setattr(events, "prepare", prepare)
+    monkeypatch.setattr(events, "prepare_messages", prepare)
     session = space.follow(talk("one", "two", "three", "four"), session="s")
     assert texts(session) == ["one", "two", "three", "four"]
     assert (session.id == "s") == (what != "diverge") and store.verify().ok
@@ -565,7 +565,7 @@ def test_chains_outlive_rebuilding_and_reopening(stores: Stores) -> None:
 def test_what_is_asked_again_and_again_costs_no_more_each_time(
     store: Store, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with store._resources.engine.read() as tx:
+    with store._runtime.engine.read() as tx:
         kind = type(tx)
     asked: list[str] = []
 
@@ -587,7 +587,7 @@ def test_what_is_asked_again_and_again_costs_no_more_each_time(
         answered = [user("What is new today?"), reply(f"{number} things")]
         root = session.id if session.forked_from is None else session.forked_from.session
         followed = space.follow(answered, session=root)
-        followed.supplement("What is new today?")
+        followed.prompt_additions("What is new today?")
         costs.append(len(asked))
         assert texts(followed) == ["What is new today?", f"{number} things"]
     assert len(space.sessions()) == 61
@@ -598,7 +598,7 @@ def test_what_is_asked_again_and_again_costs_no_more_each_time(
 def test_chats_that_began_with_the_same_words_are_not_all_read(
     store: Store, space: Space, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    with store._resources.engine.read() as tx:
+    with store._runtime.engine.read() as tx:
         kind = type(tx)
     real, most = kind.all, 0
 

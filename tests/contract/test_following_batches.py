@@ -76,7 +76,7 @@ def test_long_history_is_stored_in_batches_of_bounded_size(
     monkeypatch.setattr(events, "append_in", append_in)
     session = store.space("ana").follow(HISTORY)
     assert sizes == [3, 3, 3, 2]
-    assert texts(session) == WORDS and session.reached == len(WORDS)
+    assert texts(session) == WORDS and session.matched_sequence == len(WORDS)
     assert store.space("ana").follow(HISTORY).id == session.id
     assert sizes == [3, 3, 3, 2] and store.verify().ok
 
@@ -97,14 +97,14 @@ def test_nothing_is_embedded_while_the_store_is_locked(
 ) -> None:
     store = stores.open()
     locked: list[bool] = []
-    engine, sound = store._resources.engine, events.prepare
+    engine, sound = store._runtime.engine, events.prepare_messages
 
     def prepare(*given: Any, **options: Any) -> Any:
         with engine.read() as tx:
             locked.append(tx.writing)
         return sound(*given, **options)
 
-    monkeypatch.setattr(events, "prepare", prepare)
+    monkeypatch.setattr(events, "prepare_messages", prepare)
     store.space("ana").follow(HISTORY)
     assert locked == [False]
 
@@ -152,7 +152,7 @@ def test_fork_stored_in_batches_says_where_it_forked(stores: Stores) -> None:
     space = stores.open().space("ana")
     space.follow(talk("word 0", "zwei"), session="s")
     session = space.follow(HISTORY, session="s")
-    assert session.forked_from == ("s", 1) and session.reached == len(WORDS)
+    assert session.forked_from == ("s", 1) and session.matched_sequence == len(WORDS)
 
 
 @pytest.mark.parametrize("what", ["append", "same", "longer", "erase"])
@@ -193,9 +193,9 @@ def test_matching_a_long_history_takes_few_statements(
 
     def statements(length: int) -> int:
         history = talk("a known beginning", "and its reply", *map(str, range(length)))
-        said = match.read(space._resources, history)
-        with space._resources.engine.read() as tx:
-            owner = log.find(tx, space._author.scope)
+        said = match.read_history(space._runtime, history)
+        with space._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, space._author.scope)
             assert owner is not None
             kind = type(tx)
             sound = kind.all
@@ -208,8 +208,8 @@ def test_matching_a_long_history_takes_few_statements(
             with monkeypatch.context() as patch:
                 patch.setattr(kind, "all", noted)
                 marks = [digest(message) for message in said.said]
-                found = match._match(tx, owner, said.said, marks, None)
-        assert found.known == 2
+                found = match._match_history(tx, owner, said.said, marks, None)
+        assert found.matched == 2
         return len(counted)
 
     assert statements(2_000) - statements(100) <= 8

@@ -12,16 +12,16 @@ def test_an_expired_memory_is_not_seen_and_then_forgotten(
     store: Store, space: Space, clock: FakeClock
 ) -> None:
     memory = space.remember("the zebra train", expires_at=START + HOUR, pinned=True)
-    assert store.drain() == 0
+    assert store.run_pending_jobs() == 0
     clock.step(HOUR - 1)
-    assert store.drain() == 0
+    assert store.run_pending_jobs() == 0
     assert space.memories() == [memory] and len(space.recall("zebra")) == 1
     clock.step(1)
     for mode in ("keyword", "vector", "hybrid"):
         assert space.recall("zebra", mode=mode) == []
     assert space.memories() == [] and space.profile() == ""
     assert len(space.history(memory.id)) == 1
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     gone = space.history(memory.id)[-1]
     assert (gone.op, gone.actor) == ("forget", "reverie")
     assert "expired" in (gone.reason or "")
@@ -34,16 +34,16 @@ def test_expiry_never_fires_early_when_the_clock_steps(
 ) -> None:
     memory = space.remember("x", expires_at=START + HOUR)
     clock.step(-DAY)
-    assert store.drain() == 0 and space.memories() == [memory]
+    assert store.run_pending_jobs() == 0 and space.memories() == [memory]
     clock.at = START + HOUR
-    assert store.drain() == 1 and space.memories() == []
+    assert store.run_pending_jobs() == 1 and space.memories() == []
 
 
 def test_expired_before_it_began(store: Store, space: Space) -> None:
     one = space.remember("x", expires_at="1960-01-01")
     two = space.remember("y", expires_at="1965-01-01")
     assert space.memories() == []
-    store.drain()
+    store.run_pending_jobs()
     assert [space.get(memory.id).forgotten_at for memory in (one, two)] == [START, START]
 
 
@@ -53,7 +53,7 @@ def test_a_memory_erased_before_its_time_has_nothing_to_expire(
     space.erase(space.remember("x", expires_at=START + HOUR).id)
     space.forget(space.remember("y", expires_at=START + HOUR).id)
     clock.step(DAY)
-    store.drain()
+    store.run_pending_jobs()
     assert store.jobs() == []
 
 
@@ -193,10 +193,10 @@ def test_recall_notes_are_pruned_after_thirty_days(
     space.remember("one")
     for _ in range(29):
         clock.step(DAY)
-        store.drain()
+        store.run_pending_jobs()
         assert len(rows(store, "SELECT * FROM recalls")) == 1
     clock.step(2 * DAY)
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert rows(store, "SELECT * FROM recalls") == [] and store.jobs() == []
 
 

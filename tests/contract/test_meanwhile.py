@@ -22,7 +22,7 @@ from reverie.agenda.jobs import MAX_ATTEMPTS
 from reverie.engine import index
 from reverie.maintenance import verify
 from reverie.model import VerifyReport
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 from tests.conftest import HOUR, FakeClock, FakeEmbedder, Stores
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def test_vectors_made_during_a_rebuild_go_to_their_own_texts(stores: Stores) -> 
     space.forget(gone.id)
     other = stores.open(embedder=FakeEmbedder(remote=True))
     embedder.meanwhile = other.rebuild
-    store.drain()
+    store.run_pending_jobs()
     assert [nearest(space, text) for text in texts] == texts
     assert store.verify().ok
 
@@ -86,7 +86,7 @@ def test_a_reembed_ends_although_others_write(stores: Stores) -> None:
     embedder.meanwhile = lambda: space.remember("written meanwhile")
     new.reembed()
     assert new.doctor()["vectors waiting"] == 1
-    new.drain()
+    new.run_pending_jobs()
     assert nearest(new.space("ana"), "written meanwhile") == "written meanwhile"
     assert new.verify().ok
 
@@ -151,10 +151,10 @@ def test_what_is_erased_while_a_backup_returns_stays_erased(
     sound = verify.verify
     first = [True]
 
-    def erase_then_verify(resources: Resources) -> VerifyReport:
+    def erase_then_verify(runtime: Runtime) -> VerifyReport:
         if first.pop() if first else False:
             other.space("ana").erase(secret.id)
-        return sound(resources)
+        return sound(runtime)
 
     monkeypatch.setattr(verify, "verify", erase_then_verify)
     store.restore_backup(tmp_path / "copy")
@@ -176,7 +176,7 @@ def test_words_are_not_left_behind_by_other_rules(
     store: Store, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = space.remember("geese running")
-    monkeypatch.setattr(index, "MADE_BY", "other rules")
+    monkeypatch.setattr(index, "INDEX_VERSION", "other rules")
     with pytest.raises(StoreError, match="open the store again"):
         space.erase(memory.id)
     monkeypatch.undo()
@@ -191,7 +191,7 @@ def test_a_backup_made_by_other_rules_can_be_restored(
     space = store.space("ana")
     space.remember("zebra")
     store.backup(tmp_path / "copy")
-    monkeypatch.setattr(index, "MADE_BY", "newer rules")
+    monkeypatch.setattr(index, "INDEX_VERSION", "newer rules")
     newer = stores.open("newer")
     assert newer.restore_backup(tmp_path / "copy").ok
     assert newer.space("ana").recall("zebra", mode="keyword")
@@ -254,9 +254,9 @@ def test_a_job_that_ends_its_worker_is_parked(stores: Stores, clock: FakeClock) 
     for _ in range(MAX_ATTEMPTS):
         embedder.meanwhile = end
         with pytest.raises(Ended):
-            store.drain()
+            store.run_pending_jobs()
         clock.step(HOUR)
-    store.drain()
+    store.run_pending_jobs()
     (job,) = store.jobs()
     assert job.state == "parked" and "none came back" in (job.error or "")
 
@@ -270,7 +270,7 @@ def test_an_error_that_no_database_can_hold_is_kept_as_well_as_can_be(stores: St
         raise ValueError("bad \ud800 \0 text " + "x" * 10_000)
 
     embedder.meanwhile = fail
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     (job,) = store.jobs()
     assert job.state == "ready" and len(job.error or "") <= 1000
 
@@ -298,7 +298,7 @@ def test_rules_that_change_with_the_embedder_end_in_no_blind_alley(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stores.open(embedder=FakeEmbedder("fake:old")).space("ana").remember("zebra")
-    monkeypatch.setattr(index, "MADE_BY", "newer rules")
+    monkeypatch.setattr(index, "INDEX_VERSION", "newer rules")
     store = stores.open(embedder=FakeEmbedder("fake:new"))
     assert store.space("ana").recall("zebra", mode="keyword")
     with pytest.raises(EmbeddingModelChangedError):
@@ -309,7 +309,7 @@ def test_rules_that_change_with_the_embedder_end_in_no_blind_alley(
 
 def test_nobody_writes_while_the_index_is_made_anew(store: Store, space: Space) -> None:
     space.remember("zebra")
-    with store._resources.engine.write() as tx:
+    with store._runtime.engine.write() as tx:
         tx.run("UPDATE meta SET value = 'being made anew' WHERE key = 'index'")
     with pytest.raises(StoreError, match="open the store again"):
         space.remember("horse")
@@ -321,7 +321,7 @@ def test_a_reader_neither_opens_nor_closes_behind_a_writer(stores: Stores) -> No
     holding, done = threading.Event(), threading.Event()
 
     def write() -> None:
-        with store._resources.engine.write():
+        with store._runtime.engine.write():
             holding.set()
             done.wait(20)
 
@@ -371,7 +371,7 @@ def test_a_passing_failure_does_not_end_a_worker(
     embedder = FakeEmbedder(remote=True)
     store = stores.open(embedder=embedder)
     store.space("ana").remember("zebra")
-    engine, stop = store._resources.engine, threading.Event()
+    engine, stop = store._runtime.engine, threading.Event()
     write, failures = engine.write, [StoreFull("no space left")]
 
     def failing(*, wait: bool = True) -> object:
@@ -380,7 +380,7 @@ def test_a_passing_failure_does_not_end_a_worker(
         return write(wait=wait)
 
     monkeypatch.setattr(engine, "write", failing)
-    worker = threading.Thread(target=store.work, args=(stop, 0.01))
+    worker = threading.Thread(target=store.run_worker, args=(stop, 0.01))
     worker.start()
     while store.jobs():
         assert worker.is_alive()

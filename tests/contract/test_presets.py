@@ -384,7 +384,7 @@ def test_what_has_no_vector_yet_is_like_nothing(stores: Stores) -> None:
     space = store.space("ana")
     space.remember("zebra one")
     assert len(space.recall(QUERY, ranking=Ranking(mmr_lambda=0.7))) == 1
-    store.drain()
+    store.run_pending_jobs()
     space.remember("zebra two")
     assert len(space.recall(QUERY, ranking=Ranking(mmr_lambda=0.7))) == 2
 
@@ -395,7 +395,7 @@ def test_a_moment_asks_no_remote_embedder_for_diversity(stores: Stores) -> None:
     space = store.space("ana")
     space.remember("zebra one")
     space.remember("zebra two")
-    store.drain()
+    store.run_pending_jobs()
     embedder.forget_calls()
     assert len(space.recall(QUERY, ranking="diverse", as_of=2)) == 2
     assert embedder.asked == 0

@@ -267,7 +267,7 @@ def test_what_was_not_shown_does_not_come_in(space: Space, clock: FakeClock) -> 
         space.revise(memory.id, pinned=True)
     space.revise(note.id, pinned=True)
     assert narrow_and_wide(session) == before
-    session.refresh()
+    session.refresh_profile()
     assert session.context(tokens=16_000).profile.count("[id:") == 7
 
 
@@ -280,7 +280,7 @@ def test_what_expired_comes_back_with_its_memory(
     before = narrow_and_wide(session)
     clock.step(2 * DAY)
     assert expiring.id not in narrow_and_wide(session)[1]
-    store.drain()
+    store.run_pending_jobs()
     assert expiring.id not in narrow_and_wide(session)[1]
     space.restore(expiring.id)
     assert narrow_and_wide(session) == before

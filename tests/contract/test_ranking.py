@@ -364,8 +364,8 @@ def test_another_name_or_number_or_a_denial_is_no_repetition(
 
 
 def test_many_hits_are_compared_with_few(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = Mock(side_effect=near_duplicates.says_the_same)
-    monkeypatch.setattr(near_duplicates, "says_the_same", counted)
+    counted = Mock(side_effect=near_duplicates.is_near_duplicate)
+    monkeypatch.setattr(near_duplicates, "is_near_duplicate", counted)
     space.import_records({"content": f"zebra number{i} lives in zone{i}"} for i in range(300))
     assert len(space.recall("zebra", limit=300)) == 300
     assert counted.call_count < 300
@@ -556,7 +556,7 @@ STORED = {
 
 def vectors_of(store: Store, count: int) -> list[Any]:
     with engine_of(store).read() as tx:
-        owner, current = log.find(tx, Scope("ana")), embeddings.read(tx)
+        owner, current = log.resolve_owner(tx, Scope("ana")), embeddings.read(tx)
         assert owner is not None and current is not None
         return list(tx.vectors(owner, current.number, np.arange(count)).tolist())
 

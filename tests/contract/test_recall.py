@@ -220,7 +220,7 @@ def test_a_query_vector_at_an_earlier_moment(stores: Stores) -> None:
     store = stores.open(embedder=embedder)
     space = store.space("ana")
     space.remember("zebra")
-    store.drain()
+    store.run_pending_jobs()
     given = [float(x) for x in FakeEmbedder().embed(["zebra"])[0]]
     embedder.forget_calls()
     hits = space.recall("zebra", query_embedding=given, as_of=1, explain=True)

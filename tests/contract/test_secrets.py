@@ -136,7 +136,7 @@ def test_no_way_in_keeps_a_secret(
         lambda space: space.context(SAID),
         lambda space: space.session("s").recall(SAID),
         lambda space: space.session("s").context(SAID),
-        lambda space: space.session("s").supplement(SAID),
+        lambda space: space.session("s").prompt_additions(SAID),
     ],
 )
 @pytest.mark.parametrize("remote", [False, True])
@@ -166,7 +166,7 @@ def test_what_a_model_answers_is_redacted_too(stores: Stores) -> None:
         session.append_many(
             [user(f"The deploy key number {n} is kept in a drawer") for n in range(9)]
         )
-        store.drain()
+        store.run_pending_jobs()
     assert session.summary().text == KEPT
     assert {memory.content for memory in store.space("ana").memories()} == {KEPT}
     assert MIDDLE.lower() not in held(store)
@@ -275,7 +275,7 @@ def test_what_another_store_kept_is_redacted_when_it_comes_in(stores: Stores) ->
 
 
 def test_the_key_that_the_environment_holds_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
-    from reverie.write.secret_policy import redaction_of
+    from reverie.write.secret_policy import redaction_from_settings
 
     settings = Settings(embedder_api_key_env="MY_KEY", model="m:m", model_api_key="short")
-    assert redaction_of(settings, {"MY_KEY": "plain words"}).own == ("plain words",)
+    assert redaction_from_settings(settings, {"MY_KEY": "plain words"}).own == ("plain words",)

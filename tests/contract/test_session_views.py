@@ -141,13 +141,13 @@ def test_vectors_of_events_may_come_later(stores: Stores) -> None:
     by_word = [hit.text for hit in space.recall("zebra", mode="keyword")]
     assert by_word == ["zebra one", "horse two"], "the word, and the turn beside it"
     assert store.verify().ok
-    store.drain()
+    store.run_pending_jobs()
     assert space.recall("zebra one", mode="vector")[0].text == "zebra one"
     space.session("t").restore()
-    store.drain()
+    store.run_pending_jobs()
     assert space.recall("zebra hidden", mode="vector")[0].text == "zebra hidden"
     store.rebuild()
-    store.drain()
+    store.run_pending_jobs()
     assert space.recall("zebra hidden", mode="vector")[0].text == "zebra hidden"
     store.close()
     store = stores.open(embedder=FakeEmbedder("fake:two"), learn="off", summary="off")

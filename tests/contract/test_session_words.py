@@ -54,7 +54,7 @@ def test_words_of_an_erased_session_leave_the_memories_it_changed(
     changed = store.space("ana", trust="model")
     changed.revise(memory.id, "Sarah is a canarybird")
     with engine_of(store).write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         tx.run("UPDATE log SET origin_session = 'b', origin_sequence = 1 WHERE version = 2")
         seals.seal_store(tx)
     space.forget(memory.id)
@@ -74,16 +74,16 @@ def test_a_summary_under_way_does_not_bring_back_what_was_erased(
     store = stores.open(context_tokens=200, learn="off")
     session = store.space("ana").session("s")
     session.append_many([user(f"canarybird {'and so on ' * 20}") for _ in range(8)])
-    made = summaries._made
+    made = summaries._build_summary
 
     def erase_first(*arguments: Any) -> Any:
         condensed = made(*arguments)
         session.erase_event(1)
-        monkeypatch.setattr(summaries, "_made", made)
+        monkeypatch.setattr(summaries, "_build_summary", made)
         return condensed
 
-    monkeypatch.setattr(summaries, "_made", erase_first)
-    assert store.drain() and "[1]" not in session.summary().text
+    monkeypatch.setattr(summaries, "_build_summary", erase_first)
+    assert store.run_pending_jobs() and "[1]" not in session.summary().text
     assert not any(job.error for job in store.jobs())
 
 
@@ -93,7 +93,7 @@ def test_a_profile_that_stood_still_moves_on_when_asked(space: Space) -> None:
     assert session.context().profile == ""
     space.remember("I am allergic to peanuts")
     assert session.context().profile == ""
-    session.refresh()
+    session.refresh_profile()
     fresh = session.context().profile
     assert "peanuts" in fresh
     space.remember("I live in Lisbon")

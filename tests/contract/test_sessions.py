@@ -526,13 +526,13 @@ def test_what_was_said_long_ago_is_read_without_what_was_said_since(
     session.append(user("much later"), sequence=2**50)
     fork = space.follow([user(f"number {at}") for at in range(1, 6)] + [user("instead")])
     read: list[int] = []
-    at_positions = log.at_positions
+    at_positions = log.find_at_positions
 
     def noted(tx: Transaction, owner: Owner, positions: Sequence[int]) -> Any:
         read.append(len(positions))
         return at_positions(tx, owner, positions)
 
-    monkeypatch.setattr(log, "at_positions", noted)
+    monkeypatch.setattr(log, "find_at_positions", noted)
     for handle, until, expected in (
         (session, 3, [2, 3]),
         (session, 2**50 - 1, [7, 8]),

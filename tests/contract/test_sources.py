@@ -29,8 +29,8 @@ def test_all_of_a_source_is_forgotten_and_nothing_else(store: Store, space: Spac
 
 def test_what_would_be_forgotten(space: Space) -> None:
     memory = space.remember("Bees", source="web")
-    assert space.of_source("web") == [memory]
-    assert space.of_source("WEB") == [] and space.of_source("we") == []
+    assert space.memories_from_source("web") == [memory]
+    assert space.memories_from_source("WEB") == [] and space.memories_from_source("we") == []
     assert space.get(memory.id).forgotten_at is None
 
 

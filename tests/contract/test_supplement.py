@@ -23,7 +23,7 @@ def assistant(text: str) -> dict[str, Any]:
 def test_what_the_client_sends_is_not_recalled(space: Space) -> None:
     space.session("earlier").append(user(f"Note that {ABOUT}"))
     here = space.follow([user("When does the ferry to Naxos leave?")])
-    found = here.supplement("When does the ferry to Naxos leave?")
+    found = here.prompt_additions("When does the ferry to Naxos leave?")
     assert ABOUT in found.recalled
     assert "When does" not in found.recalled
     assert [hit.id for hit in found.hits] == ["earlier:1"]
@@ -36,35 +36,35 @@ def test_what_the_client_has_dropped_is_recalled(space: Space, edited: bool) -> 
     space.follow(said, session="chat")
     sent = [*said[2 : 4 if edited else 6], user("When does the ferry to Naxos leave?")]
     here = space.follow(sent, session="chat")
-    found = here.supplement("When does the ferry to Naxos leave?")
+    found = here.prompt_additions("When does the ferry to Naxos leave?")
     ids = {hit.id for hit in found.hits}
     assert "chat:1" in ids and ABOUT in found.recalled
     assert ids.isdisjoint({"chat:3", "chat:4"}), "the client has these"
     whole = space.follow([*said, sent[-1]], session="chat")
-    found = whole.supplement("When does the ferry to Naxos leave?")
+    found = whole.prompt_additions("When does the ferry to Naxos leave?")
     assert not any(hit.id.startswith("chat:") for hit in found.hits)
 
 
 def test_a_long_session_does_not_crowd_out_what_was_said_elsewhere(space: Space) -> None:
     space.session("earlier").append(user(f"Note that {ABOUT}"))
     history = [user(f"Ferry to Naxos, question {n}: when does it leave?") for n in range(60)]
-    found = space.follow(history).supplement("the ferry to Naxos leaves when")
+    found = space.follow(history).prompt_additions("the ferry to Naxos leaves when")
     assert [hit.id for hit in found.hits] == ["earlier:1"]
 
 
 def test_the_profile_stands_still_until_it_is_refreshed(space: Space) -> None:
     space.remember("The user lives in Lisbon", subject="home")
     session = space.follow([user("hello there, old friend of mine")])
-    first = session.supplement("hello").profile
+    first = session.prompt_additions("hello").profile
     space.remember("The user has a cat", subject="cat")
-    assert "Lisbon" in first and session.supplement("cat").profile == first
-    session.refresh()
-    assert "cat" in session.supplement("cat").profile
+    assert "Lisbon" in first and session.prompt_additions("cat").profile == first
+    session.refresh_profile()
+    assert "cat" in session.prompt_additions("cat").profile
 
 
 def test_what_is_in_the_profile_is_a_hit_and_stands_there_once(space: Space) -> None:
     memory = space.remember("The user lives in Lisbon", subject="home")
-    found = space.follow([user("Where do I live?")]).supplement("Where does the user live?")
+    found = space.follow([user("Where do I live?")]).prompt_additions("Where does the user live?")
     assert [hit.id for hit in found.hits] == [memory.id]
     assert "Lisbon" in found.profile and found.recalled == ""
 
@@ -72,9 +72,9 @@ def test_what_is_in_the_profile_is_a_hit_and_stands_there_once(space: Space) -> 
 def test_a_newer_version_than_the_profile_shows_is_recalled(space: Space) -> None:
     memory = space.remember("The user lives in Lisbon", subject="home")
     session = space.follow([user("Where do I live?")])
-    session.supplement("home")
+    session.prompt_additions("home")
     space.revise(memory.id, "The user lives in Porto")
-    found = session.supplement("Where does the user live?")
+    found = session.prompt_additions("Where does the user live?")
     assert "Lisbon" in found.profile and "Porto" in found.recalled
 
 
@@ -83,37 +83,37 @@ def test_a_reply_that_is_asked_for_anew_is_not_shown_again(space: Space) -> None
     space.follow([*asked, assistant(f"I believe {ABOUT}")])
     again = space.follow(asked)
     assert again.forked_from is not None
-    assert again.supplement("Tell me about the ferry to Naxos").recalled == ""
+    assert again.prompt_additions("Tell me about the ferry to Naxos").recalled == ""
     again.append(assistant(f"I am sure that {ABOUT}, daily"))
     third = space.follow(asked)
-    assert third.supplement("Tell me about the ferry to Naxos").recalled == ""
+    assert third.prompt_additions("Tell me about the ferry to Naxos").recalled == ""
 
 
 def test_another_conversation_under_one_name_is_recalled(space: Space) -> None:
     space.follow([user(f"Note that {ABOUT}")], session="bucket")
     other = space.follow([user("When does the ferry leave?")], session="bucket")
-    assert ABOUT in other.supplement("When does the ferry leave?").recalled
+    assert ABOUT in other.prompt_additions("When does the ferry leave?").recalled
 
 
 def test_limit_and_ranking_are_the_callers(space: Space) -> None:
     for number in range(6):
         space.session(f"s{number}").append(user(f"Ferry fact {number}: {ABOUT} on day {number}"))
     session = space.session("now")
-    assert len(session.supplement("ferry to Naxos", limit=2).hits) == 2
-    none = session.supplement("ferry to Naxos", ranking=Ranking(score_threshold=1e5))
+    assert len(session.prompt_additions("ferry to Naxos", limit=2).hits) == 2
+    none = session.prompt_additions("ferry to Naxos", ranking=Ranking(score_threshold=1e5))
     assert none.hits == () and none.recalled == ""
     with pytest.raises(InvalidInput):
-        session.supplement("ferry", limit=0)
+        session.prompt_additions("ferry", limit=0)
     with pytest.raises(InvalidInput):
-        session.supplement(7)  # type: ignore[arg-type]
+        session.prompt_additions(7)  # type: ignore[arg-type]
 
 
 def test_without_freezing_nothing_is_written(space: Space) -> None:
     space.remember("The user lives in Lisbon", subject="home")
     session = space.session("reader")
-    assert "Lisbon" in session.supplement("home", freeze=False).profile
+    assert "Lisbon" in session.prompt_additions("home", freeze=False).profile
     space.remember("The user has a cat", subject="cat")
-    assert "cat" in session.supplement("home", freeze=False).profile
+    assert "cat" in session.prompt_additions("home", freeze=False).profile
 
 
 def test_a_recall_is_noted_for_what_the_user_said_last(space: Space) -> None:
@@ -125,7 +125,7 @@ def test_a_recall_is_noted_for_what_the_user_said_last(space: Space) -> None:
         {"role": "tool", "tool_call_id": "c", "content": "no answer"},
     ]
     session = space.follow(history)
-    session.supplement("When does the ferry to Naxos leave?")
+    session.prompt_additions("When does the ferry to Naxos leave?")
     space.remember("so that notes are written")
     assert [note.sequence for note in session.recalls()] == [1]
 
@@ -134,4 +134,4 @@ def test_a_user_and_the_shared_space_have_sessions_of_one_name(stores: Stores) -
     store = stores.open()
     store.space("team").session("daily").append(user(f"Note that {ABOUT}"))
     mine = store.space("team", user="ana").follow([user("ferry to Naxos?")], session="daily")
-    assert ABOUT in mine.supplement("ferry to Naxos").recalled
+    assert ABOUT in mine.prompt_additions("ferry to Naxos").recalled

@@ -109,7 +109,7 @@ def test_an_imported_memory_expires_too(stores: Stores, clock: FakeClock) -> Non
     space.import_records(source.export())
     clock.step(2 * DAY)
     assert space.memories() == []
-    store.drain()
+    store.run_pending_jobs()
     assert "expired" in (space.history(memory.id)[-1].reason or "")
 
 

@@ -119,10 +119,10 @@ def test_a_rebuild_gives_the_same_answers(stores: Stores) -> None:
 def test_a_rebuild_with_a_remote_embedder_queues_the_vectors(stores: Stores) -> None:
     store = stores.open(embedder=FakeEmbedder(remote=True))
     store.space("ana").remember("zebra")
-    store.drain()
+    store.run_pending_jobs()
     store.rebuild()
     assert store.space("ana").recall("zebra", mode="keyword")
-    store.drain()
+    store.run_pending_jobs()
     assert store.space("ana").recall("zebra", mode="vector") and store.verify().ok
 
 
@@ -255,12 +255,12 @@ def test_jobs_are_listed_retried_and_dropped(store: Store, space: Space, clock: 
     assert (one.space, one.kind, one.state, one.due_at) == ("ana", "expire", "ready", START + HOUR)
     assert (two.space, one.attempts, one.error) == ("ben", 0, None)
     store.retry_job("ana", one.id)
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert space.memories(), "the job came early, the memory is not over"
     assert [job.due_at for job in store.jobs()] == [START + HOUR] * 2, "it waits for its time"
     store.drop_job("ana", one.id)
     store.drop_job("ben", two.id)
-    assert store.jobs() == [] and store.drain() == 0
+    assert store.jobs() == [] and store.run_pending_jobs() == 0
     verbs: list[Callable[[str, int], None]] = [store.retry_job, store.drop_job]
     for verb in verbs:
         with pytest.raises(NotFound):
@@ -274,9 +274,9 @@ def test_a_job_made_early_by_hand_does_not_lose_the_expiry(
 ) -> None:
     memory = space.remember("x", expires_at=START + HOUR)
     store.retry_job("ana", store.jobs()[0].id)
-    store.drain()
+    store.run_pending_jobs()
     clock.step(2 * HOUR)
-    store.drain()
+    store.run_pending_jobs()
     assert space.get(memory.id).forgotten_at is not None
 
 
@@ -300,7 +300,7 @@ def test_a_closed_store_says_so(stores: Stores) -> None:
         space.memories,
         store.verify,
         store.spaces,
-        store.drain,
+        store.run_pending_jobs,
     ]
     for call in calls:
         with pytest.raises(StoreClosed):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reverie.memory.positions import current_number, numbers, position_of
+from reverie.memory.positions import last_visible_number, position_of_number, visible_numbers
 from reverie.write import visible_positions
 from tests.conftest import Stores
 
@@ -12,18 +12,22 @@ from tests.conftest import Stores
 def test_user_counts_own_and_shared_entries_alone(stores: Stores) -> None:
     store = stores.open()
     ana, bob, all_ = (store.space("team", user=user) for user in ("ana", "bob", None))
-    assert current_number(ana) == 0 and position_of(ana, 5) == 0
+    assert last_visible_number(ana) == 0 and position_of_number(ana, 5) == 0
     all_.remember("shared 1")
-    assert current_number(ana) == 1, "ana has written nothing yet"
+    assert last_visible_number(ana) == 1, "ana has written nothing yet"
     for number in range(3):
         bob.remember(f"bob's {number}")
     memory = ana.remember("ana's 1")
     all_.remember("shared 2")
     bob.remember("bob's last")
     assert [each.position for each in ana.history(memory.id)] == [5]
-    assert numbers(ana, [0, 1, 2, 4, 5, 6, 7, 99]) == [0, 1, 1, 1, 2, 3, 3, 3]
-    assert [position_of(ana, number) for number in range(-1, 6)] == [0, 0, 1, 5, 6, 6, 6]
-    assert current_number(ana) == 3 and current_number(bob) == 6 and current_number(all_) == 2
+    assert visible_numbers(ana, [0, 1, 2, 4, 5, 6, 7, 99]) == [0, 1, 1, 1, 2, 3, 3, 3]
+    assert [position_of_number(ana, number) for number in range(-1, 6)] == [0, 0, 1, 5, 6, 6, 6]
+    assert (
+        last_visible_number(ana) == 3
+        and last_visible_number(bob) == 6
+        and last_visible_number(all_) == 2
+    )
 
 
 def test_numbers_are_the_same_in_another_process_and_after_a_rebuild(stores: Stores) -> None:
@@ -32,13 +36,13 @@ def test_numbers_are_the_same_in_another_process_and_after_a_rebuild(stores: Sto
     for number in range(5):
         ana.remember(f"ana's {number}")
         bob.remember(f"bob's {number}")
-    expected = numbers(ana, range(11))
+    expected = visible_numbers(ana, range(11))
     other = stores.open()
-    assert numbers(other.space("team", user="ana"), range(11)) == expected
+    assert visible_numbers(other.space("team", user="ana"), range(11)) == expected
     ana.remember("one more")
-    assert current_number(other.space("team", user="ana")) == 6
+    assert last_visible_number(other.space("team", user="ana")) == 6
     other.rebuild()
-    assert numbers(other.space("team", user="ana"), range(11)) == expected
+    assert visible_numbers(other.space("team", user="ana"), range(11)) == expected
 
 
 def test_positions_are_kept_of_the_users_that_asked_last(
@@ -50,6 +54,6 @@ def test_positions_are_kept_of_the_users_that_asked_last(
         user = store.space("team", user=f"user {number}")
         for text in ("one", "two"):
             user.remember(text)
-        assert current_number(user) == 2
-    kept = store._resources.visible_positions._known
+        assert last_visible_number(user) == 2
+    kept = store._runtime.visible_positions._cache
     assert [len(user.positions) for user in kept.values()] == [2, 2, 2]

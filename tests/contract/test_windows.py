@@ -191,7 +191,7 @@ def test_another_reply_than_the_one_cut_off(chat: Space) -> None:
 def test_a_history_with_its_beginning_is_not_looked_for_as_a_window(
     chat: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(truncated, "find")
+    monkeypatch.delattr(truncated, "find_window")
     for named in (None, "chat"):
         assert chat.follow([*SAID, *talk("seven", "eight")], session=named).id == "chat"
         assert chat.follow([*SAID, *talk("seven", "eight")], session=named).id == "chat"
@@ -203,7 +203,7 @@ def test_only_the_newest_events_are_looked_at(stores: Stores, space: Space) -> N
     said = turns(150)
     space.session("chat").append_many(said)
     assert space.follow([*said[-5:], user("new")], session="chat").id == "chat"
-    behind = len(said) - truncated.LOOK_BACK
+    behind = len(said) - truncated.LOOKBACK_EVENTS
     near = space.follow([*said[behind : behind + 4], user("edited")], session="chat")
     assert near.forked_from == Origin("chat", behind + 4)
     far = space.follow([*said[20:24], user("edited")], session="chat")

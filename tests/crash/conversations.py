@@ -19,8 +19,8 @@ from tests.crash.workload import WORDS, position_of
 
 SPACE = "crash"
 MANY = 5
-MOST_EVENTS = 25
-MOST_SESSIONS = 12
+MAX_EVENTS = 25
+MAX_SESSIONS = 12
 
 Verb = Literal[
     "append", "append_many", "follow", "hide", "restore", "erase", "remember", "drain", "recall"
@@ -113,7 +113,7 @@ def perform(store: reverie.Store, step: Step) -> Ack:
     if step.verb == "follow":
         return Ack(space.follow(step.messages, key=step.key).id)
     if step.verb == "drain":
-        store.drain()
+        store.run_pending_jobs()
         return Ack()
     if step.verb == "recall":
         space.recall("amber birch", limit=3)
@@ -167,7 +167,7 @@ class Diary:
         if verb in {"drain", "recall"}:
             return Step(verb, key)
         able = self._able(verb)
-        fresh = verb in {"append", "append_many"} and len(self.sessions) < MOST_SESSIONS
+        fresh = verb in {"append", "append_many"} and len(self.sessions) < MAX_SESSIONS
         if not able or (fresh and chance.random() < 0.2):
             session = f"s{key}"
             verb = "append_many" if verb == "append_many" else "append"
@@ -186,7 +186,7 @@ class Diary:
 
     def _able(self, verb: Verb) -> list[str]:
         parents = {each.fork.session for each in self.sessions.values() if each.fork}
-        full = len(self.sessions) >= MOST_SESSIONS
+        full = len(self.sessions) >= MAX_SESSIONS
         return [
             name
             for name, each in self.sessions.items()
@@ -194,8 +194,8 @@ class Diary:
                 "hide": not each.hidden,
                 "restore": each.hidden,
                 "erase": name not in parents,
-                "follow": not full and len(self.lineage(name)) < MOST_EVENTS,
-            }.get(verb, len(each.events) < MOST_EVENTS)
+                "follow": not full and len(self.lineage(name)) < MAX_EVENTS,
+            }.get(verb, len(each.events) < MAX_EVENTS)
         ]
 
     def _resent(self, chance: random.Random, key: str, session: str) -> Step:

@@ -39,9 +39,9 @@ LOADED = (
 
 Question = Literal["extract", "decide", "summarise"]
 _BEGINNINGS: dict[str, Question] = {
-    prompts.EXTRACT[:40]: "extract",
-    prompts.DECIDE[:40]: "decide",
-    prompts.SUMMARISE[:40]: "summarise",
+    prompts.EXTRACT_PROMPT[:40]: "extract",
+    prompts.RECONCILE_PROMPT[:40]: "decide",
+    prompts.SUMMARIZE_PROMPT[:40]: "summarise",
 }
 
 
@@ -83,7 +83,7 @@ def open_learning(order: dict[str, Any]) -> reverie.Store:
 def serve(order: dict[str, Any]) -> None:
     # To open a model takes longer than to ask it.
     vars(learner)["open_model"] = cache(open_model)
-    open_learning(order).work(threading.Event(), POLL)
+    open_learning(order).run_worker(threading.Event(), POLL)
 
 
 def write(order: dict[str, Any]) -> None:

@@ -36,7 +36,7 @@ def die_at(order: dict[str, Any]) -> None:
     holder, name = {
         "append": (log, "append"),
         "finish": (jobs.Claim, "finish"),
-        "scrub": (store._resources.engine, "scrub"),
+        "scrub": (store._runtime.engine, "scrub"),
     }[order["where"]]
     setattr(holder, name, dying(getattr(holder, name), order["at"]))
     say(ack=as_plain(perform(store, step_from(order["step"]))))

@@ -19,8 +19,8 @@ RECORDS = [{"content": f"record {number} about topic {number % 7}"} for number i
 IMPORT = """
 import itertools, json, os, signal, sys
 import reverie
-from reverie.engine.sqlite_transaction import SQLiteTransaction
-from reverie.memory import transfer
+from reverie.engine.sqlite.transaction import SQLiteTransaction
+from reverie.transfer import import_
 
 path, last, batch, records = sys.argv[1:]
 steps = itertools.count()
@@ -32,7 +32,7 @@ def dying(call):
         return call(self, *values)
     return step
 
-transfer.BATCH = int(batch)
+import_.BATCH = int(batch)
 with reverie.open(path, embedder="hashing") as store:
     for name in ("one", "all", "run", "many", "put_vectors"):
         setattr(SQLiteTransaction, name, dying(getattr(SQLiteTransaction, name)))

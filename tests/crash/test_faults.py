@@ -331,7 +331,7 @@ def test_a_full_disk_stops_one_write_and_not_the_store(
         # The write was an erase: it is done, and only rewriting the file waits for room.
         assert [job.kind for job in store.jobs() if job.kind == "scrub"] == ["scrub"]
         vfs.disarm()
-        store.drain()
+        store.run_pending_jobs()
         assert not [job for job in store.jobs() if job.kind == "scrub"]
         store.close()
         return

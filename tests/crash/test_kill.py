@@ -363,7 +363,7 @@ def test_killed_between_an_erase_and_the_emptying_of_files(
     with open_store(path) as store:
         with pytest.raises(NotFound):
             store.space(SPACE).get(target.id)
-        store.drain()
+        store.run_pending_jobs()
         assert not [job for job in store.jobs() if job.kind == "scrub"]
         for file in tmp_path.glob("store.db*"):
             assert b"zqzqzqzq" not in file.read_bytes(), file.name

@@ -38,7 +38,7 @@ def test_eight_processes_write_one_file(tmp_path: Path) -> None:
         space = store.space(SPACE)
         assert {memory.id for memory in space.memories()} == set(acks)
         assert position_of(store, SPACE) == WRITERS * WRITES
-        with store._resources.engine.read() as tx:
+        with store._runtime.engine.read() as tx:
             positions = [row[0] for row in tx.all("SELECT position FROM log ORDER BY position")]
         assert positions == list(range(1, WRITERS * WRITES + 1))
         assert store.verify().problems == ()

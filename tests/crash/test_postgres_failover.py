@@ -23,7 +23,7 @@ ROUNDS = max(int(os.environ.get("REVERIE_CRASH_SERVER_ROUNDS", "10")) // 5, 1)
 LONGEST_DELAY = 0.5
 # What the store promises after a server is back, and beyond which a call hangs.
 BACK_WITHIN_SECONDS = 5.0
-HANGING_SECONDS = 3 * pool.PATIENCE_SECONDS
+HANGING_SECONDS = 3 * pool.RECONNECT_SECONDS
 SPACES = ("shared", "shared", "ana")
 
 
@@ -108,7 +108,7 @@ def calls(store: reverie.Store) -> dict[str, Callable[[], Any]]:
         "recall": lambda: [hit.text for hit in space.recall("ferry", limit=1)],
         "memories": lambda: [memory.content for memory in space.memories()],
         "spaces": lambda: [info.name for info in store.spaces()],
-        "drain": store.drain,
+        "drain": store.run_pending_jobs,
         "verify": lambda: store.verify().problems,
         "doctor": store.doctor,
     }
@@ -170,7 +170,7 @@ def test_a_short_restart_is_waited_for(server: Server) -> None:
     with open_store(server.database()) as store:
         all_at_once(store)
         server.stop("fast")
-        starting = threading.Timer(pool.PATIENCE_SECONDS / 5, server.start)
+        starting = threading.Timer(pool.RECONNECT_SECONDS / 5, server.start)
         starting.start()
         said = all_at_once(store)
         starting.join()

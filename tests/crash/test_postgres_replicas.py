@@ -164,7 +164,7 @@ def test_each_write_is_found_while_the_standby_keeps_up(
 def test_without_the_standby_the_primary_answers(
     servers: list[Server], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr(replica, "RETRY_SECONDS", 0.2)
     standby = servers[1]
     with opened(address, elsewhere(standby, address)) as store:
         for how in ("fast", "immediate"):
@@ -173,7 +173,7 @@ def test_without_the_standby_the_primary_answers(
             for _ in range(5):
                 assert found(store, "harbour") == {"the harbour is old"}
             standby.start()
-            time.sleep(2 * replica.AWAY_SECONDS)
+            time.sleep(2 * replica.RETRY_SECONDS)
             assert reads_from_the_standby(store, address, servers)
 
 
@@ -287,7 +287,7 @@ def test_a_standby_left_behind_by_a_promotion_is_no_replica(
 def test_a_standby_that_follows_a_promotion_serves_again(
     servers: list[Server], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica, "AWAY_SECONDS", 0.2)
+    monkeypatch.setattr(replica, "RETRY_SECONDS", 0.2)
     primary, standby = servers
     promoted = Server()
     try:
@@ -309,7 +309,7 @@ def test_a_standby_that_follows_a_promotion_serves_again(
                 catch_up(promoted, standby)
                 with server.connect() as connection:
                     connection.execute("CHECKPOINT")
-            time.sleep(2 * replica.AWAY_SECONDS)
+            time.sleep(2 * replica.RETRY_SECONDS)
             assert reads_from_the_standby(store, both, [promoted, standby])
     finally:
         promoted.remove()

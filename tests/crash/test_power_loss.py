@@ -164,7 +164,7 @@ def upgrade(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Workload:
     """A store of the step before, opened by this version."""
     path = folder / "store.db"
     with monkeypatch.context() as earlier:
-        earlier.setattr(schema, "CURRENT", schema.CURRENT - 1)
+        earlier.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION - 1)
         SQLiteEngine(str(path)).close()
     steps = Steps(folder, {path.name: path.read_bytes()})
     try:

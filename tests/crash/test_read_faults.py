@@ -156,7 +156,7 @@ def test_reading_goes_on_in_other_threads_handles(
     shutil.copyfile(template[0], path)
     store: reverie.Store = through(path, vfs)
     right = answers(store)
-    engine = store._resources.engine
+    engine = store._runtime.engine
     with engine.read(), pytest.raises(StoreFailed):
         vfs.arm(Fault("read", CODES["EIO"], 1))
         store.space("unknown").memories()

@@ -172,7 +172,7 @@ def test_killed_between_the_erase_of_a_session_and_the_emptying_of_files(
         diary = diary.after(erase, "vault")
         diary.check(store)
         assert [job.kind for job in store.jobs()] == ["scrub"]
-        store.drain()
+        store.run_pending_jobs()
         assert store.jobs() == []
         for file in tmp_path.glob("store.db*"):
             held = file.read_bytes()

@@ -13,7 +13,7 @@ from pathlib import Path
 import reverie
 from reverie.errors import ReverieError
 from reverie.vault import disk, layout, service
-from reverie.vault.vault import Busy
+from reverie.vault.vault import VaultBusy
 from tests.crash.vault_writer import open_store
 from tests.property.test_vault import Life, take_conflicts_away
 from tests.vault.vaults import Kept, assert_equal
@@ -38,14 +38,14 @@ class Editor(threading.Thread):
         while not self.stop.wait(0.005):
             try:
                 self.edit()
-            except (OSError, disk.Unreadable):
+            except (OSError, disk.UnreadableFile):
                 continue  # it was moved before it was opened
 
     def edit(self) -> None:
         files = [
             path
             for path in self.kept.files()
-            if (place := layout.place_of(path, {})) is not None and place.what == "memory"
+            if (place := layout.parse_path(path, {})) is not None and place.what == "memory"
         ]
         self.edits += 1
         text = f"text{self.edits}zx of a person"
@@ -65,8 +65,8 @@ class Editor(threading.Thread):
         elif choice < 0.9:
             self.kept.path(path).rename(self.kept.path(path).with_name(f"named-{self.edits}.md"))
         else:
-            turn = layout.out_of_deleted if "/deleted/" in path else layout.in_deleted
-            place = layout.place_of(path, {})
+            turn = layout.from_deleted_path if "/deleted/" in path else layout.to_deleted_path
+            place = layout.parse_path(path, {})
             assert place is not None
             target = self.kept.path(turn(place.scope, path))
             if target.exists():
@@ -83,7 +83,7 @@ def sync_often(path: str, stop: threading.Event, problems: list[str]) -> None:
         while not stop.wait(0.05):
             try:
                 service.sync(store)
-            except Busy:
+            except VaultBusy:
                 continue
             except ReverieError as error:
                 problems.append(str(error))

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from reverie import RANKINGS, Ranking
-from reverie.cli.explain import AFTERWARDS, STAGES
+from reverie.cli.explain import POST_SUM_STAGES, STAGES
 
 REFERENCE = (Path(__file__).parents[2] / "docs" / "reference.md").read_text("utf-8")
 SECTION = REFERENCE.split("## Ranking\n", 1)[1].split("\n## ", 1)[0]
@@ -26,5 +26,5 @@ def test_every_name_of_a_ranking_is_documented() -> None:
 
 
 def test_every_part_of_a_score_is_documented() -> None:
-    for part in (*(stage.part for stage in STAGES), *AFTERWARDS, "collapsed", "degraded"):
+    for part in (*(stage.part for stage in STAGES), *POST_SUM_STAGES, "collapsed", "degraded"):
         assert f"`{part}`" in SECTION

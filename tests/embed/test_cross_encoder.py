@@ -182,7 +182,7 @@ class Spy:
 
 
 def spied(encoder: CrossEncoder) -> Spy:
-    model = encoder._loaded()
+    model = encoder._load_once()
     spy = Spy(model.session)
     encoder._model = model._replace(session=spy)
     return spy
@@ -429,7 +429,7 @@ def test_a_tokenizer_that_fails(encoder: CrossEncoder) -> None:
         def encode(self, first: str, second: str) -> None:
             raise ValueError("no such token")
 
-    encoder._model = encoder._loaded()._replace(tokenizer=Broken())  # type: ignore[arg-type]
+    encoder._model = encoder._load_once()._replace(tokenizer=Broken())  # type: ignore[arg-type]
     with pytest.raises(RerankFailed, match=r"tokenizer\.json of .* failed on a text"):
         encoder.score(QUERY, TEXTS)
 

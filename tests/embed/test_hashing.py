@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.embed.hashing import HashingEmbedder
-from reverie.embed.pooling import unit
+from reverie.embed.pooling import normalize_rows
 from reverie.errors import ConfigError
 
 
@@ -61,6 +61,6 @@ def test_weights_choose_the_words() -> None:
 
 
 def test_unit_survives_extremes() -> None:
-    rows = unit(np.array([[3.0, 4.0], [1e300, 1e300], [1e-300, 0.0], [0.0, 0.0]]))
+    rows = normalize_rows(np.array([[3.0, 4.0], [1e300, 1e300], [1e-300, 0.0], [0.0, 0.0]]))
     half = 0.5**0.5
     assert np.allclose(rows, [[0.6, 0.8], [half, half], [1.0, 0.0], [0.0, 0.0]])

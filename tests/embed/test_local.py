@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 
 from reverie.embed import local, tokens
 from reverie.embed.local import LocalEmbedder
-from reverie.embed.tokens import bundled, count_tokens, tokenizer
+from reverie.embed.tokens import bundled_file, count_tokens, tokenizer
 from reverie.errors import EmbeddingFailed
 from reverie.text.analyzer import query_terms
 
@@ -34,7 +34,7 @@ def one(text: str) -> Vector:
 
 @cache
 def untouched_tokenizer() -> Tokenizer:
-    made = Tokenizer.from_file(str(bundled("tokenizers/l2_supercat_tokenizer_config.json")))
+    made = Tokenizer.from_file(str(bundled_file("tokenizers/l2_supercat_tokenizer_config.json")))
     made.encode_special_tokens = True
     return made
 
@@ -50,7 +50,7 @@ def test_identity_and_shape() -> None:
 
 
 def test_a_text_is_the_root_weighted_sum_of_its_tokens() -> None:
-    table, vocabulary = local._table(), tokenizer().get_vocab()
+    table, vocabulary = local._embedding_table(), tokenizer().get_vocab()
     tea, milk = table[vocabulary["▁tea"]], table[vocabulary["▁milk"]]
     expected = np.sqrt(np.float32(4)) * tea + milk
     assert np.allclose(one("tea tea milk tea tea"), expected / np.linalg.norm(expected), atol=1e-6)
@@ -165,21 +165,21 @@ def test_cutting_at_word_starts_changes_no_token(text: str) -> None:
 
 
 def test_loaded_once_however_many_threads_ask() -> None:
-    local._load.cache_clear()
+    local._load_table.cache_clear()
     tokens._load.cache_clear()
     with ThreadPoolExecutor(8) as pool:
         rows = list(pool.map(one, ["green tea"] * 32))
     assert all(np.array_equal(row, rows[0]) for row in rows)
-    assert local._load.cache_info().misses == 1
+    assert local._load_table.cache_info().misses == 1
     assert tokens._load.cache_info().misses == 1
 
 
 def test_missing_weights_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(EmbeddingFailed, match="no-such-file is missing: pip install"):
-        bundled("weights/no-such-file")
+        bundled_file("weights/no-such-file")
     monkeypatch.setattr(tokens, "find_spec", lambda name: None)
     with pytest.raises(EmbeddingFailed, match="wordllama"):
-        bundled("weights/l2_supercat_256.safetensors")
+        bundled_file("weights/l2_supercat_256.safetensors")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")

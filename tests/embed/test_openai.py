@@ -342,7 +342,7 @@ def test_a_recall_does_not_wait_for_a_service_that_just_failed(
 def test_queries_are_kept_and_failures_are_not(
     service: Service, embedder: OpenAIEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openai, "QUERY_PAUSE", 0.0)
+    monkeypatch.setattr(openai, "QUERY_COOLDOWN", 0.0)
     service.script = [status(400)]
     with pytest.raises(EmbeddingFailed):
         embedder.embed_query("tea")
@@ -350,12 +350,12 @@ def test_queries_are_kept_and_failures_are_not(
     first[:] = 0.0
     assert np.allclose(embedder.embed_query("tea"), unit_of("tea"))
     assert len(service.bodies) == 2
-    for number in range(openai.CACHED_QUERIES):
+    for number in range(openai.MAX_CACHED_QUERIES):
         embedder.embed_query(f"q{number}")
     embedder.embed_query("q0")
-    assert len(service.bodies) == 2 + openai.CACHED_QUERIES
+    assert len(service.bodies) == 2 + openai.MAX_CACHED_QUERIES
     embedder.embed_query("tea")
-    assert len(service.bodies) == 3 + openai.CACHED_QUERIES
+    assert len(service.bodies) == 3 + openai.MAX_CACHED_QUERIES
 
 
 def test_a_closed_embedder_says_so(embedder: OpenAIEmbedder) -> None:
@@ -416,7 +416,7 @@ def test_a_provider_of_ones_own_needs_a_model() -> None:
         OpenAIEmbedder("acme", base_url="http://127.0.0.1:9")
 
 
-@pytest.mark.parametrize("package", ["httpx", "tenacity"])
+@pytest.mark.parametrize("package", ["httpx2", "tenacity"])
 def test_without_the_packages_the_extra_is_named(
     monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:

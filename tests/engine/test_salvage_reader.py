@@ -29,7 +29,7 @@ def test_rows_that_only_the_write_ahead_log_has_are_read(tmp_path: Path, header:
         copy.write_bytes(bytes(100) + copy.read_bytes()[100:])
     found = salvage_reader.read_file(copy)
     assert sorted(found.lines) == [(1, at) for at in range(1, 31)]
-    assert found.spaces == {1: "ana"} and found.is_whole()
+    assert found.spaces == {1: "ana"} and found.is_chain_complete()
 
 
 def test_an_error_on_a_whole_store_stays_what_it_is(tmp_path: Path) -> None:

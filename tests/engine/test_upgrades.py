@@ -65,7 +65,7 @@ def _holds(new: Any, old: Any) -> bool:
 
 
 def test_there_is_a_store_of_every_earlier_schema() -> None:
-    assert set(range(1, schema.CURRENT)) <= set(SCHEMAS)
+    assert set(range(1, schema.SCHEMA_VERSION)) <= set(SCHEMAS)
 
 
 @pytest.mark.parametrize("number", SCHEMAS)
@@ -79,7 +79,7 @@ def test_upgrade_keeps_every_entry(tmp_path: Path, number: int) -> None:
     figure("rows lost", len(lost))
     assert not lost
     connection = apsw.Connection(str(path))
-    assert connection.pragma("user_version") == schema.CURRENT
+    assert connection.pragma("user_version") == schema.SCHEMA_VERSION
     connection.close()
 
 
@@ -115,7 +115,7 @@ def killed_at(path: Path, at: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [each for each in SCHEMAS if each < schema.CURRENT])
+@pytest.mark.parametrize("number", [each for each in SCHEMAS if each < schema.SCHEMA_VERSION])
 def test_upgrade_survives_a_kill_at_any_write(tmp_path: Path, number: int) -> None:
     low, high = 1, 2
     path = unpacked(number, tmp_path)

@@ -34,7 +34,7 @@ from reverie.text import (
 )
 from reverie.text.secrets import detect
 from reverie.transfer import file_formats, record_schema
-from reverie.transfer.export import Unreadable
+from reverie.transfer.export import UnreadableRecord
 from reverie.vault import agent_cli as vault_agent_cli
 from reverie.vault import log_file, render
 
@@ -60,7 +60,7 @@ def front_matter(raw: bytes) -> None:
     if found.broken:
         return
     try:
-        again = frontmatter.updated(raw, {"id": "abc12345", "tags": ("a", "b: c")})
+        again = frontmatter.update(raw, {"id": "abc12345", "tags": ("a", "b: c")})
     except VaultError:
         return
     assert len(again) <= len(raw) + MARGIN
@@ -68,7 +68,7 @@ def front_matter(raw: bytes) -> None:
     assert read.content == found.content
     assert read.text("id") == "abc12345" and read.items("tags") == ["a", "b: c"]
     if found.fields:
-        assert frontmatter.updated(raw, {}) == raw
+        assert frontmatter.update(raw, {}) == raw
 
 
 def front_matter_written(raw: bytes) -> None:
@@ -86,26 +86,26 @@ def front_matter_written(raw: bytes) -> None:
 
 def vault_log(raw: bytes) -> None:
     """A line of the log is an entry or nothing; an entry written again is the same."""
-    line = log_file.decoded(raw)
-    log_file.half_decoded(raw)
+    line = log_file.decode_line(raw)
+    log_file.decode_partial_line(raw)
     if line is not None:
-        again = log_file.decoded(log_file.encoded(line).rstrip(b"\n"))
+        again = log_file.decode_line(log_file.encode_line(line).rstrip(b"\n"))
         # Repr: not-a-number equals nothing, itself included.
         assert repr(again) == repr(line)
 
 
 def vault_turns(raw: bytes) -> None:
     """A file of turns is read whatever a person made of it."""
-    for turn in render.turns_in(raw):
+    for turn in render.parse_events(raw):
         assert isinstance(turn.sequence, int)
-    if (plain_file := render.unsealed(raw)) is not None:
-        assert render.sealed(plain_file) == raw
+    if (plain_file := render.strip_seal(raw)) is not None:
+        assert render.add_seal(plain_file) == raw
 
 
 def agent_cli(raw: bytes) -> None:
     """A file of another program's memory is read whatever it says."""
     with contextlib.suppress(InvalidInput):
-        vault_agent_cli.old_of("entries/facts/2026-01-01-note.md", raw)
+        vault_agent_cli.parse_file("entries/facts/2026-01-01-note.md", raw)
 
 
 # -- imports --------------------------------------------------------------------------------------
@@ -117,12 +117,12 @@ def imports(raw: bytes) -> None:
     count = 0
     for found in file_formats.parse(stream):
         count += 1
-        if isinstance(found, Unreadable):
+        if isinstance(found, UnreadableRecord):
             continue
         assert isinstance(found, dict)
         if "reverie" in found:
             try:
-                record_schema.entry_of(found)
+                record_schema.parse_record(found)
             except InvalidInput as error:
                 assert "\n" not in str(error)
     assert count <= len(raw) + 1
@@ -135,21 +135,21 @@ def chat_body(raw: bytes) -> None:
     """A request is refused, or passes byte for byte; memory goes in without changing the rest."""
     profile, recalled = 'known: "tea"\n', "said: é"
     try:
-        body = json_edit.read(raw)
-    except json_edit.Unreadable:
-        assert json_edit.with_member(raw, "x", 1) == raw
+        body = json_edit.parse_request(raw)
+    except json_edit.MalformedBody:
+        assert json_edit.add_member(raw, "x", 1) == raw
         return
-    if not any(member.name.startswith(json_edit.OWN) for member in body.members):
+    if not any(member.name.startswith(json_edit.MEMORY_FIELD_PREFIX) for member in body.members):
         assert body.with_memory() == raw
     with_memory = body.with_memory(profile, recalled)
     assert len(with_memory) <= len(raw) + MARGIN
-    again = json_edit.read(with_memory)
+    again = json_edit.parse_request(with_memory)
     assert len(again.messages) in {len(body.messages), len(body.messages) + 1}
-    kept = [name for name in body.fields if not name.startswith(json_edit.OWN)]
+    kept = [name for name in body.fields if not name.startswith(json_edit.MEMORY_FIELD_PREFIX)]
     assert list(again.fields) == kept
     for name in set(kept) - {"messages"}:
         assert repr(again.fields[name]) == repr(body.fields[name])
-    assert json_edit.read(json_edit.with_member(raw, "x", 1)).fields["x"] == 1
+    assert json_edit.parse_request(json_edit.add_member(raw, "x", 1)).fields["x"] == 1
 
 
 def message(raw: bytes) -> None:
@@ -161,32 +161,32 @@ def message(raw: bytes) -> None:
     if not isinstance(value, dict):
         return
     try:
-        said = json_values.as_mapping(value)
+        said = json_values.to_json_object(value)
     except InvalidInput:
         return
     assert isinstance(messages.text_of(said), str)
     assert messages.digest(said) == messages.digest(json.loads(json.dumps(said)))
     assert isinstance(messages.role_of(said), str)
     messages.speaker_of(said)
-    messages.calls_of(said)
-    messages.answers_of(said)
+    messages.tool_calls_of(said)
+    messages.tool_result_ids(said)
     messages.without_blobs(said)
-    assert messages.resumed([said, said], 1) is not None
-    messages.clipped(said, 100)
+    assert messages.trim_history([said, said], 1) is not None
+    messages.truncate_texts(said, 100)
 
 
 def completion(raw: bytes) -> None:
     """A reply is a message of the assistant's, or nothing."""
-    said = reply_parser.of_completion(raw)
+    said = reply_parser.parse_completion(raw)
     assert said is None or said["role"] == "assistant"
 
 
 def stream(raw: bytes) -> None:
     """A stream says the same however it is cut into pieces, and it is the assistant who speaks."""
-    whole = reply_parser.Stream()
+    whole = reply_parser.ReplyStream()
     whole.feed(raw)
     whole.end()
-    pieces = reply_parser.Stream()
+    pieces = reply_parser.ReplyStream()
     step = 1 + len(raw) % 7
     for at in range(0, len(raw), step):
         pieces.feed(raw[at : at + step])
@@ -236,7 +236,7 @@ def file_address(raw: bytes) -> None:
     text = raw.decode("utf-8", "replace")
     for url in (text, f"sqlite://{text}"):
         try:
-            path, options = store_file.parse_address(url)
+            path, options = store_file.parse_url(url)
         except InvalidInput as error:
             assert "\n" not in str(error)
             continue
@@ -263,7 +263,7 @@ def query(raw: bytes) -> None:
     text = raw.decode("utf-8", "replace")
     assert len(analyzer.query_terms(text)) <= 64
     analyzer.analyse(text)
-    query_hints.read(text)
+    query_hints.parse_query(text)
     assert len(tags.concept_tags(text)) <= 8
     end = 0
     for start, stop in passages.split(text):
@@ -275,8 +275,8 @@ def query(raw: bytes) -> None:
 def redaction(raw: bytes) -> None:
     """What is redacted stays so."""
     text = raw.decode("utf-8", "replace")
-    once, _ = detect.redacted(text)
-    assert detect.redacted(once)[0] == once
+    once, _ = detect.redact_text(text)
+    assert detect.redact_text(once)[0] == once
     assert len(once) <= 20 * len(text) + MARGIN
 
 
@@ -320,7 +320,7 @@ TARGETS: dict[str, Target] = {
         vault_turns,
         (
             b"---\nrole: turns\n---\n\n## 1 \xc2\xb7 user \xc2\xb7 2026-01-01 00:00:00\n\nhi\n",
-            render.sealed(b"---\nid: s:1\nrole: user\n---\n\nhello\n"),
+            render.add_seal(b"---\nid: s:1\nrole: user\n---\n\nhello\n"),
         ),
     ),
     "agent-cli": Target(

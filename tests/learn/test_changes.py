@@ -7,33 +7,35 @@ import pytest
 from reverie import Origin, Space, Store
 from reverie.engine import log
 from reverie.learn import changes, learner
-from reverie.learn.changes import Change, Stale, Turn
+from reverie.learn.changes import PlannedChange, StalePlan, UserTurn
 from reverie.learn.prompts import Decision, Fact
 from reverie.model import Scope
 from tests.conftest import Stores, engine_of
 from tests.talking import user
 
 
-def turn_of(store: Store, session: str, sequence: int) -> Turn:
+def turn_of(store: Store, session: str, sequence: int) -> UserTurn:
     with engine_of(store).read() as tx:
-        owner = log.find(tx, Scope("ana"))
+        owner = log.resolve_owner(tx, Scope("ana"))
         assert owner is not None
         (entry,) = [
             entry
-            for entry in log.of_session(tx, owner, session)
+            for entry in log.session_entries(tx, owner, session)
             if entry.op == "append" and entry.sequence == sequence
         ]
-    return Turn(Origin(session, sequence), entry.position, "", (), False)
+    return UserTurn(Origin(session, sequence), entry.position, "", (), False)
 
 
-def apply(store: Store, turn: Turn, planned: list[Change], seen: int | None = None) -> None:
-    resources = store._resources
-    prepared = changes.prepare(resources, planned, "test")
-    with resources.engine.write() as tx:
-        owner = log.find(tx, Scope("ana"))
+def apply(
+    store: Store, turn: UserTurn, planned: list[PlannedChange], seen: int | None = None
+) -> None:
+    runtime = store._runtime
+    prepared = changes.prepare(runtime, planned, "test")
+    with runtime.engine.write() as tx:
+        owner = log.resolve_owner(tx, Scope("ana"))
         assert owner is not None
         position = log.last_position(tx, owner) if seen is None else seen
-        changes.apply(tx, resources, owner, "model", turn, prepared, position, "test")
+        changes.apply(tx, runtime, owner, "model", turn, prepared, position, "test")
 
 
 def contents(space: Space) -> set[str]:
@@ -43,9 +45,9 @@ def contents(space: Space) -> set[str]:
 def test_what_replaces_something_newer_is_not_added(store: Store, space: Space) -> None:
     space.session("old").append(user("I live in Paris"))
     space.session("new").append(user("I live in Rome"))
-    apply(store, turn_of(store, "new", 1), [Change("ADD", "The user lives in Rome")])
+    apply(store, turn_of(store, "new", 1), [PlannedChange("ADD", "The user lives in Rome")])
     (rome,) = space.memories()
-    planned = learner.plan(
+    planned = learner.plan_by_decisions(
         [Fact(content="The user lives in Paris", category="context")],
         [rome],
         [Decision(event="DELETE", id=0, fact=0), Decision(event="ADD", fact=0)],
@@ -61,7 +63,7 @@ def test_what_a_tool_said_never_reaches_the_profile_through_a_model(
 ) -> None:
     space.session("s").append(user("my car is blue"))
     said = store.space("ana", trust="tool").remember("MALLORY says the car is red", subject="car")
-    update = Change("UPDATE", "MALLORY says the car is blue", target=said)
+    update = PlannedChange("UPDATE", "MALLORY says the car is blue", target=said)
     apply(store, turn_of(store, "s", 1), [update])
     assert space.get(said.id).content.endswith("blue") and space.get(said.id).trust == "tool"
     assert "MALLORY" not in space.profile()
@@ -71,20 +73,20 @@ def test_of_two_plans_for_one_subject_the_second_is_made_again(store: Store, spa
     space.session("s").append(user("I live in Rome"))
     turn = turn_of(store, "s", 1)
     seen = store.spaces()[0].position
-    home = Change("ADD", "The user lives in Paris", "context", "home")
+    home = PlannedChange("ADD", "The user lives in Paris", "context", "home")
     apply(store, turn, [home], seen)
-    late = Change("ADD", "The user lives in Rome", "context", "home")
-    with pytest.raises(Stale):
-        apply(store, turn, [late, Change("ADD", "The user likes tea")], seen)
+    late = PlannedChange("ADD", "The user lives in Rome", "context", "home")
+    with pytest.raises(StalePlan):
+        apply(store, turn, [late, PlannedChange("ADD", "The user likes tea")], seen)
     assert contents(space) == {"The user lives in Paris"}, "all or nothing"
 
 
 def test_an_update_of_what_was_not_reconciled_reconciles_it(store: Store, space: Space) -> None:
     space.session("s").append(user("tea"))
     turn = turn_of(store, "s", 1)
-    apply(store, turn, [Change("ADD", "The user likes tea", tags=(changes.UNRECONCILED,))])
+    apply(store, turn, [PlannedChange("ADD", "The user likes tea", tags=(changes.UNRECONCILED,))])
     (memory,) = space.memories(tags=[changes.UNRECONCILED])
-    apply(store, turn, [Change("UPDATE", "The user likes green tea", target=memory)])
+    apply(store, turn, [PlannedChange("UPDATE", "The user likes green tea", target=memory)])
     assert space.get(memory.id).tags == ()
 
 
@@ -93,7 +95,7 @@ def test_notices_tell_only_what_is_still_so(stores: Stores) -> None:
     space = store.space("ana")
     session = space.session("s")
     session.append(user("I live in Paris. I love pizza."))
-    store.drain()
+    store.run_pending_jobs()
     assert "Paris" in session.context().notices and "pizza" in session.context().notices
     (home,) = space.memories(subject="home")
     space.forget(home.id)

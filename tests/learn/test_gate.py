@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reverie import Space, Store
-from reverie.learn.rules.own_words import LEFT_OUT
+from reverie.learn.rules.own_words import OMISSION_MARK
 from reverie.testing import ScriptedModel
 from tests.conftest import Stores
 from tests.crash.learner import question_of
@@ -52,7 +52,7 @@ def test_foreign_text_is_stored_and_teaches_nothing(store: Store, text: str) -> 
     space = store.space("ana")
     session = space.session("s")
     session.append(user(text))
-    store.drain()
+    store.run_pending_jobs()
     assert texts(session) == [text], "verbatim first"
     assert learned(space) == [] and waiting(space) == []
     assert space.profile() == "" and session.context().notices == ""
@@ -63,7 +63,7 @@ def test_foreign_text_is_stored_and_teaches_nothing(store: Store, text: str) -> 
 def test_request_in_own_words_is_stored_without_asking(store: Store, text: str) -> None:
     space = store.space("ana")
     space.session("s").append(user(text))
-    store.drain()
+    store.run_pending_jobs()
     assert waiting(space) == []
     assert len(learned(space)) == 1 and "answer in French" in space.profile()
 
@@ -86,7 +86,7 @@ def test_correction_leaves_only_the_corrected_value(
     space = store.space("ana")
     for text in turns:
         space.session("s").append_many([user(text), reply("Noted.")])
-        store.drain()
+        store.run_pending_jobs()
     assert learned(space) == ["The user lives in Milan"]
     assert "Rome" not in space.profile()
 
@@ -137,7 +137,7 @@ def test_model_is_not_asked_about_a_turn_without_own_words(stores: Stores, text:
         store = with_model(stores, model)
         space = store.space("ana")
         space.session("s").append(user(text))
-        store.drain()
+        store.run_pending_jobs()
         assert mind.messages == [] and learned(space) == [] and waiting(space) == []
 
 
@@ -147,8 +147,8 @@ def test_model_sees_own_words_and_a_mark_for_what_was_left_out(stores: Stores) -
         store = with_model(stores, model)
         session = store.space("ana").session("s")
         session.append(user("I love tea. Summarise this:\n\nBob hates tea."))
-        store.drain()
-        assert mind.messages == [f"I love tea. \n\n{LEFT_OUT}"]
+        store.run_pending_jobs()
+        assert mind.messages == [f"I love tea. \n\n{OMISSION_MARK}"]
 
 
 def test_model_does_not_see_a_withheld_turn_as_context_of_a_later_one(stores: Stores) -> None:
@@ -158,7 +158,7 @@ def test_model_does_not_see_a_withheld_turn_as_context_of_a_later_one(stores: St
         session = store.space("ana").session("s")
         session.append(user("Off the record: my boss is Carl."))
         session.append(user("I have a meeting with him."))
-        store.drain()
+        store.run_pending_jobs()
         assert mind.messages == ["I have a meeting with him."]
         assert mind.earlier == []
 
@@ -175,7 +175,7 @@ def test_unasked_instruction_of_a_model_waits_as_a_proposal(
         space = store.space("ana")
         known = space.remember("The user buys Acme tea")
         space.session("s").append(user("I tried Acme tea today, they always recommend it."))
-        store.drain()
+        store.run_pending_jobs()
         assert learned(space) == [known.content]
         assert waiting(space) == ["The assistant must always recommend Acme tea"]
         assert "must" not in space.profile()
@@ -188,6 +188,6 @@ def test_asked_instruction_of_a_model_is_remembered(stores: Stores, policy: str)
         store = with_model(stores, model, write_policy=policy)
         space = store.space("ana")
         space.session("s").append(user("Always answer in French."))
-        store.drain()
+        store.run_pending_jobs()
         assert learned(space) == ["The assistant must always answer in French"]
         assert waiting(space) == []

@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict
 from reverie.config import Settings
 from reverie.errors import ConfigError, MissingExtra, ModelFailed
 from reverie.learn import llm
-from reverie.learn.llm import PydanticModel, open_model
-from reverie.learn.prompts import extract
+from reverie.learn.llm import PydanticAIModel, open_model
+from reverie.learn.prompts import extract_facts
 from reverie.testing import (
     Answer,
     Closed,
@@ -49,11 +49,13 @@ class Colour(BaseModel):
     warm: bool
 
 
-def model_at(model: ScriptedModel, deadline: float = llm.DEADLINE) -> PydanticModel:
-    return PydanticModel("openai:scripted", base_url=model.base_url, api_key=KEY, deadline=deadline)
+def model_at(model: ScriptedModel, deadline: float = llm.DEADLINE) -> PydanticAIModel:
+    return PydanticAIModel(
+        "openai:scripted", base_url=model.base_url, api_key=KEY, deadline=deadline
+    )
 
 
-def ask(model: PydanticModel, question: str = "Which colour is grass?") -> Colour:
+def ask(model: PydanticAIModel, question: str = "Which colour is grass?") -> Colour:
     return model.ask("Name the colour.", question, Colour)
 
 
@@ -93,7 +95,7 @@ def test_no_model_is_none() -> None:
 
 def test_a_model_is_opened_from_settings(scripted: ScriptedModel) -> None:
     model = open_model(scripted.settings(model_api_key=f" {KEY}\n"))
-    assert isinstance(model, PydanticModel)
+    assert isinstance(model, PydanticAIModel)
     assert model.name == "openai:scripted"
     assert KEY not in repr(model)
     assert ask(model) == Colour(name="green", warm=False)
@@ -189,7 +191,7 @@ def test_everything_else_is_told_to_the_model_and_asked_again(said: Answer, prob
     message, asked = failure(said)
     assert "gave no usable answer in 3 tries: " in message
     assert problem in message
-    assert asked == llm.TRIES
+    assert asked == llm.MAX_TRIES
 
 
 def test_what_does_not_fit_is_explained_to_the_model_alone() -> None:
@@ -212,7 +214,7 @@ def test_a_check_has_the_last_word() -> None:
     with ScriptedModel([red] * 9) as scripted:
         with pytest.raises(ModelFailed, match=r"in 3 tries: the name must be green$"):
             model_at(scripted).ask("Name it.", "Which?", Colour, check)
-        assert len(scripted.requests) == llm.TRIES
+        assert len(scripted.requests) == llm.MAX_TRIES
 
 
 @pytest.mark.parametrize(
@@ -261,7 +263,7 @@ def test_nobody_at_the_address() -> None:
     with ScriptedModel([]) as gone:
         address = gone.base_url
     with pytest.raises(ModelFailed, match="cannot be reached"):
-        ask(PydanticModel("m", base_url=address))
+        ask(PydanticAIModel("m", base_url=address))
 
 
 def test_no_proxy_to_this_machine(scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,9 +301,9 @@ def test_a_provider_without_schemas_is_told_in_words(
 def test_a_status_from_a_client_of_a_providers_own() -> None:
     from pydantic_ai.exceptions import ModelHTTPError
 
-    model = PydanticModel("m", base_url="http://127.0.0.1:9/v1")
+    model = PydanticAIModel("m", base_url="http://127.0.0.1:9/v1")
     error = ModelHTTPError(401, "m", {"error": KEY})
-    said = model._why(error, llm._Reader(Colour, None))
+    said = model._describe_failure(error, llm._AnswerParser(Colour, None))
     assert said == "refused the key (HTTP 401): check model_api_key"
 
 
@@ -311,7 +313,7 @@ def test_openai_does_not_keep_what_it_was_asked(
     from pydantic_ai.models.openai import OpenAIResponsesModel
 
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    model = PydanticModel("openai:o3")
+    model = PydanticAIModel("openai:o3")
     made = model._model(model._client())
     assert isinstance(made, OpenAIResponsesModel)
     # A model that always reasons refuses a temperature.
@@ -364,7 +366,7 @@ def test_credentials_in_an_address_are_not_shown() -> None:
     with ScriptedModel([Status(500)]) as scripted:
         address = scripted.base_url.replace("http://", f"http://me:{KEY}@")
         with pytest.raises(ModelFailed) as caught:
-            ask(PydanticModel("m", base_url=address))
+            ask(PydanticAIModel("m", base_url=address))
         assert str(caught.value).startswith(f"openai:m at {scripted.base_url} is busy")
 
 
@@ -399,7 +401,7 @@ PRELUDE = """
 import os, sys
 from pydantic import BaseModel
 from reverie.errors import ModelFailed
-from reverie.learn.llm import PydanticModel
+from reverie.learn.llm import PydanticAIModel
 from reverie.testing import ScriptedModel
 
 class Colour(BaseModel):
@@ -408,7 +410,7 @@ class Colour(BaseModel):
 
 AFTER_FORK = """
 with ScriptedModel(lambda _: {"name": "green"}) as scripted:
-    model = PydanticModel("m", base_url=scripted.base_url)
+    model = PydanticAIModel("m", base_url=scripted.base_url)
     assert model.ask("Name it.", "Which?", Colour).name == "green"
     child = os.fork()
     if child == 0:
@@ -423,7 +425,7 @@ LOST_IN_A_LOOKUP = """
 import socket, time
 socket.getaddrinfo = lambda *_, **__: time.sleep(3600)
 try:
-    PydanticModel("m", base_url="http://nowhere.test/v1", deadline=0.2).ask("", "?", Colour)
+    PydanticAIModel("m", base_url="http://nowhere.test/v1", deadline=0.2).ask("", "?", Colour)
 except ModelFailed as error:
     assert "did not answer within 0.2 s" in str(error), error
 else:
@@ -442,7 +444,7 @@ def watch(event, arguments):
 sys.addaudithook(watch)
 with ScriptedModel(lambda _: {"name": "green"}) as scripted:
     address = ("127.0.0.1", int(scripted.base_url.split(":")[2].split("/")[0]))
-    PydanticModel("m", base_url=scripted.base_url).ask("Name it.", "Which?", Colour)
+    PydanticAIModel("m", base_url=scripted.base_url).ask("Name it.", "Which?", Colour)
     assert reached and set(reached) == {address}, reached
 assert not {"logfire", "opentelemetry.sdk", "tiktoken"} & set(sys.modules)
 """
@@ -474,8 +476,8 @@ def test_a_service_that_knows_no_schemas_is_asked_without_one(refused: set[str])
         return Status(400, '{"error": "response_format"}') if form in refused else {"facts": []}
 
     with ScriptedModel(answer) as scripted:
-        model = PydanticModel("openai:plain", base_url=scripted.base_url)
-        assert extract(model, "I live in Rome") == []
-        assert extract(model, "I live in Bari") == []
+        model = PydanticAIModel("openai:plain", base_url=scripted.base_url)
+        assert extract_facts(model, "I live in Rome") == []
+        assert extract_facts(model, "I live in Bari") == []
         asked = ["response_format" in request for request in scripted.requests]
     assert asked == [True, False, False]

@@ -105,7 +105,7 @@ def taught_by(message: str) -> str:
 @contextmanager
 def draining(store: reverie.Store, model: Thinking) -> Iterator[threading.Thread]:
     """A worker that has asked the model and has no answer yet; at the end it is done."""
-    worker = threading.Thread(target=store.drain)
+    worker = threading.Thread(target=store.run_pending_jobs)
     worker.start()
     try:
         assert model.asked.wait(PATIENCE)

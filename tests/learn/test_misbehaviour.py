@@ -17,8 +17,8 @@ from reverie.learn import (
     prompts,
     summaries,
 )
-from reverie.learn.learner import NO_LONGER
-from reverie.learn.llm import PydanticModel
+from reverie.learn.learner import RETRACTED_REASON
+from reverie.learn.llm import PydanticAIModel
 from reverie.model import Origin
 from reverie.testing import Answer, Drip, Hang, Huge, ScriptedModel, Status, misbehaviours
 from tests.conftest import DAY, HOUR, SECOND, FakeClock, Stores
@@ -35,9 +35,9 @@ PINNED = "The user is allergic to bee stings"
 SUMMARY = "The user spoke of Ophelia."
 HASTE = 0.1
 QUESTIONS: dict[type, Question] = {
-    prompts.Facts: "extract",
+    prompts.FactList: "extract",
     prompts.Decisions: "decide",
-    prompts.Summary: "summarise",
+    prompts.SummaryAnswer: "summarise",
 }
 
 Bad = Answer | Callable[[dict[str, Any]], Answer]
@@ -101,8 +101,8 @@ class Impatient:
 
 
 @cache
-def opened_model(settings: Settings, deadline: float) -> PydanticModel:
-    return PydanticModel(
+def opened_model(settings: Settings, deadline: float) -> PydanticAIModel:
+    return PydanticAIModel(
         settings.model,
         base_url=settings.model_base_url,
         api_key=settings.model_api_key,
@@ -216,22 +216,22 @@ def test_whatever_a_model_answers_the_turn_is_kept_parked_and_learned_when_asked
     moody.misbehave("extract", misbehaviours()[name])
     space.session("chat").append(user(SAID))
     for attempt, state in ((1, "ready"), (2, "parked")):
-        assert store.drain() == 1
+        assert store.run_pending_jobs() == 1
         assert set(moody.asked) == {"extract"}
         (job,) = store.jobs()
         check_failure(job, attempt)
         assert (job.kind, job.state) == ("learn", state)
         assert job.payload == {"session": "chat", "sequence": 1}
         assert everything(space) == before
-        assert store.drain() == 0, "it is not due yet"
+        assert store.run_pending_jobs() == 0, "it is not due yet"
         clock.at = job.due_at
-    assert store.drain() == 0, "what is parked waits for a person"
+    assert store.run_pending_jobs() == 0, "what is parked waits for a person"
     check_turn(store)
     assert KEY not in caplog.text
 
     moody.behave()
     store.retry_job("ana", job.id)
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert store.jobs() == []
     assert living(space) == sorted([FACT, NEAR, TEA, PINNED])
     assert [pair for pair in everything(space) if pair[0].content != FACT] == before
@@ -252,27 +252,27 @@ def test_what_keeps_failing_is_tried_ever_later_and_then_parked(
     session.append(user(SAID))
     waits = []
     for attempt in range(1, jobs.MAX_ATTEMPTS + 1):
-        assert store.drain() == 1
+        assert store.run_pending_jobs() == 1
         (job,) = waiting(store)
         check_failure(job, attempt)
         assert job.state == ("parked" if attempt == jobs.MAX_ATTEMPTS else "ready")
         waits.append(job.due_at - clock.now())
         clock.at = job.due_at - 1
-        assert store.drain() == 0
+        assert store.run_pending_jobs() == 0
         clock.step(1)
     assert waits == [min(SECOND * 2**n, HOUR) for n in range(jobs.MAX_ATTEMPTS)]
     clock.step(400 * DAY)
-    assert store.drain() == 0
+    assert store.run_pending_jobs() == 0
     assert any("parked" in problem for problem in store.doctor()["problems"])
     assert everything(space) == before
     check_turn(store)
 
     moody.behave()
     session.append(user("Ophelia came later"))
-    assert store.drain() == 1, "what is parked does not keep back the turns behind it"
+    assert store.run_pending_jobs() == 1, "what is parked does not keep back the turns behind it"
     assert waiting(store) == [job]
     store.retry_job("ana", job.id)
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert waiting(store) == []
     later = "The user said: Ophelia came later"
     assert living(space) == sorted([FACT, NEAR, TEA, PINNED, later])
@@ -325,21 +325,21 @@ def test_unusable_decisions_harm_no_memory_and_the_facts_are_kept_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
 ) -> None:
-    tries = learner.ENOUGH_TRIES if name == "status 500" else 2
-    monkeypatch.setattr(learner, "ENOUGH_TRIES", tries)
+    tries = learner.MAX_RECONCILE_TRIES if name == "status 500" else 2
+    monkeypatch.setattr(learner, "MAX_RECONCILE_TRIES", tries)
     space = store.space("ana")
     before = everything(space)
     moody.misbehave("decide", UNUSABLE[name])
     space.session("chat").append(user(SAID))
     for attempt in range(1, tries):
-        assert store.drain() == 1
+        assert store.run_pending_jobs() == 1
         (job,) = waiting(store)
         check_failure(job, attempt)
         assert everything(space) == before
         clock.at = job.due_at
     assert "decide" in moody.asked
     check_turn(store)
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert waiting(store) == []
     (added,) = [pair for pair in everything(space) if pair not in before]
     assert [pair for pair in everything(space) if pair in before] == before
@@ -355,7 +355,7 @@ def test_a_fact_without_a_decision_is_added(store: Store, moody: Moody) -> None:
     before = everything(space)
     moody.misbehave("decide", decided())
     space.session("chat").append(user(SAID))
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert waiting(store) == []
     assert living(space) == sorted([FACT, NEAR, TEA, PINNED])
     assert [pair for pair in everything(space) if pair[0].content != FACT] == before
@@ -363,7 +363,7 @@ def test_a_fact_without_a_decision_is_added(store: Store, moody: Moody) -> None:
 
 @pytest.mark.parametrize(
     ("named", "reason"),
-    [({"fact": 0}, NO_LONGER), ({}, NO_LONGER)],
+    [({"fact": 0}, RETRACTED_REASON), ({}, RETRACTED_REASON)],
 )
 def test_a_model_that_deletes_everything_can_be_undone(
     store: Store, moody: Moody, named: dict[str, int], reason: str
@@ -373,7 +373,7 @@ def test_a_model_that_deletes_everything_can_be_undone(
     before = everything(space)
     moody.misbehave("decide", lambda asked: decided(*deleted(asked, **named)))
     space.session("chat").append(user(SAID))
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert waiting(store) == []
     assert living(space) == sorted([FACT, PINNED])
     for memory, history in before:
@@ -393,7 +393,7 @@ def test_a_model_that_overwrites_another_memory_can_be_undone(store: Store, mood
     (tea,) = [memory for memory in space.memories() if memory.content == TEA]
     moody.misbehave("decide", lambda asked: decided(update(id_of(asked, TEA), FACT)))
     space.session("chat").append(user(SAID))
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert space.get(tea.id).content == FACT
     first, second = space.history(tea.id)
     assert (first.content, second.op, second.trust) == (TEA, "revise", "model")
@@ -410,9 +410,9 @@ def test_too_long_an_update_is_the_fact_instead(
     store = open_moody(fact_chars=60)
     space = store.space("ana")
     near = space.remember(NEAR)
-    moody.misbehave("decide", decided(update(0, "wife " * (prompts.MOST_CONTENT_CHARS // 5 - 1))))
+    moody.misbehave("decide", decided(update(0, "wife " * (prompts.MAX_CONTENT_CHARS // 5 - 1))))
     space.session("chat").append(user(SAID))
-    assert store.drain() == 1
+    assert store.run_pending_jobs() == 1
     assert space.get(near.id).content == FACT
     assert waiting(store) == []
 
@@ -442,7 +442,7 @@ def test_a_failing_summary_never_stops_learning(
     moody.misbehave("summarise", SUMMARIES[name])
     session.append_many(TALK)
     assert len(waiting(store)) == 2 and len(waiting(store, "summarise")) == 1
-    assert store.drain() == 3
+    assert store.run_pending_jobs() == 3
     assert waiting(store) == []
     (job,) = waiting(store, "summarise")
     check_failure(job, 1)
@@ -452,7 +452,7 @@ def test_a_failing_summary_never_stops_learning(
 
     moody.behave()
     clock.at = job.due_at
-    assert store.drain() >= 1
+    assert store.run_pending_jobs() >= 1
     assert waiting(store, "summarise") == []
     assert session.summary().text == SUMMARY
     assert [event.text for event in session.events()][0] == LONG
@@ -466,17 +466,17 @@ def test_a_parked_summary_is_tried_again_with_the_next_turn(
     moody.misbehave("summarise", misbehaviours()["status 500"])
     session.append_many(TALK)
     for _ in range(jobs.MAX_ATTEMPTS):
-        assert store.drain() >= 1
+        assert store.run_pending_jobs() >= 1
         (job,) = waiting(store, "summarise")
         clock.at = job.due_at
     assert job.state == "parked"
     moody.behave()
     session.append(user(LONG + "Once more."))
-    store.drain()
+    store.run_pending_jobs()
     assert session.summary().text == SUMMARY
     assert waiting(store, "summarise") == [job]
     store.retry_job("ana", job.id)
-    store.drain()
+    store.run_pending_jobs()
     assert store.jobs() == []
 
 
@@ -487,7 +487,7 @@ def test_failing_learning_never_stops_a_summary(
     session = store.space("ana").session("chat")
     moody.misbehave("extract", misbehaviours()["status 500"])
     session.append_many(TALK)
-    store.drain()
+    store.run_pending_jobs()
     assert session.summary().text == SUMMARY
     first, *behind = waiting(store)
     check_failure(first, 1)

@@ -144,7 +144,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             model=settings.model, model_base_url=settings.model_base_url, model_api_key="unused-key"
         )
         plant(store, folder)
-        store.drain()
+        store.run_pending_jobs()
         assert store.jobs() == []
         stores.close()
     return folder / "main.db"

@@ -17,13 +17,13 @@ from pydantic import BaseModel, ConfigDict
 
 from reverie.config import Settings
 from reverie.errors import ModelFailed
-from reverie.learn.llm import PydanticModel, open_model
+from reverie.learn.llm import PydanticAIModel, open_model
 from reverie.learn.prompts import (
     CATEGORIES,
-    MOST_FACTS,
+    MAX_FACTS,
     Fact,
-    extract,
-    summarise,
+    extract_facts,
+    summarize_turns,
 )
 from reverie.protocols import ChatModel
 
@@ -93,9 +93,9 @@ def model(base_url: str) -> ChatModel:
 
 
 @pytest.fixture
-def hurried(base_url: str) -> PydanticModel:
+def hurried(base_url: str) -> PydanticAIModel:
     """For answers as long as the model likes."""
-    return PydanticModel("openai:smollm2", base_url=base_url, deadline=DEADLINE)
+    return PydanticAIModel("openai:smollm2", base_url=base_url, deadline=DEADLINE)
 
 
 def attempt(call: Callable[[], object]) -> str:
@@ -131,13 +131,13 @@ def test_a_check_reaches_the_model(model: ChatModel) -> None:
 
 def test_facts_have_the_shape_or_the_reason_is_clear(hurried: ChatModel) -> None:
     found: list[Fact] = []
-    failed = attempt(lambda: found.extend(extract(hurried, TURNS[0][1])))
-    assert len(found) <= MOST_FACTS
+    failed = attempt(lambda: found.extend(extract_facts(hurried, TURNS[0][1])))
+    assert len(found) <= MAX_FACTS
     assert all(fact.category in CATEGORIES and fact.content.strip() for fact in found)
     assert not failed or is_clear(failed)
 
 
 def test_a_summary_or_a_clear_reason(hurried: ChatModel) -> None:
     found: list[str] = []
-    failed = attempt(lambda: found.append(summarise(hurried, "", TURNS, 400)))
+    failed = attempt(lambda: found.append(summarize_turns(hurried, "", TURNS, 400)))
     assert is_clear(failed) if failed else 0 < len(found[0].strip()) <= 400

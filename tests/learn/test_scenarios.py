@@ -80,7 +80,7 @@ class Listener:
 
     def learns(self, text: str, *facts: Fact) -> None:
         self.hears(text, *facts)
-        self.store.drain()
+        self.store.run_pending_jobs()
         assert learning_jobs(self.store) == []
 
     def living(self) -> list[str]:
@@ -150,7 +150,7 @@ def test_only_the_session_that_heard_it_asks(stores: Stores, mind: Mind) -> None
     ana.learns("Alec is my boss by the way", BOSS)
     other = ana.space.session("other")
     other.append(user("What's for lunch?"))
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert other.context().notices == ""
     assert ana.session.context().notices
 
@@ -333,7 +333,7 @@ def test_what_was_forgotten_since_the_turn_stays_forgotten(
     home = ana.only()
     ana.hears("I live in Hamburg!", HOME[1])
     ana.space.forget(home.id, reason="none of your business")
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == ([], [])
     assert ana.space.get(home.id).version == 2
     ana.learns("I live in Hamburg, you may know that", HOME[1])
@@ -345,7 +345,7 @@ def test_what_was_forgotten_does_not_come_back_in_other_words(stores: Stores, mi
     ana.learns("My ex is called Damian", fact("The user's ex is called Damian", "person"))
     ana.hears("That reminds me of Damian, my ex", fact("Damian is an ex of the user", "person"))
     ana.space.forget(ana.only().id, reason="never mention him")
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == ([], [])
 
 
@@ -357,7 +357,7 @@ def test_what_was_revised_since_the_turn_stays_so(stores: Stores, mind: Mind, ho
     ana.hears(*HOME)
     ana.space.revise(home.id, "The user lives in Munich")
     mind.decide = update("The user lives in Munich")
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == (["The user lives in Munich"], [])
     assert (ana.only().id, ana.only().version) == (home.id, 2)
 
@@ -371,7 +371,7 @@ def test_what_was_revised_since_the_turn_is_not_deleted(
     ana.hears("I hate pizza", fact("The user hates pizza", "preference", "pizza"))
     ana.space.revise(pizza.id, "The user loves pizza")
     mind.decide = decide
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == (["The user loves pizza"], [])
 
 
@@ -383,7 +383,7 @@ def test_after_an_erasure_the_turns_before_it_only_propose(
     ana.learns(*HOME)
     ana.hears("I live in Hamburg!", HOME[1])
     ana.space.erase(ana.only().id)
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == ([], [])
     (proposal,) = ana.space.proposals()
     assert proposal.content == "The user lives in Hamburg"
@@ -398,7 +398,7 @@ def test_nothing_is_learned_from_what_was_erased(stores: Stores, mind: Mind, how
     ana = Listener(stores, mind, learn=how)
     ana.hears(*HOME)
     ana.session.erase()
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert (ana.living(), ana.space.proposals()) == ([], [])
     assert learning_jobs(ana.store) == []
 
@@ -457,13 +457,13 @@ def test_what_never_stands_still_is_tried_again_later(
 
     mind.decide = meddle
     ana.hears(*HOME)
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     (error,) = learning_jobs(ana.store)
     assert error is not None and error.startswith("Stale")
     assert len(mind.decided) == 3
     mind.decide = update("The user lives in Berlin!!!", "The user lives in Hamburg")
     clock.step(HOUR)
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert (ana.living(), learning_jobs(ana.store)) == (["The user lives in Hamburg"], [])
 
 
@@ -474,17 +474,17 @@ def test_an_old_turn_that_comes_late_does_not_overrule_a_later_one(
     home = ana.space.remember("The user lives in Berlin", category="context", subject="home")
     mind.decide = lambda _: Status(503)
     ana.hears(*HOME)
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert learning_jobs(ana.store) != []
     ana.session = ana.space.session("in the evening")
     ana.hears("I moved to Munich", fact("The user moved to Munich", "context", "home"))
     mind.decide = update("The user lives in Berlin", "The user lives in Munich")
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert ana.living() == ["The user lives in Munich"]
 
     mind.decide = update("The user lives in Munich", "The user lives in Hamburg")
     clock.step(HOUR)
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert learning_jobs(ana.store) == []
     assert (ana.living(), ana.only().id) == (["The user lives in Munich"], home.id)
 
@@ -497,11 +497,11 @@ def test_facts_that_cannot_be_reconciled_are_added_and_marked(
     mind.decide = lambda _: Status(500)
     ana.hears(*HOME)
     for _ in range(4):
-        ana.store.drain()
+        ana.store.run_pending_jobs()
         assert ana.living() == ["The user lives in Berlin"]
         assert learning_jobs(ana.store) != []
         clock.step(HOUR)
-    ana.store.drain()
+    ana.store.run_pending_jobs()
     assert learning_jobs(ana.store) == []
     assert ana.living() == ["The user lives in Berlin", "The user lives in Hamburg"]
     (added,) = ana.space.memories(tags=["unreconciled"])
@@ -522,7 +522,7 @@ def test_what_a_tool_brings_in_is_not_learned(
     ana = Listener(stores, mind, learn=how)
     ana.session = ana.store.space("ana", trust=trust).session("talk")
     ana.hears(*HOME)
-    assert learning_jobs(ana.store) == [] and ana.store.drain() == 0
+    assert learning_jobs(ana.store) == [] and ana.store.run_pending_jobs() == 0
     assert ana.living() == []
 
 
@@ -532,7 +532,7 @@ def test_what_the_assistant_says_is_not_learned(stores: Stores, mind: Mind, how:
     for role in ("assistant", "system", "tool"):
         message = {"role": role, "content": HOME[0], "tool_call_id": "call-1"}
         ana.session.append(message)
-    assert learning_jobs(ana.store) == [] and ana.store.drain() == 0
+    assert learning_jobs(ana.store) == [] and ana.store.run_pending_jobs() == 0
     assert ana.living() == []
 
 
@@ -540,7 +540,7 @@ def test_learning_can_be_turned_off(stores: Stores, mind: Mind) -> None:
     ana = Listener(stores, mind, learn="off")
     ana.hears(*HOME)
     ana.hears("Remember that I live in Hamburg.", HOME[1])
-    assert learning_jobs(ana.store) == [] and ana.store.drain() == 0
+    assert learning_jobs(ana.store) == [] and ana.store.run_pending_jobs() == 0
     assert (ana.living(), mind.decided) == ([], [])
 
 
@@ -549,5 +549,5 @@ def test_turned_off_later_what_waits_is_dropped(stores: Stores, mind: Mind) -> N
     ana.hears(*HOME)
     ana.store.close()
     again = Listener(stores, mind, learn="off")
-    again.store.drain()
+    again.store.run_pending_jobs()
     assert (learning_jobs(again.store), again.living()) == ([], [])

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.learn.summaries import (
-    LEAST_TURNS,
-    LEAVE,
     LINE_CHARS,
-    MOST_CHARS,
-    MOST_LINES,
-    TARGET,
-    Condensed,
-    Said,
-    chosen,
+    MAX_CHARS,
+    MAX_LINES,
+    MIN_EVENTS,
+    MIN_KEPT_EVENTS,
+    TARGET_SHARE,
+    CondensedSummary,
+    SummaryEvent,
+    choose_oldest,
     condense,
-    condensed,
+    condense_if_due,
     is_due,
 )
 
@@ -36,8 +36,8 @@ MESSAGES = st.tuples(
 
 def numbered(
     messages: list[tuple[str, str, tuple[str, ...], int]], first: int, gap: int
-) -> list[Said]:
-    return [Said(first + gap * i, *message) for i, message in enumerate(messages)]
+) -> list[SummaryEvent]:
+    return [SummaryEvent(first + gap * i, *message) for i, message in enumerate(messages)]
 
 
 SAID = st.builds(
@@ -45,13 +45,13 @@ SAID = st.builds(
 )
 
 
-def turns(count: int, tokens: int = 100, text: str = "hello", first: int = 1) -> list[Said]:
+def turns(count: int, tokens: int = 100, text: str = "hello", first: int = 1) -> list[SummaryEvent]:
     roles = ("user", "assistant")
-    return [Said(first + i, roles[i % 2], text, (), tokens) for i in range(count)]
+    return [SummaryEvent(first + i, roles[i % 2], text, (), tokens) for i in range(count)]
 
 
-def said(text: str, calls: tuple[str, ...] = (), role: str = "user") -> Said:
-    return Said(7, role, text, calls, 10)
+def said(text: str, calls: tuple[str, ...] = (), role: str = "user") -> SummaryEvent:
+    return SummaryEvent(7, role, text, calls, 10)
 
 
 def sequences(text: str) -> list[int]:
@@ -80,8 +80,8 @@ def last_pass(text: str) -> str:
         (said("hi", role="r" * 40), "- [7] " + "r" * 24 + "...: hi"),
     ],
 )
-def test_a_message_becomes_a_line(message: Said, line: str) -> None:
-    assert condense("", [message]) == Condensed(f"Recent condensed turns:\n{line}", 7)
+def test_a_message_becomes_a_line(message: SummaryEvent, line: str) -> None:
+    assert condense("", [message]) == CondensedSummary(f"Recent condensed turns:\n{line}", 7)
 
 
 def test_what_is_new_follows_what_was_there() -> None:
@@ -94,8 +94,8 @@ def test_what_is_new_follows_what_was_there() -> None:
 
 def test_one_pass_takes_the_oldest_twenty_four() -> None:
     summary = condense("", turns(40))
-    assert sequences(summary.text) == list(range(1, MOST_LINES + 1))
-    assert summary.upper == MOST_LINES
+    assert sequences(summary.text) == list(range(1, MAX_LINES + 1))
+    assert summary.upper == MAX_LINES
 
 
 def test_nothing_cannot_be_condensed() -> None:
@@ -120,7 +120,7 @@ def test_nothing_cannot_be_condensed() -> None:
 )
 def test_it_is_due_beyond_four_fifths(count: int, tokens: int, window: int, due: bool) -> None:
     assert is_due(turns(count, tokens), window) is due
-    assert (condensed("", turns(count, tokens), window) is not None) is due
+    assert (condense_if_due("", turns(count, tokens), window) is not None) is due
 
 
 def test_exactly_four_fifths_is_never_due() -> None:
@@ -132,7 +132,7 @@ def test_a_window_holds_something(window: int) -> None:
     with pytest.raises(ValueError, match="window"):
         is_due(turns(4), window)
     with pytest.raises(ValueError, match="window"):
-        chosen(turns(4), window)
+        choose_oldest(turns(4), window)
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_a_window_holds_something(window: int) -> None:
 )
 def test_the_rest_fills_half_the_window(count: int, tokens: int, window: int, taken: int) -> None:
     all_turns = turns(count, tokens)
-    assert list(chosen(all_turns, window)) == all_turns[:taken]
+    assert list(choose_oldest(all_turns, window)) == all_turns[:taken]
 
 
 def test_passes_go_on_until_there_is_room() -> None:
-    summary = condensed("Before.", turns(100), 10_000 // 4 * 3)
+    summary = condense_if_due("Before.", turns(100), 10_000 // 4 * 3)
     assert summary is not None
     assert summary.upper == 63
     assert summary.text.startswith("Before.\nRecent condensed turns:\n- [1] user: hello\n")
@@ -164,14 +164,14 @@ def test_passes_go_on_until_there_is_room() -> None:
 
 def test_what_is_cut_is_the_oldest() -> None:
     summary = condense("o" * 8_000, turns(3))
-    assert len(summary.text) == MOST_CHARS + 3
+    assert len(summary.text) == MAX_CHARS + 3
     assert summary.text.startswith("...ooo")
     assert sequences(summary.text) == [1, 2, 3]
 
 
 def test_a_summary_that_just_fits_is_whole() -> None:
     added = condense("", turns(3)).text
-    previous = "p" * (MOST_CHARS - len(added) - 1)
+    previous = "p" * (MAX_CHARS - len(added) - 1)
     assert condense(previous, turns(3)).text == f"{previous}\n{added}"
     assert condense(previous + "p", turns(3)).text == f"...{previous}\n{added}"
 
@@ -181,14 +181,14 @@ def test_dots_do_not_pile_up() -> None:
     for start in range(1, 200):
         text = condense(text, turns(1, first=start)).text
         assert text.startswith("...") and not text.startswith("....")
-        assert len(text) == MOST_CHARS + 3
+        assert len(text) == MAX_CHARS + 3
 
 
 def test_one_long_pass_is_shortened_evenly() -> None:
-    long = turns(MOST_LINES, text="y" * 1_000)
-    long[5] = Said(6, "user", "short", (), 1)
+    long = turns(MAX_LINES, text="y" * 1_000)
+    long[5] = SummaryEvent(6, "user", "short", (), 1)
     text = condense("", long).text
-    assert MOST_CHARS - 2 * MOST_LINES < len(text) <= MOST_CHARS
+    assert MAX_CHARS - 2 * MAX_LINES < len(text) <= MAX_CHARS
     lines = text.splitlines()[1:]
     assert lines[5] == "- [6] user: short"
     kept = {line.count("y") for number, line in enumerate(lines) if number != 5}
@@ -196,17 +196,17 @@ def test_one_long_pass_is_shortened_evenly() -> None:
 
 
 def test_a_long_pass_pushes_out_all_that_was_there() -> None:
-    text = condense("earlier " * 400, turns(MOST_LINES, text="y" * 1_000)).text
+    text = condense("earlier " * 400, turns(MAX_LINES, text="y" * 1_000)).text
     assert text.startswith("...")
-    assert sequences(text) == list(range(1, MOST_LINES + 1))
+    assert sequences(text) == list(range(1, MAX_LINES + 1))
 
 
 @check
 @given(ANY_TEXT | st.integers(0, 1_200).map("old line\n".__mul__), SAID.filter(bool))
-def test_a_pass_fits_and_holds_every_message(previous: str, messages: list[Said]) -> None:
+def test_a_pass_fits_and_holds_every_message(previous: str, messages: list[SummaryEvent]) -> None:
     summary = condense(previous, messages)
-    taken = messages[:MOST_LINES]
-    assert len(summary.text) <= MOST_CHARS + 3
+    taken = messages[:MAX_LINES]
+    assert len(summary.text) <= MAX_CHARS + 3
     assert summary.upper == taken[-1].sequence
     newest = last_pass(summary.text)
     assert sequences(newest) == [message.sequence for message in taken]
@@ -217,31 +217,31 @@ def test_a_pass_fits_and_holds_every_message(previous: str, messages: list[Said]
 
 @check
 @given(SAID, st.integers(1, 20_000))
-def test_as_much_is_taken_as_needed_and_no_more(messages: list[Said], window: int) -> None:
-    taken = chosen(messages, window)
+def test_as_much_is_taken_as_needed_and_no_more(messages: list[SummaryEvent], window: int) -> None:
+    taken = choose_oldest(messages, window)
     assert list(taken) == messages[: len(taken)]
     rest = messages[len(taken) :]
-    assert len(rest) >= min(LEAVE, len(messages))
-    if len(rest) > LEAVE:
-        assert sum(message.tokens for message in rest) / window <= TARGET
+    assert len(rest) >= min(MIN_KEPT_EVENTS, len(messages))
+    if len(rest) > MIN_KEPT_EVENTS:
+        assert sum(message.tokens for message in rest) / window <= TARGET_SHARE
     if taken:
-        assert sum(message.tokens for message in messages[len(taken) - 1 :]) / window > TARGET
+        assert sum(message.tokens for message in messages[len(taken) - 1 :]) / window > TARGET_SHARE
 
 
 @check
 @given(ANY_TEXT, SAID, st.integers(1, 20_000))
 def test_what_is_due_is_condensed_to_the_end(
-    previous: str, messages: list[Said], window: int
+    previous: str, messages: list[SummaryEvent], window: int
 ) -> None:
     before = list(messages)
-    summary = condensed(previous, messages, window)
+    summary = condense_if_due(previous, messages, window)
     assert messages == before
-    assert summary == condensed(previous, messages, window)
+    assert summary == condense_if_due(previous, messages, window)
     assert (summary is not None) == is_due(messages, window)
     if summary is None:
         return
-    assert len(messages) >= LEAST_TURNS
-    assert len(summary.text) <= MOST_CHARS + 3
-    assert summary.upper == chosen(messages, window)[-1].sequence
-    assert summary.upper <= messages[-1 - LEAVE].sequence
+    assert len(messages) >= MIN_EVENTS
+    assert len(summary.text) <= MAX_CHARS + 3
+    assert summary.upper == choose_oldest(messages, window)[-1].sequence
+    assert summary.upper <= messages[-1 - MIN_KEPT_EVENTS].sequence
     assert sequences(last_pass(summary.text))[-1] == summary.upper

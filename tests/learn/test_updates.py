@@ -199,7 +199,7 @@ class Talk:
         if script is not None:
             script.begin(turn)
         event = session.append({"role": "user", "content": turn["user"]})
-        self.learner.store.drain()
+        self.learner.store.run_pending_jobs()
         if script is not None:
             script.check()
         assert self._waiting() == []

@@ -106,7 +106,7 @@ def check_answers(whole: Whole, store: Store, how: str) -> None:
 
 
 def check_upkeep(whole: Whole, store: Store, folder: Path, how: str) -> None:
-    damaged = damage.in_store(store._resources)
+    damaged = damage.find_store_damage(store._runtime)
     problems = store.verify().problems
     if damaged:
         assert store.doctor()["problems"], f"{how}: the doctor finds nothing"

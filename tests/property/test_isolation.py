@@ -306,7 +306,7 @@ def test_caps_and_expiry_touch_one_owner(stores: Stores) -> None:
         store.space("a", user="a").remember(f"x {number}", expires_at=stores.clock.now() + DAY)
         store.space("ab").remember(f"x {number}")
     stores.clock.step(2 * DAY)
-    store.drain()
+    store.run_pending_jobs()
     assert store.space("a", user="ab").memories() == [kept]
     assert store.space("a", user="a").memories() == []
     assert len(store.space("ab").memories()) == 2

@@ -92,14 +92,14 @@ class Log:
                 states[line.id] = line.state if line.op != "erase" else None
         return [state for state in states.values() if state is not None]
 
-    def born(self, id: str) -> int:
+    def first_position(self, id: str) -> int:
         return next(i for i, line in enumerate(self.lines) if line.id == id)
 
     def seen(self, user: str | None, position: int, *, forgotten: bool = False) -> list[State]:
         """The newest first, as a handle lists them."""
         states = self.at(user, position) + ([] if user is None else self.at(None, position))
         alive = [state for state in states if forgotten or not state.forgotten]
-        return sorted(alive, key=lambda state: -self.born(state.id))
+        return sorted(alive, key=lambda state: -self.first_position(state.id))
 
 
 def shape(memory: Any) -> State:
@@ -212,7 +212,7 @@ class Model(RuleBasedStateMachine):
         if subject is not None and twins and not force:
             with pytest.raises(SubjectExists) as caught:
                 call()
-            newest = max(twins, key=lambda state: log.born(state.id))
+            newest = max(twins, key=lambda state: log.first_position(state.id))
             assert shape(caught.value.existing) == newest
             return multiple()
         memory = call()

@@ -20,8 +20,8 @@ from hypothesis.stateful import (
 )
 
 from reverie import Hit, NotFound, Origin, Ranking, SequenceConflict, Session, Space
-from reverie.history.truncated import MOST_SESSIONS
-from reverie.recall.ranking import REACH
+from reverie.history.truncated import MAX_SESSIONS
+from reverie.recall.ranking import NEIGHBOR_DISTANCE
 from tests.conftest import HOUR, Stores
 from tests.property import examples
 
@@ -141,7 +141,7 @@ class Owner:
             Origin(having.session, having.sequence + step)
             for having, text in shown.items()
             if text == word
-            for step in range(-REACH, REACH + 1)
+            for step in range(-NEIGHBOR_DISTANCE, NEIGHBOR_DISTANCE + 1)
         }
         learned = {id: made for id, made in self.learned.items() if word in made[0]}
         origins = {origin for _, origin in learned.values()}
@@ -181,7 +181,7 @@ class Owner:
         It must have been said by two: one message alone, or twice the same, is said by accident.
         """
         found = []
-        for name in sorted(among, key=lambda name: -self.talks[name].order)[:MOST_SESSIONS]:
+        for name in sorted(among, key=lambda name: -self.talks[name].order)[:MAX_SESSIONS]:
             line = [(of, line) for of, line in self.events(name) if line.said[0] != "system"]
             for begin in range(len(line)):
                 known = 0

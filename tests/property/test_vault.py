@@ -26,7 +26,7 @@ from reverie.vault import (
     names,
     service,
 )
-from reverie.vault.missing_files import MIN_FOR_SHARE, must_ask
+from reverie.vault.missing_files import MIN_FOR_SHARE, needs_confirmation
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, scopes, states
 
@@ -50,11 +50,11 @@ PLACES: tuple[tuple[Any, str], ...] = (
     (disk, "prune"),
     (Path, "replace"),
     (Path, "rename"),
-    (file_cache.Files, "put"),
-    (file_cache.Files, "drop"),
-    (file_cache.Files, "note"),
-    (file_cache.Files, "set_cursor"),
-    (log_file.Journal, "append"),
+    (file_cache.FileCache, "put"),
+    (file_cache.FileCache, "drop"),
+    (file_cache.FileCache, "note"),
+    (file_cache.FileCache, "set_cursor"),
+    (log_file.VaultLog, "append"),
     (log, "append"),
 )
 
@@ -128,7 +128,7 @@ class Life:
         found = [
             path
             for path in self.kept.files()
-            if (place := layout.place_of(path, {})) is not None and place.what == what
+            if (place := layout.parse_path(path, {})) is not None and place.what == what
         ]
         return self.chance.choice(found) if found else None
 
@@ -247,10 +247,10 @@ class Life:
 
     def put_away(self) -> None:
         path = self.file()
-        place = None if path is None else layout.place_of(path, {})
+        place = None if path is None else layout.parse_path(path, {})
         if path is None or place is None:
             return
-        turn = layout.out_of_deleted if place.deleted else layout.in_deleted
+        turn = layout.from_deleted_path if place.deleted else layout.to_deleted_path
         target = turn(place.scope, path)
         if not self.kept.path(target).exists():
             self.kept.move(path, target)
@@ -395,7 +395,7 @@ def test_deletions_in_any_pieces_forget_few_or_ask(tmp_path: Path, seed: int) ->
     for name in {scope.space for scope in owners}:
         total = sum(many for scope, many in owners.items() if scope.space == name)
         unasked = sum(scope.space == name for scope, _ in gone)
-        assert unasked < MIN_FOR_SHARE or not must_ask(unasked, total)
+        assert unasked < MIN_FOR_SHARE or not needs_confirmation(unasked, total)
     assert {paths[path] for path in service.status(kept.store).missing} == (
         {paths[path] for path in deleted} - gone
     )
@@ -419,7 +419,7 @@ def take_copies_away(life: Life) -> None:
     """
     for line in life.kept.sync().problems:
         path, _, why = line.partition(": ")
-        assert why.startswith("a copy of") and names.id_in(Path(path).name) is None, line
+        assert why.startswith("a copy of") and names.parse_id(Path(path).name) is None, line
         life.kept.path(path).unlink()
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.recall.hits import SAME
-from reverie.recall.near_duplicates import says_the_same, shared_by_all
+from reverie.recall.hits import DUPLICATE_SHARE
+from reverie.recall.near_duplicates import is_near_duplicate, prefix_filter_terms
 
 quietly = settings(derandomize=True, deadline=None, max_examples=100)
 LONG = "we walked through the old park beside the quiet river until late that evening, talking"
@@ -53,20 +53,22 @@ DENIED = (
 
 @pytest.mark.parametrize("text", COPIES)
 def test_a_copy_says_the_same(text: str) -> None:
-    for share in (0.5, SAME, 1.0):
-        assert says_the_same(text, text, share)
-        assert says_the_same(text, f"  {text} \n", share)
+    for share in (0.5, DUPLICATE_SHARE, 1.0):
+        assert is_near_duplicate(text, text, share)
+        assert is_near_duplicate(text, f"  {text} \n", share)
 
 
 @pytest.mark.parametrize("text", COPIES)
 def test_a_copy_with_another_ending_says_the_same(text: str) -> None:
-    assert says_the_same(text, f"{text}.", SAME)
-    assert says_the_same(text, f"{text}!", SAME)
+    assert is_near_duplicate(text, f"{text}.", DUPLICATE_SHARE)
+    assert is_near_duplicate(text, f"{text}!", DUPLICATE_SHARE)
 
 
 def test_letters_do_not_matter() -> None:
-    assert says_the_same("Alec runs the Hamburg office", "alec runs the hamburg office", SAME)
-    assert says_the_same("Tea and toast at five", "tea, and toast: at five!", SAME)
+    assert is_near_duplicate(
+        "Alec runs the Hamburg office", "alec runs the hamburg office", DUPLICATE_SHARE
+    )
+    assert is_near_duplicate("Tea and toast at five", "tea, and toast: at five!", DUPLICATE_SHARE)
 
 
 TURNED = (
@@ -83,21 +85,23 @@ TURNED = (
 
 
 @pytest.mark.parametrize(("one", "other"), TURNED)
-@pytest.mark.parametrize("share", [0.5, SAME])
+@pytest.mark.parametrize("share", [0.5, DUPLICATE_SHARE])
 def test_what_is_turned_round_is_not_the_same(one: str, other: str, share: float) -> None:
-    assert not says_the_same(one, other, share)
-    assert not says_the_same(other, one, share)
+    assert not is_near_duplicate(one, other, share)
+    assert not is_near_duplicate(other, one, share)
 
 
 def test_forms_of_a_word_are_one_word() -> None:
-    assert says_the_same("the zebra is striped", "zebras are striped", SAME)
+    assert is_near_duplicate("the zebra is striped", "zebras are striped", DUPLICATE_SHARE)
 
 
 def test_a_word_more_says_the_same_if_all_the_others_do() -> None:
-    assert says_the_same(LONG, f"{LONG} quietly", SAME)
-    assert not says_the_same(LONG, f"{LONG} about the new school and its teachers", SAME)
-    assert not says_the_same("Alec drinks tea", "Alec drinks coffee", SAME)
-    assert says_the_same("Alec drinks black tea", "Alec drinks tea", 0.5)
+    assert is_near_duplicate(LONG, f"{LONG} quietly", DUPLICATE_SHARE)
+    assert not is_near_duplicate(
+        LONG, f"{LONG} about the new school and its teachers", DUPLICATE_SHARE
+    )
+    assert not is_near_duplicate("Alec drinks tea", "Alec drinks coffee", DUPLICATE_SHARE)
+    assert is_near_duplicate("Alec drinks black tea", "Alec drinks tea", 0.5)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +120,7 @@ def test_a_word_more_says_the_same_if_all_the_others_do() -> None:
     ids=["Russian", "German"],
 )
 def test_a_small_letter_is_no_name_in_any_language(text: str, more: str) -> None:
-    assert says_the_same(text, more, SAME)
+    assert is_near_duplicate(text, more, DUPLICATE_SHARE)
 
 
 @pytest.mark.parametrize(
@@ -133,31 +137,31 @@ def test_a_small_letter_is_no_name_in_any_language(text: str, more: str) -> None
     ],
 )
 def test_another_number_or_name_says_something_else(one: str, other: str) -> None:
-    for share in (0.5, SAME):
-        assert not says_the_same(one, other, share)
-        assert not says_the_same(other, one, share)
+    for share in (0.5, DUPLICATE_SHARE):
+        assert not is_near_duplicate(one, other, share)
+        assert not is_near_duplicate(other, one, share)
 
 
 def test_a_name_in_small_letters_is_the_same_name() -> None:
-    assert says_the_same(f"{LONG} to Alec", f"{LONG} to alec", SAME)
+    assert is_near_duplicate(f"{LONG} to Alec", f"{LONG} to alec", DUPLICATE_SHARE)
 
 
 @pytest.mark.parametrize(("said", "denied"), DENIED)
 def test_what_one_denies_the_other_does_not_say(said: str, denied: str) -> None:
-    assert not says_the_same(said, denied)
-    assert not says_the_same(denied, said)
-    assert says_the_same(denied, denied)
+    assert not is_near_duplicate(said, denied)
+    assert not is_near_duplicate(denied, said)
+    assert is_near_duplicate(denied, denied)
 
 
 def test_what_both_deny_they_say() -> None:
-    assert says_the_same(f"{LONG}, not sitting", f"{LONG}: not sitting", SAME)
+    assert is_near_duplicate(f"{LONG}, not sitting", f"{LONG}: not sitting", DUPLICATE_SHARE)
 
 
 def test_nothing_says_nothing() -> None:
     for nothing in ("", " ", "\n", "...", "!?"):
-        assert not says_the_same(nothing, nothing)
-        assert not says_the_same(nothing, "tea")
-        assert not says_the_same("tea", nothing)
+        assert not is_near_duplicate(nothing, nothing)
+        assert not is_near_duplicate(nothing, "tea")
+        assert not is_near_duplicate("tea", nothing)
 
 
 WORDS = st.lists(
@@ -169,14 +173,14 @@ WORDS = st.lists(
 @quietly
 @given(WORDS | st.text(max_size=60), WORDS | st.text(max_size=60), st.floats(0, 1))
 def test_it_is_the_same_both_ways(one: str, other: str, share: float) -> None:
-    assert says_the_same(one, other, share) == says_the_same(other, one, share)
+    assert is_near_duplicate(one, other, share) == is_near_duplicate(other, one, share)
 
 
 @quietly
 @given(WORDS, WORDS, st.floats(0, 1), st.floats(0, 1))
 def test_who_asks_for_more_finds_less(one: str, other: str, low: float, high: float) -> None:
-    if says_the_same(one, other, max(low, high)):
-        assert says_the_same(one, other, min(low, high))
+    if is_near_duplicate(one, other, max(low, high)):
+        assert is_near_duplicate(one, other, min(low, high))
 
 
 @st.composite
@@ -188,16 +192,16 @@ def variants(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @quietly
-@given(variants() | st.tuples(WORDS, WORDS), st.floats(0, 1) | st.just(SAME))
+@given(variants() | st.tuples(WORDS, WORDS), st.floats(0, 1) | st.just(DUPLICATE_SHARE))
 def test_what_says_the_same_is_found_by_what_it_shares(
     texts: tuple[str, str], share: float
 ) -> None:
     one, other = texts
-    if says_the_same(one, other, share):
-        assert {*shared_by_all(one, share)} & {*shared_by_all(other, share)}
+    if is_near_duplicate(one, other, share):
+        assert {*prefix_filter_terms(one, share)} & {*prefix_filter_terms(other, share)}
 
 
 @pytest.mark.parametrize("unit", ["n", "1", "A", "n't ", "no ", "不", "a\u0301", "'"])
 def test_a_long_text_is_no_trap(unit: str) -> None:
     text = unit * (20_000 // len(unit))
-    assert says_the_same(text, text + "x") in {True, False}
+    assert is_near_duplicate(text, text + "x") in {True, False}

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reverie.recall.query_hints import Period, Question, read
-from reverie.text.analyzer import QUERY_CHARS, query_terms
+from reverie.recall.query_hints import Period, QueryHints, parse_query
+from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
 
 quietly = settings(derandomize=True, deadline=None, max_examples=200)
 HOUR = 3_600_000
@@ -26,21 +26,21 @@ def ms(year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: 
 
 def test_terms_are_those_of_the_query() -> None:
     query = "Where did Caroline buy the accordion?"
-    assert read(query).terms == query_terms(query)
-    assert read("").terms == {} and read("").period is None
+    assert parse_query(query).terms == query_terms(query)
+    assert parse_query("").terms == {} and parse_query("").period is None
 
 
 def test_a_name_in_the_query_names_its_speaker() -> None:
-    question = read("Where did Caroline buy the accordion?")
-    assert question.names("user", "Caroline") and question.names("assistant", "caroline")
-    assert not question.names("user", "Melanie")
-    assert not question.names("user", None) and not question.names("user", "")
+    question = parse_query("Where did Caroline buy the accordion?")
+    assert question.asks_about("user", "Caroline") and question.asks_about("assistant", "caroline")
+    assert not question.asks_about("user", "Melanie")
+    assert not question.asks_about("user", None) and not question.asks_about("user", "")
 
 
 def test_a_name_of_two_words_is_named_by_both() -> None:
-    assert read("What did Mary Ann say?").names("user", "Mary Ann")
-    assert read("What did Ann, Mary's aunt, say?").names("user", "Mary Ann")
-    assert not read("What did Mary say?").names("user", "Mary Ann")
+    assert parse_query("What did Mary Ann say?").asks_about("user", "Mary Ann")
+    assert parse_query("What did Ann, Mary's aunt, say?").asks_about("user", "Mary Ann")
+    assert not parse_query("What did Mary say?").asks_about("user", "Mary Ann")
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_a_name_of_two_words_is_named_by_both() -> None:
     ],
 )
 def test_a_name_in_any_language(query: str, speaker: str) -> None:
-    assert read(query).names("user", speaker)
+    assert parse_query(query).asks_about("user", speaker)
 
 
 @pytest.mark.parametrize("speaker", [" ", "...", "🦓", "\u200b"])
 def test_a_speaker_without_a_name_is_never_named(speaker: str) -> None:
-    assert not read("what did ... 🦓 say?").names("tool", speaker)
+    assert not parse_query("what did ... 🦓 say?").asks_about("tool", speaker)
 
 
 FIRST = (
@@ -120,23 +120,23 @@ NOBODY = (
 
 @pytest.mark.parametrize("query", FIRST)
 def test_who_says_i_is_the_user(query: str) -> None:
-    question = read(query)
-    assert (question.of_user, question.of_assistant) == (True, False)
-    assert question.names("user", None) and not question.names("assistant", None)
+    question = parse_query(query)
+    assert (question.about_user, question.about_assistant) == (True, False)
+    assert question.asks_about("user", None) and not question.asks_about("assistant", None)
 
 
 @pytest.mark.parametrize("query", SECOND)
 def test_whom_the_user_speaks_to_is_the_assistant(query: str) -> None:
-    question = read(query)
-    assert (question.of_user, question.of_assistant) == (False, True)
-    assert question.names("assistant", None) and not question.names("user", None)
+    question = parse_query(query)
+    assert (question.about_user, question.about_assistant) == (False, True)
+    assert question.asks_about("assistant", None) and not question.asks_about("user", None)
 
 
 @pytest.mark.parametrize("query", NOBODY)
 def test_nobody_is_meant_where_nobody_is_named(query: str) -> None:
-    question = read(query)
-    assert (question.of_user, question.of_assistant) == (False, False)
-    assert not question.names("user", None) and not question.names("tool", None)
+    question = parse_query(query)
+    assert (question.about_user, question.about_assistant) == (False, False)
+    assert not question.asks_about("user", None) and not question.asks_about("tool", None)
 
 
 @pytest.mark.parametrize(
@@ -150,17 +150,17 @@ def test_nobody_is_meant_where_nobody_is_named(query: str) -> None:
     ids=["a country", "a name", "of the, in French", "month, in Spanish"],
 )
 def test_what_is_something_else_as_well_names_nobody(query: str) -> None:
-    question = read(query)
-    assert (question.of_user, question.of_assistant) == (False, False)
+    question = parse_query(query)
+    assert (question.about_user, question.about_assistant) == (False, False)
 
 
 def test_who_asks_for_something_new_does_not_ask_for_what_was_said() -> None:
     for query in ("Can you suggest a book?", "What WOULD you recommend?", "will you come?"):
-        question = read(query)
-        assert (question.of_user, question.of_assistant) == (False, False)
+        question = parse_query(query)
+        assert (question.about_user, question.about_assistant) == (False, False)
     for query in ("Could you tell me the address?", "Can you look up my address?"):
-        question = read(query)
-        assert (question.of_user, question.of_assistant) == (True, False)
+        question = parse_query(query)
+        assert (question.about_user, question.about_assistant) == (True, False)
     for query in (
         "Can you remind me of the book?",
         "could you please repeat that?",
@@ -168,11 +168,11 @@ def test_who_asks_for_something_new_does_not_ask_for_what_was_said() -> None:
         "Can you say again what you suggested?",
         "What did you suggest?",
     ):
-        assert read(query).of_assistant
+        assert parse_query(query).about_assistant
 
 
 def test_a_tool_is_neither() -> None:
-    assert not read("What did I say and you answer?").names("tool", None)
+    assert not parse_query("What did I say and you answer?").asks_about("tool", None)
 
 
 # -- when -----------------------------------------------------------------------------------------
@@ -228,27 +228,27 @@ NO_DATES = (
 
 @pytest.mark.parametrize(("query", "period"), DATES.items())
 def test_a_date_that_is_said_outright(query: str, period: Period) -> None:
-    assert read(query).period == period
+    assert parse_query(query).period == period
 
 
 @pytest.mark.parametrize("query", NO_DATES)
 def test_what_is_no_date(query: str) -> None:
-    assert read(query).period is None
+    assert parse_query(query).period is None
 
 
 @pytest.mark.parametrize("query", ["Do you think this may help?", "this may be wrong"])
 def test_a_verb_is_no_date_behind_any_word(query: str) -> None:
-    assert read(query).period is None
+    assert parse_query(query).period is None
 
 
 @pytest.mark.parametrize("query", ["a photo of Marco", "after Marco left", "painted by Marco"])
 def test_a_person_is_no_date(query: str) -> None:
-    assert read(query).period is None
+    assert parse_query(query).period is None
 
 
 def test_a_moment_written_in_full_is_at_its_day() -> None:
-    assert read("what was said at 2023-05-07T10:30:00Z?").period == Period(2023, 5, 7)
-    assert read("what was said at 2023-05-07 10:30?").period == Period(2023, 5, 7)
+    assert parse_query("what was said at 2023-05-07T10:30:00Z?").period == Period(2023, 5, 7)
+    assert parse_query("what was said at 2023-05-07 10:30?").period == Period(2023, 5, 7)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_moment_written_in_full_is_at_its_day() -> None:
 )
 def test_letters_that_only_look_alike_in_another_case(query: str) -> None:
     """To a pattern that ignores case they are the letter they look like."""
-    assert isinstance(read(query), Question)
+    assert isinstance(parse_query(query), QueryHints)
 
 
 # -- whether a time lies in it --------------------------------------------------------------------
@@ -328,9 +328,9 @@ PIECES = st.sampled_from(
 @example("\ud800 \udfff")
 @example("\x00")
 def test_any_text_is_read_and_always_alike(text: str) -> None:
-    question = read(text)
-    assert question == read(text)
-    assert question.names("user", text) in {True, False}
+    question = parse_query(text)
+    assert question == parse_query(text)
+    assert question.asks_about("user", text) in {True, False}
     if question.period is not None:
         year, month, day = question.period
         assert year is None or 1900 <= year <= 2099
@@ -358,16 +358,16 @@ def test_any_text_is_read_and_always_alike(text: str) -> None:
     ],
 )
 def test_a_long_query_is_no_trap(unit: str) -> None:
-    text = unit * (2 * QUERY_CHARS // len(unit))
-    assert read(text) == read(text[:QUERY_CHARS])
+    text = unit * (2 * MAX_QUERY_CHARS // len(unit))
+    assert parse_query(text) == parse_query(text[:MAX_QUERY_CHARS])
 
 
 @pytest.mark.parametrize("tail", ["", "x", "2023", "May"])
 def test_neither_are_many_spaces(tail: str) -> None:
     for head in ("7", "in", "May", "7 of", "May 7,", "1 in May 7 of"):
-        text = head + " " * (QUERY_CHARS - 20) + tail
-        assert isinstance(read(text), Question)
+        text = head + " " * (MAX_QUERY_CHARS - 20) + tail
+        assert isinstance(parse_query(text), QueryHints)
 
 
 def test_what_stands_behind_the_end_of_a_query_is_not_read() -> None:
-    assert read(" " * QUERY_CHARS + "in 2023").period is None
+    assert parse_query(" " * MAX_QUERY_CHARS + "in 2023").period is None

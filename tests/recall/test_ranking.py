@@ -26,17 +26,19 @@ DAY = recall_ranking.DAY_MS
 
 
 def test_rarity_by_hand() -> None:
-    assert recall_ranking.rarity(10, 1) == pytest.approx(
-        math.log(1 + 9.5 / 1.5) ** recall_ranking.SHARPENED
+    assert recall_ranking.idf_weight(10, 1) == pytest.approx(
+        math.log(1 + 9.5 / 1.5) ** recall_ranking.IDF_EXPONENT
     )
-    assert recall_ranking.rarity(1, 1) == pytest.approx(
-        math.log(1 + 0.5 / 1.5) ** recall_ranking.SHARPENED
+    assert recall_ranking.idf_weight(1, 1) == pytest.approx(
+        math.log(1 + 0.5 / 1.5) ** recall_ranking.IDF_EXPONENT
     )
-    assert recall_ranking.rarity(0, 0) == pytest.approx(math.log(2) ** recall_ranking.SHARPENED)
+    assert recall_ranking.idf_weight(0, 0) == pytest.approx(
+        math.log(2) ** recall_ranking.IDF_EXPONENT
+    )
     assert (
-        recall_ranking.rarity(100, 1)
-        > recall_ranking.rarity(100, 2)
-        > recall_ranking.rarity(100, 100)
+        recall_ranking.idf_weight(100, 1)
+        > recall_ranking.idf_weight(100, 2)
+        > recall_ranking.idf_weight(100, 100)
         > 0
     )
 
@@ -45,44 +47,49 @@ def test_rarity_by_hand() -> None:
 @given(st.integers(1, 1000), st.integers(1, 1000))
 def test_what_is_rarer_says_more(passages: int, frequency: int) -> None:
     frequency = min(frequency, passages)
-    assert recall_ranking.rarity(passages, frequency) > 0
-    assert recall_ranking.rarity(passages, frequency - 1) > recall_ranking.rarity(
+    assert recall_ranking.idf_weight(passages, frequency) > 0
+    assert recall_ranking.idf_weight(passages, frequency - 1) > recall_ranking.idf_weight(
         passages, frequency
     )
 
 
 def test_only_the_rarest_terms_count() -> None:
-    many = recall_ranking.QUERY_TERMS + 8
+    many = recall_ranking.MAX_QUERY_TERMS + 8
     frequencies = {f"term{number:02}": number for number in range(1, many)}
     weights = recall_ranking.term_weights(100, frequencies, frequencies)
     assert list(weights.of) == [
-        f"term{number:02}" for number in range(1, recall_ranking.QUERY_TERMS + 1)
+        f"term{number:02}" for number in range(1, recall_ranking.MAX_QUERY_TERMS + 1)
     ]
-    assert weights.of["term01"] == recall_ranking.rarity(100, 1)
+    assert weights.of["term01"] == recall_ranking.idf_weight(100, 1)
     assert weights.total == pytest.approx(sum(weights.of.values()))
 
 
 def test_terms_of_equal_rarity_are_chosen_by_name() -> None:
-    terms = [f"{number:02}" for number in range(recall_ranking.QUERY_TERMS + 5)]
+    terms = [f"{number:02}" for number in range(recall_ranking.MAX_QUERY_TERMS + 5)]
     weights = recall_ranking.term_weights(9, terms[::-1], dict.fromkeys(terms, 3))
-    assert list(weights.of) == terms[: recall_ranking.QUERY_TERMS]
+    assert list(weights.of) == terms[: recall_ranking.MAX_QUERY_TERMS]
 
 
 def test_what_the_owner_never_heard_of_counts_in_the_whole() -> None:
     weights = recall_ranking.term_weights(10, ["known", "unknown"], {"known": 2})
-    assert weights.of == {"known": recall_ranking.rarity(10, 2)}
+    assert weights.of == {"known": recall_ranking.idf_weight(10, 2)}
     assert weights.total == pytest.approx(
-        recall_ranking.rarity(10, 2) + recall_ranking.rarity(10, 0)
+        recall_ranking.idf_weight(10, 2) + recall_ranking.idf_weight(10, 0)
     )
-    assert recall_ranking.term_weights(10, ["x"], {}) == ({}, recall_ranking.rarity(10, 0))
-    assert recall_ranking.term_weights(10, ["x"], {"x": 0}) == ({}, recall_ranking.rarity(10, 0))
+    assert recall_ranking.term_weights(10, ["x"], {}) == ({}, recall_ranking.idf_weight(10, 0))
+    assert recall_ranking.term_weights(10, ["x"], {"x": 0}) == (
+        {},
+        recall_ranking.idf_weight(10, 0),
+    )
 
 
 def test_a_query_of_many_unknown_terms_is_still_found_by_the_known_ones() -> None:
-    unknown = [f"u{number}" for number in range(recall_ranking.QUERY_TERMS + 5)]
+    unknown = [f"u{number}" for number in range(recall_ranking.MAX_QUERY_TERMS + 5)]
     weights = recall_ranking.term_weights(10, [*unknown, "known"], {"known": 2})
     assert list(weights.of) == ["known"]
-    assert weights.total == pytest.approx(recall_ranking.QUERY_TERMS * recall_ranking.rarity(10, 0))
+    assert weights.total == pytest.approx(
+        recall_ranking.MAX_QUERY_TERMS * recall_ranking.idf_weight(10, 0)
+    )
 
 
 def test_no_terms_are_no_division_by_zero() -> None:
@@ -96,11 +103,11 @@ def test_word_weights_by_hand() -> None:
 
 
 def test_a_long_text_does_less_well() -> None:
-    lengths, soft = np.arange(256), recall_ranking.SOFT
+    lengths, soft = np.arange(256), recall_ranking.LENGTH_NORM
     assert soft[0] == 1 and (np.diff(soft) < 0).all() and soft[-1] > 0
     assert soft == pytest.approx(
-        (recall_ranking.SOFTENED / (recall_ranking.SOFTENED + lengths))
-        ** recall_ranking.SOFTENED_BY
+        (recall_ranking.LENGTH_PIVOT / (recall_ranking.LENGTH_PIVOT + lengths))
+        ** recall_ranking.LENGTH_EXPONENT
     )
 
 
@@ -150,7 +157,9 @@ def test_rrf_by_hand() -> None:
     assert recall_ranking.reciprocal_ranks({"x": 5.0, "y": 4.0}) == {"x": 1 / 61, "y": 1 / 62}
     found = fused({"a": 9.0, "b": 8.0}, {"b": 0.2, "c": 0.1, "a": 0.0}, RANKINGS["rrf"])
     expected = {"a": 1 / 61 + 1 / 63, "b": 1 / 62 + 1 / 61, "c": 1 / 62}
-    assert found == {name: round(score, recall_ranking.PLACES) for name, score in expected.items()}
+    assert found == {
+        name: round(score, recall_ranking.SCORE_DECIMALS) for name, score in expected.items()
+    }
     assert RANKINGS["rrf"].multiplier == 2
 
 
@@ -214,7 +223,7 @@ def test_fuse_finds_each_once_with_parts_that_add_up(
     assert sorted(f.item for f in found) == sorted({*(keyword or {}), *(vector or {})})
     for one in found:
         assert 0 <= one.score <= 1
-        assert one.score == round(one.score, recall_ranking.PLACES)
+        assert one.score == round(one.score, recall_ranking.SCORE_DECIMALS)
         total = (one.parts["keyword_part"] or 0) + (one.parts["vector_part"] or 0)
         assert abs(one.score - total) <= 2e-6
         assert one.parts["keyword"] == (keyword or {}).get(one.item)
@@ -241,40 +250,40 @@ def test_the_age_of_diverse_by_hand() -> None:
     for days in (0, 1, 30, 45, 300):
         fresh = recall_ranking.recency(now - days * DAY, now, ranking.half_life_days)
         assert fresh == pytest.approx(math.exp(-days / 30))
-    assert recall_ranking.aged(0.5, now - 30 * DAY, now, ranking) == round(
+    assert recall_ranking.apply_recency(0.5, now - 30 * DAY, now, ranking) == round(
         0.8 * 0.5 + 0.2 / math.e, 6
     )
-    assert recall_ranking.aged(0.5, now + DAY, now, ranking) == round(0.8 * 0.5 + 0.2, 6)
-    assert recall_ranking.aged(0.5, now - 999 * DAY, now, Ranking()) == 0.5
+    assert recall_ranking.apply_recency(0.5, now + DAY, now, ranking) == round(0.8 * 0.5 + 0.2, 6)
+    assert recall_ranking.apply_recency(0.5, now - 999 * DAY, now, Ranking()) == 0.5
 
 
 def test_diversity_by_hand() -> None:
     """The second is the first again: .7 * .9 - .3 is less than .7 * .8."""
     vectors = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
-    assert recall_ranking.diversified([1.0, 0.9, 0.8], vectors, 0.7, 3) == [0, 2, 1]
-    assert recall_ranking.diversified([1.0, 0.9, 0.4], vectors, 0.7, 3) == [0, 1, 2]
-    assert recall_ranking.diversified([1.0, 0.9, 0.8], vectors, 1.0, 3) == [0, 1, 2]
-    assert recall_ranking.diversified([1.0, 0.9, 0.8], vectors, 0.7, 2) == [0, 2]
-    assert recall_ranking.diversified([], np.zeros((0, 0)), 0.7, 5) == []
+    assert recall_ranking.mmr_order([1.0, 0.9, 0.8], vectors, 0.7, 3) == [0, 2, 1]
+    assert recall_ranking.mmr_order([1.0, 0.9, 0.4], vectors, 0.7, 3) == [0, 1, 2]
+    assert recall_ranking.mmr_order([1.0, 0.9, 0.8], vectors, 1.0, 3) == [0, 1, 2]
+    assert recall_ranking.mmr_order([1.0, 0.9, 0.8], vectors, 0.7, 2) == [0, 2]
+    assert recall_ranking.mmr_order([], np.zeros((0, 0)), 0.7, 5) == []
 
 
 def test_the_best_comes_first_however_diverse() -> None:
     vectors = np.array([[1.0, 0.0], [0.6, 0.8], [-1.0, 0.0]])
-    assert recall_ranking.diversified([0.2, 0.9, 0.8], vectors, 0.0, 3)[0] == 1
+    assert recall_ranking.mmr_order([0.2, 0.9, 0.8], vectors, 0.0, 3)[0] == 1
 
 
 def test_the_closest_of_those_picked_counts() -> None:
     """The last is like the second only: 0 to the first is no excuse."""
     vectors = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.8, 0.6], [0.0, 0.0, 1.0]])
-    assert recall_ranking.diversified([1.0, 0.9, 0.8, 0.6], vectors, 0.5, 4) == [0, 1, 3, 2]
+    assert recall_ranking.mmr_order([1.0, 0.9, 0.8, 0.6], vectors, 0.5, 4) == [0, 1, 3, 2]
 
 
 def test_a_text_without_a_vector_is_like_nothing() -> None:
     vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
-    assert recall_ranking.diversified([1.0, 0.9, 0.8], vectors, 0.7, 3) == [0, 2, 1]
+    assert recall_ranking.mmr_order([1.0, 0.9, 0.8], vectors, 0.7, 3) == [0, 2, 1]
     nothing = np.zeros((3, 0))
-    assert recall_ranking.diversified([0.5, 0.5, 0.9], nothing, 0.7, 3) == [2, 0, 1]
-    assert recall_ranking.diversified([0.5, 0.4], np.zeros((2, 2)), 0.7, 2) == [0, 1]
+    assert recall_ranking.mmr_order([0.5, 0.5, 0.9], nothing, 0.7, 3) == [2, 0, 1]
+    assert recall_ranking.mmr_order([0.5, 0.4], np.zeros((2, 2)), 0.7, 2) == [0, 1]
 
 
 @quietly
@@ -285,7 +294,7 @@ def test_diversity_picks_each_once_the_best_first(
     row = st.lists(st.integers(-2, 2), min_size=2, max_size=2)
     rows = data.draw(st.lists(row, min_size=len(relevance), max_size=len(relevance)))
     vectors = np.array(rows, np.float64).reshape(len(relevance), 2)
-    picked = recall_ranking.diversified(relevance, vectors, weight, limit)
+    picked = recall_ranking.mmr_order(relevance, vectors, weight, limit)
     assert len(picked) == len(set(picked)) == min(limit, len(relevance))
     if picked:
         assert relevance[picked[0]] == pytest.approx(max(relevance), abs=1e-6)

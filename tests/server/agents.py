@@ -38,7 +38,7 @@ def over_http(
     era: str = "auto",
 ) -> Told:
     """What a client is told by a server, with the operator's token or another."""
-    given = {"Authorization": f"Bearer {token or running.serving.token}", **(headers or {})}
+    given = {"Authorization": f"Bearer {token or running.server_context.token}", **(headers or {})}
 
     async def connected() -> Told:
         async with httpx2.AsyncClient(headers=given, timeout=PATIENCE, verify=False) as http:

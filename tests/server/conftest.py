@@ -14,7 +14,7 @@ import pytest
 import reverie
 from reverie import Settings, Space, Store
 from reverie.aio import AsyncStore
-from reverie.server.run import Serving, in_thread, listening
+from reverie.server.run import ServerContext, bind_socket, run_in_thread
 from reverie.write import tokens
 from tests.conftest import FakeClock, SeededIds
 from tests.server.proxy import upstream
@@ -40,12 +40,12 @@ class Running:
     """A server that runs, and ways to talk to it."""
 
     store: Store
-    serving: Serving
+    server_context: ServerContext
     url: str
 
     def client(self, token: str | None = None, **options: Any) -> httpx2.Client:
         """A client with the operator's token, or another; an empty one: none."""
-        given = self.serving.token if token is None else token
+        given = self.server_context.token if token is None else token
         headers = {"Authorization": f"Bearer {given}"} if given else {}
         headers |= options.pop("headers", {})
         # Nothing is encrypted here, and to read what would be trusted takes 50 ms each time.
@@ -72,13 +72,13 @@ def servers(folder: Path) -> Iterator[Serve]:
                 given.setdefault("embedder", "hashing")
                 store = reverie.open(folder / "server.db", settings=Settings(**given))
                 stack.callback(store.close)
-            bound = listening("127.0.0.1", 0)
+            bound = bind_socket("127.0.0.1", 0)
             port = bound.getsockname()[1]
-            serving = Serving(
+            serving = ServerContext(
                 AsyncStore(store), store.settings, tokens.new_secret("operator"), port=port
             )
             serving = replace(serving, **own)
-            stack.enter_context(in_thread(serving, bound))
+            stack.enter_context(run_in_thread(serving, bound))
             return Running(store, serving, f"http://127.0.0.1:{port}")
 
         yield start
@@ -183,7 +183,7 @@ def opened(browser: Browser, told: tuple[Running, Story]) -> Iterator[Open]:
 
         def start(where: str = "", token: str | None = None, **options: Any) -> Window:
             made = stack.enter_context(window(browser, running.url, **options))
-            made.open(where, running.serving.token if token is None else token or None)
+            made.open(where, running.server_context.token if token is None else token or None)
             shows(made.page.locator("main > *").first)
             return made
 

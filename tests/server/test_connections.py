@@ -15,8 +15,8 @@ import pytest
 
 from reverie.errors import ConfigError
 from reverie.server import connections
-from reverie.server.guard import Limits, network_of
-from reverie.server.run import server
+from reverie.server.guard import Limits, client_network
+from reverie.server.run import create_server
 from tests.server.conftest import Running, Serve
 
 PATIENCE = 30.0
@@ -25,12 +25,12 @@ HALF_A_HEADER = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 
 def connected(running: Running) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", running.serving.port), timeout=PATIENCE)
+    return socket.create_connection(("127.0.0.1", running.server_context.port), timeout=PATIENCE)
 
 
 def request(running: Running, path: str = "/healthz", token: str = "", **headers: str) -> bytes:
     """A GET as bytes; a keyword such as ``Content_Length`` is a header."""
-    lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{running.serving.port}"]
+    lines = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{running.server_context.port}"]
     lines += [f"Authorization: Bearer {token}"] if token else []
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode()
@@ -152,9 +152,9 @@ def test_answer_that_nobody_reads_is_dropped(serve: Serve) -> None:
     with socket.socket() as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         wire.settimeout(PATIENCE)
-        wire.connect(("127.0.0.1", running.serving.port))
+        wire.connect(("127.0.0.1", running.server_context.port))
         wire.sendall(request(running, "/docs/swagger-ui-bundle.js") * 8)
-        eventually(lambda: not running.serving.connections.open)
+        eventually(lambda: not running.server_context.connections.open)
 
 
 def test_slow_reader_gets_the_whole_answer(serve: Serve) -> None:
@@ -165,7 +165,7 @@ def test_slow_reader_gets_the_whole_answer(serve: Serve) -> None:
     with socket.socket() as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
         wire.settimeout(PATIENCE)
-        wire.connect(("127.0.0.1", running.serving.port))
+        wire.connect(("127.0.0.1", running.server_context.port))
         wire.sendall(request(running, path) * (answers - 1))
         wire.sendall(request(running, path, Connection="close"))
         received = 0
@@ -180,7 +180,7 @@ def test_slow_reader_gets_the_whole_answer(serve: Serve) -> None:
 def test_request_under_way_outlives_the_header_deadline(serve: Serve) -> None:
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:
-        wire.sendall(request(running, "/api/changes", running.serving.token))
+        wire.sendall(request(running, "/api/changes", running.server_context.token))
         time.sleep(SHORT * 4)
         assert is_open(wire)
 
@@ -200,31 +200,31 @@ def test_limit_in_all_drops_connections_without_a_token_first(serve: Serve) -> N
     running = serve(limits=Limits(connections=8, address_connections=8))
     with wires(running, 3, b"") as feeds:
         for wire in feeds:
-            wire.sendall(request(running, "/api/changes", running.serving.token))
+            wire.sendall(request(running, "/api/changes", running.server_context.token))
             assert wire.recv(65536).startswith(b"HTTP/1.1 200")
         with connected(running) as kept:
-            kept.sendall(request(running, "/api/whoami", running.serving.token))
+            kept.sendall(request(running, "/api/whoami", running.server_context.token))
             assert answered(kept) == 200
             with wires(running, 40, HALF_A_HEADER) as slow:
                 eventually(lambda: sum(is_open(wire) for wire in slow) <= 8)
-                kept.sendall(request(running, "/api/whoami", running.serving.token))
+                kept.sendall(request(running, "/api/whoami", running.server_context.token))
                 assert answered(kept) == 200
                 assert all(is_open(wire) for wire in feeds)
-                assert running.serving.connections.open <= 8
+                assert running.server_context.connections.open <= 8
 
 
 def test_limit_reached_by_tokens_alone_is_said(serve: Serve) -> None:
-    running = serve(limits=Limits(connections=4, address_connections=4, feeds_in_all=4))
+    running = serve(limits=Limits(connections=4, address_connections=4, total_feeds=4))
     with wires(running, 4) as feeds:
         for wire in feeds:
-            wire.sendall(request(running, "/api/changes", running.serving.token))
+            wire.sendall(request(running, "/api/changes", running.server_context.token))
             assert wire.recv(65536).startswith(b"HTTP/1.1 200")
         with connected(running) as late:
             received = until_closed(late)
     assert received.startswith(b"HTTP/1.1 503") and b"retry-after: " in received
     problem = json.loads(received.partition(b"\r\n\r\n")[2])
     assert problem["status"] == 503 and "max_connections" in problem["detail"]
-    eventually(lambda: not running.serving.connections.open)
+    eventually(lambda: not running.server_context.connections.open)
     with running.client() as client:
         assert client.get("/healthz").status_code == 200
 
@@ -267,7 +267,7 @@ class Fake:
 
 
 def test_connection_that_matters_least_is_closed_first() -> None:
-    registry = connections.Connections(8, 8)
+    registry = connections.ConnectionRegistry(8, 8)
     orders = [3, 2, 1, 0, 0, 1, 2, 3]
     made = [Fake(rank) for rank in orders]
     for each in made:
@@ -276,7 +276,7 @@ def test_connection_that_matters_least_is_closed_first() -> None:
     closed = []
     for _ in range(6):
         assert registry.make_room("192.0.2.1")
-        registry.add(Fake(connections.BUSY_KNOWN))
+        registry.add(Fake(connections.BUSY_AUTHENTICATED))
         closed += [number for number, each in enumerate(made) if each.dropped]
         made = [Fake(each.rank) if each.dropped else each for each in made]
     assert closed == [4, 3, 2, 5, 1, 6]
@@ -285,7 +285,7 @@ def test_connection_that_matters_least_is_closed_first() -> None:
 
 
 def test_limit_of_an_address_leaves_other_addresses_alone() -> None:
-    registry = connections.Connections(100, 4)
+    registry = connections.ConnectionRegistry(100, 4)
     others = [Fake(connections.NEW, f"198.51.100.{number}") for number in range(4)]
     mine = [Fake(connections.NEW) for _ in range(4)]
     for each in (*others, *mine):
@@ -302,7 +302,7 @@ def test_limit_of_an_address_leaves_other_addresses_alone() -> None:
 
 
 def test_warnings_of_a_kind_are_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, bounded = [1000.0], connections.OncePerMinute()
+    now, bounded = [1000.0], connections.RepeatLogFilter()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     def logged(text: str, level: int = logging.WARNING) -> str | None:
@@ -320,7 +320,7 @@ def test_warnings_of_a_kind_are_logged_once_a_minute(monkeypatch: pytest.MonkeyP
 
 
 def test_parser_and_event_loop_do_not_depend_on_what_is_installed(running: Running) -> None:
-    config = server(running.serving).config
+    config = create_server(running.server_context).config
     assert (config.http, config.loop, config.ws) == ("h11", "asyncio", "none")
 
 
@@ -337,19 +337,19 @@ def test_parser_and_event_loop_do_not_depend_on_what_is_installed(running: Runni
     ],
 )
 def test_addresses_of_one_machine_count_as_one(address: str, network: str) -> None:
-    assert network_of(address) == network
+    assert client_network(address) == network
 
 
 def test_default_limits_leave_descriptors_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     for allowed, most, with_upstream in ((64, 32, 16), (128, 64, 32), (1024, 768, 384)):
-        monkeypatch.setattr(connections, "descriptors", lambda allowed=allowed: allowed)
-        assert connections.resolved(Limits(), upstream=False).connections == most
-        assert connections.resolved(Limits(), upstream=True).connections == with_upstream
+        monkeypatch.setattr(connections, "max_descriptors", lambda allowed=allowed: allowed)
+        assert connections.resolve_limits(Limits(), upstream=False).connections == most
+        assert connections.resolve_limits(Limits(), upstream=True).connections == with_upstream
         asked = Limits(connections=most + 1)
         with pytest.raises(ConfigError, match="ulimit -n"):
-            connections.resolved(asked, upstream=False)
-    monkeypatch.setattr(connections, "descriptors", lambda: 1_000_000)
-    found = connections.resolved(Limits(), upstream=False)
+            connections.resolve_limits(asked, upstream=False)
+    monkeypatch.setattr(connections, "max_descriptors", lambda: 1_000_000)
+    found = connections.resolve_limits(Limits(), upstream=False)
     assert (found.connections, found.address_connections) == (2_000, 1_000)
 
 
@@ -386,8 +386,8 @@ def test_two_lengths_close_the_connection(
 ) -> None:
     lines = [
         f"POST {path} HTTP/{version}",
-        f"Host: 127.0.0.1:{one.serving.port}",
-        f"Authorization: Bearer {one.serving.token}",
+        f"Host: 127.0.0.1:{one.server_context.port}",
+        f"Authorization: Bearer {one.server_context.token}",
         *headers,
     ]
     with connected(one) as wire:
@@ -400,7 +400,13 @@ def test_two_lengths_close_the_connection(
 @pytest.mark.parametrize("headers", [["Content-Length: 0"], ["Transfer-Encoding: chunked"]])
 def test_one_length_keeps_the_connection(running: Running, headers: list[str]) -> None:
     body = CHUNKED if headers[0].startswith("T") else b""
-    lines = ["GET /healthz HTTP/1.1", f"Host: 127.0.0.1:{running.serving.port}", *headers, "", ""]
+    lines = [
+        "GET /healthz HTTP/1.1",
+        f"Host: 127.0.0.1:{running.server_context.port}",
+        *headers,
+        "",
+        "",
+    ]
     with connected(running) as wire:
         for _ in range(2):
             wire.sendall("\r\n".join(lines).encode() + body)
@@ -413,7 +419,7 @@ def test_one_length_keeps_the_connection(running: Running, headers: list[str]) -
 def test_malformed_requests_do_not_fill_the_log(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    token = running.serving.token
+    token = running.server_context.token
     bad_chunk = request(running, "/login", Transfer_Encoding="chunked").replace(b"GET", b"POST")
     upgrade = request(running, Connection="Upgrade", Upgrade="websocket")
     answered_first = request(running, "/api/whoami", token, Transfer_Encoding="chunked")

@@ -65,7 +65,7 @@ def test_error_body_of_a_server_failure_names_no_place(
 ) -> None:
     problem_details._logged.clear()
     error = made(kind)
-    refused = problem_details.of_error(error)
+    refused = problem_details.problem_from_error(error)
 
     class Broken:
         def memories(self, **_: Any) -> Any:
@@ -74,8 +74,8 @@ def test_error_body_of_a_server_failure_names_no_place(
     said = [
         bytes(refused.response().body).decode(),
         bytes(refused.for_openai().body).decode(),
-        server._one_line(error),
-        commands.answer(Broken(), "list", may_write=True),  # type: ignore[arg-type]
+        server._error_line(error),
+        commands.run_command(Broken(), "list", may_write=True),  # type: ignore[arg-type]
     ]
     assert not any("private" in each for each in said), said
     assert all(len(each) > 20 for each in said)

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 
 from reverie.errors import StoreUnavailable
-from reverie.server.guard import Buckets, Limits
-from reverie.server.run import listening
+from reverie.server.guard import Limits, RateLimiter
+from reverie.server.run import bind_socket
 from tests.server.conftest import Running, Serve
 
 
@@ -27,7 +27,7 @@ def refused(answer: httpx2.Response, status: int) -> None:
 
 def raw(running: Running, request: bytes) -> bytes:
     """Bytes to the server and back, as no client library would send them."""
-    with socket.create_connection(("127.0.0.1", running.serving.port), timeout=30) as wire:
+    with socket.create_connection(("127.0.0.1", running.server_context.port), timeout=30) as wire:
         wire.sendall(request)
         wire.shutdown(socket.SHUT_WR)
         answer = b""
@@ -38,7 +38,7 @@ def raw(running: Running, request: bytes) -> bytes:
 
 def test_a_server_sends_small_pieces_at_once() -> None:
     """Without its protocol asyncio lets them wait for the client, a twentieth of a second each."""
-    with listening("127.0.0.1", 0) as bound:
+    with bind_socket("127.0.0.1", 0) as bound:
         assert bound.proto == socket.IPPROTO_TCP
 
 
@@ -62,7 +62,11 @@ def test_without_a_known_token_there_is_nothing(running: Running, token: str) ->
 @pytest.mark.parametrize("name", ["Authorization", "X-Reverie-Token"])
 @pytest.mark.parametrize("path", ["/v1/models", "/api/memory/", "/mcp", "/healthz"])
 def test_whoever_gives_two_names_is_not_let_in(running: Running, name: str, path: str) -> None:
-    own = f"Bearer {running.serving.token}" if name == "Authorization" else running.serving.token
+    own = (
+        f"Bearer {running.server_context.token}"
+        if name == "Authorization"
+        else running.server_context.token
+    )
     for first, second in ((own, own), (own, "x"), ("x", own)):
         headers = [(name, first), (name.lower(), second)]
         with running.client("") as client:
@@ -96,7 +100,7 @@ def test_another_name_is_not_ours(running: Running, host: str) -> None:
 
 def test_both_names_of_this_machine_are_ours(running: Running) -> None:
     with running.client() as client:
-        port = running.serving.port
+        port = running.server_context.port
         for host in (f"localhost:{port}", f"127.0.0.1:{port}", f"LOCALHOST:{port}"):
             assert client.get("/healthz", headers={"Host": host}).status_code == 200
         refused(client.get("/healthz", headers={"Host": "localhost:1"}), 421)
@@ -143,7 +147,7 @@ def test_every_answer_takes_the_same_headers(running: Running) -> None:
 def test_only_this_machine_is_listened_to(running: Running) -> None:
     with open("/proc/net/tcp", encoding="ascii") as file:  # noqa: PTH123 - not a file of ours
         listening = [line.split()[1] for line in file if line.split()[3] == "0A"]
-    port = f"{running.serving.port:04X}"
+    port = f"{running.server_context.port:04X}"
     assert [each for each in listening if each.endswith(port)] == [f"0100007F:{port}"]
 
 
@@ -181,17 +185,17 @@ def test_a_body_has_a_size(serve: Serve) -> None:
 def test_a_body_comes_in_time(serve: Serve) -> None:
     running = serve(limits=Limits(body_seconds=0.3))
     head = (
-        f"POST /api/memory/ HTTP/1.1\r\nHost: 127.0.0.1:{running.serving.port}\r\n"
-        f"Authorization: Bearer {running.serving.token}\r\nContent-Length: 20\r\n"
+        f"POST /api/memory/ HTTP/1.1\r\nHost: 127.0.0.1:{running.server_context.port}\r\n"
+        f"Authorization: Bearer {running.server_context.token}\r\nContent-Length: 20\r\n"
         "Content-Type: application/json\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", running.serving.port), timeout=30) as wire:
+    with socket.create_connection(("127.0.0.1", running.server_context.port), timeout=30) as wire:
         wire.sendall(head.encode() + b'{"con')
         assert wire.recv(65536).startswith(b"HTTP/1.1 408")
 
 
 def test_who_sends_too_much_waits(serve: Serve) -> None:
-    running = serve(limits=Limits(requests_per_second=0.001, burst=3, strangers_burst=2))
+    running = serve(limits=Limits(requests_per_second=0.001, burst=3, anonymous_burst=2))
     with running.client() as client:
         answers = [client.get("/api/memory/") for _ in range(5)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
@@ -204,7 +208,7 @@ def test_who_sends_too_much_waits(serve: Serve) -> None:
 
 
 def test_the_page_and_health_are_there_for_everybody(serve: Serve) -> None:
-    running = serve(limits=Limits(strangers_per_second=0.001, strangers_burst=3))
+    running = serve(limits=Limits(anonymous_per_second=0.001, anonymous_burst=3))
     with running.client("wrong") as guesser:
         assert [guesser.get("/api/memory/").status_code for _ in range(4)][-1] == 429
     with running.client("") as stranger:
@@ -215,7 +219,7 @@ def test_the_page_and_health_are_there_for_everybody(serve: Serve) -> None:
 
 
 def test_waiting_helps() -> None:
-    buckets = Buckets(2.0, 1)
+    buckets = RateLimiter(2.0, 1)
     assert buckets.take("a", 0.0) == 0
     assert buckets.take("a", 0.0) == 0.5
     assert buckets.take("b", 0.0) == 0
@@ -244,7 +248,7 @@ def test_nonsense_gets_a_4xx_and_nothing_more(running: Running, request_line: by
 
 def test_a_websocket_is_turned_away(running: Running) -> None:
     head = (
-        f"GET /api/changes HTTP/1.1\r\nHost: 127.0.0.1:{running.serving.port}\r\n"
+        f"GET /api/changes HTTP/1.1\r\nHost: 127.0.0.1:{running.server_context.port}\r\n"
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
@@ -271,7 +275,7 @@ def test_a_restored_backup_lets_nobody_in_again(running: Running, tmp_path: Any)
     new, _ = running.store.create_token("new")
     running.store.restore_backup(tmp_path / "backup.db")
     assert {token.id for token in running.store.tokens()} == {kept.id, new.id}
-    assert running.store.recognise(secret) is None
+    assert running.store.authenticate(secret) is None
 
 
 def test_a_store_that_is_away_is_said(running: Running) -> None:
@@ -289,7 +293,7 @@ def test_a_store_that_is_away_is_no_accident_for_whoever_has_a_token(
         raise StoreUnavailable("no route to 10.1.2.3")
 
     token = running.token("read")
-    monkeypatch.setattr("reverie.write.tokens.recognise", away)
+    monkeypatch.setattr("reverie.write.tokens.authenticate", away)
     with running.client(token) as client:
         answer = client.get(path)
     refused(answer, 503)

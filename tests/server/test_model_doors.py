@@ -27,11 +27,11 @@ import reverie
 from reverie import Origin, Session, Settings, Space, Store
 from reverie.aio import AsyncStore
 from reverie.learn import prompts, summaries
-from reverie.memory.session import Scratchpad
-from reverie.model import Supplement
+from reverie.memory.session import ScratchpadHandle
+from reverie.model import PromptAdditions
 from reverie.server.mcp import server
 from reverie.server.mcp.stdio import OPERATOR
-from reverie.server.mcp.tools import Scoped
+from reverie.server.mcp.tools import ToolScope
 from reverie.server.proxy import commands
 from reverie.vault import service, tools
 from tests.conftest import Stores
@@ -158,10 +158,12 @@ def over_mcp(
 ) -> None:
     threads = AsyncStore(house.store)
     space = threads.space(house.space.name, user=house.space.user)
-    scoped = Scoped.of(space, session)
+    scoped = ToolScope.of(space, session)
 
     async def connected() -> None:
-        async with Client(server.create(lambda request, right: (OPERATOR, scoped))) as client:
+        async with Client(
+            server.create_server(lambda request, right: (OPERATOR, scoped))
+        ) as client:
             await talk(client)
 
     asyncio.run(connected())
@@ -170,7 +172,7 @@ def over_mcp(
 def test_every_mcp_handler_is_walked_through() -> None:
     handlers = {
         name
-        for name, value in vars(server._Door).items()
+        for name, value in vars(server._Handlers).items()
         if inspect.iscoroutinefunction(value) and not name.startswith("_")
     }
     assert handlers == WALKED
@@ -207,7 +209,7 @@ def test_every_mcp_resource_neutralises_markers(house: House) -> None:
             if (cursor := page.next_cursor) is None:
                 break
         templates = (await client.list_resource_templates()).resource_templates
-        assert [each.uri_template for each in templates] == [server.TEMPLATE]
+        assert [each.uri_template for each in templates] == [server.MEMORY_TEMPLATE]
         assert len(listed) >= len(PLANTS)
         for each in listed:
             assert_inert("the list of resources", each.model_dump(mode="json"))
@@ -238,7 +240,7 @@ def test_mcp_errors_neutralise_markers(house: House) -> None:
                 client.call_tool("recall", {marker: marker}),
                 client.call_tool("recall", {"query": "x", "since": marker}),
                 client.get_prompt(marker, {}),
-                client.read_resource(f"{server.MEMORY}{marker}"),
+                client.read_resource(f"{server.MEMORY_URI}{marker}"),
                 client.read_resource(marker),
             ):
                 try:
@@ -258,12 +260,14 @@ TEXT_FOR_MODELS: dict[str, Callable[[House, Plant], Any]] = {
     "Session.context": lambda house, plant: (
         house.session.context(plant.canary, tokens=50_000).system
     ),
-    "Session.supplement": lambda house, plant: prompt_of(house.session.supplement(plant.canary)),
+    "Session.prompt_additions": lambda house, plant: prompt_of(
+        house.session.prompt_additions(plant.canary)
+    ),
 }
 
 
-def prompt_of(supplement: Supplement) -> str:
-    return supplement.profile + supplement.recalled
+def prompt_of(additions: PromptAdditions) -> str:
+    return additions.profile + additions.recalled
 
 
 # Names and addresses that a program asks for: verbatim, and no model's.
@@ -272,11 +276,13 @@ TEXT_FOR_PROGRAMS = {"Space.name", "Space.user", "Session.id", "Store.url", "Sto
 
 def test_every_method_that_gives_text_is_known() -> None:
     found = set()
-    for kind in (Store, Space, Session, Scratchpad):
+    for kind in (Store, Space, Session, ScratchpadHandle):
         for name, member in vars(kind).items():
             function = member.fget if isinstance(member, property) else member
             given = str(getattr(function, "__annotations__", {}).get("return", ""))
-            if not name.startswith("_") and {"str", "Context", "Supplement"} & set(given.split()):
+            if not name.startswith("_") and {"str", "Context", "PromptAdditions"} & set(
+                given.split()
+            ):
                 found.add(f"{kind.__name__}.{name}")
     assert found == {*TEXT_FOR_MODELS, *TEXT_FOR_PROGRAMS}
 
@@ -314,7 +320,7 @@ def test_notices_neutralise_markers(made: tuple[Path, dict[str, str]], tmp_path:
 # -- agent tools ----------------------------------------------------------------------------------
 
 HELD = re.compile(
-    r"\b(Space|Session|Memory|Hit|Version|Event|Summary|Proposal|Context|Supplement)\b"
+    r"\b(Space|Session|Memory|Hit|Version|Event|Summary|Proposal|Context|PromptAdditions)\b"
 )
 # Public functions that turn what is remembered into text: those for models are walked through here,
 FUNCTIONS_FOR_MODELS = {
@@ -393,20 +399,22 @@ class _HeardError(Exception):
 
 
 ASKED: dict[str, Callable[[Any, Plant], Any]] = {
-    "extract": lambda model, plant: prompts.extract(model, plant.text, [("user", plant.text)]),
-    "decide": lambda model, plant: prompts.decide(
+    "extract": lambda model, plant: prompts.extract_facts(
+        model, plant.text, [("user", plant.text)]
+    ),
+    "decide": lambda model, plant: prompts.reconcile_facts(
         model,
         [prompts.Fact(content=plant.text, category="general", subject=plant.name)],
         [plant.text],
     ),
-    "summarise": lambda model, plant: prompts.summarise(
+    "summarise": lambda model, plant: prompts.summarize_turns(
         model, condensed(plant), [(plant.name, plant.text)]
     ),
 }
 
 
 def condensed(plant: Plant) -> str:
-    said = summaries.Said(1, plant.name, plant.text, (plant.name,), 10)
+    said = summaries.SummaryEvent(1, plant.name, plant.text, (plant.name,), 10)
     return summaries.condense(plant.text, [said, said._replace(text="")]).text
 
 
@@ -449,9 +457,11 @@ def test_every_memory_command_neutralises_markers(house: House) -> None:
     assert set(given) == commands.VERBS
     for verb, rest in given.items():
         for each in rest:
-            shown = commands.answer(house.space, f"{verb} {each}".strip(), may_write=True)
+            shown = commands.run_command(house.space, f"{verb} {each}".strip(), may_write=True)
             assert_inert(f"/memory {verb}", shown)
-    assert_shows("/memory list", commands.answer(house.space, "list", may_write=False), "canary")
+    assert_shows(
+        "/memory list", commands.run_command(house.space, "list", may_write=False), "canary"
+    )
 
 
 def test_what_the_proxy_puts_into_a_request_is_neutralised(proxy: Proxy) -> None:
@@ -469,25 +479,28 @@ def test_what_the_proxy_puts_into_a_request_is_neutralised(proxy: Proxy) -> None
 
 # Modules that turn what is remembered into text for a model, and what they use for it.
 BUILDERS = {
-    "learn/prompts.py": {"inert_values"},
-    "prompt/context.py": {"inert_line", "inert_lines", "inert_name"},
-    "prompt/profile.py": {"inert_line", "inert_name"},
-    "server/proxy/commands.py": {"inert", "inert_line", "inert_name"},
-    "server/mcp/server.py": {"inert", "inert_line", "inert_values"},
-    "server/mcp/format.py": {"inert_line", "inert_name"},
-    "vault/tools.py": {"inert", "inert_line"},
+    "learn/prompts.py": {"escape_json"},
+    "prompt/context.py": {"escape_line", "escape_lines", "escape_name"},
+    "prompt/profile.py": {"escape_line", "escape_name"},
+    "server/proxy/commands.py": {"escape_text", "escape_line", "escape_name"},
+    "server/mcp/server.py": {"escape_text", "escape_line", "escape_json"},
+    "server/mcp/format.py": {"escape_line", "escape_name"},
+    "vault/tools.py": {"escape_text", "escape_line"},
 }
 
 
 def test_text_for_models_is_built_in_known_modules_by_one_function() -> None:
-    """``Context`` and ``Supplement`` come from here, and nobody has an escape of their own."""
+    """``Context`` and ``PromptAdditions`` come from here, and nobody has an escape of their own."""
     users: dict[str, set[str]] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         name = str(path.relative_to(SOURCE))
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module == "reverie.prompt.escape":
                 users.setdefault(name, set()).update(alias.name for alias in node.names)
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Context", "Supplement"}:
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {
+                "Context",
+                "PromptAdditions",
+            }:
                 built_empty = not node.args and not node.keywords
-                assert built_empty or name in {"prompt/context.py", "prompt/injection.py"}, name
+                assert built_empty or name in {"prompt/context.py", "prompt/additions.py"}, name
     assert users == BUILDERS

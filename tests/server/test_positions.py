@@ -207,13 +207,13 @@ def test_positions_are_read_once(make: Any, monkeypatch: pytest.MonkeyPatch) -> 
     house = make("one")
     house.own(1)
     looked: list[int] = []
-    sound = visible_positions._between
+    sound = visible_positions._read_positions
 
     def between(tx: Any, owners: Any, after: int, until: int) -> list[int]:
         looked.append(until - after)
         return sound(tx, owners, after, until)
 
-    monkeypatch.setattr(visible_positions, "_between", between)
+    monkeypatch.setattr(visible_positions, "_read_positions", between)
     positions_told(house)
     positions_told(house)
     house.others(1)

@@ -196,7 +196,7 @@ TOOLS = {
 
 
 def test_a_tool_asks_for_what_its_route_asks_for() -> None:
-    assert {tool: ROUTES[route] for tool, route in TOOLS.items()} == dict(server.RIGHTS)
+    assert {tool: ROUTES[route] for tool, route in TOOLS.items()} == dict(server.TOOL_RIGHTS)
 
 
 @pytest.mark.parametrize("caller", CALLERS)

@@ -113,11 +113,13 @@ def _counts(history: History, seen: Observed) -> Iterable[Problem]:
         if each.verb == "file":
             # A person's file may be remembered once and revised later with the same words.
             holding = [e for e in seen.entries.get(each.owner, []) if each.token in e.text]
-            born = sum(entry.op == "remember" for entry in holding)
+            first_position = sum(entry.op == "remember" for entry in holding)
             if not holding and each.token not in seen.conflicts:
                 yield Problem("missing", f"{each.token}: what a person saved in the vault")
-            if born > 1:
-                yield Problem("twice", f"{each.token}: a person's file was remembered {born} times")
+            if first_position > 1:
+                yield Problem(
+                    "twice", f"{each.token}: a person's file was remembered {first_position} times"
+                )
             continue
         count = sum(
             entry.op == OPS[each.verb] and not entry.learned and each.token in entry.text

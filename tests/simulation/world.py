@@ -336,7 +336,7 @@ class World:
         clock = type("Ahead", (), {"now": lambda _: time.time_ns() // 1_000_000 + AHEAD})()
         with reverie.open(self.address, settings=self.settings(), clock=clock) as store:
             service.sync(store)
-            store.drain()
+            store.run_pending_jobs()
             service.sync(store)
             conflicts = self._take_conflicts_away()
             service.sync(store)

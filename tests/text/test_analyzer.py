@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reverie.text import analyzer
 from reverie.text.analyzer import Terms, analyse, query_terms
-from reverie.text.normalize import folded
+from reverie.text.normalize import nfkc_casefold
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 SCRIPTS = st.text(
@@ -105,19 +105,19 @@ def test_the_path_for_plain_text_gives_the_same_words() -> None:
     assert len(plain) > 5_000
     for character in plain:
         for text in (f"a{character}b", f"'{character}' x{character}", f"{character}{character}"):
-            assert analyzer._words(text) == analyzer._wide_words(text)
+            assert analyzer._split_words(text) == analyzer._split_unicode_words(text)
 
 
 @check
 @given(st.text(st.characters(max_codepoint=127)))
 def test_the_path_for_ascii_gives_the_same_words(text: str) -> None:
-    assert analyzer._words(text) == analyzer._wide_words(text)
+    assert analyzer._split_words(text) == analyzer._split_unicode_words(text)
 
 
 @check
 @given(st.text(st.sampled_from("aZ9 .'’_-éßſςΣяЁ—…👍")))
 def test_the_path_for_plain_text_gives_the_same_words_in_any_order(text: str) -> None:
-    assert analyzer._words(text) == analyzer._wide_words(text)
+    assert analyzer._split_words(text) == analyzer._split_unicode_words(text)
 
 
 @check
@@ -139,7 +139,7 @@ def test_a_text_finds_itself_by_words_that_stand_in_it(text: str) -> None:
     # A text without spaces is also indexed by single characters, which only short queries ask for.
     assert list(found) == [term for term in indexed if term in found]
     assert all(analyzer._IS_UNSPACED.match(term) for term in indexed if term not in found)
-    query = folded(text)
+    query = nfkc_casefold(text)
     assert all(word in query for word in found.values())
 
 
@@ -156,7 +156,7 @@ def test_threads_get_the_same_terms() -> None:
     seen: list[Terms] = []
 
     def work() -> None:
-        analyzer._kept.cache_clear()
+        analyzer._term_unless_stop_word.cache_clear()
         seen.append(analyse(text))
 
     threads = [threading.Thread(target=work) for _ in range(8)]

@@ -12,12 +12,12 @@ from reverie.errors import InvalidInput, VaultError
 from reverie.text import frontmatter
 from reverie.text.frontmatter import (
     KEYS,
-    MOST_BYTES,
+    MAX_BYTES,
     Value,
     dump,
+    equal_ignoring_crlf,
     load,
-    same_text,
-    updated,
+    update,
 )
 
 LOADERS = [yaml.CBaseLoader, yaml.BaseLoader]
@@ -154,7 +154,7 @@ def test_what_is_written_is_read_again(fields: dict[str, Value], content: str) -
     found = load(raw)
     assert found.fields == as_text(fields)
     assert found.content == content
-    assert not found.problems and not found.broken and not found.unread
+    assert not found.problems and not found.broken and not found.unreadable_keys
 
 
 @check
@@ -201,8 +201,8 @@ def test_content_comes_back_byte_for_byte(content: str) -> None:
     for raw in (
         dump({"id": "x"}, content),
         dump({}, content),
-        updated(b"---\r\nmine: 1\r\n---\r\nold", {"id": "x"}, content),
-        updated(b"\xef\xbb\xbfold", {"id": "x"}, content),
+        update(b"---\r\nmine: 1\r\n---\r\nold", {"id": "x"}, content),
+        update(b"\xef\xbb\xbfold", {"id": "x"}, content),
     ):
         assert load(raw).content == content
 
@@ -217,7 +217,7 @@ def test_content_comes_back_byte_for_byte(content: str) -> None:
         ({"a b": "x"}, ""),
         ({"a: b": "x"}, ""),
         ({"a\n": "x"}, ""),
-        ({"subject": "x" * MOST_BYTES}, ""),
+        ({"subject": "x" * MAX_BYTES}, ""),
     ],
 )
 def test_what_cannot_be_written_is_refused(fields: dict[str, Value], content: str) -> None:
@@ -282,7 +282,7 @@ def test_what_people_write_is_read(
     found = load(raw)
     assert (found.fields, found.content, found.problems) == (fields, content, ())
     assert not found.broken
-    assert load(updated(raw, {"kind": "fact"})).content == content
+    assert load(update(raw, {"kind": "fact"})).content == content
 
 
 TROUBLED: list[tuple[bytes, dict[str, str | list[str]], tuple[str, ...]]] = [
@@ -311,11 +311,11 @@ def test_what_is_odd_is_read_and_reported(
 ) -> None:
     raw = b"---\n" + front + b"\n---\n\nbody\n"
     found = load(raw)
-    assert (found.fields, found.unread, found.content) == (fields, unread, "body")
+    assert (found.fields, found.unreadable_keys, found.content) == (fields, unread, "body")
     assert found.problems and not found.broken
     assert all("\n" not in problem for problem in found.problems)
-    again = load(updated(raw, {"version": 3}))
-    assert (again.fields, again.unread) == ({**fields, "version": "3"}, unread)
+    again = load(update(raw, {"version": 3}))
+    assert (again.fields, again.unreadable_keys) == ({**fields, "version": "3"}, unread)
 
 
 BROKEN = [
@@ -384,8 +384,8 @@ BROKEN = [
     "body".encode("utf-16"),
     "body".encode("utf-16-le"),
     b"\xff\xfe",
-    b"---\n" + b"x" * (MOST_BYTES + 1) + b"\n---\n",
-    b"---\nsubject: " + b"x" * MOST_BYTES + b"\n---\n",
+    b"---\n" + b"x" * (MAX_BYTES + 1) + b"\n---\n",
+    b"---\nsubject: " + b"x" * MAX_BYTES + b"\n---\n",
     b"---\n" + b"k: v\n" * 20_000 + b"---\n",
     b"---\n" + b"[" * 60_000 + b"\n---\n",
     b"---\na: " + b"[" * 60_000 + b"\n---\n",
@@ -405,11 +405,11 @@ BROKEN = [
 def test_what_cannot_be_understood_is_left_alone(raw: bytes) -> None:
     found = load(raw)
     assert found.broken and len(found.problems) == 1
-    assert (found.fields, found.content, found.unread) == ({}, "", ())
+    assert (found.fields, found.content, found.unreadable_keys) == ({}, "", ())
     assert found.problems[0].isprintable() and len(found.problems[0]) < 300
     for content in (None, "new"):
         with pytest.raises(VaultError, match=r"^[^\n]+$"):
-            updated(raw, {"id": "x"}, content)
+            update(raw, {"id": "x"}, content)
 
 
 def test_the_hostile_tables_are_long_enough() -> None:
@@ -441,7 +441,7 @@ def test_a_value_is_text_or_a_list_as_the_reader_wants_it() -> None:
     ],
 )
 def test_line_ends_do_not_make_another_text(one: str, other: str, same: bool) -> None:
-    assert same_text(one, other) is same_text(other, one) is same
+    assert equal_ignoring_crlf(one, other) is equal_ignoring_crlf(other, one) is same
 
 
 def test_a_rewrite_touches_nothing_but_its_keys() -> None:
@@ -449,21 +449,21 @@ def test_a_rewrite_touches_nothing_but_its_keys() -> None:
         b"---\n# mine\ntitle:   'x'\n\nversion: 2   # bumped\nsubject: |+\n  a\n\n"
         b"# of tags\ntags:\n  - a   # first\n  - b\n# end\ncover: {file: x.png}\n---\nbody"
     )
-    assert updated(raw, {"version": 3, "id": "a1b2c3d4", "kind": "fact", "source": "me"}) == (
+    assert update(raw, {"version": 3, "id": "a1b2c3d4", "kind": "fact", "source": "me"}) == (
         b"---\n# mine\nid: a1b2c3d4\ntitle:   'x'\n\nversion: 3   # bumped\nkind: fact\n"
         b"subject: |+\n  a\n\n# of tags\ntags:\n  - a   # first\n  - b\nsource: me\n# end\n"
         b"cover: {file: x.png}\n---\nbody"
     )
-    assert updated(raw, {"tags": ["c"], "subject": None, "version": None, "gone": None}) == (
+    assert update(raw, {"tags": ["c"], "subject": None, "version": None, "gone": None}) == (
         b"---\n# mine\ntitle:   'x'\n\n# of tags\ntags: [c]\n# end\ncover: {file: x.png}\n---\nbody"
     )
-    assert updated(raw, {}) == raw
+    assert update(raw, {}) == raw
 
 
 def test_a_rewrite_leaves_one_of_a_double_key() -> None:
     raw = b"---\nid: x\ntitle: t\nid: y\n---\n"
-    assert updated(raw, {"id": "z"}) == b"---\ntitle: t\nid: z\n---\n"
-    assert updated(raw, {"id": None}) == b"---\ntitle: t\n---\n"
+    assert update(raw, {"id": "z"}) == b"---\ntitle: t\nid: z\n---\n"
+    assert update(raw, {"id": None}) == b"---\ntitle: t\n---\n"
 
 
 @pytest.mark.parametrize(
@@ -483,20 +483,20 @@ def test_a_rewrite_leaves_one_of_a_double_key() -> None:
     ],
 )
 def test_a_file_gets_its_id(raw: bytes, expected: bytes) -> None:
-    assert updated(raw, {"id": "x"}) == expected
+    assert update(raw, {"id": "x"}) == expected
     assert load(expected).content == load(raw).content
 
 
 def test_a_rewrite_with_content_has_the_line_ends_of_ours() -> None:
     raw = b"\xef\xbb\xbf---\r\nmine: 1\r\nid: x\r\n---\r\nold\r\n"
-    assert updated(raw, {"id": "z"}, "new\r\n") == b"---\nmine: 1\nid: z\n---\n\nnew\r\n\n"
+    assert update(raw, {"id": "z"}, "new\r\n") == b"---\nmine: 1\nid: z\n---\n\nnew\r\n\n"
 
 
 def test_a_rewrite_that_could_not_be_read_is_refused() -> None:
-    raw = b"---\nmine: " + b"x" * (MOST_BYTES - 10) + b"\n---\n"
+    raw = b"---\nmine: " + b"x" * (MAX_BYTES - 10) + b"\n---\n"
     assert not load(raw).broken
     with pytest.raises(InvalidInput, match="shorten"):
-        updated(raw, {"id": "a1b2c3d4"})
+        update(raw, {"id": "a1b2c3d4"})
 
 
 YAML = st.lists(
@@ -519,13 +519,13 @@ def test_any_file_that_is_not_broken_can_be_rewritten(
     found = load(raw)
     if found.broken:
         return
-    again = load(updated(raw, fields))
+    again = load(update(raw, fields))
     assert again.fields == {**found.fields, **as_text(fields)}
-    assert set(again.unread) == {key for key in found.unread if key not in fields}
+    assert set(again.unreadable_keys) == {key for key in found.unreadable_keys if key not in fields}
     assert again.content == found.content
-    assert updated(raw, {}) == raw
-    assert load(updated(raw, fields, body)).content == body
-    without = load(updated(raw, dict.fromkeys(found.fields.keys() & KEYS)))
+    assert update(raw, {}) == raw
+    assert load(update(raw, fields, body)).content == body
+    without = load(update(raw, dict.fromkeys(found.fields.keys() & KEYS)))
     assert without.fields == {k: v for k, v in found.fields.items() if k not in KEYS}
 
 
@@ -538,7 +538,7 @@ def test_no_bytes_are_an_exception(some: bytes, before: bytes) -> None:
     found = load(raw)
     assert all("\n" not in problem for problem in found.problems)
     if not found.broken:
-        assert load(updated(raw, {"id": "x"})).content == found.content
+        assert load(update(raw, {"id": "x"})).content == found.content
 
 
 def test_large_files_are_read_whole() -> None:
@@ -547,4 +547,4 @@ def test_large_files_are_read_whole() -> None:
     assert len(raw) > 10_000_000 and load(raw).content == content
     assert load(content.encode()).content == content.removesuffix("\r\n")
     assert load(b"---\n" + content.encode()).broken
-    assert load(updated(content.encode(), {"id": "x"})).content == content.removesuffix("\r\n")
+    assert load(update(content.encode(), {"id": "x"})).content == content.removesuffix("\r\n")

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from reverie.errors import InvalidInput
-from reverie.text.json_values import as_mapping
+from reverie.text.json_values import to_json_object
 from reverie.text.messages import (
-    Call,
-    answers_of,
-    calls_of,
+    ToolCall,
     digest,
-    resumed,
     role_of,
-    said_by_user,
     starts_turn,
     text_of,
+    tool_calls_of,
+    tool_result_ids,
+    trim_history,
+    user_text,
     without_system,
 )
 
@@ -105,7 +105,7 @@ class Case(NamedTuple):
     role: str
     text: str
     said: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     answers: tuple[str, ...] = ()
     starts: bool = True
 
@@ -125,24 +125,26 @@ OPENAI = [
     Case(
         reply(text("So."), tool_calls=[call("a", "f", '{"x":1}'), call("b", "clock", "{}")]),
         *("assistant", 'So.\ntool f arguments {"x":1}\ntool clock invocation'),
-        calls=(Call("a", "f", '{"x":1}'), Call("b", "clock", "")),
+        calls=(ToolCall("a", "f", '{"x":1}'), ToolCall("b", "clock", "")),
     ),
     Case(
         reply(tool_calls=[{"id": "a", "custom": {"name": "sql", "input": "SELECT\n1"}}]),
         *("assistant", "tool sql arguments SELECT 1"),
-        calls=(Call("a", "sql", "SELECT\n1"),),
+        calls=(ToolCall("a", "sql", "SELECT\n1"),),
     ),
     Case(
         reply(tool_calls=[call("a", "f", '{"q": "caf\\u00e9"}')]),
         *("assistant", 'tool f arguments {"q": "café"}'),
-        calls=(Call("a", "f", '{"q": "caf\\u00e9"}'),),
+        calls=(ToolCall("a", "f", '{"q": "caf\\u00e9"}'),),
     ),
     Case(answer("a", [text("12"), text("°C")]), "tool", "12\n°C", answers=("a",)),
-    Case(reply(function_call={"name": "f"}), "assistant", F_LINE, calls=(Call("", "f", ""),)),
+    Case(reply(function_call={"name": "f"}), "assistant", F_LINE, calls=(ToolCall("", "f", ""),)),
     Case({"role": "function", "name": "f", "content": "done"}, "tool", "done", answers=("",)),
     Case({"type": "message", **user(text("hi", "input_text"), PICTURE)}, "user", "hi", "hi"),
     Case({"type": "message", **reply(text("hello", "output_text"))}, "assistant", "hello"),
-    Case(ITEM_CALL, "assistant", 'tool f arguments {"a": 1}', calls=(Call("c", "f", '{"a": 1}'),)),
+    Case(
+        ITEM_CALL, "assistant", 'tool f arguments {"a": 1}', calls=(ToolCall("c", "f", '{"a": 1}'),)
+    ),
     Case(ITEM_RESULT, "tool", "done", answers=("c",)),
     Case(ITEM_RESULT | {"output": [text("12", "input_text")]}, "tool", "12", answers=("c",)),
     Case(THOUGHT, "assistant", ""),
@@ -154,14 +156,14 @@ ANTHROPIC = [
     Case(
         reply(block("thinking", thinking="secret"), use("a", city="Oslo"), text("So."), use("b")),
         *("assistant", 'So.\ntool f arguments {"city": "Oslo"}\ntool f invocation'),
-        calls=(Call("a", "f", '{"city": "Oslo"}'), Call("b", "f", "")),
+        calls=(ToolCall("a", "f", '{"city": "Oslo"}'), ToolCall("b", "f", "")),
     ),
     Case(user(used("a"), used("b", [text("12"), PICTURE])), "tool", "done\n12", answers=("a", "b")),
     Case(user(used("a"), text("And?")), "user", "done\nAnd?", "And?", answers=("a",)),
     Case(user(block("search_result", content=[text("1")]), text("So?")), "user", "1\nSo?", "So?"),
     Case(
         reply(SEARCH, FOUND, text("Found.")),
-        *("assistant", "Found.\ntool f invocation", "", (Call("s", "f", ""),), ("s",)),
+        *("assistant", "Found.\ntool f invocation", "", (ToolCall("s", "f", ""),), ("s",)),
     ),
 ]
 
@@ -185,7 +187,7 @@ PYDANTIC_AI = [
             *[tool_part("tool-call", "a", args='{"a":1}'), tool_part("tool-call", "b", args=None)],
         ),
         *("assistant", 'So.\ntool f arguments {"a":1}\ntool f invocation'),
-        calls=(Call("a", "f", '{"a":1}'), Call("b", "f", "")),
+        calls=(ToolCall("a", "f", '{"a":1}'), ToolCall("b", "f", "")),
     ),
     Case(
         request(
@@ -202,7 +204,7 @@ PYDANTIC_AI = [
     Case(response(part("file", {"kind": "binary", "data": "AA=="})), "assistant", ""),
     Case(
         response(tool_part("builtin-tool-call", "a"), tool_part("builtin-tool-return", "a")),
-        *("assistant", F_LINE, "", (Call("a", "f", ""),), ("a",)),
+        *("assistant", F_LINE, "", (ToolCall("a", "f", ""),), ("a",)),
     ),
 ]
 
@@ -213,19 +215,19 @@ OTHERS = [
     Case({"foo": [1, {"bar": "x"}]}, "unknown", ""),
     Case({"role": 7, "content": "hi"}, "unknown", "hi"),
     Case({"kind": "request", "content": "hi"}, "unknown", "hi"),
-    Case(reply(tool_calls=[{"name": "f"}]), "assistant", F_LINE, calls=(Call("", "f", ""),)),
+    Case(reply(tool_calls=[{"name": "f"}]), "assistant", F_LINE, calls=(ToolCall("", "f", ""),)),
 ]
 
 
 @pytest.mark.parametrize("case", [*OPENAI, *ANTHROPIC, *PYDANTIC_AI, *OTHERS])
 def test_what_a_message_holds(case: Case) -> None:
-    message = as_mapping(case.message)
+    message = to_json_object(case.message)
     assert message == case.message
     assert role_of(message) == case.role
     assert text_of(message) == case.text
-    assert said_by_user(message) == case.said
-    assert calls_of(message) == case.calls
-    assert answers_of(message) == case.answers
+    assert user_text(message) == case.said
+    assert tool_calls_of(message) == case.calls
+    assert tool_result_ids(message) == case.answers
     assert starts_turn(message) == (case.role == "user" and case.starts)
 
 
@@ -258,7 +260,7 @@ def nested(levels: int) -> Any:
 
 def test_a_mapping_is_copied_all_the_way_down() -> None:
     message = {"role": Role.USER, "content": ({"a": (1, 2.5, None, True)},), "level": Level.LOW}
-    copy = as_mapping(message)
+    copy = to_json_object(message)
     assert copy == {"role": "user", "content": [{"a": [1, 2.5, None, True]}], "level": 1}
     assert [type(copy["role"]), type(copy["level"])] == [str, int]
     copy["content"][0]["a"].append(3)
@@ -268,7 +270,7 @@ def test_a_mapping_is_copied_all_the_way_down() -> None:
 @pytest.mark.parametrize("value", [-(10**4299), "\ud800", "\x00", 1e308, "", nested(199)])
 def test_what_json_holds_is_kept(value: Any) -> None:
     message = {"content": value}
-    assert as_mapping(message) == message == json.loads(json.dumps(as_mapping(message)))
+    assert to_json_object(message) == message == json.loads(json.dumps(to_json_object(message)))
 
 
 @pytest.mark.parametrize(
@@ -292,15 +294,15 @@ def test_what_json_holds_is_kept(value: Any) -> None:
 )
 def test_what_json_cannot_hold_is_refused_in_one_line(message: Any, complaint: str) -> None:
     with pytest.raises(InvalidInput, match=r"\A[^\n]+\Z") as refused:
-        as_mapping(message)
+        to_json_object(message)
     assert complaint in str(refused.value)
 
 
 def test_objects_of_clients_are_taken_as_they_were_sent() -> None:
     message = Reply(role="assistant", content=[Block(type="text", text="hello")])
     expected = {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}
-    assert as_mapping(message) == expected
-    assert as_mapping({"role": "assistant", "content": message.content}) == expected
+    assert to_json_object(message) == expected
+    assert to_json_object({"role": "assistant", "content": message.content}) == expected
 
 
 def test_objects_of_pydantic_ai_are_taken_as_their_dump() -> None:
@@ -314,18 +316,18 @@ def test_objects_of_pydantic_ai_are_taken_as_their_dump() -> None:
         ),
         ai.ModelRequest(parts=[ai.ToolReturnPart("weather", {"degrees": 12}, tool_call_id="c1")]),
     ]
-    taken = [as_mapping(message) for message in messages]
+    taken = [to_json_object(message) for message in messages]
     assert ai.ModelMessagesTypeAdapter.validate_python(taken) == messages
     assert [(role_of(message), text_of(message)) for message in taken] == [
         ("user", "hi"),
         ("assistant", 'So.\ntool weather arguments {"a": 1}'),
         ("tool", '{"degrees": 12}'),
     ]
-    again = ai.ModelMessagesTypeAdapter.validate_python(resumed(taken, 10))
+    again = ai.ModelMessagesTypeAdapter.validate_python(trim_history(taken, 10))
     assert again[0].parts == messages[0].parts[1:]
     assert again[1:] == messages[1:]
     with pytest.raises(InvalidInput, match="TextPart is not a message"):
-        as_mapping(ai.TextPart("hello"))
+        to_json_object(ai.TextPart("hello"))
 
 
 def test_without_system() -> None:
@@ -493,15 +495,15 @@ def turned(value: Any) -> Any:
 @given(MESSAGES)
 def test_any_mapping_can_be_read(message: Message) -> None:
     before = json.dumps(message)
-    assert as_mapping(message) == message
+    assert to_json_object(message) == message
     assert role_of(message) == role_of(message).lower() != ""
     assert isinstance(text_of(message), str)
-    assert said_by_user(message) == "" or starts_turn(message)
-    for found in calls_of(message):
+    assert user_text(message) == "" or starts_turn(message)
+    for found in tool_calls_of(message):
         assert [type(field) for field in found] == [str, str, str]
-    assert all(isinstance(answered, str) for answered in answers_of(message))
+    assert all(isinstance(answered, str) for answered in tool_result_ids(message))
     assert isinstance(without_system(message), dict | None)
-    assert len(resumed([HI, message, message, HI], 3)) <= 3
+    assert len(trim_history([HI, message, message, HI], 3)) <= 3
     assert json.dumps(message) == before
 
 
@@ -522,7 +524,7 @@ def test_deep_messages_can_be_read(label: Message, holder: str) -> None:
         held: Any = "x"
         for _ in range(99):
             held = [{**inner, "content": held}]
-        message = as_mapping({**label, holder: held})
+        message = to_json_object({**label, holder: held})
         assert isinstance(text_of(message), str)
         assert len(digest(message)) == 32
 
@@ -571,7 +573,7 @@ AND_SO = user(used("a"), text("so?"))
     ],
 )
 def test_resumed(messages: list[Message], limit: int, expected: list[Message] | None) -> None:
-    assert resumed(messages, limit) == (messages if expected is None else expected)
+    assert trim_history(messages, limit) == (messages if expected is None else expected)
 
 
 IDS = st.sampled_from(["a", "b", "c", ""])
@@ -597,27 +599,27 @@ TURNS = [
 def every_call_is_answered_in_its_turn(messages: list[Message]) -> bool:
     waiting: Counter[str] = Counter()
     for message in messages:
-        answers = Counter(answers_of(message))
+        answers = Counter(tool_result_ids(message))
         if not answers <= waiting:
             return False
         waiting -= answers
         if starts_turn(message) and waiting:
             return False
-        waiting += Counter(made.id for made in calls_of(message))
+        waiting += Counter(made.id for made in tool_calls_of(message))
     return not waiting
 
 
 @check
 @given(CONVERSATIONS, st.integers(-1, 16))
 def test_what_is_resumed_is_accepted(messages: list[Message], limit: int) -> None:
-    kept = resumed(messages, limit)
+    kept = trim_history(messages, limit)
     assert len(kept) <= max(limit, 0)
     assert not kept or starts_turn(kept[0])
     assert SYSTEM not in kept
     rest = iter(messages)
     assert all(message in rest for message in kept), "not in the order they came"
     assert every_call_is_answered_in_its_turn(kept)
-    assert resumed(kept, limit) == kept
+    assert trim_history(kept, limit) == kept
 
 
 @check
@@ -628,6 +630,6 @@ def test_whole_turns_are_all_resumed(turns: list[list[Message]], limit: int) -> 
     first = next((at for at, message in enumerate(window) if starts_turn(message)), len(window))
     begun = [message for message in messages if starts_turn(message)]
     if first < len(window) or limit < 2 or not begun:
-        assert resumed(messages, limit) == window[first:]
+        assert trim_history(messages, limit) == window[first:]
     else:
-        assert resumed(messages, limit)[:1] == begun[-1:], "a long turn is not left out whole"
+        assert trim_history(messages, limit)[:1] == begun[-1:], "a long turn is not left out whole"

@@ -12,8 +12,8 @@ from reverie.errors import InvalidInput
 from reverie.text.normalize import (
     category_slug,
     one_line,
-    plain_name,
-    storable,
+    require_name,
+    require_utf8,
     subject_key,
 )
 
@@ -107,13 +107,13 @@ def test_subject_key_ignores_case_and_is_stable(subject: str) -> None:
 
 def test_storable_returns_the_text_unchanged() -> None:
     text = "a\x00 é 👍 \n"
-    assert storable(text, "content") is text
+    assert require_utf8(text, "content") is text
 
 
 @pytest.mark.parametrize("bad", ["a\ud800", "\udfff", None, b"bytes", 3])
 def test_storable_refuses_what_cannot_be_stored(bad: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^content [^\n]+$"):
-        storable(bad, "content")
+        require_utf8(bad, "content")
 
 
 @check
@@ -123,14 +123,14 @@ def test_storable_accepts_exactly_what_utf8_can_hold(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         with pytest.raises(InvalidInput):
-            storable(text, "content")
+            require_utf8(text, "content")
     else:
-        assert storable(text, "content") == text
+        assert require_utf8(text, "content") == text
 
 
 @pytest.mark.parametrize("name", ["Sarah", " Sarah ", "sárah", "a/b%_*", "名前", "x" * 64])
 def test_plain_name_returns_the_name_unchanged(name: str) -> None:
-    assert plain_name(name, "the user", 64) == name
+    assert require_name(name, "the user", 64) == name
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_plain_name_returns_the_name_unchanged(name: str) -> None:
 )
 def test_plain_name_refuses(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"^the user [^\n]+$"):
-        plain_name(name, "the user", 64)
+        require_name(name, "the user", 64)
 
 
 def test_plain_name_refuses_what_is_not_text() -> None:
     not_text: Any = 7
     with pytest.raises(InvalidInput, match="the space must be text, not int"):
-        plain_name(not_text, "the space", 64)
+        require_name(not_text, "the space", 64)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.text.passages import OVERLAP, SIZE, split
+from reverie.text.passages import OVERLAP_CHARS, PASSAGE_CHARS, split
 
 check = settings(deadline=None, max_examples=200, derandomize=True)
 TEXTS = st.text(st.sampled_from("ab. \n\r!?。東👍\u200d\u0301"), max_size=400)
@@ -15,13 +15,13 @@ SIZES = st.integers(1, 60).flatmap(lambda size: st.tuples(st.just(size), st.inte
 SENTENCE = "The quick brown fox jumps over the lazy dog near the river bank. "
 
 
-@pytest.mark.parametrize("text", ["", "  ", "short", "x" * SIZE])
+@pytest.mark.parametrize("text", ["", "  ", "short", "x" * PASSAGE_CHARS])
 def test_a_text_that_fits_is_one_passage(text: str) -> None:
     assert split(text) == [(0, len(text))]
 
 
 def test_a_long_blank_text_is_one_passage() -> None:
-    assert split(" " * 5_000) == [(0, SIZE)]
+    assert split(" " * 5_000) == [(0, PASSAGE_CHARS)]
 
 
 def test_passages_end_with_a_sentence_and_start_with_a_word() -> None:
@@ -30,7 +30,7 @@ def test_passages_end_with_a_sentence_and_start_with_a_word() -> None:
     assert all(text[end - 1] == "." for _, end in spans)
     assert all(start == 0 or text[start - 1] == " " for start, _ in spans)
     for (_, end), (start, _) in itertools.pairwise(spans):
-        assert OVERLAP - 10 <= end - start <= OVERLAP
+        assert OVERLAP_CHARS - 10 <= end - start <= OVERLAP_CHARS
 
 
 def test_a_paragraph_is_a_better_end_than_a_sentence() -> None:
@@ -52,17 +52,17 @@ def test_without_spaces_the_cut_is_hard_and_even() -> None:
     assert max(lengths) - min(lengths) < 120
 
 
-@pytest.mark.parametrize("length", range(SIZE + 1, 4 * SIZE, 61))
+@pytest.mark.parametrize("length", range(PASSAGE_CHARS + 1, 4 * PASSAGE_CHARS, 61))
 def test_no_passage_is_tiny(length: int) -> None:
     text = (SENTENCE * 60)[:length].rstrip()
     lengths = [end - start for start, end in split(text)]
-    assert min(lengths) >= SIZE // 3
+    assert min(lengths) >= PASSAGE_CHARS // 3
 
 
 @pytest.mark.parametrize("text", ["a" * 10**6, "👩\u200d👧" * 333_333, "hello. " * 150_000])
 def test_a_megabyte_is_cut_into_few_passages(text: str) -> None:
     spans = split(text)
-    assert len(spans) < 1.6 * len(text) / (SIZE - OVERLAP)
+    assert len(spans) < 1.6 * len(text) / (PASSAGE_CHARS - OVERLAP_CHARS)
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(0, 0), (10, 4), (10, -1)])

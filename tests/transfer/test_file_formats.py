@@ -12,16 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie import Space
-from reverie.transfer.export import Unreadable
+from reverie.transfer.export import UnreadableRecord
 from reverie.transfer.file_formats import parse
 
 
-def parsed(text: str) -> list[dict[str, Any] | Unreadable]:
+def parsed(text: str) -> list[dict[str, Any] | UnreadableRecord]:
     return list(parse(io.StringIO(text)))
 
 
 def contents(text: str) -> list[Any]:
-    return [item if isinstance(item, Unreadable) else item["content"] for item in parsed(text)]
+    return [
+        item if isinstance(item, UnreadableRecord) else item["content"] for item in parsed(text)
+    ]
 
 
 # -- our own --------------------------------------------------------------------------------------
@@ -44,16 +46,16 @@ def test_lines_are_read_one_at_a_time() -> None:
 
 
 def test_a_broken_line_is_told_and_the_rest_goes_on() -> None:
-    broken, second = Unreadable("line 2", ""), {"content": "b"}
+    broken, second = UnreadableRecord("line 2", ""), {"content": "b"}
     found = parsed('{"content": "a"}\n{"content": \n\n{"content": "b"}\n')
     assert found[0] == {"content": "a"} and found[2] == second
-    assert isinstance(found[1], Unreadable) and found[1].place == broken.place
+    assert isinstance(found[1], UnreadableRecord) and found[1].place == broken.place
     assert found[1].why.startswith("not valid JSON")
 
 
 def test_a_broken_first_line_does_not_hide_the_others() -> None:
     first, *rest = parsed('{"content": "a\n{"content": "b"}\n{"content": "c"}\n')
-    assert isinstance(first, Unreadable) and first.place == "line 1"
+    assert isinstance(first, UnreadableRecord) and first.place == "line 1"
     assert rest == [{"content": "b"}, {"content": "c"}]
 
 
@@ -78,16 +80,16 @@ def test_arrays_of_texts_and_objects() -> None:
         {"content": "a"},
         {"content": "b", "tags": ["x", "y"], "pinned": True},
         {"content": "c"},
-        Unreadable("line 1, item 4", "neither text nor an object but 7"),
-        Unreadable("line 1, item 5", "it is blank"),
+        UnreadableRecord("line 1, item 4", "neither text nor an object but 7"),
+        UnreadableRecord("line 1, item 5", "it is blank"),
     ]
 
 
 def test_an_object_without_content_is_told() -> None:
     (found,) = parsed('{"name": "x"}')
-    assert found == Unreadable("line 1", "content: field required")
+    assert found == UnreadableRecord("line 1", "content: field required")
     (found,) = parsed('{"content": 7}')
-    assert isinstance(found, Unreadable) and "valid string" in found.why
+    assert isinstance(found, UnreadableRecord) and "valid string" in found.why
 
 
 def test_times_as_numbers() -> None:
@@ -96,7 +98,7 @@ def test_times_as_numbers() -> None:
     found = parsed('[{"content": "a", "created_at": 1735787045000}]')
     assert found == [{"content": "a", "created_at": "2025-01-02T03:04:05+00:00"}]
     (found_wrong,) = parsed('[{"content": "a", "created_at": 1e300}]')
-    assert isinstance(found_wrong, Unreadable) and "is no time" in found_wrong.why
+    assert isinstance(found_wrong, UnreadableRecord) and "is no time" in found_wrong.why
 
 
 # -- mem0 -----------------------------------------------------------------------------------------
@@ -179,9 +181,9 @@ def test_an_entity_without_observations_is_kept() -> None:
 
 def test_a_broken_graph_is_told() -> None:
     assert parsed('{"entities": 7, "relations": ["x", {"from": "a"}]}') == [
-        Unreadable("line 1, entities", "it must be an array"),
+        UnreadableRecord("line 1, entities", "it must be an array"),
         {"content": "x"},
-        Unreadable("line 1, item 2 of relations", "content: field required"),
+        UnreadableRecord("line 1, item 2 of relations", "content: field required"),
     ]
 
 
@@ -208,15 +210,15 @@ def test_lines_that_only_look_like_json() -> None:
 def test_what_was_meant_as_json_is_no_text() -> None:
     for text in ('{"content": "a"', '[{"content": "a"},\n', '["a",\n"b"\n', "[\n1,\n", "{\n"):
         (found,) = parsed(text)
-        assert isinstance(found, Unreadable) and found.place == "the file"
+        assert isinstance(found, UnreadableRecord) and found.place == "the file"
         assert found.why.startswith("not valid JSON")
 
 
 def test_depth_and_long_numbers_are_told() -> None:
     (found,) = parsed("[" * 100_000)
-    assert isinstance(found, Unreadable) and "nested too deeply" in found.why
+    assert isinstance(found, UnreadableRecord) and "nested too deeply" in found.why
     (_, found) = parsed('{"content": "a"}\n{"content": ' + "9" * 5000 + "}\n")
-    assert isinstance(found, Unreadable) and found.place == "line 2"
+    assert isinstance(found, UnreadableRecord) and found.place == "line 2"
 
 
 # -- bytes ----------------------------------------------------------------------------------------
@@ -236,19 +238,19 @@ def test_bytes_that_are_no_text() -> None:
     told = "not UTF-8 text: convert it first"
     data = b'\xff\n{"content": "a"}\n\xfe\n{"content": "b"}\n'
     assert list(parse(opened(data))) == [
-        Unreadable("line 1", told),
+        UnreadableRecord("line 1", told),
         {"content": "a"},
-        Unreadable("line 3", told),
+        UnreadableRecord("line 3", told),
         {"content": "b"},
     ]
     assert list(parse(opened(b"a\n\xff\n", errors="strict")))[-1:] == [
-        Unreadable("after line 0", told)
+        UnreadableRecord("after line 0", told)
     ]
     assert list(parse(opened("a\nb".encode("utf-16")))) == [
-        Unreadable("the file", "it is UTF-16 text: convert it to UTF-8 first")
+        UnreadableRecord("the file", "it is UTF-16 text: convert it to UTF-8 first")
     ]
     assert list(parse(opened(b'[\n"a",\n"\xff",\n"b"]'))) == [
-        Unreadable("line 3", told),
+        UnreadableRecord("line 3", told),
         {"content": "a"},
         {"content": "b"},
     ]
@@ -282,7 +284,7 @@ json_values = st.recursive(
 
 def check(text: str) -> None:
     for item in parsed(text):
-        if isinstance(item, Unreadable):
+        if isinstance(item, UnreadableRecord):
             assert item.place and item.why
         else:
             assert isinstance(item, dict)

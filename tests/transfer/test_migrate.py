@@ -83,7 +83,7 @@ def test_every_row_and_every_answer(fresh: dict[str, Fresh], one: str, other: st
         # It is a store like any other: it can be written, and numbers go on where they were.
         space = store.space("a new space")
         assert space.recall("fact") == []
-        assert space.remember("first").version == 1 and store.drain() >= 0
+        assert space.remember("first").version == 1 and store.run_pending_jobs() >= 0
         assert len(store.spaces()) == 3 and store.verify().ok
 
 
@@ -256,8 +256,8 @@ def test_vectors_come_as_they_are(fresh: dict[str, Fresh]) -> None:
     for url in (source, target):
         engine = open_engine(url)
         with engine.read() as tx:
-            tx.oversee()
-            digests.append(table_copy.digest(tx))
+            tx.enter_all_owners()
+            digests.append(table_copy.content_digest(tx))
         engine.close()
     assert digests[0] == digests[1]
 

@@ -33,7 +33,7 @@ class Living:
         return self.store.space("ana")
 
     def file(self, id: str) -> Path:
-        found = service.file_of(self.ana, id)
+        found = service.find_memory_file(self.ana, id)
         assert found is not None
         return found
 

@@ -13,9 +13,9 @@ import pytest
 from reverie import Origin
 from reverie.errors import VaultError
 from reverie.vault import adopt, rebuild, service
-from reverie.vault.adopt import Adopted
+from reverie.vault.adopt import AdoptionReport
 from reverie.vault.git.repo import Repository
-from reverie.vault.git.search import holds
+from reverie.vault.git.search import find_bytes
 from tests.conftest import Stores
 from tests.talking import user
 from tests.vault.lives import exported
@@ -102,7 +102,7 @@ def at(number: int) -> int:
 def test_all_of_it_is_remembered(stores: Stores, folder: Folder) -> None:
     store = stores.open()
     report = adopt.adopt(store, folder.root, space="ana")
-    assert report == Adopted(memories=4, forgotten=4, events=3, summaries=1, problems=[])
+    assert report == AdoptionReport(memories=4, forgotten=4, events=3, summaries=1, problems=[])
     space = store.space("ana")
     own = {memory.content: memory for memory in space.memories()}
     assert set(own) == {"The user lives in Köln", "Said to nobody in particular"}
@@ -168,7 +168,7 @@ def test_git_keeps_each_file_as_it_was_and_shows_a_rename(stores: Stores, folder
     ignored = git(root, "ls-files")
     assert "chroma/" not in ignored and "memory_index.json" not in ignored
     newest, moves, before, _ = git(root, "log", "--format=%s").splitlines()
-    assert before == f"checkpoint: {adopt.AS_IT_WAS}" and moves == f"ana: {adopt.MOVED}"
+    assert before == f"checkpoint: {adopt.BEFORE_ADOPTION}" and moves == f"ana: {adopt.MOVED}"
     assert newest.startswith("ana: 8 remembered")
     changes = git(root, "show", "-M", "--name-status", "--format=", "HEAD~1").splitlines()
     assert len(changes) == 12 and all(line.startswith("R100") for line in changes)
@@ -181,13 +181,13 @@ def test_done_again_it_takes_only_what_is_new(stores: Stores, folder: Folder) ->
     store, root = stores.open(), folder.root
     adopt.adopt(store, root, space="ana")
     before, files = exported(store), tree(root)
-    assert adopt.adopt(store, root, space="ana") == Adopted()
+    assert adopt.adopt(store, root, space="ana") == AdoptionReport()
     assert exported(store) == before and tree(root) == files
     folder.put(20, "user", "One more thing")
     folder.put(21, "memory", "The user has one more thing", source_id=uuid(20))
     folder.put(3, "memory", "The user's wife is Jane", source_id=uuid(1))
     report = adopt.adopt(store, root, space="ana")
-    assert report == Adopted(memories=1, events=1)
+    assert report == AdoptionReport(memories=1, events=1)
     assert not (root / "entries").exists()
     assert [event.sequence for event in store.space("ana").session("home").events()] == [1, 2, 3, 4]
 
@@ -238,7 +238,7 @@ def test_hand_written_files_are_read_with_patience(stores: Stores, tmp_path: Pat
     )
     store = stores.open()
     report = adopt.adopt(store, folder.root, space="ana")
-    assert report == Adopted(memories=3)
+    assert report == AdoptionReport(memories=3)
     space = store.space("ana")
     (first,) = space.session("no front").memories()
     assert (first.content, first.created_at) == ("without any front matter", at(0) - 3_600_250)
@@ -268,7 +268,7 @@ def test_a_summary_of_no_conversation_is_a_note(stores: Stores, tmp_path: Path) 
     folder.put(1, "summary", "All that is left of it.")
     store = stores.open()
     report = adopt.adopt(store, folder.root, space="ana")
-    assert report == Adopted(memories=1)
+    assert report == AdoptionReport(memories=1)
     (note,) = store.space("ana").session("home").memories()
     assert (note.kind, note.category, note.content) == (
         "note",
@@ -349,7 +349,7 @@ def test_what_was_adopted_and_then_erased_is_nowhere(stores: Stores, folder: Fol
     done = service.scrub(store)
     assert done.found == () and done.texts == 3
     repository = Repository.at(folder.root)
-    assert repository is not None and holds(repository, b"that nobody shall know") == []
-    assert holds(repository, b"Jane's husband") == []
+    assert repository is not None and find_bytes(repository, b"that nobody shall know") == []
+    assert find_bytes(repository, b"Jane's husband") == []
     assert "The user lives in K" in git(folder.root, "log", "-p", "--reverse", "--", "entries")
     assert git(folder.root, "log", "-p", "--", "entries").count("hate pizza now")

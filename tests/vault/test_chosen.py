@@ -20,7 +20,7 @@ def test_the_summary_of_a_space_that_is_not_shown_is_not_written(kept: Kept) -> 
     talk = kept.store.space("eve").session("chat")
     talk.append({"role": "user", "content": "hi"})
     talk.write_summary("what Eve said", upper=1, expected_epoch=0)
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     assert not kept.path("eve").exists()
 
 
@@ -57,7 +57,7 @@ def test_what_is_erased_of_a_space_that_is_not_shown_any_more_leaves_nothing(kep
     talk.erase()
     eve.erase(erased.id)
     eve.revise(other.id, "not to be shown")
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     assert not holding(kept, b"xyzzy") and not holding(kept, b"not to be shown")
     assert kept.told(kept.of(other)).content == "before"
     kept.init(kept.root)
@@ -114,7 +114,7 @@ def test_however_it_was_made_a_vault_that_is_away_is_not_made_again(kept: Kept, 
         assert store.vault == root
         root.rename(kept.folder / "elsewhere")
         store.space("ana").remember("two")
-        store.drain()
+        store.run_pending_jobs()
         assert not root.exists()
 
 

@@ -25,10 +25,10 @@ def test_there_and_back(store: Store, clock: FakeClock, tmp_path: Path) -> None:
     talk = bob.session("chat")
     talk.append({"role": "user", "content": "hi"})
     service.init(store, root)
-    path = service.file_of(ana, one.id)
+    path = service.find_memory_file(ana, one.id)
     assert path is not None and path.read_text(encoding="utf-8").endswith("one\n")
     path.write_text(path.read_text(encoding="utf-8").replace("one", "won"), encoding="utf-8")
-    mine = service.file_of(bob, own.id)
+    mine = service.find_memory_file(bob, own.id)
     assert mine is not None
     mine.unlink()
     report = service.sync(store)
@@ -38,11 +38,11 @@ def test_there_and_back(store: Store, clock: FakeClock, tmp_path: Path) -> None:
     talk.write_summary("greeted", upper=1, expected_epoch=0)
     talk.hide()
     bob.erase(own.id)
-    store.drain()
+    store.run_pending_jobs()
     clock.step(10_000)
-    store.drain()
+    store.run_pending_jobs()
     assert (root / "ana/users/bob/deleted/sessions/chat/summaries/summary.md").exists()
-    assert service.file_of(bob, own.id) is None
+    assert service.find_memory_file(bob, own.id) is None
     assert not service.sync(store)
     assert service.status(store).behind == 0
 

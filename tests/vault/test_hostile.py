@@ -130,7 +130,7 @@ def test_names_of_spaces_users_and_sessions(kept: Kept) -> None:
     assert not report.problems
     in_the_root(kept)
     folders = [path.name for path in kept.root.iterdir() if not path.name.startswith(".")]
-    assert len({names.disk_key(folder) for folder in folders}) == len(folders)
+    assert len({names.casefold_key(folder) for folder in folders}) == len(folders)
     assert not kept.sync()
     shown = sum(1 for path in kept.files() if "/facts/" in path)
     assert shown == sum(len(list(states(kept.store, scope))) for scope in scopes(kept.store))
@@ -230,9 +230,9 @@ def test_planted_links(kept: Kept, outside: dict[Path, bytes], link: str, target
         kept.ana.forget(memory.id)
         kept.ana.restore(memory.id)
         talk.hide()
-        kept.store.drain()
+        kept.store.run_pending_jobs()
         talk.append({"role": "user", "content": "again"})
-        kept.store.drain()
+        kept.store.run_pending_jobs()
     assert kept.ana.get(memory.id).forgotten_at is None
     if os.path.lexists(planted) and planted.is_symlink():
         planted.unlink()
@@ -257,7 +257,7 @@ def test_links_in_the_vaults_own_folder(kept: Kept, outside: dict[Path, bytes], 
     kept.ana.remember("two")
     with pytest.raises(ReverieError):
         service.sync(kept.store)
-    kept.store.drain()
+    kept.store.run_pending_jobs()
 
 
 @pytest.mark.usefixtures("outside")
@@ -279,6 +279,6 @@ def test_paths_that_a_watcher_is_told(kept: Kept) -> None:
 def test_a_place_is_never_above_its_owner() -> None:
     for name in NAMES:
         for path in (f"{name}/facts/x.md", f"ana/users/{name}/x.md", f"ana/sessions/{name}/x.md"):
-            place = layout.place_of(path, {})
+            place = layout.parse_path(path, {})
             if place is not None:
                 assert place.scope.space and place.scope.user != ""

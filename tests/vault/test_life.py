@@ -58,9 +58,9 @@ def test_the_life_of_a_conversation(kept: Kept) -> None:
 def tell(kept: Kept, chapter: str) -> None:
     """The whole tree of a chapter, but for what only the program reads."""
     kept.clock.step(HOUR)
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     kept.clock.step(HOUR)
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     assert not kept.sync()
     told = {path: raw for path, raw in kept.bytes().items() if path.startswith("ana/")}
     listed = "".join(f"{path}\n" for path in sorted(told))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import VaultError
-from reverie.vault.vault import Busy, Vault
+from reverie.vault.vault import Vault, VaultBusy
 from tests.crash.stopped_writer import stopped_writer
 
 
@@ -15,7 +15,7 @@ def test_vault_held_by_a_stopped_process_is_busy_and_names_it(tmp_path: Path) ->
     root = tmp_path / "vault"
     with Vault.init(root) as vault, stopped_writer(str(root), "-", "vault") as holder:
         said = rf"process {holder.pid} .*stopped.*within 0.1 s"
-        with pytest.raises(Busy, match=said) as told, vault.locked(seconds=0.1):
+        with pytest.raises(VaultBusy, match=said) as told, vault.locked(seconds=0.1):
             raise AssertionError("two are in the vault")
         assert isinstance(told.value, VaultError)
         holder.go_on()

@@ -8,11 +8,11 @@ import pytest
 
 from reverie.model import Scope
 from reverie.vault import disk, log_file
-from reverie.vault.log_file import Journal
+from reverie.vault.log_file import VaultLog
 from tests.vault.vaults import Kept, assert_equal, assert_journal
 
 
-def line(position: int, space: str = "ana") -> log_file.Line:
+def line(position: int, space: str = "ana") -> log_file.LogLine:
     return {"space": space, "user": None, "position": position, "uuid": f"u{position}"}
 
 
@@ -20,7 +20,7 @@ def test_it_only_grows_and_is_put_away_when_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_file, "FULL_BYTES", 200)
-    own = Journal(tmp_path)
+    own = VaultLog(tmp_path)
     for position in range(1, 30):
         own.append([line(position)])
     assert [each["position"] for each in own.lines()] == list(range(1, 30))
@@ -35,7 +35,7 @@ def test_a_lost_file_is_a_gap_and_never_a_loss_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_file, "FULL_BYTES", 100)
-    own = Journal(tmp_path)
+    own = VaultLog(tmp_path)
     for position in range(1, 9):
         own.append([line(position)])
     lost = own.files()[0]
@@ -51,7 +51,7 @@ def test_many_entries_at_once_are_many_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_file, "FULL_BYTES", 200)
-    own = Journal(tmp_path)
+    own = VaultLog(tmp_path)
     own.append([line(1)])
     changed = own.append([line(position) for position in range(2, 30)])
     assert sorted(changed) == sorted(own.files())
@@ -60,7 +60,7 @@ def test_many_entries_at_once_are_many_files(
 
 
 def test_a_log_of_any_size_is_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "MOST_BYTES", 4096)
+    monkeypatch.setattr(disk, "MAX_BYTES", 4096)
     notes = [kept.ana.remember(f"{number}{' word' * 400}", kind="note") for number in range(4)]
     kept.sync()
     (kept.root / ".reverie" / "files.db").unlink()
@@ -70,7 +70,7 @@ def test_a_log_of_any_size_is_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
-    own = Journal(tmp_path)
+    own = VaultLog(tmp_path)
     own.append([line(1), line(2)])
     raw = own.newest.read_bytes()
     for cut in range(len(raw) - 1, len(raw) // 2 + 1, -1):
@@ -82,12 +82,12 @@ def test_a_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
 
 
 def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
-    own = Journal(tmp_path)
+    own = VaultLog(tmp_path)
     own.append([line(1)])
     with own.newest.open("ab") as file:
         file.write(b'rubbish\n{"a": 1}\n[]\n\n\xff\xfe\n')
         for position, space in ((10**30, "ana"), (True, "ana"), (-1, "ana"), (3, "half \ud83d")):
-            file.write(log_file.encoded({**line(1, space), "position": position}))
+            file.write(log_file.encode_line({**line(1, space), "position": position}))
     own.append([line(2)])
     told: list[str] = []
     assert len(list(own.lines(told.append))) == 2

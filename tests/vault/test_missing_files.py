@@ -9,8 +9,8 @@ import pytest
 
 from reverie.model import Memory
 from reverie.vault import disk, rebuild, service
-from reverie.vault.missing_files import MAX_AT_ONCE, WINDOW_MS, must_ask
-from reverie.vault.watch import GONE_SECONDS, LONGEST_GONE_SECONDS, Vanished
+from reverie.vault.missing_files import MAX_AT_ONCE, WINDOW_MS, needs_confirmation
+from reverie.vault.watch import DELETION_QUIET_SECONDS, MAX_DELETION_SECONDS, DeletionBuffer
 from tests.vault.repositories import by_hand
 from tests.vault.vaults import Kept, assert_equal
 
@@ -49,7 +49,7 @@ def held(kept: Kept) -> tuple[str, ...]:
     ],
 )
 def test_rule_asks_above_half_or_above_twenty(lost: int, total: int, asked: bool) -> None:
-    assert must_ask(lost, total) is asked
+    assert needs_confirmation(lost, total) is asked
 
 
 @pytest.mark.parametrize(("total", "gone"), [(1, 1), (2, 1), (3, 2), (6, 3), (50, MAX_AT_ONCE)])
@@ -249,7 +249,7 @@ def test_long_conversation_with_a_file_for_each_turn_is_looked_at_once(
         shutil.rmtree(kept.path("ana/sessions/chat"))
         count = [0]
 
-        def counted(path: Path, count: list[int] = count) -> disk.Stamp | None:
+        def counted(path: Path, count: list[int] = count) -> disk.FileStamp | None:
             count[0] += 1
             return real(path)
 
@@ -312,7 +312,7 @@ def test_memory_forgotten_or_erased_meanwhile_is_not_asked_about(kept: Kept) -> 
     kept.ana.forget(memories[1].id)
     kept.sync()
     assert len(held(kept)) == 5
-    with service.opened(kept.store) as vault:
+    with service.open_vault(kept.store) as vault:
         assert not any(memories[0].id in path for path in vault.files.held())
     kept.sync(missing="forget")
     assert living(kept, memories[2:]) == 3
@@ -333,7 +333,7 @@ def test_held_files_stay_held_over_kills_and_new_processes(kept: Kept) -> None:
     memories = remember(kept, 10)
     delete(kept, memories[:7])
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr("reverie.vault.file_cache.Files.hold", _interrupted)
+        patched.setattr("reverie.vault.file_cache.FileCache.hold", _interrupted)
         kept.sync()
     assert living(kept, memories) == 10
     kept.sync()
@@ -385,18 +385,18 @@ def test_checkpoint_leaves_held_files_in_git(tmp_path: Path) -> None:
 
 
 def test_watch_gathers_deletions_until_it_is_quiet() -> None:
-    vanished = Vanished()
-    assert vanished.settled(set(), 0.0) == set()
-    assert vanished.settled({"a"}, 10.0) == set()
-    assert vanished.settled({"a", "b"}, 10.0 + GONE_SECONDS / 2) == set()
-    assert vanished.settled(set(), 10.0 + GONE_SECONDS) == set()
-    assert vanished.settled(set(), 10.0 + GONE_SECONDS * 2) == {"a", "b"}
-    assert vanished.settled(set(), 100.0) == set()
+    vanished = DeletionBuffer()
+    assert vanished.take_settled(set(), 0.0) == set()
+    assert vanished.take_settled({"a"}, 10.0) == set()
+    assert vanished.take_settled({"a", "b"}, 10.0 + DELETION_QUIET_SECONDS / 2) == set()
+    assert vanished.take_settled(set(), 10.0 + DELETION_QUIET_SECONDS) == set()
+    assert vanished.take_settled(set(), 10.0 + DELETION_QUIET_SECONDS * 2) == {"a", "b"}
+    assert vanished.take_settled(set(), 100.0) == set()
 
 
 def test_watch_gathers_deletions_no_longer_than_a_while() -> None:
-    vanished, found, now = Vanished(), set[str](), 100.0
+    vanished, found, now = DeletionBuffer(), set[str](), 100.0
     while not found:
-        now += GONE_SECONDS / 2
-        found = vanished.settled({str(now)}, now)
-    assert LONGEST_GONE_SECONDS <= now - 100.0 <= LONGEST_GONE_SECONDS + 2 * GONE_SECONDS
+        now += DELETION_QUIET_SECONDS / 2
+        found = vanished.take_settled({str(now)}, now)
+    assert MAX_DELETION_SECONDS <= now - 100.0 <= MAX_DELETION_SECONDS + 2 * DELETION_QUIET_SECONDS

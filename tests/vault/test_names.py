@@ -45,7 +45,7 @@ def assert_one_component(component: str) -> None:
     assert component.split(".")[0].rstrip(" ").lower() not in WINDOWS_DEVICES
     assert not set(component) & set('<>:"/\\|?*') and component.isprintable()
     assert unicodedata.normalize("NFC", component) == component
-    assert names.within(ROOT, component).parent == ROOT
+    assert names.safe_join(ROOT, component).parent == ROOT
 
 
 def test_the_table_is_long_enough() -> None:
@@ -54,27 +54,27 @@ def test_the_table_is_long_enough() -> None:
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda text: ascii(text)[:60])
 def test_a_hostile_name_is_one_component_and_comes_back(name: str) -> None:
-    folder = names.folder(name)
+    folder = names.encode_folder(name)
     assert_one_component(folder)
-    assert len(folder.encode()) <= names.MOST_FOLDER_BYTES
-    if not names.is_cut(folder):
-        assert names.name_of(folder) == name
-        assert names.name_of(unicodedata.normalize("NFD", folder)) == name
+    assert len(folder.encode()) <= names.MAX_FOLDER_BYTES
+    if not names.is_truncated(folder):
+        assert names.decode_folder(folder) == name
+        assert names.decode_folder(unicodedata.normalize("NFD", folder)) == name
 
 
 def test_no_two_hostile_names_share_a_folder_on_any_disk() -> None:
     taken: dict[str, str] = {}
     for name in NAMES:
-        for spelled in spellings(names.folder(name)):
+        for spelled in spellings(names.encode_folder(name)):
             assert taken.setdefault(spelled, name) == name, (taken[spelled], name)
 
 
 def test_no_hostile_name_makes_a_folder_of_ours(tmp_path: Path) -> None:
     ours = {"deleted", "users", "facts", "notes", "sessions", "summaries", "turns", "memory.md"}
     for name in NAMES:
-        folder = names.folder(name)
+        folder = names.encode_folder(name)
         assert folder.casefold() not in ours
-        made = names.within(tmp_path / "root", folder)
+        made = names.safe_join(tmp_path / "root", folder)
         made.mkdir(parents=True, exist_ok=True)
         assert os.path.realpath(made) == str(tmp_path.resolve() / "root" / folder)
     assert list(tmp_path.iterdir()) == [tmp_path / "root"]
@@ -83,9 +83,9 @@ def test_no_hostile_name_makes_a_folder_of_ours(tmp_path: Path) -> None:
 @check
 @given(TEXT)
 def test_any_name_is_one_component_and_comes_back(name: str) -> None:
-    folder = names.folder(name)
+    folder = names.encode_folder(name)
     assert_one_component(folder)
-    assert names.is_cut(folder) or names.name_of(folder) == name
+    assert names.is_truncated(folder) or names.decode_folder(folder) == name
 
 
 @check
@@ -93,7 +93,7 @@ def test_any_name_is_one_component_and_comes_back(name: str) -> None:
 def test_names_that_look_alike_have_folders_of_their_own(name: str) -> None:
     alike = {name, name.upper(), name.lower(), name.casefold(), name.title(), name.swapcase()}
     alike |= {unicodedata.normalize(form, text) for text in alike for form in FORMS}
-    keys = [spellings(names.folder(text)) for text in alike]
+    keys = [spellings(names.encode_folder(text)) for text in alike]
     for one, other in itertools.combinations(keys, 2):
         assert not one & other
 
@@ -101,15 +101,15 @@ def test_names_that_look_alike_have_folders_of_their_own(name: str) -> None:
 @check
 @given(st.lists(TEXT, max_size=20, unique=True))
 def test_two_names_never_share_a_folder(some: list[str]) -> None:
-    assert len({names.disk_key(names.folder(name)) for name in some}) == len(some)
+    assert len({names.casefold_key(names.encode_folder(name)) for name in some}) == len(some)
 
 
 @pytest.mark.parametrize("number", [0, 0x10000, 0x20000, 0xE0000])
 def test_every_character_has_a_folder_of_its_own(number: int) -> None:
     chars = [chr(code) for code in range(number, number + 0x10000) if not 0xD800 <= code < 0xE000]
-    assert all(names.name_of(names.folder(char)) == char for char in chars)
+    assert all(names.decode_folder(names.encode_folder(char)) == char for char in chars)
     # What is kept as it is must be compared by no disk with anything else.
-    kept = [folder for char in chars if (folder := names.folder(char)) == char]
+    kept = [folder for char in chars if (folder := names.encode_folder(char)) == char]
     assert all(spellings(folder) == {folder} for folder in kept)
 
 
@@ -139,8 +139,8 @@ def test_every_character_has_a_folder_of_its_own(number: int) -> None:
     ],
 )
 def test_folders_are_readable(name: str, folder: str) -> None:
-    assert names.folder(name) == folder
-    assert names.name_of(folder) == name
+    assert names.encode_folder(name) == folder
+    assert names.decode_folder(folder) == name
 
 
 @pytest.mark.parametrize(
@@ -148,24 +148,28 @@ def test_folders_are_readable(name: str, folder: str) -> None:
     ["My Chat", "100%", "%zz", "%e9", "a%2", "Ana", "%E4x", "x y", "x=5", "Ana=2", "=1", "%ff=1"],
 )
 def test_a_folder_that_a_person_made_stands_for_what_it_says(folder: str) -> None:
-    assert names.name_of(folder) == folder
+    assert names.decode_folder(folder) == folder
 
 
 def test_the_case_of_an_escape_does_not_matter() -> None:
-    assert names.name_of("gr%C3%B6%c3%9FE") == "größE"
+    assert names.decode_folder("gr%C3%B6%c3%9FE") == "größE"
 
 
 def test_long_names_are_cut_at_a_character() -> None:
-    one, other = names.folder("é" * 100 + "1"), names.folder("é" * 100 + "2")
+    one, other = names.encode_folder("é" * 100 + "1"), names.encode_folder("é" * 100 + "2")
     assert one != other and one[:-17] == other[:-17] == "é" * 51
-    assert names.is_cut(one) and not names.is_cut("é" * 50) and not names.is_cut("x~0123")
-    assert not names.is_cut(names.folder("x~0123456789abcdef"))
-    assert names.folder("😀" * 100)[:-17] == "%f0%9f%98%80" * 8
+    assert (
+        names.is_truncated(one)
+        and not names.is_truncated("é" * 50)
+        and not names.is_truncated("x~0123")
+    )
+    assert not names.is_truncated(names.encode_folder("x~0123456789abcdef"))
+    assert names.encode_folder("😀" * 100)[:-17] == "%f0%9f%98%80" * 8
 
 
 def test_half_a_character_is_no_name() -> None:
     with pytest.raises(InvalidInput):
-        names.folder("\ud800")
+        names.encode_folder("\ud800")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +200,7 @@ def test_files_have_readable_names(
     id: str, subject: str | None, content: str, expected: str
 ) -> None:
     assert names.file_name(id, subject, content) == expected
-    assert names.id_in(expected) == id
+    assert names.parse_id(expected) == id
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda text: ascii(text)[:60])
@@ -209,7 +213,7 @@ def test_a_hostile_subject_is_one_component(subject: str) -> None:
         assert stem and len(stem) <= 60 and len(stem.encode()) <= 120 and stem != made
         assert "--" not in stem and stem == stem.strip("-")
         assert_one_component(made)
-        assert names.id_in(made) == "a1B2c3D4"
+        assert names.parse_id(made) == "a1B2c3D4"
 
 
 @pytest.mark.parametrize("id", IDS, ids=lambda text: ascii(text)[:40])
@@ -225,7 +229,7 @@ def test_any_file_name_is_one_component_with_its_id(
 ) -> None:
     made = names.file_name(id, subject, content)
     assert_one_component(made)
-    assert names.id_in(made) == names.id_in(made.lower()) == id
+    assert names.parse_id(made) == names.parse_id(made.lower()) == id
 
 
 @check
@@ -263,11 +267,11 @@ def test_two_ids_never_share_a_name(one: str, other: str, subject: str) -> None:
     ],
 )
 def test_other_files_have_no_id_in_their_names(name: str) -> None:
-    assert names.id_in(name) is None
+    assert names.parse_id(name) is None
 
 
 def test_a_renamed_file_keeps_its_id() -> None:
-    assert names.id_in("my--own--name--a1b2c3d4_44.md") == "a1B2c3D4"
+    assert names.parse_id("my--own--name--a1b2c3d4_44.md") == "a1B2c3D4"
 
 
 UNSAFE = [
@@ -285,7 +289,7 @@ UNSAFE = [
 def test_what_is_no_safe_component_is_refused(part: str) -> None:
     for parts in ((part,), ("ana", part), (part, "ana"), ("ana", part, "x.md")):
         with pytest.raises(VaultError, match=r"^[^\n]+$"):
-            names.within(ROOT, *parts)
+            names.safe_join(ROOT, *parts)
 
 
 @pytest.mark.parametrize(
@@ -293,21 +297,21 @@ def test_what_is_no_safe_component_is_refused(part: str) -> None:
 )
 def test_more_that_is_no_safe_component(part: str) -> None:
     with pytest.raises(VaultError):
-        names.within(ROOT, part)
+        names.safe_join(ROOT, part)
 
 
 def test_what_a_vault_is_made_of_is_safe() -> None:
-    made = names.within(ROOT, ".reverie", "log-000001.jsonl")
+    made = names.safe_join(ROOT, ".reverie", "log-000001.jsonl")
     assert made == Path("/vault/.reverie/log-000001.jsonl")
-    assert names.within(ROOT, "ana", "MEMORY.md") == Path("/vault/ana/MEMORY.md")
-    assert names.within(ROOT) == ROOT
+    assert names.safe_join(ROOT, "ana", "MEMORY.md") == Path("/vault/ana/MEMORY.md")
+    assert names.safe_join(ROOT) == ROOT
 
 
 @check
 @given(st.lists(ANY_TEXT, max_size=4))
 def test_nothing_leads_out_of_the_root(parts: list[str]) -> None:
     try:
-        path = names.within(ROOT, *parts)
+        path = names.safe_join(ROOT, *parts)
     except VaultError:
         return
     assert os.path.normpath(path) == str(path) == "/".join([str(ROOT), *parts])

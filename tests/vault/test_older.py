@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from reverie.vault import service
-from reverie.vault.file_cache import Files
-from reverie.vault.log_file import Journal
+from reverie.vault.file_cache import FileCache
+from reverie.vault.log_file import VaultLog
 from tests.vault.vaults import Kept, assert_equal
 
 
@@ -71,7 +71,9 @@ def _dying(call: Callable[..., Any], after: bool) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("what", [(Files, "drop_owner"), (Journal, "keep"), (Files, "set_cursor")])
+@pytest.mark.parametrize(
+    "what", [(FileCache, "drop_owner"), (VaultLog, "keep"), (FileCache, "set_cursor")]
+)
 def test_killed_when_it_went_back(tmp_path: Path, what: tuple[Any, str], after: bool) -> None:
     kept = gone_back(tmp_path)
     with pytest.MonkeyPatch.context() as patched:

@@ -13,7 +13,7 @@ import pytest
 
 import reverie as library
 from reverie import Settings
-from reverie.server.run import operators_token
+from reverie.server.run import operator_token
 from reverie.vault import permissions, rebuild, service
 from reverie.vault.vault import Vault
 from tests.cli.conftest import CommandLine
@@ -45,7 +45,7 @@ def shared_paths(*roots: Path) -> list[str]:
 def open_up(root: Path) -> None:
     """As an older Reverie left it under umask 022."""
     with Vault.open(root) as vault:
-        vault.files.drop_facts("private")
+        vault.files.drop_meta("private")
     for path in (root, *root.rglob("*")):
         mode = path.lstat().st_mode
         if not stat.S_ISLNK(mode):
@@ -82,7 +82,7 @@ def test_whole_life_of_a_vault_leaves_nothing_shared(reverie: CommandLine, umask
     reverie.run("rebuild")
     reverie.run("vault", "rebuild", "--from", "store")
     reverie.run("vault", "rebuild", str(root), "--url", str(reverie.folder / "again" / "new.db"))
-    operators_token(Settings())
+    operator_token(Settings())
     kept = [reverie.folder / name for name in ("home", "again", "out.jsonl", "backup.db")]
     beside = list(reverie.folder.glob("reverie.db*"))
     assert {each.name for each in beside} >= {"reverie.db", "reverie.db-lock"}
@@ -94,8 +94,8 @@ def test_open_store_and_vault_have_private_side_files(tmp_path: Path, umask: int
     with library.open(tmp_path / "s" / "a.db", embedder="none") as store:
         store.space("ana").remember("tea")
         service.init(store, tmp_path / "v")
-        with service.opened(store) as vault, vault.locked():
-            vault.files.set_fact("x", "y")
+        with service.open_vault(store) as vault, vault.locked():
+            vault.files.set_meta("x", "y")
             assert (vault.own / "files.db-wal").exists()
             assert (tmp_path / "s" / "a.db-wal").exists()
             assert shared_paths(tmp_path / "s", tmp_path / "v") == []
@@ -176,7 +176,7 @@ def test_repository_behind_a_link_is_left_alone(tmp_path: Path, link: str) -> No
     kept.sync()
     by_hand(kept.root, "config", "--unset", "core.sharedRepository")
     with Vault.open(kept.root) as vault:
-        vault.files.drop_facts("private")
+        vault.files.drop_meta("private")
     outside = tmp_path / "outside"
     (kept.root / link).rename(outside)
     (kept.root / link).symlink_to(outside)

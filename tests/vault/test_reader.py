@@ -10,7 +10,7 @@ import pytest
 
 from reverie.errors import StoreBusy, VaultError
 from reverie.vault import disk
-from reverie.vault.file_cache import Files
+from reverie.vault.file_cache import FileCache
 from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
 
@@ -137,9 +137,9 @@ def test_a_file_that_was_moved_is_at_no_moment_nobodys(kept: Kept) -> None:
         kept.move(kept.of(memory), f"ana/facts/here-{number}.md")
         with pytest.MonkeyPatch.context() as patched:
             after = iter(range(100))
-            put, drop = Files.put, Files.drop
+            put, drop = FileCache.put, FileCache.drop
             for name, call in (("put", put), ("drop", drop)):
-                patched.setattr(Files, name, _dying(call, after, number))
+                patched.setattr(FileCache, name, _dying(call, after, number))
             with contextlib.suppress(KeyboardInterrupt):
                 kept.sync()
         kept.ana.revise(memory.id, f"revised {number}")
@@ -164,7 +164,7 @@ def test_what_is_written_where_a_file_was_missed_is_not_missing(kept: Kept) -> N
     kept.sync()
     kept.ana.forget(memory.id)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Files, "drop", _killed)
+        patched.setattr(FileCache, "drop", _killed)
         with pytest.raises(KeyboardInterrupt):
             kept.mirror()  # both places are known now, and one of them has a file
     kept.edit(kept.of(memory), "one", "won")
@@ -481,7 +481,7 @@ def test_a_backup_in_the_place_of_the_store(kept: Kept) -> None:
     kept.sync()
     kept.store.restore_backup(kept.folder / "backup.db")
     kept.ana.remember("another life")
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     report = kept.sync()
     # What the vault alone still had is a person's word.
     assert kept.ana.get(one.id).content == "one, revised"
@@ -511,7 +511,7 @@ def test_the_vault_of_another_store_is_not_touched(kept: Kept) -> None:
     with pytest.raises(VaultError, match="vault of another store"):
         kept.init(kept.root)
         kept.sync()
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     assert kept.bytes() == before
 
 

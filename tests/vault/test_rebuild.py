@@ -212,7 +212,7 @@ def test_the_vault_goes_on_with_the_new_store(stores: Stores, tmp_path: Path) ->
     talk = space.session("chat")
     talk.append(user("and on it goes"))
     space.session("hidden").append(user("it is back"))
-    second.drain()
+    second.run_pending_jobs()
     service.sync(second)
     assert list(root.glob(f"ana/facts/*{new.id}*.md"))
     assert b"and on it goes" in (root / "ana/sessions/chat/turns.md").read_bytes()
@@ -294,13 +294,13 @@ def test_a_store_that_was_told_half_a_log_neither_cuts_it_nor_takes_its_places(
         second.space("ana").remember("in the place of another")
     with pytest.raises(VaultError, match="vault rebuild"):
         service.sync(second)
-    second.drain()
+    second.run_pending_jobs()
     assert files(root) == before
     assert rebuild.from_vault(second, root).problems == ()
     assert exported(second) == exported(first) and files(root) == before
     new = second.space("ana").remember("a new one")
     stores.clock.step(DAY)
-    second.drain()
+    second.run_pending_jobs()
     assert list(root.glob(f"ana/facts/*{new.id}*.md"))
 
 

@@ -81,7 +81,7 @@ def test_it_grows_in_parts(whole: Kept, monkeypatch: pytest.MonkeyPatch) -> None
 def test_hidden_it_stands_among_what_was_forgotten(kept: Kept) -> None:
     talk = say(kept, "one", "two")
     talk.write_summary("they counted", upper=2, expected_epoch=0)
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     assert kept.told(SUMMARY).content == "they counted"
     kept.sync()
     assert_equal(kept)
@@ -164,7 +164,7 @@ def test_an_edit_meets_what_is_appended(whole: Kept, name: str) -> None:
     whole.edit(f"ana/sessions/chat/{name}", "one" if "turns" in name else "first", "mine")
     say(whole, "two")
     talk.write_summary("second", upper=2, expected_epoch=1)
-    whole.store.drain()
+    whole.store.run_pending_jobs()
     copies = [path for path in whole.files() if ".conflict-v" in path]
     assert len(copies) == 1 and "mine" in whole.read(copies[0])
     whole.path(copies[0]).unlink()
@@ -280,11 +280,11 @@ def test_without_its_cache_everything_is_known_again(kept: Kept) -> None:
 
 def test_a_seal_tells_ours_from_what_was_changed() -> None:
     raw = b"---\nid: x\n---\n\nbody\n"
-    sealed = render.sealed(raw)
-    assert render.unsealed(sealed) == raw
-    assert render.unsealed(raw) is None
+    sealed = render.add_seal(raw)
+    assert render.strip_seal(sealed) == raw
+    assert render.strip_seal(raw) is None
     for place in range(len(sealed)):
         changed = bytearray(sealed)
         changed[place] ^= 1
-        assert render.unsealed(bytes(changed)) is None
-    assert render.unsealed(b"") is None
+        assert render.strip_seal(bytes(changed)) is None
+    assert render.strip_seal(b"") is None

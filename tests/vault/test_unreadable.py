@@ -49,7 +49,7 @@ def test_ten_megabytes_are_kept_whole(kept: Kept) -> None:
     assert kept.sync().remembered == ["ana/notes/large.md"]
     (note,) = kept.ana.memories()
     assert note.content == text
-    kept.write("ana/notes/larger.md", b"x" * (disk.MOST_BYTES + 1))
+    kept.write("ana/notes/larger.md", b"x" * (disk.MAX_BYTES + 1))
     assert any("larger than" in line for line in kept.sync().problems)
 
 
@@ -184,10 +184,10 @@ def test_a_number_with_more_digits_than_numbers_have(kept: Kept) -> None:
     kept.edit(kept.of(memory), "version: 1", f"version: {digits}")
     for name, old in (("turns.md", "event 1 "), ("summaries/summary.md", "version: 1")):
         path = f"ana/sessions/chat/{name}"
-        plain = render.unsealed(kept.path(path).read_bytes())
+        plain = render.strip_seal(kept.path(path).read_bytes())
         assert plain is not None
         changed = plain.replace(old.encode(), old.replace("1", digits).encode())
-        kept.write(path, render.sealed(changed))
+        kept.write(path, render.add_seal(changed))
     kept.write("ana/facts/other.md", "of another file\n")
     assert kept.sync().remembered == ["ana/facts/other.md"]
     for path in [path for path in kept.files() if ".conflict-v" in path]:

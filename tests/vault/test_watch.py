@@ -19,12 +19,12 @@ from reverie.errors import StoreBusy, VaultError
 from reverie.vault import service
 from reverie.vault import watch as vault_watch
 from reverie.vault.missing_files import MAX_AT_ONCE
-from reverie.vault.reader import Report
+from reverie.vault.reader import SyncReport
 from reverie.vault.watch import Watch
 from tests.vault.living import Living, eventually
 
 
-class Told(list[Report]):
+class Told(list[SyncReport]):
     """What a watch told, one report after the other."""
 
     def lines(self, name: str) -> list[str]:
@@ -239,8 +239,8 @@ def test_what_may_be_theirs(tmp_path: Path, path: str, expected: bool) -> None:
     for folder in (root, outside):
         folder.mkdir()
     (root / "away").symlink_to(outside)
-    assert vault_watch.is_theirs(root, root / path) is expected or ".." in path
-    assert not vault_watch.is_theirs(root, outside / "x.md")
+    assert vault_watch.is_user_path(root, root / path) is expected or ".." in path
+    assert not vault_watch.is_user_path(root, outside / "x.md")
 
 
 def test_what_a_link_leads_to_is_not_watched(living: Living, tmp_path: Path, told: Told) -> None:
@@ -322,7 +322,7 @@ def test_what_cannot_be_read_is_told_once_and_the_watch_goes_on(
 def test_what_could_not_be_taken_in_is_tried_again(
     watched: Living, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vault_watch, "PROBLEM_SECONDS", 0.2)
+    monkeypatch.setattr(vault_watch, "PROBLEM_SCAN_SECONDS", 0.2)
     real, failures = (
         Space.remember,
         iter([StoreBusy("another writer"), StoreBusy("another writer")]),
@@ -344,11 +344,11 @@ def test_what_could_not_be_taken_in_is_tried_again(
 def test_a_vault_that_is_busy_is_tried_again(
     living: Living, told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(vault_watch, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(vault_watch, "MIN_BACKOFF_SECONDS", 0.01)
     failing = [VaultError("it is busy"), VaultError("it is busy"), KeyError("a defect")]
     real, failures = service.sync, iter(failing)
 
-    def sync(*given: object, **more: object) -> Report:
+    def sync(*given: object, **more: object) -> SyncReport:
         error = next(failures, None)
         if error is not None:
             raise error
@@ -366,7 +366,7 @@ def test_a_vault_that_is_busy_is_tried_again(
 def test_a_folder_that_goes_away_forgets_nothing(
     watched: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vault_watch, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(vault_watch, "MAX_BACKOFF_SECONDS", 0.05)
     id, path = remembered(watched, "Alec is my boss")
     away = watched.root.with_name("away")
     watched.root.rename(away)
@@ -457,7 +457,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
 def test_a_vault_that_is_removed_and_made_anew(
     watched: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vault_watch, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(vault_watch, "MAX_BACKOFF_SECONDS", 0.05)
     id, _ = remembered(watched, "Alec is my boss")
     shutil.rmtree(watched.root)
     service.init(watched.store, watched.root)

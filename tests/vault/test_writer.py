@@ -14,7 +14,7 @@ import reverie
 from reverie.errors import VaultError
 from reverie.model import Scope
 from reverie.vault import disk, service
-from reverie.vault.file_cache import File, Files
+from reverie.vault.file_cache import FileCache, VaultFile
 from reverie.vault.jobs import ELSEWHERE_MS
 from reverie.vault.reader import Sync
 from reverie.vault.vault import Vault
@@ -124,7 +124,7 @@ def test_an_erased_memory_leaves_nothing(kept: Kept) -> None:
 def test_erased_before_it_was_mirrored_it_was_never_there(kept: Kept) -> None:
     memory = kept.ana.remember("the secret word is xyzzy")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("reverie.vault.log_file.Journal.append", _killed)
+        patched.setattr("reverie.vault.log_file.VaultLog.append", _killed)
         with pytest.raises(KeyboardInterrupt):
             kept.mirror()
     kept.ana.erase(memory.id)
@@ -146,17 +146,17 @@ def test_words_of_an_erased_session_go_from_what_was_learned(kept: Kept) -> None
     kept.sync()
     from reverie.write import revision, writer
 
-    made = revision.prepare(
-        kept.store._resources,
+    made = revision.prepare_revision(
+        kept.store._runtime,
         "the word is xyzzy",
         dict.fromkeys(("category", "subject", "tags", "pinned"), ...),
         lambda: "fact",
     )
     author = kept.ana._author
-    stamp = writer.Stamp(origin=origin)
+    stamp = writer.WriteStamp(origin=origin)
     alter = made.alter("person", None)
-    resources = kept.store._resources
-    writer.change(resources, author, memory.id, "revise", stamp, alter, made.text)
+    runtime = kept.store._runtime
+    writer.change(runtime, author, memory.id, "revise", stamp, alter, made.text)
     kept.sync()
     assert "xyzzy" in kept.read(kept.of(memory))
     talk.erase()
@@ -206,9 +206,9 @@ def test_an_edit_in_the_moment_of_writing_is_kept(kept: Kept) -> None:
     kept.ana.revise(memory.id, "second")
     write = disk._write_draft
 
-    def late(draft: Path, raw: bytes, *, sync: bool) -> disk.Stamp:
+    def late(draft: Path, raw: bytes, *, sync: bool) -> disk.FileStamp:
         made = write(draft, raw, sync=sync)
-        if draft == disk.draft_of(kept.path(path)):
+        if draft == disk.temp_path(kept.path(path)):
             kept.edit(path, "first", "mine!")
         return made
 
@@ -300,10 +300,10 @@ def test_killed_between_any_two_files_it_goes_on(kept: Kept) -> None:
 def test_the_worker_mirrors_and_commits(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     memory = kept.ana.remember("My wife is Jane")
-    assert kept.store.drain() >= 1
+    assert kept.store.run_pending_jobs() >= 1
     assert kept.of(memory)
     kept.clock.step(10_000)
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     (commit, *_) = service.history(kept.ana)
     assert commit.subject == f"ana: My wife is Jane (remember {memory.id})"
     kept.close()
@@ -311,16 +311,16 @@ def test_the_worker_mirrors_and_commits(tmp_path: Path) -> None:
 
 def test_a_vault_that_is_away_is_waited_for_and_not_made_again(kept: Kept) -> None:
     kept.ana.remember("first")
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     kept.root.rename(kept.folder / "elsewhere")
     memory = kept.ana.remember("second")
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     assert not kept.root.exists()
     with pytest.raises(VaultError, match="vault init"):
         kept.sync()
     (kept.folder / "elsewhere").rename(kept.root)
     kept.clock.step(ELSEWHERE_MS + 1)
-    kept.store.drain()
+    kept.store.run_pending_jobs()
     assert kept.of(memory)
     assert_equal(kept)
 
@@ -342,14 +342,14 @@ def test_many_owners_whose_files_are_gone_are_looked_at_one_by_one(kept: Kept) -
         kept.store.space("ana", user=user).remember("one")
     kept.sync()
     shutil.rmtree(kept.path("ana/users"))
-    looked, below = list[str](), Files.below
+    looked, below = list[str](), FileCache.below
 
-    def counted(files: Files, folder: str) -> list[File]:
+    def counted(files: FileCache, folder: str) -> list[VaultFile]:
         looked.append(folder)
         return below(files, folder)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Files, "below", counted)
+        patched.setattr(FileCache, "below", counted)
         assert len(kept.sync().problems) == len(users)
     assert looked == [""]
     assert_equal(kept)
@@ -396,15 +396,15 @@ def test_a_cache_that_is_busy_is_not_thrown_away(kept: Kept) -> None:
     kept.ana.remember("first")
     kept.sync()
     path = kept.root / ".reverie" / "files.db"
-    one = Files(path)
-    other = Files(path)
+    one = FileCache(path)
+    other = FileCache(path)
     other._connection.set_busy_timeout(1)
     with one.together():
-        one.set_fact("a", "b")
+        one.set_meta("a", "b")
         with pytest.raises(VaultError, match="cannot be used"):
-            other.set_fact("c", "d")
+            other.set_meta("c", "d")
     assert one.fact("a") == "b"
-    assert other.of_owner(Scope("ana"), "memory")
+    assert other.list_type(Scope("ana"), "memory")
     one.close()
     other.close()
 
@@ -460,15 +460,15 @@ def test_a_mirror_made_without_a_report_raises(kept: Kept) -> None:
     kept.ana.remember("x")
     with Vault.open(kept.root) as vault, vault.locked():
         with pytest.raises(VaultError):
-            Mirror(vault, kept.store._resources, lambda file: None).everyone()
-        Sync(vault, kept.store).mirror.everyone()
+            Mirror(vault, kept.store._runtime, lambda file: None).write_all()
+        Sync(vault, kept.store).mirror.write_all()
 
 
 def test_to_look_at_all_owners_costs_no_more_for_each_of_them(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[None]()
-    monkeypatch.setattr(Files, "marks", _noted(Files.marks, asked))
+    monkeypatch.setattr(FileCache, "marks", _noted(FileCache.marks, asked))
     for number in range(12):
         kept.store.space("team", user=f"user {number}").remember(f"of {number}")
     kept.mirror()
@@ -477,8 +477,8 @@ def test_to_look_at_all_owners_costs_no_more_for_each_of_them(
     assert len(asked) == 1
 
 
-def _noted(function: Callable[[Files], Any], asked: list[None]) -> Callable[[Files], Any]:
-    def noting(files: Files) -> Any:
+def _noted(function: Callable[[FileCache], Any], asked: list[None]) -> Callable[[FileCache], Any]:
+    def noting(files: FileCache) -> Any:
         asked.append(None)
         return function(files)
 

@@ -17,14 +17,14 @@ from reverie.vault import (
     render,
     service,
 )
-from reverie.vault.missing_files import Answer
-from reverie.vault.reader import Report
+from reverie.vault.missing_files import MissingAction
+from reverie.vault.reader import SyncReport
 from reverie.vault.vault import Vault
 from reverie.write import vault_link
 from reverie.write.secret_policy import Redaction
 from tests.conftest import FakeClock, SeededIds
 
-OUTSIDE = (".git", layout.OWN)
+OUTSIDE = (".git", layout.STATE_FOLDER)
 # The ending of an editor's draft. One that was killed leaves it, and the vault ignores it.
 DRAFT = ".swp"
 
@@ -57,8 +57,8 @@ class Kept:
             service.init(self.store, root, spaces=spaces, turns=self._turns)
             return
         Vault.init(root, spaces, self._turns).close()
-        vault_link.attach(self.store._resources, str(root))
-        vault_link.note_made(self.store._resources, str(root))
+        vault_link.attach(self.store._runtime, str(root))
+        vault_link.mark_created(self.store._runtime, str(root))
 
     def close(self) -> None:
         self.store.close()
@@ -69,7 +69,7 @@ class Kept:
     def ana(self) -> reverie.Space:
         return self.store.space("ana")
 
-    def sync(self, *paths: str, missing: Answer = "ask") -> Report:
+    def sync(self, *paths: str, missing: MissingAction = "ask") -> SyncReport:
         """What ``operations.sync`` does, without git unless it was asked for."""
         if self._git:
             return service.sync(self.store, paths=paths or None, missing=missing)
@@ -84,7 +84,7 @@ class Kept:
         from reverie.vault.reader import Sync
 
         with Vault.open(self.root) as vault, vault.locked():
-            Sync(vault, self.store).mirror.everyone()
+            Sync(vault, self.store).mirror.write_all()
 
     # -- files --------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Kept:
     def told(self, relative: str) -> frontmatter.Document:
         try:
             return frontmatter.load(disk.read(self.path(relative)))
-        except disk.Unreadable:
+        except disk.UnreadableFile:
             return frontmatter.Document({}, "", broken=True)
 
     def journal(self) -> list[dict[str, Any]]:
@@ -177,13 +177,13 @@ def states(store: Store, scope: Scope) -> Iterator[Memory]:
     """Every memory of an owner, a session's own and forgotten ones included."""
     from reverie.engine import index, log
 
-    with store._resources.engine.read() as tx:
-        owner = log.find(tx, scope)
+    with store._runtime.engine.read() as tx:
+        owner = log.resolve_owner(tx, scope)
         if owner is None:
             return
         chosen = index.Filter(include_forgotten=True, sessions=None)
-        places = index.places(tx, owner, chosen)
-        found = log.at_positions(tx, owner, [place.position for place in places])
+        places = index.list_memories(tx, owner, chosen)
+        found = log.find_at_positions(tx, owner, [place.position for place in places])
     for place in places:
         yield found[place.position].state(scope.user)
 
@@ -191,9 +191,9 @@ def states(store: Store, scope: Scope) -> Iterator[Memory]:
 def scopes(store: Store) -> list[Scope]:
     from reverie.engine import log
 
-    with store._resources.engine.read() as tx:
-        tx.oversee()
-        return [log.scope_of(tx, owner) for owner in log.all_owners(tx)]
+    with store._runtime.engine.read() as tx:
+        tx.enter_all_owners()
+        return [log.scope_of(tx, owner) for owner in log.list_owners(tx)]
 
 
 def assert_equal(kept: Kept) -> None:
@@ -203,7 +203,7 @@ def assert_equal(kept: Kept) -> None:
         expected |= {(scope, memory.id): memory for memory in states(kept.store, scope)}
     found = set[tuple[Scope, str]]()
     for path in kept.files():
-        place = layout.place_of(path, {})
+        place = layout.parse_path(path, {})
         assert place is not None, path
         if place.what != "memory":
             continue
@@ -219,7 +219,7 @@ def assert_equal(kept: Kept) -> None:
         assert document.items("tags") == list(memory.tags), path
         assert (document.text("subject") or None) == memory.subject, path
         assert document.text("category") == memory.category, path
-        told = render.fields_of(memory)
+        told = render.memory_fields(memory)
         assert document.text("trust") == told["trust"], path
     assert found == expected.keys(), expected.keys() - found
     assert_turns(kept)
@@ -234,16 +234,16 @@ def assert_turns(kept: Kept) -> None:
     """Every event of every session stands in its files, once and in order."""
     said = dict[tuple[Scope, bool, str], list[tuple[int, str]]]()
     for path in kept.files():
-        place = layout.place_of(path, {})
+        place = layout.parse_path(path, {})
         if place is None or place.what != "turns" or place.session is None:
             continue
         raw = disk.read(kept.path(path))
-        assert render.unsealed(raw) is not None, path
+        assert render.strip_seal(raw) is not None, path
         key = (place.scope, place.deleted, place.session)
         told = said.setdefault(key, [])
         document = frontmatter.load(raw)
         if document.text("role") == "turns":
-            told += [(turn.sequence, turn.text) for turn in render.turns_in(raw)]
+            told += [(turn.sequence, turn.text) for turn in render.parse_events(raw)]
         else:
             number = (document.text("id") or "").rpartition(":")[2]
             told.append((int(number), document.content))
@@ -251,14 +251,16 @@ def assert_turns(kept: Kept) -> None:
         space = kept.store.space(scope.space, user=scope.user)
         for info in space.sessions(include_hidden=True):
             events = [
-                (event.sequence, render.readable(event.text))
+                (event.sequence, render.replace_surrogates(event.text))
                 for event in space.session(info.id).events()
                 if event.session == info.id
             ]
             key = (scope, (info.hidden_at is not None), info.id)
             assert sorted(said.pop(key, [])) == events, (key, sorted(said))
             folder = layout.session_folder(scope, info.id)
-            folder = layout.in_deleted(scope, folder) if (info.hidden_at is not None) else folder
+            folder = (
+                layout.to_deleted_path(scope, folder) if (info.hidden_at is not None) else folder
+            )
             summary = kept.path(f"{folder}/{layout.SUMMARIES}/{layout.SUMMARY}")
             own = own_summary(kept, scope, info.id)
             assert summary.exists() == bool(own)
@@ -271,8 +273,8 @@ def own_summary(kept: Kept, scope: Scope, session: str) -> str:
     from reverie.engine import log
     from reverie.write import session_state as session_states
 
-    with kept.store._resources.engine.read() as tx:
-        owner = log.find(tx, scope)
+    with kept.store._runtime.engine.read() as tx:
+        owner = log.resolve_owner(tx, scope)
         return "" if owner is None else session_states.read_summary(tx, owner, session).text
 
 

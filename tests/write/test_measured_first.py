@@ -10,11 +10,11 @@ import pytest
 
 import reverie
 from reverie import Space
-from reverie.dates import position_or_time
+from reverie.dates import parse_as_of
 from reverie.errors import InvalidInput
-from reverie.text.analyzer import QUERY_CHARS
+from reverie.text.analyzer import MAX_QUERY_CHARS
 from reverie.text.secrets import detect
-from reverie.text.tags import LONGEST_GIVEN_TAG, MAX_GIVEN_TAGS
+from reverie.text.tags import MAX_GIVEN_TAG_CHARS, MAX_GIVEN_TAGS
 from reverie.write import events, session_state, validate
 
 LONG = "x" * 100_000
@@ -50,8 +50,8 @@ def space(tmp_path: Path) -> Iterator[Space]:
 
 @pytest.fixture
 def scanner(space: Space, monkeypatch: pytest.MonkeyPatch) -> Scanner:
-    made = Scanner(detect.redacted_all)
-    monkeypatch.setattr(detect, "redacted_all", made)
+    made = Scanner(detect.redact_values)
+    monkeypatch.setattr(detect, "redact_values", made)
     return made
 
 
@@ -102,7 +102,7 @@ def test_value_over_its_limit_is_refused_before_it_is_scanned(
 def test_message_over_its_limit_is_refused_before_it_is_scanned(
     space: Space, scanner: Scanner, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(events, "MOST_MESSAGE_CHARS", 1_000)
+    monkeypatch.setattr(events, "MAX_MESSAGE_CHARS", 1_000)
     message = {"role": "user", "content": LONG}
     with pytest.raises(InvalidInput, match="at most 1000 characters"):
         space.session("s").append(message) if name == "append" else space.follow([message])
@@ -112,7 +112,7 @@ def test_message_over_its_limit_is_refused_before_it_is_scanned(
 def test_note_over_its_limit_is_refused_before_it_is_scanned(
     space: Space, scanner: Scanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(validate, "MOST_CHARS", 1_000)
+    monkeypatch.setattr(validate, "MAX_CHARS", 1_000)
     with pytest.raises(InvalidInput, match="at most 1000 characters"):
         space.remember(LONG, kind="note")
     assert scanner.texts == 0
@@ -145,17 +145,17 @@ def test_query_of_any_length_is_scanned_as_far_as_it_is_used(
     space.remember("the cat sleeps")
     scanner.texts = scanner.longest = 0
     assert space.recall("cat " + LONG * 10)
-    assert scanner.longest < 2 * QUERY_CHARS
+    assert scanner.longest < 2 * MAX_QUERY_CHARS
 
 
 def test_values_at_their_limits_are_kept(space: Space) -> None:
     made = space.remember(
         "a",
         category="c" * validate.MAX_CATEGORY_CHARS,
-        subject="s" * validate.MOST_SUBJECT_CHARS,
-        source="o" * validate.MOST_SOURCE_CHARS,
+        subject="s" * validate.MAX_SUBJECT_CHARS,
+        source="o" * validate.MAX_SOURCE_CHARS,
         tags=[*(f"t{number}" for number in range(16)), *["t1", " "] * 42],
-        key="k" * validate.MOST_KEY_CHARS,
+        key="k" * validate.MAX_KEY_CHARS,
     )
     assert len(made.category) == validate.MAX_CATEGORY_CHARS and len(made.tags) == 16
     space.session("s").scratchpad.write(["item", *[" "] * (session_state.MAX_GIVEN_ITEMS - 1)])
@@ -163,11 +163,11 @@ def test_values_at_their_limits_are_kept(space: Space) -> None:
 
 def test_key_in_a_tag_is_redacted_though_it_is_longer_than_a_tag(space: Space) -> None:
     token = "sk-ant-api03-" + "aB3dE5gH7j" * 9 + "AA"
-    assert 64 < len(token) < LONGEST_GIVEN_TAG
+    assert 64 < len(token) < MAX_GIVEN_TAG_CHARS
     assert "ab3de5" not in "".join(space.remember("a", tags=[token]).tags)
 
 
 def test_position_of_thousands_of_digits_is_refused() -> None:
     with pytest.raises(InvalidInput):
-        position_or_time("9" * 5_000)
-    assert position_or_time("9" * 18) == int("9" * 18)
+        parse_as_of("9" * 5_000)
+    assert parse_as_of("9" * 18) == int("9" * 18)

@@ -16,13 +16,13 @@ from reverie.errors import NotFound, ReverieError
 from reverie.model import Job
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalize import one_line
-from reverie.text.secrets.detect import redacted
+from reverie.text.secrets.detect import redact_text
 
 LEASE_MS = 5 * 60_000
 # Doubling waits of at most an hour: half a working day passes before a job is parked.
 MAX_ATTEMPTS = 15
-_FIRST_WAIT_MS = 1_000
-_LONGEST_WAIT_MS = 60 * 60_000
+_MIN_BACKOFF_MS = 1_000
+_MAX_BACKOFF_MS = 60 * 60_000
 NEVER = 1 << 62
 
 
@@ -51,7 +51,7 @@ class Claim:
         )
         _set_due(tx, self.owner)
 
-    def again(self, tx: Transaction, due_at: int) -> None:
+    def reschedule(self, tx: Transaction, due_at: int) -> None:
         """Part of the job is done; the rest is due later."""
         self._require_lease(
             tx.run(
@@ -64,7 +64,7 @@ class Claim:
 
     def fail(self, tx: Transaction, now: int, error: str) -> None:
         """Try again later, or park it where people can see it."""
-        wait = min(_FIRST_WAIT_MS * 2 ** (self.attempts - 1), _LONGEST_WAIT_MS)
+        wait = min(_MIN_BACKOFF_MS * 2 ** (self.attempts - 1), _MAX_BACKOFF_MS)
         self._require_lease(
             tx.run(
                 "UPDATE jobs SET state = ?, due_at = ?, token = NULL, error = ? "
@@ -72,7 +72,7 @@ class Claim:
                 (
                     "parked" if self.attempts >= MAX_ATTEMPTS else "ready",
                     now + wait,
-                    as_kept(error),
+                    format_error(error),
                     self.owner.space,
                     self.job,
                     self.token,
@@ -130,7 +130,7 @@ def add_once(
         add(tx, owner, kind, {}, due_at=due_at, now=now, lane=lane)
 
 
-def has(tx: Transaction, owner: Owner, kind: str) -> bool:
+def has_job(tx: Transaction, owner: Owner, kind: str) -> bool:
     """Whether the owner has a job of this kind, in whatever state."""
     return (
         tx.one(
@@ -140,7 +140,7 @@ def has(tx: Transaction, owner: Owner, kind: str) -> bool:
     )
 
 
-def waits_in(tx: Transaction, owner: Owner, lane: str) -> bool:
+def has_ready_in_lane(tx: Transaction, owner: Owner, lane: str) -> bool:
     """Whether a job of this lane is there that nobody has begun."""
     return (
         tx.one(
@@ -178,7 +178,7 @@ def claim(
     ``kinds``: only one of these. ``due`` is taken before any job, by everybody who takes both and
     may have to wait.
     """
-    _take_due(tx, owner)
+    _lock_due(tx, owner)
     claimable = (
         "FROM jobs j WHERE j.space = ? AND j.owner = ? AND j.state IN ('ready', 'running') "
         "AND j.due_at <= ? AND (j.lane IS NULL OR NOT EXISTS (SELECT 1 FROM jobs e "
@@ -215,7 +215,7 @@ def claim(
     return Claim(owner, job, kind, json.loads(payload), attempts + 1, token)
 
 
-def listed(tx: Transaction, space: int, name: str) -> list[Job]:
+def list_jobs(tx: Transaction, space: int, name: str) -> list[Job]:
     return [
         Job(name, job, kind, state, due_at, attempts, error, json.loads(payload))
         for job, kind, state, due_at, attempts, error, payload in tx.all(
@@ -252,9 +252,9 @@ def _owner_of(tx: Transaction, space: int, job: int) -> Owner:
     return Owner(space, row[0])
 
 
-def as_kept(error: str) -> str:
+def format_error(error: str) -> str:
     """An error may quote anything; what is kept of it is one line that fits every database."""
-    return redacted(one_line(error[:1000].encode("utf-8", "replace").decode()))[0]
+    return redact_text(one_line(error[:1000].encode("utf-8", "replace").decode()))[0]
 
 
 def _set_due(tx: Transaction, owner: Owner, after: int | None = None) -> None:
@@ -262,7 +262,7 @@ def _set_due(tx: Transaction, owner: Owner, after: int | None = None) -> None:
 
     The row is taken first: who adds or ends a job meanwhile has the last word.
     """
-    _take_due(tx, owner)
+    _lock_due(tx, owner)
     later, values = ("", owner) if after is None else (" AND due_at > ?", (*owner, after))
     (first,) = tx.one(
         f"SELECT MIN(due_at) FROM jobs WHERE space = ? AND owner = ? AND state <> 'parked'{later}",
@@ -274,7 +274,7 @@ def _set_due(tx: Transaction, owner: Owner, after: int | None = None) -> None:
         tx.run("UPDATE due SET at = ? WHERE space = ? AND owner = ?", (first, *owner))
 
 
-def _take_due(tx: Transaction, owner: Owner) -> None:
+def _lock_due(tx: Transaction, owner: Owner) -> None:
     """Whoever else would say when to look here waits until this transaction ends."""
     tx.run(
         "INSERT INTO due (space, owner, at) VALUES (?, ?, ?) "

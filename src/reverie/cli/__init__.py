@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from reverie import __version__
-from reverie.cli.exit_codes import EXIT_CODES, ReaderGone, run
+from reverie.cli.exit_codes import EXIT_CODES, OutputClosed, run
 from reverie.cli.lazy import LazyGroup
 
 COMMANDS = {
@@ -99,7 +99,7 @@ class _Reverie(LazyGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise ReaderGone from error
+            raise OutputClosed from error
 
 
 @click.group(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from reverie.cli.options import Asked, anywhere, examples
+from reverie.cli.options import CommonOptions, examples, json_option
 from reverie.cli.output import print_json
 
 SHELLS = ("bash", "zsh", "fish")
@@ -19,8 +19,8 @@ SHELLS = ("bash", "zsh", "fish")
     ),
 )
 @click.argument("shell", type=click.Choice(SHELLS))
-@anywhere
-def completion_command(asked: Asked, shell: str) -> None:
+@json_option
+def completion_command(asked: CommonOptions, shell: str) -> None:
     """Print the completion script of a shell."""
     from click.shell_completion import get_completion_class
 

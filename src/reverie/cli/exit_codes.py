@@ -21,7 +21,7 @@ from reverie.errors import (
 )
 from reverie.text.normalize import one_line
 
-FOUND_WRONG = 1
+PROBLEMS_FOUND = 1
 USAGE = 2
 NOT_FOUND = 3
 CONFLICT = 4
@@ -32,7 +32,8 @@ BROKEN_PIPE = 141
 
 EXIT_CODES = {
     0: "done",
-    FOUND_WRONG: "found wrong (verify, doctor), left out (import, vault sync) or failed (worker)",
+    PROBLEMS_FOUND: "found wrong (verify, doctor), left out (import, vault sync) "
+    "or failed (worker)",
     USAGE: "the command line, a value or a setting cannot be used",
     NOT_FOUND: "no such memory, session, proposal or job, or no store yet",
     CONFLICT: "the write does not fit what is stored, or the memory is shared",
@@ -52,44 +53,46 @@ _CODES: tuple[tuple[type[ReverieError], int], ...] = (
 )
 
 
-class ReaderGone(Exception):
+class OutputClosed(Exception):
     """The output's reader went away. No OSError: click would end with 1 for that."""
 
 
 def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     """Run a command line to its end; its exit code."""
-    as_json = "--json" in _before_dashes(arguments)
+    as_json = "--json" in _before_double_dash(arguments)
     try:
         code = call()
         if sys.stdout is not None:
             sys.stdout.flush()
     except ReverieError as error:
-        return _tell(type(error).__name__, str(error), code_of(error), as_json)
+        return _print_error(type(error).__name__, str(error), exit_code(error), as_json)
     except click.Abort:
-        return _tell("Interrupted", "stopped", INTERRUPTED, as_json)
+        return _print_error("Interrupted", "stopped", INTERRUPTED, as_json)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             return USAGE
-        return _tell(_usage_name(error), _usage(error), USAGE, as_json)
-    except (BrokenPipeError, ReaderGone):
+        return _print_error(_usage_name(error), _usage_message(error), USAGE, as_json)
+    except (BrokenPipeError, OutputClosed):
         _silence_stdout()
         return BROKEN_PIPE
     except MemoryError:
-        return _tell("MemoryError", "not enough memory: free some and try again", STORE, as_json)
+        return _print_error(
+            "MemoryError", "not enough memory: free some and try again", STORE, as_json
+        )
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
         _silence_stdout()
-        return _tell("OSError", f"{what}{error.strerror or error}", STORE, as_json)
+        return _print_error("OSError", f"{what}{error.strerror or error}", STORE, as_json)
     return code if isinstance(code, int) else 0
 
 
-def code_of(error: ReverieError) -> int:
+def exit_code(error: ReverieError) -> int:
     """InvalidInput, ConfigError and MissingExtra are the caller's to mend: usage."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), USAGE)
 
 
-def _tell(kind: str, message: str, code: int, as_json: bool) -> int:
+def _print_error(kind: str, message: str, code: int, as_json: bool) -> int:
     line = one_line(message)
     if as_json:
         line = json.dumps({"error": {"type": kind, "message": line}}, ensure_ascii=False)
@@ -99,7 +102,7 @@ def _tell(kind: str, message: str, code: int, as_json: bool) -> int:
     return code
 
 
-def _usage(error: click.ClickException) -> str:
+def _usage_message(error: click.ClickException) -> str:
     """click's message, with the way to the help of the command it is about."""
     message = error.format_message().removesuffix(".")
     ctx = error.ctx if isinstance(error, click.UsageError) else None
@@ -112,7 +115,7 @@ def _usage_name(error: click.ClickException) -> str:
     return "UsageError" if isinstance(error, click.UsageError) else type(error).__name__
 
 
-def _before_dashes(arguments: Sequence[str]) -> Sequence[str]:
+def _before_double_dash(arguments: Sequence[str]) -> Sequence[str]:
     given = list(arguments)
     return given[: given.index("--")] if "--" in given else given
 

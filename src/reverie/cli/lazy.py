@@ -39,10 +39,12 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self._modules and not args[0].startswith("-"):
-            raise click.UsageError(f"there is no command {args[0]!r}{self._near(args[0])}", ctx)
+            raise click.UsageError(
+                f"there is no command {args[0]!r}{self._suggestion(args[0])}", ctx
+            )
         return super().resolve_command(ctx, args)
 
-    def _near(self, name: str) -> str:
+    def _suggestion(self, name: str) -> str:
         from difflib import get_close_matches
 
         near = get_close_matches(name, self._modules, n=1)

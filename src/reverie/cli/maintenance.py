@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.exit_codes import FOUND_WRONG
+from reverie.cli.exit_codes import PROBLEMS_FOUND
 from reverie.cli.options import (
-    WHOLE,
-    Asked,
+    POSITIVE_INT,
+    CommonOptions,
     examples,
-    in_space,
-    on_store,
     require_store,
+    space_options,
     store_file,
+    store_options,
 )
 from reverie.cli.output import (
-    brief,
-    count,
+    format_bytes,
+    format_minute,
+    pluralize,
     print_json,
+    print_line,
     print_pairs,
     print_problems,
+    print_stderr,
     print_table,
     progress,
-    remark,
-    say,
-    short_when,
-    size,
     table,
+    to_line,
 )
-from reverie.cli.runtime import reporting, stopping, watching
+from reverie.cli.runtime import log_to_stderr, stop_on_signals, watch_vault
 from reverie.errors import NotFound, ReverieError
 from reverie.model import Job
 
@@ -46,8 +46,8 @@ DAY_MS = 24 * 60 * 60_000
 
 
 @click.command("spaces", epilog=examples("reverie spaces", "reverie spaces --json"))
-@on_store
-def spaces_command(asked: Asked) -> None:
+@store_options
+def spaces_command(asked: CommonOptions) -> None:
     """List the spaces of a store."""
     with asked.open_store() as store:
         spaces = store.spaces()
@@ -55,20 +55,24 @@ def spaces_command(asked: Asked) -> None:
         print_json({"spaces": spaces})
         return
     if not spaces:
-        remark("The store has no spaces yet.")
+        print_stderr("The store has no spaces yet.")
         return
     shown = table("space", "facts", "notes", "position", "users", content="users")
     for space in spaces:
         users = ", ".join(space.users)
         shown.add_row(
-            brief(space.name), str(space.facts), str(space.notes), str(space.position), brief(users)
+            to_line(space.name),
+            str(space.facts),
+            str(space.notes),
+            str(space.position),
+            to_line(users),
         )
     print_table(shown)
 
 
 @click.command("doctor", epilog=examples("reverie doctor", "reverie doctor --json"))
-@on_store
-def doctor_command(asked: Asked) -> None:
+@store_options
+def doctor_command(asked: CommonOptions) -> None:
     """Show versions, places, pending work and problems."""
     import platform
 
@@ -99,7 +103,7 @@ def doctor_command(asked: Asked) -> None:
         print_pairs({name: _as_text(value) for name, value in found.items()})
         print_problems(problems)
     if problems:
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 def _model_problems(settings: Settings) -> list[str]:
@@ -148,8 +152,8 @@ def jobs_command() -> None:
 
 
 @jobs_command.command("list", epilog=examples("reverie jobs list", "reverie jobs list --json"))
-@on_store
-def list_jobs_command(asked: Asked) -> None:
+@store_options
+def list_jobs_command(asked: CommonOptions) -> None:
     """List the jobs of every space.
 
     A job in the state retry failed and will be tried again; a parked one failed too often, and
@@ -161,17 +165,17 @@ def list_jobs_command(asked: Asked) -> None:
         print_json({"jobs": jobs})
         return
     if not jobs:
-        remark("There are no jobs.")
+        print_stderr("There are no jobs.")
         return
     now = time.time_ns() // 1_000_000
     shown = table("job", "space", "kind", "state", "due", "tries", "about", content="about")
     # Why a job failed is told whole.
     shown.columns[-1].no_wrap, shown.columns[-1].overflow = False, "fold"
     for job in jobs:
-        state = "retry" if _waits_again(job) else job.state
+        state = "retry" if _will_retry(job) else job.state
         shown.add_row(
             str(job.id),
-            brief(job.space),
+            to_line(job.space),
             job.kind,
             state,
             _due(job, now),
@@ -181,7 +185,7 @@ def list_jobs_command(asked: Asked) -> None:
     print_table(shown)
 
 
-def _waits_again(job: Job) -> bool:
+def _will_retry(job: Job) -> bool:
     return job.state == "ready" and job.error is not None
 
 
@@ -193,7 +197,7 @@ def _due(job: Job, now: int) -> str:
     if wait <= 0:
         return "now"
     if wait >= DAY_MS:
-        return short_when(job.due_at)
+        return format_minute(job.due_at)
     for unit, ms in (("h", 3_600_000), ("min", 60_000)):
         if wait >= ms:
             return f"in {wait // ms} {unit}"
@@ -203,19 +207,19 @@ def _due(job: Job, now: int) -> str:
 def _about(job: Job) -> str:
     """The event, session or memory it is for; below that, why it failed."""
     parts = (job.payload.get(name) for name in ("session", "sequence", "memory"))
-    what = brief(":".join(str(part) for part in parts if part is not None))
-    return what if job.error is None else f"{what}\n{brief(job.error)}".lstrip("\n")
+    what = to_line(":".join(str(part) for part in parts if part is not None))
+    return what if job.error is None else f"{what}\n{to_line(job.error)}".lstrip("\n")
 
 
 @jobs_command.command(
     "retry", epilog=examples("reverie jobs retry 12 --space work", "reverie jobs retry --all")
 )
-@click.argument("job", type=WHOLE, required=False)
+@click.argument("job", type=POSITIVE_INT, required=False)
 @click.option(
     "--all", "every", is_flag=True, help="Every job that failed, of --space or of all spaces."
 )
-@in_space
-def retry_job_command(asked: Asked, job: int | None, every: bool) -> None:
+@space_options
+def retry_job_command(asked: CommonOptions, job: int | None, every: bool) -> None:
     """Make a job due now, a parked one included."""
     if (job is None) != every:
         raise click.UsageError("give a JOB or --all")
@@ -230,16 +234,16 @@ def retry_job_command(asked: Asked, job: int | None, every: bool) -> None:
         found = [{"space": each.space, "job": each.id, "state": "due"} for each in retried]
         print_json({"jobs": found})
     elif retried:
-        say(f"Made {count(len(retried), 'job')} due now.")
+        print_line(f"Made {pluralize(len(retried), 'job')} due now.")
     else:
-        remark("No job has failed.")
+        print_stderr("No job has failed.")
 
 
 def _retry_all(store: Store, space: str | None) -> list[Job]:
     """Those at work are left alone: a worker has them."""
     retried = []
     for job in store.jobs():
-        failed = job.state == "parked" or _waits_again(job)
+        failed = job.state == "parked" or _will_retry(job)
         if failed and space in (None, job.space):
             # It may have been done or dropped a moment ago.
             with contextlib.suppress(NotFound):
@@ -249,9 +253,9 @@ def _retry_all(store: Store, space: str | None) -> list[Job]:
 
 
 @jobs_command.command("drop", epilog=examples("reverie jobs drop 12 --space work"))
-@click.argument("job", type=WHOLE)
-@in_space
-def drop_job_command(asked: Asked, job: int) -> None:
+@click.argument("job", type=POSITIVE_INT)
+@space_options
+def drop_job_command(asked: CommonOptions, job: int) -> None:
     """Take a job off the agenda, undone."""
     with asked.open_store() as store:
         space = store.settings.space
@@ -259,11 +263,11 @@ def drop_job_command(asked: Asked, job: int) -> None:
     _print_job(asked, space, job, "dropped")
 
 
-def _print_job(asked: Asked, space: str, job: int, state: str) -> None:
+def _print_job(asked: CommonOptions, space: str, job: int, state: str) -> None:
     if asked.as_json:
         print_json({"space": space, "job": job, "state": state})
     else:
-        say(f"Job {job} of space {space!r} is {'due now' if state == 'due' else state}.")
+        print_line(f"Job {job} of space {space!r} is {'due now' if state == 'due' else state}.")
 
 
 # -- worker ---------------------------------------------------------------------------------------
@@ -284,38 +288,38 @@ def _print_job(asked: Asked, space: str, job: int, state: str) -> None:
     metavar="SECONDS",
     help="How long to wait when nothing is due.",
 )
-@on_store
-def worker_command(asked: Asked, once: bool, poll: float) -> None:
+@store_options
+def worker_command(asked: CommonOptions, once: bool, poll: float) -> None:
     """Do what is due, until stopped.
 
     SIGINT and SIGTERM let the job at hand finish. A vault that the store has is watched meanwhile.
     REVERIE_LOG_LEVEL says what is reported on standard error. With --once the exit code is 1 when
     a job failed.
     """
-    with asked.open_store() as store, reporting(store.settings.log_level):
+    with asked.open_store() as store, log_to_stderr(store.settings.log_level):
         if once:
             _work_once(asked, store)
             return
-        with stopping() as stop, watching(store):
+        with stop_on_signals() as stop, watch_vault(store):
             logging.getLogger("reverie.worker").info("working on %s", store.url)
-            store.work(stop, poll)
+            store.run_worker(stop, poll)
     if asked.as_json:
         print_json({"stopped": stop.name})
     else:
-        say(f"Stopped by {stop.name}.")
+        print_line(f"Stopped by {stop.name}.")
 
 
-def _work_once(asked: Asked, store: Store) -> None:
+def _work_once(asked: CommonOptions, store: Store) -> None:
     before = {(job.space, job.id): job for job in store.jobs()}
-    done = store.drain()
+    done = store.run_pending_jobs()
     failed = sum(_failed_since(before.get((job.space, job.id)), job) for job in store.jobs())
     if asked.as_json:
         print_json({"jobs": done, "failed": failed})
     else:
         why = f", {failed} failed: 'reverie jobs list' shows why" if failed else ""
-        say(f"Ran {count(done, 'job')}{why}.")
+        print_line(f"Ran {pluralize(done, 'job')}{why}.")
     if failed:
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 def _failed_since(before: Job | None, now: Job) -> bool:
@@ -329,8 +333,8 @@ def _failed_since(before: Job | None, now: Job) -> bool:
 @click.command(
     "reembed", epilog=examples("reverie reembed", "REVERIE_EMBEDDER=local reverie reembed")
 )
-@on_store
-def reembed_command(asked: Asked) -> None:
+@store_options
+def reembed_command(asked: CommonOptions) -> None:
     """Make every vector anew.
 
     The configured embedder makes them beside the current ones; then the store switches to them in
@@ -338,45 +342,45 @@ def reembed_command(asked: Asked) -> None:
     """
     with asked.open_store() as store, progress("reembedding") as shown:
         done = store.reembed(shown)
-    _print_done(asked, "passages", done, f"Made {count(done, 'vector')} anew.")
+    _print_done(asked, "passages", done, f"Made {pluralize(done, 'vector')} anew.")
 
 
 @click.command("rebuild", epilog=examples("reverie rebuild", "reverie rebuild --json"))
-@on_store
-def rebuild_command(asked: Asked) -> None:
+@store_options
+def rebuild_command(asked: CommonOptions) -> None:
     """Make the index anew from the log.
 
     Nothing is lost: index and vectors are views of the log.
     """
     with asked.open_store() as store, progress("rebuilding") as shown:
         done = store.rebuild(shown)
-    said = f"Indexed {count(done, 'memory', 'memories')} anew."
+    said = f"Indexed {pluralize(done, 'memory', 'memories')} anew."
     _print_done(asked, "memories", done, said)
 
 
-def _print_done(asked: Asked, what: str, number: int, line: str) -> None:
+def _print_done(asked: CommonOptions, what: str, number: int, line: str) -> None:
     if asked.as_json:
         print_json({what: number})
     else:
-        say(line)
+        print_line(line)
 
 
 @click.command("vacuum", epilog=examples("reverie vacuum", "reverie vacuum --json"))
-@on_store
-def vacuum_command(asked: Asked) -> None:
+@store_options
+def vacuum_command(asked: CommonOptions) -> None:
     """Give unused room back to the file system."""
     with asked.open_store() as store:
         path = store_file(store.settings)
-        before = _bytes(path)
+        before = _store_bytes(path)
         store.vacuum()
-        after = _bytes(path)
+        after = _store_bytes(path)
     if asked.as_json:
         print_json({"bytes_before": before, "bytes_after": after})
     else:
-        say(f"The store had {size(before)}, now it has {size(after)}.")
+        print_line(f"The store had {format_bytes(before)}, now it has {format_bytes(after)}.")
 
 
-def _bytes(path: Path | None) -> int:
+def _store_bytes(path: Path | None) -> int:
     """The file and its write-ahead log."""
     if path is None:
         return 0

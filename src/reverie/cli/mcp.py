@@ -8,10 +8,10 @@ import sys
 import click
 
 from reverie.cli import mcp_clients
-from reverie.cli.options import Asked, examples, in_scope, store_file
-from reverie.cli.output import print_json, remark, say
+from reverie.cli.options import CommonOptions, examples, scope_options, store_file
+from reverie.cli.output import print_json, print_line, print_stderr
 
-EVERY = "every"
+ALL_CLIENTS = "every"
 
 
 @click.command(
@@ -28,13 +28,13 @@ EVERY = "every"
     "--print-config",
     "client",
     is_flag=False,
-    flag_value=EVERY,
-    type=click.Choice([EVERY, *mcp_clients.CLIENTS]),
+    flag_value=ALL_CLIENTS,
+    type=click.Choice([ALL_CLIENTS, *mcp_clients.CLIENTS]),
     metavar="[CLIENT]",
     help=f"Print what to paste into a client, and stop: {', '.join(mcp_clients.CLIENTS)}.",
 )
-@in_scope
-def mcp_command(asked: Asked, session: str | None, client: str | None) -> None:
+@scope_options
+def mcp_command(asked: CommonOptions, session: str | None, client: str | None) -> None:
     """Give memory to an agent over MCP.
 
     Speaks the Model Context Protocol on standard input and output, in one scope, with the rights of
@@ -44,36 +44,38 @@ def mcp_command(asked: Asked, session: str | None, client: str | None) -> None:
     if client is not None:
         _print_config(asked, client)
         return
-    from reverie.cli.runtime import reporting
+    from reverie.cli.runtime import log_to_stderr
     from reverie.server.mcp import stdio
 
     settings = asked.settings()
     if sys.stdin.isatty():
-        remark("Waiting for MCP on standard input; --print-config shows how a client starts this.")
-    with reporting(settings.log_level):
+        print_stderr(
+            "Waiting for MCP on standard input; --print-config shows how a client starts this."
+        )
+    with log_to_stderr(settings.log_level):
         stdio.run(settings, session)
 
 
-def _print_config(asked: Asked, client: str) -> None:
+def _print_config(asked: CommonOptions, client: str) -> None:
     settings = asked.settings()
-    here = mcp_clients.Here.found(settings, store_file(settings))
-    chosen = list(mcp_clients.CLIENTS) if client == EVERY else [client]
+    here = mcp_clients.Installation.found(settings, store_file(settings))
+    chosen = list(mcp_clients.CLIENTS) if client == ALL_CLIENTS else [client]
     configs = {name: mcp_clients.config(name, here) for name in chosen}
     if asked.as_json:
         print_json(configs)
         return
     for config in configs.values():
-        say(f"# {config['title']}: {config['where']}")
+        print_line(f"# {config['title']}: {config['where']}")
         for line in config.get("commands", ()):
-            say(f"# run: {line}")
+            print_line(f"# run: {line}")
         for name in ("stdio", "http"):
             if name in config:
                 pasted = config[name]
-                say(f"# {mcp_clients.ABOUT[name]}")
-                say(pasted if isinstance(pasted, str) else json.dumps(pasted, indent=2))
-        say("")
-    if here.unprinted:
-        remark(
+                print_line(f"# {mcp_clients.TRANSPORT_NOTES[name]}")
+                print_line(pasted if isinstance(pasted, str) else json.dumps(pasted, indent=2))
+        print_line("")
+    if here.url_hidden:
+        print_stderr(
             "The address of the store is not printed, it may hold a password: set REVERIE_URL "
             "for the client, or url in ~/.config/reverie/reverie.toml."
         )

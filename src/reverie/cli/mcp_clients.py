@@ -17,29 +17,29 @@ from urllib.parse import urlencode
 
 from reverie.config import Settings
 
-NAME = "reverie"
+SERVER_NAME = "reverie"
 # Not REVERIE_TOKEN: a server in the same environment would take it for the operator's own.
-VARIABLE = "REVERIE_MCP_TOKEN"
-ABOUT = {
+ENV_VARIABLE = "REVERIE_MCP_TOKEN"
+TRANSPORT_NOTES = {
     "stdio": "the client starts Reverie itself:",
-    "http": f"or through a server ('reverie serve'), with a token in {VARIABLE}:",
+    "http": f"or through a server ('reverie serve'), with a token in {ENV_VARIABLE}:",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class Installation:
     """This installation: how it is started, and where its server answers."""
 
     command: str
     arguments: tuple[str, ...]
     url: str
-    unprinted: bool
+    url_hidden: bool
     """Whether the store has an address that is not among the arguments."""
 
     @classmethod
-    def found(cls, settings: Settings, file: Path | None) -> Here:
-        script = Path(sys.executable).with_name(NAME)
-        start = [str(script)] if script.exists() else [sys.executable, "-m", NAME]
+    def found(cls, settings: Settings, file: Path | None) -> Installation:
+        script = Path(sys.executable).with_name(SERVER_NAME)
+        start = [str(script)] if script.exists() else [sys.executable, "-m", SERVER_NAME]
         scope = {"space": settings.space if settings.space != Settings().space else ""}
         scope["user"] = settings.user
         named = {name: value for name, value in scope.items() if value}
@@ -54,21 +54,21 @@ class Here:
             start[0],
             (*start[1:], "mcp", *given),
             f"http://{place}:{settings.port or Settings().port}/mcp{query}",
-            unprinted=file is None,
+            url_hidden=file is None,
         )
 
 
-class Client(NamedTuple):
+class McpClient(NamedTuple):
     """One program: where its file is, and the shapes it takes. None: it has no such way."""
 
     title: str
     where: str
-    stdio: Callable[[Here], Any] | None
-    http: Callable[[Here], Any] | None
-    commands: Callable[[Here], tuple[str, ...]] | None = None
+    stdio: Callable[[Installation], Any] | None
+    http: Callable[[Installation], Any] | None
+    commands: Callable[[Installation], tuple[str, ...]] | None = None
 
 
-def config(name: str, here: Here) -> dict[str, Any]:
+def config(name: str, here: Installation) -> dict[str, Any]:
     """What one client needs, as values; a text where its file is no JSON."""
     client = CLIENTS[name]
     made: dict[str, Any] = {"title": client.title, "where": client.where}
@@ -81,35 +81,38 @@ def config(name: str, here: Here) -> dict[str, Any]:
     return made
 
 
-def _stdio(root: str, **more: str) -> Callable[[Here], Any]:
-    return lambda here: {root: {NAME: {**more, "command": here.command, "args": [*here.arguments]}}}
+def _stdio(root: str, **more: str) -> Callable[[Installation], Any]:
+    return lambda here: {
+        root: {SERVER_NAME: {**more, "command": here.command, "args": [*here.arguments]}}
+    }
 
 
-def _http(root: str, token: str, url: str = "url", **more: str) -> Callable[[Here], Any]:
-    return lambda here: {root: {NAME: {**more, url: here.url, "headers": _bearer(token)}}}
+def _http(root: str, token: str, url: str = "url", **more: str) -> Callable[[Installation], Any]:
+    return lambda here: {root: {SERVER_NAME: {**more, url: here.url, "headers": _bearer(token)}}}
 
 
 def _bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
-def _claude_commands(here: Here) -> tuple[str, ...]:
+def _claude_commands(here: Installation) -> tuple[str, ...]:
     started = shlex.join([here.command, *here.arguments])
     return (
-        f"claude mcp add --scope user {NAME} -- {started}",
-        f"claude mcp add --scope user --transport http {NAME} {shlex.quote(here.url)} "
-        f'--header "Authorization: Bearer ${VARIABLE}"',
+        f"claude mcp add --scope user {SERVER_NAME} -- {started}",
+        f"claude mcp add --scope user --transport http {SERVER_NAME} {shlex.quote(here.url)} "
+        f'--header "Authorization: Bearer ${ENV_VARIABLE}"',
     )
 
 
-def _codex_stdio(here: Here) -> str:
+def _codex_stdio(here: Installation) -> str:
     listed = ", ".join(map(_toml, here.arguments))
-    return f"[mcp_servers.{NAME}]\ncommand = {_toml(here.command)}\nargs = [{listed}]"
+    return f"[mcp_servers.{SERVER_NAME}]\ncommand = {_toml(here.command)}\nargs = [{listed}]"
 
 
-def _codex_http(here: Here) -> str:
+def _codex_http(here: Installation) -> str:
     return (
-        f"[mcp_servers.{NAME}]\nurl = {_toml(here.url)}\nbearer_token_env_var = {_toml(VARIABLE)}"
+        f"[mcp_servers.{SERVER_NAME}]\nurl = {_toml(here.url)}\n"
+        f"bearer_token_env_var = {_toml(ENV_VARIABLE)}"
     )
 
 
@@ -118,52 +121,52 @@ def _toml(text: str) -> str:
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 
-CLIENTS: dict[str, Client] = {
-    "claude-desktop": Client(
+CLIENTS: dict[str, McpClient] = {
+    "claude-desktop": McpClient(
         "Claude Desktop",
         "claude_desktop_config.json (Settings, Developer, Edit Config)",
         _stdio("mcpServers"),
         None,
     ),
-    "claude-code": Client(
+    "claude-code": McpClient(
         "Claude Code",
         ".mcp.json of a project",
         _stdio("mcpServers", type="stdio"),
-        _http("mcpServers", f"${{{VARIABLE}}}", type="http"),
+        _http("mcpServers", f"${{{ENV_VARIABLE}}}", type="http"),
         _claude_commands,
     ),
-    "cursor": Client(
+    "cursor": McpClient(
         "Cursor",
         "~/.cursor/mcp.json, or .cursor/mcp.json of a project",
         _stdio("mcpServers"),
-        _http("mcpServers", f"${{env:{VARIABLE}}}"),
+        _http("mcpServers", f"${{env:{ENV_VARIABLE}}}"),
     ),
-    "vscode": Client(
+    "vscode": McpClient(
         "VS Code",
         ".vscode/mcp.json of a workspace, or 'MCP: Open User Configuration'",
         _stdio("servers", type="stdio"),
-        _http("servers", f"${{env:{VARIABLE}}}", type="http"),
+        _http("servers", f"${{env:{ENV_VARIABLE}}}", type="http"),
     ),
-    "windsurf": Client(
+    "windsurf": McpClient(
         "Windsurf",
         "~/.codeium/windsurf/mcp_config.json",
         _stdio("mcpServers"),
-        _http("mcpServers", f"${{env:{VARIABLE}}}", "serverUrl"),
+        _http("mcpServers", f"${{env:{ENV_VARIABLE}}}", "serverUrl"),
     ),
-    "zed": Client(
+    "zed": McpClient(
         "Zed",
         "settings.json ('zed: open settings file')",
         _stdio("context_servers"),
         _http("context_servers", "TOKEN"),
     ),
-    "codex": Client("Codex", "~/.codex/config.toml", _codex_stdio, _codex_http),
-    "gemini": Client(
+    "codex": McpClient("Codex", "~/.codex/config.toml", _codex_stdio, _codex_http),
+    "gemini": McpClient(
         "Gemini CLI",
         "~/.gemini/settings.json, or .gemini/settings.json of a project",
         _stdio("mcpServers"),
-        _http("mcpServers", f"${VARIABLE}", "httpUrl"),
+        _http("mcpServers", f"${ENV_VARIABLE}", "httpUrl"),
     ),
-    "http": Client(
+    "http": McpClient(
         "Any client of streamable HTTP",
         "an address and a header",
         None,

@@ -7,55 +7,65 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.exit_codes import FOUND_WRONG
-from reverie.cli.options import WHOLE, Asked, examples, in_scope, text_of
+from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.options import (
+    POSITIVE_INT,
+    CommonOptions,
+    examples,
+    read_text_argument,
+    scope_options,
+)
 from reverie.cli.output import (
-    brief,
-    count,
+    escape_control,
+    event_id,
+    format_minute,
     memory_line,
     memory_pairs,
+    pluralize,
     print_json,
+    print_line,
     print_memory,
     print_pairs,
+    print_stderr,
     print_table,
-    remark,
-    say,
-    short_when,
-    shortened,
-    spot,
     table,
-    visible,
+    to_line,
+    truncate_line,
 )
 from reverie.cli.vault import (
-    REWRITE,
-    history_of,
-    tell_after,
-    with_history,
+    REWRITE_OPTION,
+    add_purge_report,
+    purge_history,
+    report_purge,
 )
-from reverie.dates import position_or_time
+from reverie.dates import parse_as_of
 from reverie.errors import InvalidInput
 from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
-from reverie.serialize import plain
+from reverie.serialize import to_json_value
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from reverie.memory import Space
 
-TAG = click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be repeated.")
-KEY = click.option("--key", metavar="KEY", help="Repeating a write with the same key is safe.")
-AS_OF = click.option(
+TAG_OPTION = click.option(
+    "--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be repeated."
+)
+KEY_OPTION = click.option(
+    "--key", metavar="KEY", help="Repeating a write with the same key is safe."
+)
+AS_OF_OPTION = click.option(
     "--as-of",
-    type=position_or_time,
+    type=parse_as_of,
     metavar="POSITION|TIME",
     help="As it was then: a position or a time.",
 )
-PENDING = (
+PENDING_NOTE = (
     "Pending: another process still reads old pages; a job finishes it ('reverie worker --once')."
 )
 
-WITH_SOURCE = "'reverie erase --with-source'"
-SESSIONS_ERASE = "'reverie sessions erase SESSION --event SEQUENCE'"
+ERASE_SOURCE_HINT = "'reverie erase --with-source'"
+ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
 
 
 @click.command(
@@ -78,16 +88,16 @@ SESSIONS_ERASE = "'reverie sessions erase SESSION --event SEQUENCE'"
 @click.option("--note", is_flag=True, help="Keep it as a note, which may be long.")
 @click.option("--category", metavar="NAME", help="What sort of thing it is. [default: general]")
 @click.option("--subject", metavar="NAME", help="Whom or what it is about, once in a category.")
-@TAG
+@TAG_OPTION
 @click.option("--source", metavar="NAME", help="The program or document it comes from.")
 @click.option("--pin", is_flag=True, help="Put it first in the profile; caps never forget it.")
 @click.option("--happened-at", metavar="TIME", help="When it happened.")
 @click.option("--expires-at", metavar="TIME", help="When it is to be forgotten.")
-@KEY
+@KEY_OPTION
 @click.option("--force", is_flag=True, help="Keep it although its subject is remembered already.")
-@in_scope
+@scope_options
 def remember_command(
-    asked: Asked,
+    asked: CommonOptions,
     content: str | None,
     files: tuple[str, ...],
     category: str | None,
@@ -106,7 +116,7 @@ def remember_command(
         return
     if content is None:
         raise click.UsageError("give a CONTENT, - for standard input, or --file PATH")
-    text = text_of(content)
+    text = read_text_argument(content)
     with asked.open_space(create=True) as space:
         memory = space.remember(
             text,
@@ -118,14 +128,14 @@ def remember_command(
     print_memory("Remembered", memory, as_json=asked.as_json)
 
 
-def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) -> None:
+def _remember_files(asked: CommonOptions, files: tuple[str | Path, ...], category: str) -> None:
     kept = []
     with asked.open_space(create=True) as space:
         for file in files:
             memory = space.remember_file(file, category=category)
             kept.append(memory)
             if not asked.as_json:
-                say(f"Remembered {memory.id} (version {memory.version}): {memory.source}")
+                print_line(f"Remembered {memory.id} (version {memory.version}): {memory.source}")
     if asked.as_json:
         print_json({"memories": kept})
 
@@ -143,7 +153,9 @@ def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) 
     ),
 )
 @click.argument("query")
-@click.option("--limit", type=WHOLE, default=5, show_default=True, help="How many hits at most.")
+@click.option(
+    "--limit", type=POSITIVE_INT, default=5, show_default=True, help="How many hits at most."
+)
 @click.option("--mode", type=click.Choice(MODES), default="hybrid", show_default=True)
 @click.option(
     "--kind",
@@ -153,10 +165,10 @@ def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) 
     help="Only this kind; repeatable.",
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
-@TAG
+@TAG_OPTION
 @click.option("--since", metavar="TIME", help="Only what happened at this time or later.")
 @click.option("--until", metavar="TIME", help="Only what happened before this time.")
-@AS_OF
+@AS_OF_OPTION
 @click.option("--session", metavar="ID", help="Also what belongs to this session alone.")
 @click.option(
     "--ranking",
@@ -164,23 +176,23 @@ def _remember_files(asked: Asked, files: tuple[str | Path, ...], category: str) 
     help="How to rank. [default: as the settings say]",
 )
 @click.option("--explain", is_flag=True, help="Draw what each hit's score is made of.")
-@in_scope
+@scope_options
 def recall_command(
-    asked: Asked, query: str, session: str | None, explain: bool, **given: Any
+    asked: CommonOptions, query: str, session: str | None, explain: bool, **given: Any
 ) -> None:
     """Find what is most worth knowing for a query.
 
     Among what is remembered, and among what was said: the id of an event is its session and its
     sequence.
     """
-    query = text_of(query)
+    query = read_text_argument(query)
     with asked.open_space() as space:
         scope = space if session is None else space.session(session)
         hits = scope.recall(query, explain=explain, **given)
     if asked.as_json:
         print_json({"query": query, "hits": hits})
     elif not hits:
-        remark("Nothing found.")
+        print_stderr("Nothing found.")
     elif explain:
         from reverie.cli.explain import print_explained
 
@@ -193,15 +205,15 @@ def _print_hits(hits: list[Hit]) -> None:
     shown = table("score", "id", "category", "content", content="content")
     for hit in hits:
         category = hit.memory.category if hit.memory else ""
-        shown.add_row(f"{hit.score:.3f}", brief(hit.id), category, _told(hit))
+        shown.add_row(f"{hit.score:.3f}", to_line(hit.id), category, _hit_text(hit))
     print_table(shown)
 
 
-def _told(hit: Hit) -> str:
+def _hit_text(hit: Hit) -> str:
     """The text of a hit; below that of an event, who said it and when."""
     if hit.event is None:
-        return brief(hit.text)
-    return f"{brief(hit.text)}\n{brief(hit.event.role)}, {short_when(hit.event.at)}"
+        return to_line(hit.text)
+    return f"{to_line(hit.text)}\n{to_line(hit.event.role)}, {format_minute(hit.event.at)}"
 
 
 @click.command(
@@ -215,14 +227,14 @@ def _told(hit: Hit) -> str:
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
 @click.option("--subject", metavar="NAME", help="Only this subject.")
-@TAG
+@TAG_OPTION
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @click.option("--forgotten", is_flag=True, help="Include the forgotten ones.")
-@AS_OF
-@click.option("--limit", type=WHOLE, default=20, show_default=True, help="How many at most.")
+@AS_OF_OPTION
+@click.option("--limit", type=POSITIVE_INT, default=20, show_default=True, help="How many at most.")
 @click.option("--order", type=click.Choice(ORDERS), default="newest", show_default=True)
-@in_scope
-def list_command(asked: Asked, forgotten: bool, limit: int, **given: Any) -> None:
+@scope_options
+def list_command(asked: CommonOptions, forgotten: bool, limit: int, **given: Any) -> None:
     """List the memories of a space."""
     with asked.open_space() as space:
         # One more than asked for tells whether there are more.
@@ -233,7 +245,7 @@ def list_command(asked: Asked, forgotten: bool, limit: int, **given: Any) -> Non
         print_json({"memories": memories, "more": more})
         return
     if not memories:
-        remark(f"No memories found in space {name!r}.")
+        print_stderr(f"No memories found in space {name!r}.")
         return
     more_columns = (*(("user",) if user else ()), *(("state",) if forgotten else ()))
     shown = table("id", "created", "category", *more_columns, "content", content="content")
@@ -242,40 +254,40 @@ def list_command(asked: Asked, forgotten: bool, limit: int, **given: Any) -> Non
         if forgotten:
             middle.append("" if memory.forgotten_at is None else "forgotten")
         mark = "* " if memory.pinned else ""
-        line = f"{mark}{brief(memory.content)}"
-        shown.add_row(memory.id, short_when(memory.created_at), memory.category, *middle, line)
+        line = f"{mark}{to_line(memory.content)}"
+        shown.add_row(memory.id, format_minute(memory.created_at), memory.category, *middle, line)
     print_table(shown)
     if more:
-        remark(f"There are more than {limit}: --limit shows them.")
+        print_stderr(f"There are more than {limit}: --limit shows them.")
 
 
 @click.command("show", epilog=examples("reverie show Ab3dE6gH", "reverie show Ab3dE6gH --json"))
 @click.argument("id")
-@in_scope
-def show_command(asked: Asked, id: str) -> None:
+@scope_options
+def show_command(asked: CommonOptions, id: str) -> None:
     """Show one memory whole.
 
     A forgotten one is shown as well. Its origins are the events it came from; its file is the one
     in the vault, if there is a vault.
     """
     with asked.open_space() as space:
-        memory, origins, file = space.get(id), _origins(space, id), _file(space, id)
+        memory, origins, file = space.get(id), _origins(space, id), _vault_file(space, id)
     if asked.as_json:
-        print_json({**plain(memory), "origins": plain(origins), "file": file})
+        print_json({**to_json_value(memory), "origins": to_json_value(origins), "file": file})
         return
     pairs = memory_pairs(memory)
     content = {"content": pairs.pop("content")}
-    pairs |= {"origins": _spots(origins)} if origins else {}
+    pairs |= {"origins": _event_ids(origins)} if origins else {}
     print_pairs(pairs | ({"file": file} if file else {}) | content)
 
 
-def _file(space: Space, id: str) -> str | None:
+def _vault_file(space: Space, id: str) -> str | None:
     """Where the vault has it. A vault that cannot be read says nothing of the memory."""
     from reverie.errors import VaultError
     from reverie.vault import service
 
     try:
-        path = service.file_of(space, id)
+        path = service.find_memory_file(space, id)
     except VaultError:
         return None
     return None if path is None else str(path)
@@ -286,16 +298,16 @@ def _origins(space: Space, id: str) -> list[Origin]:
     return list(dict.fromkeys(v.origin for v in space.history(id) if v.origin is not None))
 
 
-def _spots(origins: list[Origin]) -> str:
-    return ", ".join(map(spot, origins))
+def _event_ids(origins: list[Origin]) -> str:
+    return ", ".join(map(event_id, origins))
 
 
 @click.command(
     "history", epilog=examples("reverie history Ab3dE6gH", "reverie history Ab3dE6gH --json")
 )
 @click.argument("id")
-@in_scope
-def history_command(asked: Asked, id: str) -> None:
+@scope_options
+def history_command(asked: CommonOptions, id: str) -> None:
     """List every version of a memory.
 
     The oldest is first. Its position goes with --as-of.
@@ -307,13 +319,13 @@ def history_command(asked: Asked, id: str) -> None:
         return
     shown = table("version", "position", "recorded", "op", "by", "content", content="content")
     for version in versions:
-        said = "(erased)" if version.content is None else brief(version.content)
-        reason = f"\nbecause: {brief(version.reason)}" if version.reason else ""
-        origin = f"\nfrom: {spot(version.origin)}" if version.origin else ""
+        said = "(erased)" if version.content is None else to_line(version.content)
+        reason = f"\nbecause: {to_line(version.reason)}" if version.reason else ""
+        origin = f"\nfrom: {event_id(version.origin)}" if version.origin else ""
         shown.add_row(
             str(version.version),
             str(version.position),
-            short_when(version.recorded_at),
+            format_minute(version.recorded_at),
             version.op,
             version.actor or "",
             said + reason + origin,
@@ -340,10 +352,10 @@ def history_command(asked: Asked, id: str) -> None:
 @click.option("--pin/--unpin", "pinned", default=None, help="Pin it, or no longer.")
 @click.option("--expected-version", type=int, metavar="N", help="Only if it is at this version.")
 @click.option("--reason", metavar="TEXT", help="Why, for its history.")
-@KEY
-@in_scope
+@KEY_OPTION
+@scope_options
 def revise_command(
-    asked: Asked,
+    asked: CommonOptions,
     id: str,
     content: str | None,
     category: str | None,
@@ -372,7 +384,7 @@ def revise_command(
         changes["tags"] = tags
     if pinned is not None:
         changes["pinned"] = pinned
-    text = None if content is None else text_of(content)
+    text = None if content is None else read_text_argument(content)
     with asked.open_space() as space:
         memory = space.revise(id, text, **changes, **given)
     print_memory("Revised", memory, as_json=asked.as_json)
@@ -390,10 +402,10 @@ def revise_command(
 @click.option("--source", metavar="NAME", help="Everything that exactly this source wrote.")
 @click.option("--dry-run", is_flag=True, help="With --source: only show what it would be.")
 @click.option("--reason", metavar="TEXT", help="Why, for its history.")
-@KEY
-@in_scope
+@KEY_OPTION
+@scope_options
 def forget_command(
-    asked: Asked, id: str | None, source: str | None, dry_run: bool, **given: Any
+    asked: CommonOptions, id: str | None, source: str | None, dry_run: bool, **given: Any
 ) -> None:
     """Take a memory, or all of a source, out of every recall.
 
@@ -409,42 +421,46 @@ def forget_command(
         raise click.UsageError("--dry-run goes with --source")
     with asked.open_space() as space:
         memory = space.forget(id, **given)
-        stays = "" if asked.as_json else _stays(space, id, WITH_SOURCE)
+        stays = "" if asked.as_json else _remaining_sources(space, id, ERASE_SOURCE_HINT)
     print_memory("Forgot", memory, as_json=asked.as_json)
     if stays:
-        remark(stays)
+        print_stderr(stays)
 
 
-def _forget_source(asked: Asked, source: str, dry_run: bool, given: dict[str, Any]) -> None:
+def _forget_source(asked: CommonOptions, source: str, dry_run: bool, given: dict[str, Any]) -> None:
     with asked.open_space() as space:
-        memories = space.of_source(source) if dry_run else space.forget_source(source, **given)
+        memories = (
+            space.memories_from_source(source) if dry_run else space.forget_source(source, **given)
+        )
     if asked.as_json:
         print_json({"source": source, "dry_run": dry_run, "memories": memories})
         return
     verb = "Would forget" if dry_run else "Forgot"
     for memory in memories:
-        say(memory_line(verb, memory))
-    done = count(len(memories), "memory", "memories")
-    remark(f"{verb} {done} from {visible(shortened(source))}.")
+        print_line(memory_line(verb, memory))
+    done = pluralize(len(memories), "memory", "memories")
+    print_stderr(f"{verb} {done} from {escape_control(truncate_line(source))}.")
 
 
-def _stays(space: Space, id: str, how: str) -> str:
+def _remaining_sources(space: Space, id: str, how: str) -> str:
     """Where the words of a memory are still to be found, and how to destroy them there."""
-    left = [origin for origin in _origins(space, id) if _is_there(space, origin)]
+    left = [origin for origin in _origins(space, id) if _event_exists(space, origin)]
     stay = "stays" if len(left) == 1 else "stay"
-    return f"It was said in {_spots(left)}, which {stay}: {how} destroys that too." if left else ""
+    return (
+        f"It was said in {_event_ids(left)}, which {stay}: {how} destroys that too." if left else ""
+    )
 
 
-def _is_there(space: Space, origin: Origin) -> bool:
+def _event_exists(space: Space, origin: Origin) -> bool:
     events = space.session(origin.session).events()
     return any((event.session, event.sequence) == origin for event in events)
 
 
 @click.command("restore", epilog=examples("reverie restore Ab3dE6gH"))
 @click.argument("id")
-@KEY
-@in_scope
-def restore_command(asked: Asked, id: str, **given: Any) -> None:
+@KEY_OPTION
+@scope_options
+def restore_command(asked: CommonOptions, id: str, **given: Any) -> None:
     """Bring a forgotten memory back.
 
     To bring a whole store back from a copy, see 'reverie backup restore'.
@@ -459,12 +475,12 @@ def restore_command(asked: Asked, id: str, **given: Any) -> None:
 )
 @click.argument("id")
 @click.option("--with-source", is_flag=True, help="Destroy the events it came from as well.")
-@REWRITE
+@REWRITE_OPTION
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@KEY
-@in_scope
+@KEY_OPTION
+@scope_options
 def erase_command(
-    asked: Asked, id: str, with_source: bool, rewrite_history: bool, yes: bool, **given: Any
+    asked: CommonOptions, id: str, with_source: bool, rewrite_history: bool, yes: bool, **given: Any
 ) -> None:
     """Destroy every version of a memory.
 
@@ -474,44 +490,49 @@ def erase_command(
     with asked.open_space() as space:
         tell = not asked.as_json and not with_source
         if not yes:
-            stays = _stays(space, id, "--with-source") if tell else ""
-            if not confirmed(memory_line("Erase", space.get(id)), asked, stays):
-                remark("Aborted.")
-                click.get_current_context().exit(FOUND_WRONG)
-        stays = _stays(space, id, SESSIONS_ERASE) if tell else ""
+            stays = _remaining_sources(space, id, "--with-source") if tell else ""
+            if not confirm_erase(memory_line("Erase", space.get(id)), asked, stays):
+                print_stderr("Aborted.")
+                click.get_current_context().exit(PROBLEMS_FOUND)
+        stays = _remaining_sources(space, id, ERASE_EVENT_HINT) if tell else ""
         report = space.erase(id, with_source=with_source, **given)
-        history = history_of(space, rewrite=rewrite_history)
+        history = purge_history(space, rewrite=rewrite_history)
     if asked.as_json:
-        print_json(with_history(report, history))
+        print_json(add_purge_report(report, history))
         return
-    say(
-        f"Erased {report.memory_id}: {count(len(report.entries), 'log entry', 'log entries')} and "
-        f"{count(report.passages, 'passage')} destroyed."
+    print_line(
+        f"Erased {report.memory_id}: "
+        f"{pluralize(len(report.entries), 'log entry', 'log entries')} and "
+        f"{pluralize(report.passages, 'passage')} destroyed."
     )
     for source in report.sources:
-        say(f"Its source went too: session {source.session}, sequence {source.sequence}.")
+        print_line(f"Its source went too: session {source.session}, sequence {source.sequence}.")
     if report.pending:
-        say(PENDING)
+        print_line(PENDING_NOTE)
     if stays:
-        remark(stays)
-    tell_after(history)
+        print_stderr(stays)
+    report_purge(history)
 
 
-def confirmed(line: str, asked: Asked, more: str = "") -> bool:
+def confirm_erase(line: str, asked: CommonOptions, more: str = "") -> bool:
     """Whether a person at the terminal wants this destroyed, given what more there is to know."""
     if asked.as_json or not sys.stdin.isatty():
         raise InvalidInput("erase cannot be undone: repeat it with --yes")
     if more:
-        remark(more)
-    return click.confirm(f"{visible(shortened(line))}\nThis cannot be undone. Go on?", err=True)
+        print_stderr(more)
+    return click.confirm(
+        f"{escape_control(truncate_line(line))}\nThis cannot be undone. Go on?", err=True
+    )
 
 
 @click.command(
     "profile", epilog=examples("reverie profile", "reverie profile --user alice --tokens 500")
 )
-@click.option("--tokens", type=WHOLE, default=2000, show_default=True, help="At most so many.")
-@in_scope
-def profile_command(asked: Asked, tokens: int) -> None:
+@click.option(
+    "--tokens", type=POSITIVE_INT, default=2000, show_default=True, help="At most so many."
+)
+@scope_options
+def profile_command(asked: CommonOptions, tokens: int) -> None:
     """Print the block for a prompt of what is known.
 
     What is pinned comes first, then facts; the same memories give the same bytes.

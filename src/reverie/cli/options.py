@@ -26,11 +26,11 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Answer with one JS
 
 
 # What fits into a row of a database.
-WHOLE = click.IntRange(1, 2**31 - 1)
+POSITIVE_INT = click.IntRange(1, 2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommonOptions:
     """The options every command shares. None: as the settings say."""
 
     as_json: bool
@@ -61,18 +61,18 @@ class Asked:
             try:
                 yield store
             finally:
-                self._tell_damage(store.damaged)
-            _show_in_vault(store)
+                self._warn_damaged(store.damaged)
+            _update_vault(store)
 
-    def _tell_damage(self, damaged: int) -> None:
+    def _warn_damaged(self, damaged: int) -> None:
         """What is missing from an answer must not look as if it had never been there."""
-        from reverie.cli.output import remark
+        from reverie.cli.output import print_stderr
 
         if damaged and self.as_json:
-            remark(f'{{"warning": {{"damaged": {damaged}}}}}')
+            print_stderr(f'{{"warning": {{"damaged": {damaged}}}}}')
         elif damaged:
             what = "1 damaged entry was" if damaged == 1 else f"{damaged} damaged entries were"
-            remark(f"reverie: {what} left out: 'reverie verify' says what is damaged")
+            print_stderr(f"reverie: {what} left out: 'reverie verify' says what is damaged")
 
     @contextlib.contextmanager
     def open_space(self, *, create: bool = False) -> Iterator[Space]:
@@ -84,17 +84,17 @@ class Asked:
             )
 
 
-def _show_in_vault(store: Store) -> None:
+def _update_vault(store: Store) -> None:
     """What a command changed is in the files when it ends; if not, its own work is done anyway."""
-    from reverie.cli.output import brief, remark
+    from reverie.cli.output import print_stderr, to_line
     from reverie.errors import ReverieError
 
     try:
-        failure = store.show_in_vault()
+        failure = store.flush_to_vault()
     except ReverieError as error:
         failure = str(error)
     if failure is not None:
-        remark(f"The vault does not show this yet: {brief(failure)}")
+        print_stderr(f"The vault does not show this yet: {to_line(failure)}")
 
 
 def require_store(settings: Settings) -> None:
@@ -112,36 +112,36 @@ def store_file(settings: Settings) -> Path | None:
     address = settings.url or default_url()
     if "://" in address and not address.startswith("sqlite://"):
         return None
-    from reverie.engine.sqlite.store_file import parse_address
+    from reverie.engine.sqlite.store_file import parse_url
 
-    return parse_address(address)[0]
+    return parse_url(address)[0]
 
 
-def in_scope(command: Command) -> Command:
+def scope_options(command: Command) -> Command:
     """For commands that work in one scope: --url, --space, --user and --json."""
-    return _with(command, _URL, _SPACE, _USER, _JSON)
+    return _add_options(command, _URL, _SPACE, _USER, _JSON)
 
 
-def on_store(command: Command) -> Command:
+def store_options(command: Command) -> Command:
     """For the operator's commands, which look across spaces: --url and --json."""
-    return _with(command, _URL, _JSON)
+    return _add_options(command, _URL, _JSON)
 
 
-def in_space(command: Command) -> Command:
+def space_options(command: Command) -> Command:
     """For the operator's commands that name one space: --url, --space and --json."""
-    return _with(command, _URL, _SPACE, _JSON)
+    return _add_options(command, _URL, _SPACE, _JSON)
 
 
-def anywhere(command: Command) -> Command:
+def json_option(command: Command) -> Command:
     """For commands that need no store of the user's: --json alone."""
-    return _with(command, _JSON)
+    return _add_options(command, _JSON)
 
 
-def _with(command: Command, *options: Callable[[Any], Any]) -> Command:
+def _add_options(command: Command, *options: Callable[[Any], Any]) -> Command:
     @functools.wraps(command)
     def collected(*args: Any, **given: Any) -> Any:
         shared = {name: given.pop(name, None) for name in ("url", "space", "user")}
-        return command(Asked(as_json=given.pop("as_json"), **shared), *args, **given)
+        return command(CommonOptions(as_json=given.pop("as_json"), **shared), *args, **given)
 
     decorated: Any = collected
     for option in reversed(options):
@@ -154,7 +154,7 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def text_of(value: str) -> str:
+def read_text_argument(value: str) -> str:
     """A text given on the command line, or ``-``: all of standard input."""
     if value != "-":
         return value

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reverie.model import Memory, Origin, VerifyReport
-from reverie.serialize import plain, when
+from reverie.serialize import format_time, to_json_value
 from reverie.text.normalize import one_line
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 # What could move the cursor, hide text or turn it round, and half characters, which no terminal
 # takes. Line breaks and tabs stay.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-NARROWEST = 60
-WIDEST = 1_000_000
-BAR = 10
+_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+MIN_WIDTH = 60
+UNLIMITED_WIDTH = 1_000_000
+BAR_WIDTH = 10
 INDENT = 4
 
 Progress = Callable[[int, int], None]
@@ -36,10 +36,10 @@ Progress = Callable[[int, int], None]
 
 
 def print_json(value: Any) -> None:
-    click.echo(json.dumps(plain(value), ensure_ascii=not unicode_out(), indent=2))
+    click.echo(json.dumps(to_json_value(value), ensure_ascii=not supports_unicode(), indent=2))
 
 
-def unicode_out() -> bool:
+def supports_unicode() -> bool:
     """Whether what is printed may hold any character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
@@ -52,11 +52,11 @@ def console(*, err: bool = False) -> Console:
     from rich.console import Console
 
     made = Console(stderr=err, markup=False, highlight=False, emoji=False)
-    made.width = max(made.width, NARROWEST) if _narrow() else WIDEST
+    made.width = max(made.width, MIN_WIDTH) if _is_width_limited() else UNLIMITED_WIDTH
     return made
 
 
-def _narrow() -> bool:
+def _is_width_limited() -> bool:
     """Whether lines have to fit: into a pipe or a file they go whole."""
     return sys.stdout is not None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
 
@@ -71,7 +71,7 @@ def table(*columns: str, content: str | None = None) -> Table:
         show_edge=False,
         pad_edge=False,
         padding=(0, 1, 0, 0),
-        expand=content is not None and _narrow(),
+        expand=content is not None and _is_width_limited(),
     )
     for name in columns:
         if name == content:
@@ -96,14 +96,14 @@ def print_pairs(pairs: Mapping[str, Any]) -> None:
     grid.add_column(no_wrap=True, style="bold")
     grid.add_column(overflow="fold")
     for name, value in pairs.items():
-        grid.add_row(name, Text(visible(str(value))))
+        grid.add_row(name, Text(escape_control(str(value))))
     console().print(grid)
 
 
 def print_heading(line: str) -> None:
     from rich.text import Text
 
-    console().print(Text(visible(line), style="bold"), no_wrap=True, overflow="ellipsis")
+    console().print(Text(escape_control(line), style="bold"), no_wrap=True, overflow="ellipsis")
 
 
 def print_block(text: str, level: int = 1) -> None:
@@ -111,50 +111,50 @@ def print_block(text: str, level: int = 1) -> None:
     from rich.text import Text
 
     shown, indent = console(), INDENT * level
-    for line in Text(visible(text)).wrap(shown, shown.width - indent):
+    for line in Text(escape_control(text)).wrap(shown, shown.width - indent):
         click.echo((" " * indent + line.plain).rstrip())
 
 
-def say(line: str) -> None:
-    click.echo(visible(line))
+def print_line(line: str) -> None:
+    click.echo(escape_control(line))
 
 
-def remark(line: str) -> None:
+def print_stderr(line: str) -> None:
     """What is not part of the answer goes to standard error."""
-    click.echo(visible(line), err=True)
+    click.echo(escape_control(line), err=True)
 
 
-def visible(text: str) -> str:
+def escape_control(text: str) -> str:
     """Text that cannot act on a terminal: control characters are written out."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL_CHARS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def brief(text: str | None) -> str:
+def to_line(text: str | None) -> str:
     return "" if text is None else one_line(text)
 
 
-def short_when(ms: int) -> str:
+def format_minute(ms: int) -> str:
     """To the minute, UTC, for tables."""
-    return when(ms)[:16].replace("T", " ")
+    return format_time(ms)[:16].replace("T", " ")
 
 
-def spot(origin: Origin) -> str:
+def event_id(origin: Origin) -> str:
     """An event by the id that recalls give it."""
-    return f"{brief(origin.session)}:{origin.sequence}"
+    return f"{to_line(origin.session)}:{origin.sequence}"
 
 
 def bar(part: float) -> str:
     """A share of 1 as a row of blocks."""
-    full = round(min(max(part, 0.0), 1.0) * BAR)
-    block, rest = "█░" if unicode_out() else "#."
-    return block * full + rest * (BAR - full)
+    full = round(min(max(part, 0.0), 1.0) * BAR_WIDTH)
+    block, rest = "█░" if supports_unicode() else "#."
+    return block * full + rest * (BAR_WIDTH - full)
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def pluralize(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-def size(number: int) -> str:
+def format_bytes(number: int) -> str:
     """Bytes as people read them."""
     value = float(number)
     for unit in ("bytes", "kB", "MB", "GB"):
@@ -172,7 +172,7 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
         if field.name == "content" or value in (None, (), ""):
             continue
         if field.name.endswith("_at"):
-            value = when(value)
+            value = format_time(value)
         elif isinstance(value, tuple):
             value = ", ".join(value)
         elif isinstance(value, bool):
@@ -183,7 +183,7 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
 
 def memory_line(verb: str, memory: Memory) -> str:
     """One memory on one line: what was done to which, and what it says."""
-    return f"{verb} {memory.id} (version {memory.version}): {brief(memory.content)}"
+    return f"{verb} {memory.id} (version {memory.version}): {to_line(memory.content)}"
 
 
 def print_memory(verb: str, memory: Memory, *, as_json: bool) -> None:
@@ -191,19 +191,19 @@ def print_memory(verb: str, memory: Memory, *, as_json: bool) -> None:
     if as_json:
         print_json(memory)
     else:
-        say(shortened(memory_line(verb, memory)))
+        print_line(truncate_line(memory_line(verb, memory)))
 
 
-def shortened(line: str) -> str:
+def truncate_line(line: str) -> str:
     """At most as long as the terminal is wide."""
-    most = max(console().width, NARROWEST)
+    most = max(console().width, MIN_WIDTH)
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def print_report(report: VerifyReport, *, as_json: bool, heading: Mapping[str, Any]) -> None:
     """A verification: what was looked at, then every problem."""
     if as_json:
-        print_json({**heading, "ok": report.ok, **plain(report)})
+        print_json({**heading, "ok": report.ok, **to_json_value(report)})
         return
     looked_at = {
         field.name: getattr(report, field.name)
@@ -216,11 +216,11 @@ def print_report(report: VerifyReport, *, as_json: bool, heading: Mapping[str, A
 
 def print_problems(problems: Sequence[str]) -> None:
     if not problems:
-        say("No problems found.")
+        print_line("No problems found.")
         return
-    say(f"{count(len(problems), 'problem')} found:")
+    print_line(f"{pluralize(len(problems), 'problem')} found:")
     for problem in problems:
-        say(f"  - {brief(problem)}")
+        print_line(f"  - {to_line(problem)}")
 
 
 # -- while it lasts -------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reverie.cli.options import Asked, examples, on_store
-from reverie.cli.output import count, print_json, remark, say
+from reverie.cli.options import CommonOptions, examples, store_options
+from reverie.cli.output import pluralize, print_json, print_line, print_stderr
 from reverie.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ def postgres_command() -> None:
     help="How many partitions each table has.  [default: 16]",
 )
 @_YES
-@on_store
-def partition_command(asked: Asked, parts: int | None, yes: bool) -> None:
+@store_options
+def partition_command(asked: CommonOptions, parts: int | None, yes: bool) -> None:
     """Turn the tables into hash partitions, on one server.
 
     One transaction: stopped at any moment, all of it is done or nothing. It needs as much free disk
     as the store has. A table that is partitioned already is left alone.
     """
-    with _on_postgres(asked) as engine:
+    with _open_postgres(asked) as engine:
         from reverie.engine.postgres import sharding
 
         plan = sharding.partition(engine, parts) if yes else sharding.plan_partitions(engine, parts)
@@ -74,15 +74,15 @@ def partition_command(asked: Asked, parts: int | None, yes: bool) -> None:
     help="How many shards each table has.  [default: Citus's citus.shard_count]",
 )
 @_YES
-@on_store
-def distribute_command(asked: Asked, shards: int | None, yes: bool) -> None:
+@store_options
+def distribute_command(asked: CommonOptions, shards: int | None, yes: bool) -> None:
     """Distribute the tables over many machines, with Citus.
 
     Run it on the coordinator once the other machines were added to it. meta and spaces are copied
     to every machine, all other tables are split by the space with the shards of a space on one
     machine. A table that is distributed already is left alone: run it again after an upgrade.
     """
-    with _on_postgres(asked) as engine:
+    with _open_postgres(asked) as engine:
         from reverie.engine.postgres import sharding
 
         if yes:
@@ -93,7 +93,7 @@ def distribute_command(asked: Asked, shards: int | None, yes: bool) -> None:
 
 
 @contextlib.contextmanager
-def _on_postgres(asked: Asked) -> Iterator[PostgresEngine]:
+def _open_postgres(asked: CommonOptions) -> Iterator[PostgresEngine]:
     from reverie.config import default_url
     from reverie.engine import open_engine
 
@@ -109,7 +109,7 @@ def _on_postgres(asked: Asked) -> Iterator[PostgresEngine]:
         yield engine
 
 
-def _print_plan(asked: Asked, plan: Plan, *, done: bool, how: str) -> None:
+def _print_plan(asked: CommonOptions, plan: Plan, *, done: bool, how: str) -> None:
     """The statements with what each is for; done, only how many tables that were."""
     steps = plan.steps
     if asked.as_json:
@@ -117,14 +117,19 @@ def _print_plan(asked: Asked, plan: Plan, *, done: bool, how: str) -> None:
         print_json({"done": done, "tables": plan.tables, "statements": statements})
         return
     if not steps:
-        say(f"Nothing to do: every table is {how}.")
+        print_line(f"Nothing to do: every table is {how}.")
         return
     if done:
-        say(f"Ran {count(len(steps), 'statement')}: {count(len(plan.tables), 'table')} {how}.")
+        print_line(
+            f"Ran {pluralize(len(steps), 'statement')}: "
+            f"{pluralize(len(plan.tables), 'table')} {how}."
+        )
         return
     for transaction in plan.transactions:
-        say("BEGIN;")
+        print_line("BEGIN;")
         for step in transaction:
-            say(f"-- {step.why}\n{step.sql};")
-        say("COMMIT;")
-    remark(f"Nothing was changed: {count(len(plan.tables), 'table')} would be {how}. Do it: --yes")
+            print_line(f"-- {step.why}\n{step.sql};")
+        print_line("COMMIT;")
+    print_stderr(
+        f"Nothing was changed: {pluralize(len(plan.tables), 'table')} would be {how}. Do it: --yes"
+    )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import click
 
-from reverie.cli.options import Asked, examples, in_scope
+from reverie.cli.options import CommonOptions, examples, scope_options
 from reverie.cli.output import (
-    brief,
+    event_id,
+    format_minute,
     memory_line,
     print_json,
+    print_line,
+    print_stderr,
     print_table,
-    remark,
-    say,
-    short_when,
-    shortened,
-    spot,
     table,
+    to_line,
+    truncate_line,
 )
 
 
@@ -40,8 +40,8 @@ def proposals_command() -> None:
     "list", epilog=examples("reverie proposals list", "reverie proposals list --answered --json")
 )
 @click.option("--answered", is_flag=True, help="Include the accepted and the rejected ones.")
-@in_scope
-def list_command(asked: Asked, answered: bool) -> None:
+@scope_options
+def list_command(asked: CommonOptions, answered: bool) -> None:
     """List what waits for an answer.
 
     The oldest is first.
@@ -53,18 +53,18 @@ def list_command(asked: Asked, answered: bool) -> None:
         print_json({"proposals": proposals})
         return
     if not proposals:
-        remark(f"No proposals found in space {name!r}.")
+        print_stderr(f"No proposals found in space {name!r}.")
         return
     more = ("answer",) if answered else ()
     shown = table("id", "proposed", "category", *more, "from", "content", content="content")
     for proposal in proposals:
         shown.add_row(
             proposal.id,
-            short_when(proposal.proposed_at),
+            format_minute(proposal.proposed_at),
             proposal.category,
             *([proposal.answer or ""] if answered else []),
-            spot(proposal.origin),
-            brief(proposal.content),
+            event_id(proposal.origin),
+            to_line(proposal.content),
         )
     print_table(shown)
 
@@ -73,8 +73,8 @@ def list_command(asked: Asked, answered: bool) -> None:
     "accept", epilog=examples("reverie proposals accept Ab3dE6gH", "reverie proposals accept A B C")
 )
 @click.argument("ids", nargs=-1, required=True)
-@in_scope
-def accept_command(asked: Asked, ids: tuple[str, ...]) -> None:
+@scope_options
+def accept_command(asked: CommonOptions, ids: tuple[str, ...]) -> None:
     """Remember what was proposed.
 
     Accepted already, it is the same memory.
@@ -85,7 +85,7 @@ def accept_command(asked: Asked, ids: tuple[str, ...]) -> None:
             memory = space.accept(id)
             memories.append(memory)
             if not asked.as_json:
-                say(shortened(memory_line("Remembered", memory)))
+                print_line(truncate_line(memory_line("Remembered", memory)))
     if asked.as_json:
         print_json({"memories": memories})
 
@@ -95,8 +95,8 @@ def accept_command(asked: Asked, ids: tuple[str, ...]) -> None:
 )
 @click.argument("ids", nargs=-1, required=True)
 @click.option("--reason", metavar="TEXT", help="Why, for the log.")
-@in_scope
-def reject_command(asked: Asked, ids: tuple[str, ...], reason: str | None) -> None:
+@scope_options
+def reject_command(asked: CommonOptions, ids: tuple[str, ...], reason: str | None) -> None:
     """Do not remember what was proposed."""
     proposals = []
     with asked.open_space() as space:
@@ -104,6 +104,6 @@ def reject_command(asked: Asked, ids: tuple[str, ...], reason: str | None) -> No
             proposal = space.reject(id, reason=reason)
             proposals.append(proposal)
             if not asked.as_json:
-                say(shortened(f"Rejected {proposal.id}: {brief(proposal.content)}"))
+                print_line(truncate_line(f"Rejected {proposal.id}: {to_line(proposal.content)}"))
     if asked.as_json:
         print_json({"proposals": proposals})

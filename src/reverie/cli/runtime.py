@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reverie.cli.output import remark
+from reverie.cli.output import print_stderr
 from reverie.errors import MissingExtra
-from reverie.text.secrets.detect import redacted
+from reverie.text.secrets.detect import redact_text
 
 if TYPE_CHECKING:
     from reverie.memory import Store
@@ -19,18 +19,18 @@ import time
 from types import FrameType
 
 
-class Discreet(logging.Formatter):
+class RedactingFormatter(logging.Formatter):
     """Redacts the whole line, so that arguments and tracebacks hold no secret either."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record))[0]
+        return redact_text(super().format(record))[0]
 
 
 @contextlib.contextmanager
-def reporting(level: str) -> Iterator[None]:
+def log_to_stderr(level: str) -> Iterator[None]:
     """Our log on standard error while a command runs."""
     log, handler = logging.getLogger("reverie"), logging.StreamHandler()
-    handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     before = log.level
     log.addHandler(handler)
     log.setLevel(level.upper())
@@ -42,7 +42,7 @@ def reporting(level: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def watching(store: Store) -> Iterator[None]:
+def watch_vault(store: Store) -> Iterator[None]:
     """Watch the files of the store's vault, if it has one, until the block ends."""
     if store.vault is None:
         yield
@@ -52,14 +52,14 @@ def watching(store: Store) -> Iterator[None]:
     try:
         watch = Watch(store)
     except MissingExtra as error:
-        remark(f"What people edit in the vault waits for 'reverie vault sync': {error}")
+        print_stderr(f"What people edit in the vault waits for 'reverie vault sync': {error}")
         yield
         return
     with watch:
         yield
 
 
-class Stop(threading.Event):
+class StopSignal(threading.Event):
     """Told to stop by a signal. An ordinary Event takes a lock in set: a signal that comes while
     the same thread waits on it would never get that lock."""
 
@@ -68,7 +68,7 @@ class Stop(threading.Event):
     def is_set(self) -> bool:
         return bool(self.name)
 
-    def signalled(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
         self.name = signal.Signals(number).name
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -79,10 +79,10 @@ class Stop(threading.Event):
 
 
 @contextlib.contextmanager
-def stopping() -> Iterator[Stop]:
-    stop = Stop()
+def stop_on_signals() -> Iterator[StopSignal]:
+    stop = StopSignal()
     before = {
-        number: signal.signal(number, stop.signalled) for number in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, stop.on_signal) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         yield stop

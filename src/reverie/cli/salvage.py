@@ -6,17 +6,17 @@ from pathlib import Path
 
 import click
 
-from reverie.cli.exit_codes import FOUND_WRONG
-from reverie.cli.options import Asked, anywhere, examples
+from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.options import CommonOptions, examples, json_option
 from reverie.cli.output import (
-    brief,
-    count,
+    pluralize,
     print_json,
+    print_line,
     print_problems,
     print_table,
     progress,
-    say,
     table,
+    to_line,
 )
 from reverie.model import SalvagedSpace
 
@@ -30,8 +30,8 @@ from reverie.model import SalvagedSpace
 )
 @click.argument("source")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
-@anywhere
-def salvage_command(asked: Asked, source: str, target: Path) -> None:
+@json_option
+def salvage_command(asked: CommonOptions, source: str, target: Path) -> None:
     """Make a new store of all that can be read of a damaged one.
 
     SOURCE is not changed; TARGET must not exist. Every entry that is as it was written comes along,
@@ -49,25 +49,27 @@ def salvage_command(asked: Asked, source: str, target: Path) -> None:
         shown_table = table("space", "entries", "lost positions", "affected", content="affected")
         for space in report.spaces:
             shown_table.add_row(
-                brief(space.space),
+                to_line(space.space),
                 str(space.entries),
-                _stretches(space),
-                brief("; ".join(space.affected)),
+                _position_ranges(space),
+                to_line("; ".join(space.affected)),
             )
         print_table(shown_table)
         for line in report.unread:
-            say(f"Not all of it could be read by SQL: {brief(line)}.")
+            print_line(f"Not all of it could be read by SQL: {to_line(line)}.")
         for space in report.spaces:
             if not space.end_known:
-                say(f"Where the log of {brief(space.space)} ended is unknown: more may be lost.")
+                print_line(
+                    f"Where the log of {to_line(space.space)} ended is unknown: more may be lost."
+                )
         for name in (name for space in report.spaces for name in space.renamed):
-            say(f"A name was lost: {name} stands for it.")
+            print_line(f"A name was lost: {name} stands for it.")
         lost = "nothing was lost" if report.complete else "what is named above was lost"
-        say(f"Saved {count(report.entries, 'entry', 'entries')} in {target}: {lost}.")
+        print_line(f"Saved {pluralize(report.entries, 'entry', 'entries')} in {target}: {lost}.")
         if report.problems:
             print_problems(report.problems)
     if not report.complete or report.problems:
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 def _plain(report: object) -> dict[str, object]:
@@ -79,7 +81,7 @@ def _plain(report: object) -> dict[str, object]:
     return found
 
 
-def _stretches(space: SalvagedSpace) -> str:
+def _position_ranges(space: SalvagedSpace) -> str:
     return ", ".join(
         str(first) if first == last else f"{first}-{last}" for first, last in space.lost
     )

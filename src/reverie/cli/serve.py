@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.options import Asked, examples, on_store
-from reverie.cli.output import brief, print_json, print_table, remark, say, short_when, table
-from reverie.cli.runtime import watching
+from reverie.cli.options import CommonOptions, examples, store_options
+from reverie.cli.output import (
+    format_minute,
+    print_json,
+    print_line,
+    print_stderr,
+    print_table,
+    table,
+    to_line,
+)
+from reverie.cli.runtime import watch_vault
 from reverie.errors import ConfigError
 from reverie.model import RIGHTS, Right
 
 if TYPE_CHECKING:
     from reverie.memory import Store
-    from reverie.server.run import Serving
+    from reverie.server.run import ServerContext
 
 
 @click.command(
@@ -44,9 +52,9 @@ if TYPE_CHECKING:
     help="Let programs of this machine use the proxy with any key.",
 )
 @click.option("--no-worker", is_flag=True, help="Leave the agenda to 'reverie worker'.")
-@on_store
+@store_options
 def serve_command(
-    asked: Asked,
+    asked: CommonOptions,
     host: str | None,
     port: int | None,
     upstream: str | None,
@@ -61,15 +69,15 @@ def serve_command(
     """
     from reverie import config
     from reverie.aio import AsyncStore
-    from reverie.cli.runtime import reporting
+    from reverie.cli.runtime import log_to_stderr
     from reverie.memory import open as open_store
-    from reverie.server.connections import limits_of
+    from reverie.server.connections import limits_from_settings
     from reverie.server.run import (
-        Serving,
-        listening,
-        operators_token,
+        ServerContext,
+        bind_socket,
+        create_server,
+        operator_token,
         run,
-        server,
     )
 
     settings = config.load(url=asked.url, host=host, port=port, upstream=upstream)
@@ -78,38 +86,38 @@ def serve_command(
         raise ConfigError("--trust-local is for a server that only this machine reaches")
     with (
         open_store(settings=settings) as store,
-        contextlib.closing(listening(settings.host, settings.port)) as bound,
-        reporting(settings.log_level),
+        contextlib.closing(bind_socket(settings.host, settings.port)) as bound,
+        log_to_stderr(settings.log_level),
     ):
         if outside and not (settings.token or store.tokens()):
             raise ConfigError(
                 f"{settings.host} can be reached by others: set REVERIE_TOKEN, "
                 "or let them in one by one with 'reverie token create'"
             )
-        if settings.token and store.recognise(settings.token) is not None:
+        if settings.token and store.authenticate(settings.token) is not None:
             raise ConfigError(
                 "REVERIE_TOKEN is the operator's token and may do everything; this one was made "
                 "for somebody else: keep it under another name"
             )
         chosen = bound.getsockname()[1]
-        serving = Serving(
+        serving = ServerContext(
             AsyncStore(store),
             settings,
-            operators_token(settings),
-            hosts=_names(settings.host, allowed),
+            operator_token(settings),
+            hosts=_allowed_hosts(settings.host, allowed),
             port=chosen,
             trust_local=trust_local,
-            limits=limits_of(settings),
+            limits=limits_from_settings(settings),
         )
-        made = server(serving)
-        _announce(asked, store, serving)
+        made = create_server(serving)
+        _print_addresses(asked, store, serving)
         with contextlib.ExitStack() as meanwhile:
             if not no_worker:
                 store.start_worker()
-                meanwhile.enter_context(watching(store))
+                meanwhile.enter_context(watch_vault(store))
             run(made, bound)
     if not asked.as_json:
-        say("Stopped.")
+        print_line("Stopped.")
 
 
 def _is_loopback(host: str) -> bool:
@@ -120,18 +128,18 @@ def _is_loopback(host: str) -> bool:
     return False
 
 
-def _names(host: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+def _allowed_hosts(host: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
     """What may stand in the Host of a request."""
-    from reverie.server.guard import LOOPBACK
+    from reverie.server.guard import LOOPBACK_HOSTS
 
     own = f"[{host}]" if ":" in host else host
     everywhere = host in {"0.0.0.0", "::"}  # noqa: S104 - compared, not bound
-    return (*LOOPBACK, *(() if everywhere else (own,)), *allowed)
+    return (*LOOPBACK_HOSTS, *(() if everywhere else (own,)), *allowed)
 
 
-def _announce(asked: Asked, store: Store, serving: Serving) -> None:
+def _print_addresses(asked: CommonOptions, store: Store, serving: ServerContext) -> None:
     """Where everything is."""
-    from reverie.server.guard import LOOPBACK
+    from reverie.server.guard import LOOPBACK_HOSTS
     from reverie.server.run import token_file
 
     host = serving.settings.host
@@ -139,7 +147,7 @@ def _announce(asked: Asked, store: Store, serving: Serving) -> None:
     base = f"http://[{shown}]:{serving.port}" if ":" in shown else f"http://{shown}:{serving.port}"
     token = "REVERIE_TOKEN" if serving.settings.token else str(token_file())
     places: dict[str, Any] = {
-        "page": f"{base}/#code={serving.new_code()}",
+        "page": f"{base}/#code={serving.new_login_code()}",
         "rest": f"{base}/docs",
         "proxy": f"{base}/v1",
         "upstream": serving.settings.upstream or None,
@@ -153,20 +161,20 @@ def _announce(asked: Asked, store: Store, serving: Serving) -> None:
         sys.stdout.flush()
         return
     to = places["upstream"] or "no upstream yet: set REVERIE_UPSTREAM"
-    say(f"The page     {places['page']}")
-    say("             (this link opens it once)")
-    say(f"REST         {places['rest']}")
-    say(f"OpenAI proxy {places['proxy']} → {to}")
-    say(f"MCP          {places['mcp']}   or on stdio: reverie mcp --print-config")
-    say(f"Token        {token}")
+    print_line(f"The page     {places['page']}")
+    print_line("             (this link opens it once)")
+    print_line(f"REST         {places['rest']}")
+    print_line(f"OpenAI proxy {places['proxy']} → {to}")
+    print_line(f"MCP          {places['mcp']}   or on stdio: reverie mcp --print-config")
+    print_line(f"Token        {token}")
     if serving.trust_local:
-        say("             (programs of this machine may use the proxy with any key)")
-    say(f"Store        {places['store']}")
+        print_line("             (programs of this machine may use the proxy with any key)")
+    print_line(f"Store        {places['store']}")
     if places["vault"]:
-        say(f"Vault        {places['vault']}")
-    if not _is_loopback(host) and serving.hosts == LOOPBACK:
-        say("Others are turned away: --allow-host says under which name they may come.")
-    say("Stop with Ctrl-C.")
+        print_line(f"Vault        {places['vault']}")
+    if not _is_loopback(host) and serving.hosts == LOOPBACK_HOSTS:
+        print_line("Others are turned away: --allow-host says under which name they may come.")
+    print_line("Stop with Ctrl-C.")
     sys.stdout.flush()
 
 
@@ -200,9 +208,9 @@ def token_command() -> None:
     "--space", "spaces", multiple=True, metavar="NAME", help="A space it is for. Without: all."
 )
 @click.option("--user", "bound_to", metavar="NAME", help="The user it is for. Without: any.")
-@on_store
+@store_options
 def create_command(
-    asked: Asked, name: str, right: Right, spaces: tuple[str, ...], bound_to: str | None
+    asked: CommonOptions, name: str, right: Right, spaces: tuple[str, ...], bound_to: str | None
 ) -> None:
     """Make a token, and show it this once."""
     with asked.open_store(create=True) as store:
@@ -211,14 +219,16 @@ def create_command(
         print_json({"token": secret, "id": token.id})
         return
     click.echo(secret)
-    where = "in all spaces" if token.spaces is None else f"in {', '.join(map(brief, token.spaces))}"
-    who = "as any user" if token.user is None else f"as {brief(token.user)}"
-    remark(f"Token {token.id} may {right} {where}, {who}. It is shown only now.")
+    where = (
+        "in all spaces" if token.spaces is None else f"in {', '.join(map(to_line, token.spaces))}"
+    )
+    who = "as any user" if token.user is None else f"as {to_line(token.user)}"
+    print_stderr(f"Token {token.id} may {right} {where}, {who}. It is shown only now.")
 
 
 @token_command.command("list", epilog=examples("reverie token list", "reverie token list --json"))
-@on_store
-def list_command(asked: Asked) -> None:
+@store_options
+def list_command(asked: CommonOptions) -> None:
     """List who may come in."""
     with asked.open_store() as store:
         tokens = store.tokens()
@@ -226,26 +236,31 @@ def list_command(asked: Asked) -> None:
         print_json({"tokens": tokens})
         return
     if not tokens:
-        remark("No tokens: only the operator may come in.")
+        print_stderr("No tokens: only the operator may come in.")
         return
     shown = table("id", "name", "right", "spaces", "user", "created")
     for token in tokens:
-        spaces = "all" if token.spaces is None else ", ".join(map(brief, token.spaces))
-        created = short_when(token.created_at)
+        spaces = "all" if token.spaces is None else ", ".join(map(to_line, token.spaces))
+        created = format_minute(token.created_at)
         shown.add_row(
-            token.id, brief(token.name), token.right, spaces, brief(token.user) or "any", created
+            token.id,
+            to_line(token.name),
+            token.right,
+            spaces,
+            to_line(token.user) or "any",
+            created,
         )
     print_table(shown)
 
 
 @token_command.command("revoke", epilog=examples("reverie token revoke Ab3dE6gH"))
 @click.argument("id")
-@on_store
-def revoke_command(asked: Asked, id: str) -> None:
+@store_options
+def revoke_command(asked: CommonOptions, id: str) -> None:
     """Shut somebody out, from the next request on."""
     with asked.open_store() as store:
         store.revoke_token(id)
     if asked.as_json:
         print_json({"revoked": id})
     else:
-        say(f"Revoked {id}.")
+        print_line(f"Revoked {id}.")

@@ -10,32 +10,38 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.exit_codes import FOUND_WRONG
-from reverie.cli.memories import KEY, PENDING, confirmed
-from reverie.cli.options import WHOLE, Asked, examples, in_scope, text_of
+from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.memories import KEY_OPTION, PENDING_NOTE, confirm_erase
+from reverie.cli.options import (
+    POSITIVE_INT,
+    CommonOptions,
+    examples,
+    read_text_argument,
+    scope_options,
+)
 from reverie.cli.output import (
-    brief,
-    count,
+    format_minute,
+    pluralize,
     print_block,
     print_heading,
     print_json,
+    print_line,
+    print_stderr,
     print_table,
-    remark,
-    say,
-    short_when,
-    shortened,
     table,
+    to_line,
+    truncate_line,
 )
-from reverie.cli.transfer import replacing
+from reverie.cli.transfer import atomic_write
 from reverie.cli.vault import (
-    REWRITE,
-    history_of,
-    tell_after,
-    with_history,
+    REWRITE_OPTION,
+    add_purge_report,
+    purge_history,
+    report_purge,
 )
 from reverie.errors import InvalidInput, NotFound
 from reverie.model import Context, Event, SessionInfo
-from reverie.serialize import plain
+from reverie.serialize import to_json_value
 
 if TYPE_CHECKING:
     from reverie.memory.session import Session
@@ -66,10 +72,10 @@ def sessions_command() -> None:
 @sessions_command.command(
     "list", epilog=examples("reverie sessions list", "reverie sessions list --hidden --json")
 )
-@click.option("--limit", type=WHOLE, default=20, show_default=True, help="How many at most.")
+@click.option("--limit", type=POSITIVE_INT, default=20, show_default=True, help="How many at most.")
 @click.option("--hidden", is_flag=True, help="Include the hidden ones.")
-@in_scope
-def list_command(asked: Asked, limit: int, hidden: bool) -> None:
+@scope_options
+def list_command(asked: CommonOptions, limit: int, hidden: bool) -> None:
     """List the sessions of a space.
 
     The one with the newest event is first.
@@ -83,17 +89,17 @@ def list_command(asked: Asked, limit: int, hidden: bool) -> None:
         print_json({"sessions": sessions, "more": more})
         return
     if not sessions:
-        remark(f"No sessions found in space {name!r}.")
+        print_stderr(f"No sessions found in space {name!r}.")
         return
     state = ("state",) if hidden else ()
     shown = table("id", "updated", "events", *state, "began with", content="began with")
     for info in sessions:
         middle = ["" if info.hidden_at is None else "hidden"] if hidden else []
-        updated = short_when(info.updated_at)
-        shown.add_row(brief(info.id), updated, str(info.events), *middle, brief(info.preview))
+        updated = format_minute(info.updated_at)
+        shown.add_row(to_line(info.id), updated, str(info.events), *middle, to_line(info.preview))
     print_table(shown)
     if more:
-        remark(f"There are more than {limit}: --limit shows them.")
+        print_stderr(f"There are more than {limit}: --limit shows them.")
 
 
 @sessions_command.command(
@@ -101,9 +107,9 @@ def list_command(asked: Asked, limit: int, hidden: bool) -> None:
     epilog=examples("reverie sessions show chat", "reverie sessions show chat --limit 10 --json"),
 )
 @click.argument("id")
-@click.option("--limit", type=WHOLE, help="Only the last so many events.")
-@in_scope
-def show_command(asked: Asked, id: str, limit: int | None) -> None:
+@click.option("--limit", type=POSITIVE_INT, help="Only the last so many events.")
+@scope_options
+def show_command(asked: CommonOptions, id: str, limit: int | None) -> None:
     """Show what was said in a session.
 
     A hidden one is shown as well, and of a fork also what was said before it.
@@ -118,14 +124,14 @@ def show_command(asked: Asked, id: str, limit: int | None) -> None:
         print_heading(_heading(event))
         print_block(event.text or NOTHING)
     if info.forked_from is not None:
-        remark(f"Forked from {info.forked_from.session}:{info.forked_from.sequence}.")
+        print_stderr(f"Forked from {info.forked_from.session}:{info.forked_from.sequence}.")
     if info.hidden_at is not None:
-        remark("The session is hidden: 'reverie sessions restore' brings it back.")
+        print_stderr("The session is hidden: 'reverie sessions restore' brings it back.")
 
 
 def _heading(event: Event) -> str:
     cut = ", interrupted" if event.interrupted else ""
-    return f"{event.sequence}  {brief(event.role)}  {short_when(event.at)}{cut}"
+    return f"{event.sequence}  {to_line(event.role)}  {format_minute(event.at)}{cut}"
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -147,11 +153,11 @@ def _heading(event: Event) -> str:
     "--message", metavar="JSON", help="A message as its provider has it, or - for standard input."
 )
 @click.option("--interrupted", is_flag=True, help="It is a reply that was cut off.")
-@click.option("--sequence", type=WHOLE, metavar="N", help="Its place, behind the last one.")
-@KEY
-@in_scope
+@click.option("--sequence", type=POSITIVE_INT, metavar="N", help="Its place, behind the last one.")
+@KEY_OPTION
+@scope_options
 def append_command(
-    asked: Asked,
+    asked: CommonOptions,
     id: str,
     text: str | None,
     role: str | None,
@@ -168,20 +174,20 @@ def append_command(
         raise click.UsageError("give --role or --message, which has its own, not both")
     said: Any
     if message is not None:
-        said = _json_of(text_of(message), "--message")
+        said = _parse_json(read_text_argument(message), "--message")
     else:
-        said = {"role": role or "user", "content": text_of(text or "")}
+        said = {"role": role or "user", "content": read_text_argument(text or "")}
     with asked.open_space(create=True) as space:
         event = space.session(id).append(said, **given)
     if asked.as_json:
         print_json(event)
     else:
-        say(shortened(_event_line("Appended", event)))
+        print_line(truncate_line(_event_line("Appended", event)))
 
 
 def _event_line(verb: str, event: Event) -> str:
     where = f"{event.session}:{event.sequence}"
-    return f"{verb} {where} ({brief(event.role)}): {brief(event.text)}"
+    return f"{verb} {where} ({to_line(event.role)}): {to_line(event.text)}"
 
 
 @sessions_command.command(
@@ -194,16 +200,16 @@ def _event_line(verb: str, event: Event) -> str:
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--session", metavar="ID", help="The session it belongs to, if that is known.")
-@KEY
-@in_scope
-def follow_command(asked: Asked, file: str, **given: Any) -> None:
+@KEY_OPTION
+@scope_options
+def follow_command(asked: CommonOptions, file: str, **given: Any) -> None:
     """Keep what is new in a whole history.
 
     FILE, or - for standard input, is a JSON array of all messages so far, as chat programs send
     it with each turn. Where it departs from what is known, a fork begins. System prompts are left
     out.
     """
-    history = _json_of(_text_in(file), "the file")
+    history = _parse_json(_read_file(file), "the file")
     if not isinstance(history, list):
         raise InvalidInput("the file must be a JSON array of messages")
     with asked.open_space(create=True) as space:
@@ -213,19 +219,19 @@ def follow_command(asked: Asked, file: str, **given: Any) -> None:
         info = session.info()
     _print_info(asked, "Followed", info)
     if info.forked_from is not None and not asked.as_json:
-        say(f"It is a fork of {info.forked_from.session}:{info.forked_from.sequence}.")
+        print_line(f"It is a fork of {info.forked_from.session}:{info.forked_from.sequence}.")
 
 
-def _text_in(file: str) -> str:
+def _read_file(file: str) -> str:
     if file == "-":
-        return text_of(file)
+        return read_text_argument(file)
     try:
         return Path(file).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{file} is not UTF-8 text: convert it first") from error
 
 
-def _json_of(text: str, what: str) -> Any:
+def _parse_json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -239,9 +245,9 @@ def _json_of(text: str, what: str) -> Any:
 )
 @click.argument("id")
 @click.option("--reason", metavar="TEXT", help="Why, for the log.")
-@KEY
-@in_scope
-def hide_command(asked: Asked, id: str, **given: Any) -> None:
+@KEY_OPTION
+@scope_options
+def hide_command(asked: CommonOptions, id: str, **given: Any) -> None:
     """Take a session out of lists and every recall.
 
     'reverie sessions restore' brings it back, and so does its next event.
@@ -255,9 +261,9 @@ def hide_command(asked: Asked, id: str, **given: Any) -> None:
 
 @sessions_command.command("restore", epilog=examples("reverie sessions restore chat"))
 @click.argument("id")
-@KEY
-@in_scope
-def restore_command(asked: Asked, id: str, **given: Any) -> None:
+@KEY_OPTION
+@scope_options
+def restore_command(asked: CommonOptions, id: str, **given: Any) -> None:
     """Bring a hidden session back."""
     with asked.open_space() as space:
         session = space.session(id)
@@ -275,13 +281,13 @@ def restore_command(asked: Asked, id: str, **given: Any) -> None:
     ),
 )
 @click.argument("id")
-@click.option("--event", type=WHOLE, metavar="SEQUENCE", help="Destroy this event alone.")
-@REWRITE
+@click.option("--event", type=POSITIVE_INT, metavar="SEQUENCE", help="Destroy this event alone.")
+@REWRITE_OPTION
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@KEY
-@in_scope
+@KEY_OPTION
+@scope_options
 def erase_command(
-    asked: Asked, id: str, event: int | None, rewrite_history: bool, yes: bool, **given: Any
+    asked: CommonOptions, id: str, event: int | None, rewrite_history: bool, yes: bool, **given: Any
 ) -> None:
     """Destroy every event of a session, or one.
 
@@ -290,44 +296,44 @@ def erase_command(
     """
     with asked.open_space() as space:
         session = space.session(id)
-        if not yes and not confirmed(_doomed(session, event), asked):
-            remark("Aborted.")
-            click.get_current_context().exit(FOUND_WRONG)
+        if not yes and not confirm_erase(_describe_erase(session, event), asked):
+            print_stderr("Aborted.")
+            click.get_current_context().exit(PROBLEMS_FOUND)
         report = session.erase(**given) if event is None else session.erase_event(event, **given)
-        history = history_of(space, rewrite=rewrite_history)
+        history = purge_history(space, rewrite=rewrite_history)
     if asked.as_json:
-        print_json(with_history(report, history))
+        print_json(add_purge_report(report, history))
         return
     what = f"session {report.session}" if event is None else f"{report.session}:{event}"
-    say(
-        f"Erased {what}: {count(report.events, 'event')} and "
-        f"{count(len(report.memories), 'memory', 'memories')} destroyed."
+    print_line(
+        f"Erased {what}: {pluralize(report.events, 'event')} and "
+        f"{pluralize(len(report.memories), 'memory', 'memories')} destroyed."
     )
     if report.pending:
-        say(PENDING)
-    tell_after(history)
+        print_line(PENDING_NOTE)
+    report_purge(history)
 
 
-def _doomed(session: Session, sequence: int | None) -> str:
+def _describe_erase(session: Session, sequence: int | None) -> str:
     """What an erase is about to destroy, on one line."""
     if sequence is None:
         return _info_line("Erase", session.info())
-    for event in _begun(session).events():
+    for event in _require_events(session).events():
         if (event.session, event.sequence) == (session.id, sequence):
             return _event_line("Erase", event)
     raise NotFound(f"session {session.id!r} has no event {sequence}")
 
 
-def _print_info(asked: Asked, verb: str, info: SessionInfo) -> None:
+def _print_info(asked: CommonOptions, verb: str, info: SessionInfo) -> None:
     """The answer of every verb that is about a whole session."""
     if asked.as_json:
         print_json(info)
     else:
-        say(shortened(_info_line(verb, info)))
+        print_line(truncate_line(_info_line(verb, info)))
 
 
 def _info_line(verb: str, info: SessionInfo) -> str:
-    return f"{verb} session {info.id} ({count(info.events, 'event')}): {brief(info.preview)}"
+    return f"{verb} session {info.id} ({pluralize(info.events, 'event')}): {to_line(info.preview)}"
 
 
 # -- going on -------------------------------------------------------------------------------------
@@ -340,16 +346,16 @@ def _info_line(verb: str, info: SessionInfo) -> str:
     ),
 )
 @click.argument("id")
-@click.option("--limit", type=WHOLE, default=20, show_default=True, help="How many at most.")
-@in_scope
-def resume_command(asked: Asked, id: str, limit: int) -> None:
+@click.option("--limit", type=POSITIVE_INT, default=20, show_default=True, help="How many at most.")
+@scope_options
+def resume_command(asked: CommonOptions, id: str, limit: int) -> None:
     """Print the last messages as they can be sent again.
 
     A JSON array, with or without --json, in the shape the messages came in. It begins with
     something the user said, and no tool call is parted from its results.
     """
     with asked.open_space() as space:
-        messages = _begun(space.session(id)).resume(limit)
+        messages = _require_events(space.session(id)).resume(limit)
     print_json(messages)
 
 
@@ -357,18 +363,18 @@ def resume_command(asked: Asked, id: str, limit: int) -> None:
     "summary", epilog=examples("reverie sessions summary chat", "reverie sessions summary c --json")
 )
 @click.argument("id")
-@in_scope
-def summary_command(asked: Asked, id: str) -> None:
+@scope_options
+def summary_command(asked: CommonOptions, id: str) -> None:
     """Print the rolling summary of a session.
 
     'reverie worker' writes it when the conversation has become long.
     """
     with asked.open_space() as space:
-        summary = _begun(space.session(id)).summary()
+        summary = _require_events(space.session(id)).summary()
     if asked.as_json:
-        print_json({"session": id, **plain(summary)})
+        print_json({"session": id, **to_json_value(summary)})
     elif not summary.text:
-        remark(f"Session {id!r} has no summary yet.")
+        print_stderr(f"Session {id!r} has no summary yet.")
     else:
         print_heading(f"The events up to {summary.upper}")
         print_block(summary.text)
@@ -383,23 +389,25 @@ def summary_command(asked: Asked, id: str) -> None:
 )
 @click.argument("id")
 @click.argument("query", required=False)
-@click.option("--tokens", type=WHOLE, help="At most so many. [default: the setting context_tokens]")
-@in_scope
-def context_command(asked: Asked, id: str, query: str | None, tokens: int | None) -> None:
+@click.option(
+    "--tokens", type=POSITIVE_INT, help="At most so many. [default: the setting context_tokens]"
+)
+@scope_options
+def context_command(asked: CommonOptions, id: str, query: str | None, tokens: int | None) -> None:
     """Print what a model needs for the next turn.
 
     The profile, the summary, what is recalled and the history. QUERY is what to recall for, or -
     for standard input; left out, the latest thing the user said.
     """
-    sought = None if query is None else text_of(query)
+    sought = None if query is None else read_text_argument(query)
     most = tokens or asked.settings().context_tokens
     with asked.open_space() as space:
-        context = _begun(space.session(id)).context(sought, tokens=most)
+        context = _require_events(space.session(id)).context(sought, tokens=most)
     if asked.as_json:
-        print_json({**plain(context), "system": context.system})
+        print_json({**to_json_value(context), "system": context.system})
         return
     _print_context(context)
-    say(f"{context.tokens} of {count(most, 'token')}.")
+    print_line(f"{context.tokens} of {pluralize(most, 'token')}.")
 
 
 def _print_context(context: Context) -> None:
@@ -413,7 +421,7 @@ def _print_context(context: Context) -> None:
             print_block(text or NOTHING)
     print_heading("History")
     for message in context.history:
-        print_block(brief(role_of(message)))
+        print_block(to_line(role_of(message)))
         print_block(text_of(message) or NOTHING, level=2)
     if not context.history:
         print_block(NOTHING)
@@ -421,16 +429,16 @@ def _print_context(context: Context) -> None:
 
 @sessions_command.command("refresh", epilog=examples("reverie sessions refresh chat"))
 @click.argument("id")
-@in_scope
-def refresh_command(asked: Asked, id: str) -> None:
+@scope_options
+def refresh_command(asked: CommonOptions, id: str) -> None:
     """Let a session see the profile as it is now.
 
     The profile of a session stands still from its first context on, so that a provider's prompt
     cache keeps working. This is for sessions that never end.
     """
     with asked.open_space() as space:
-        session = _begun(space.session(id))
-        session.refresh()
+        session = _require_events(space.session(id))
+        session.refresh_profile()
         info = session.info()
     _print_info(asked, "Refreshed", info)
 
@@ -448,8 +456,8 @@ def refresh_command(asked: Asked, id: str) -> None:
     "--write", "items", multiple=True, metavar="ITEM", help="Replace all by this; repeatable."
 )
 @click.option("--clear", is_flag=True, help="Empty it.")
-@in_scope
-def scratchpad_command(asked: Asked, id: str, items: tuple[str, ...], clear: bool) -> None:
+@scope_options
+def scratchpad_command(asked: CommonOptions, id: str, items: tuple[str, ...], clear: bool) -> None:
     """Print or replace the working list of a session."""
     if items and clear:
         raise click.UsageError("give --write or --clear, not both")
@@ -458,20 +466,20 @@ def scratchpad_command(asked: Asked, id: str, items: tuple[str, ...], clear: boo
         if items:
             session.scratchpad.write(items)
         elif not session.scratchpad.read().items:
-            _begun(session)
+            _require_events(session)
         elif clear:
             session.scratchpad.clear()
         pad = session.scratchpad.read()
     if asked.as_json:
-        print_json({"session": id, **plain(pad)})
+        print_json({"session": id, **to_json_value(pad)})
     elif not pad.items:
-        remark(f"The scratchpad of session {id!r} is empty.")
+        print_stderr(f"The scratchpad of session {id!r} is empty.")
     else:
         for number, item in enumerate(pad.items, 1):
-            say(f"{number}. {brief(item)}")
+            print_line(f"{number}. {to_line(item)}")
 
 
-def _begun(session: Session) -> Session:
+def _require_events(session: Session) -> Session:
     """The session, once it is known to have events."""
     session.info()
     return session
@@ -494,8 +502,8 @@ def _begun(session: Session) -> Session:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to this file in one step, instead of standard output.",
 )
-@in_scope
-def export_command(asked: Asked, id: str, output: Path | None) -> None:
+@scope_options
+def export_command(asked: CommonOptions, id: str, output: Path | None) -> None:
     """Write a session out as JSON lines.
 
     'reverie import' takes them in again. The output is JSON either way; --json adds a document
@@ -504,16 +512,16 @@ def export_command(asked: Asked, id: str, output: Path | None) -> None:
     if output == Path("-"):
         output = None
     with asked.open_space() as space:
-        records = _begun(space.session(id)).export()
+        records = _require_events(space.session(id)).export()
         if output is None:
             _write(records, sys.stdout.buffer)
             return
-        with replacing(output) as file:
+        with atomic_write(output) as file:
             written = _write(records, file)
     if asked.as_json:
         print_json({"file": str(output), "session": id, "written": written})
     else:
-        say(f"Exported {count(written, 'record')} to {output}.")
+        print_line(f"Exported {pluralize(written, 'record')} to {output}.")
 
 
 def _write(records: Iterable[Mapping[str, Any]], file: IO[bytes]) -> int:

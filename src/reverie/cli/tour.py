@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.options import Asked, anywhere, examples
-from reverie.cli.output import bar, brief, console, count, print_json
+from reverie.cli.options import CommonOptions, examples, json_option
+from reverie.cli.output import bar, console, pluralize, print_json, to_line
 from reverie.model import Context, Event, Hit, Memory, VerifyReport, Version
-from reverie.serialize import plain, when
+from reverie.serialize import format_time, to_json_value
 
 if TYPE_CHECKING:
     from reverie.memory import Store
@@ -30,11 +30,11 @@ FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 PARAPHRASE = "which database stores invoices?"
 # Long enough that two moments differ by a few milliseconds.
-A_MOMENT = 0.01
+PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TourStep:
     """One call, and what it gave."""
 
     title: str
@@ -43,8 +43,8 @@ class Step:
 
 
 @click.command("tour", epilog=examples("reverie tour", "reverie tour --json"))
-@anywhere
-def tour_command(asked: Asked) -> None:
+@json_option
+def tour_command(asked: CommonOptions) -> None:
     """Show what Reverie does, on a throw-away store.
 
     It runs in a temporary folder, without a key and without a network, and leaves nothing behind.
@@ -56,7 +56,7 @@ def tour_command(asked: Asked) -> None:
         path = Path(folder) / "tour.db"
         with open_store(path, settings=Settings(embedder="local")) as store:
             if asked.as_json:
-                print_json({"steps": [plain(step) for step in _steps(store)]})
+                print_json({"steps": [to_json_value(step) for step in _steps(store)]})
                 return
             _print_title()
             for step in _steps(store):
@@ -67,7 +67,7 @@ def tour_command(asked: Asked) -> None:
 # -- what is done ---------------------------------------------------------------------------------
 
 
-class _Teller:
+class _StepRunner:
     """Makes a call and says how it is written."""
 
     def __init__(self, store: Store) -> None:
@@ -87,18 +87,18 @@ class _Teller:
         on: str = "ana",
         through: Callable[[Any], Any] | None = None,
         **named: Any,
-    ) -> Step:
+    ) -> TourStep:
         result = getattr(self.handles[on], verb)(*values, **named)
         written = [repr(value) for value in values]
         written += [f"{name}={value!r}" for name, value in named.items()]
         call = f"{on}.{verb}({', '.join(written)})"
         if through is not None:
             result, call = through(result), f"{through.__name__}({call})"
-        return Step(title, call, result)
+        return TourStep(title, call, result)
 
 
-def _steps(store: Store) -> Iterator[Step]:
-    tell = _Teller(store).step
+def _steps(store: Store) -> Iterator[TourStep]:
+    tell = _StepRunner(store).step
     titles = ("Remember a few things: each is on disk when the call returns", *[""] * len(FACTS))
     kept = []
     for title, (content, named) in zip(titles, FACTS, strict=False):
@@ -107,9 +107,9 @@ def _steps(store: Store) -> Iterator[Step]:
     boss = kept[0].result.id
     title = "Recall by meaning: not one word of the question is in the answer"
     yield tell(title, "recall", PARAPHRASE, limit=3, explain=True)
-    time.sleep(A_MOMENT)
+    time.sleep(PAUSE_SECONDS)
     before = datetime.now(UTC).isoformat(timespec="milliseconds")
-    time.sleep(A_MOMENT)
+    time.sleep(PAUSE_SECONDS)
     title = "Revise: a new version under the same id"
     yield tell(title, "revise", boss, "Seabrook is my boss now", subject="Seabrook", reason="news")
     history = tell("History: no version is ever lost", "history", boss)
@@ -126,19 +126,21 @@ def _steps(store: Store) -> Iterator[Step]:
     yield tell("", "recall", "Seabrook boss", mode="keyword")
     yield from _conversation(store)
     title = "Export: every version, one JSON line each"
-    yield tell(title, "export", through=_lines_of)
+    yield tell(title, "export", through=_count_records)
     yield tell("Verify: the index says what the log says", "verify", on="store")
 
 
-def _conversation(store: Store) -> Iterator[Step]:
-    tell = _Teller(store)
+def _conversation(store: Store) -> Iterator[TourStep]:
+    tell = _StepRunner(store)
     title = "A conversation is kept word for word …"
     asked = {"role": "user", "content": "By the way, I moved to Lisbon. Any good bakery there?"}
     yield tell.step(title, "append", asked, on="chat")
     replied = {"role": "assistant", "content": "Try the one at Largo do Carmo."}
     yield tell.step("", "append", replied, on="chat")
     yield tell.step(
-        "… and learned from, here by rules, with a model if there is one", "drain", on="store"
+        "… and learned from, here by rules, with a model if there is one",
+        "run_pending_jobs",
+        on="store",
     )
     title = "A later conversation knows it"
     again = {"role": "user", "content": "Where do I live, and which bakery was it?"}
@@ -146,11 +148,11 @@ def _conversation(store: Store) -> Iterator[Step]:
     yield tell.step("All a model needs for its answer", "context", tokens=1000, on="later")
 
 
-def _lines_of(records: Iterator[dict[str, Any]]) -> int:
+def _count_records(records: Iterator[dict[str, Any]]) -> int:
     return sum(1 for _ in records)
 
 
-_lines_of.__name__ = "count"
+_count_records.__name__ = "count"
 
 
 # -- how it looks ---------------------------------------------------------------------------------
@@ -166,7 +168,7 @@ def _print_title() -> None:
     shown.print(">>> chat, later = ana.session('monday'), ana.session('friday')", style="cyan")
 
 
-def _print_step(step: Step) -> None:
+def _print_step(step: TourStep) -> None:
     from rich.text import Text
 
     shown = console()
@@ -174,7 +176,7 @@ def _print_step(step: Step) -> None:
         shown.print()
         shown.print(f"# {step.title}", style="bold")
     shown.print(Text(f">>> {step.call}", style="cyan"))
-    for line in _lines(step.result):
+    for line in _result_lines(step.result):
         shown.print(Text(f"    {line}"), no_wrap=True, overflow="ellipsis")
 
 
@@ -185,10 +187,10 @@ def _print_end() -> None:
     shown.print('  reverie remember "…"      reverie recall "…"      reverie --help')
 
 
-def _lines(result: Any) -> list[str]:
+def _result_lines(result: Any) -> list[str]:
     match result:
         case Memory():
-            return [_state(result)]
+            return [_memory_line(result)]
         case []:
             return ["nothing found"]
         case [Hit(), *_]:
@@ -196,30 +198,31 @@ def _lines(result: Any) -> list[str]:
         case [Version(), *_]:
             return [_version(version) for version in result]
         case Event():
-            return [f"{result.session}:{result.sequence} {result.role}: {brief(result.text)}"]
+            return [f"{result.session}:{result.sequence} {result.role}: {to_line(result.text)}"]
         case Context():
             return [*result.system.splitlines(), *(str(message) for message in result.history)]
         case VerifyReport():
-            looked_at = count(result.memories, "memory", "memories")
-            problems = count(len(result.problems), "problem")
-            events = count(result.events, "event")
-            return [f"{looked_at}, {count(result.versions, 'version')}, {events}, {problems}"]
+            looked_at = pluralize(result.memories, "memory", "memories")
+            problems = pluralize(len(result.problems), "problem")
+            events = pluralize(result.events, "event")
+            return [f"{looked_at}, {pluralize(result.versions, 'version')}, {events}, {problems}"]
         case _:
             return [str(result)]
 
 
-def _state(memory: Memory) -> str:
+def _memory_line(memory: Memory) -> str:
     gone = ", forgotten" if memory.forgotten_at is not None else ""
     return f"{memory.id} (version {memory.version}{gone}) {memory.category}: {memory.content}"
 
 
 def _hit(hit: Hit) -> str:
-    return f"{hit.score:.2f} {bar(hit.score)} {hit.id}  {brief(hit.text)}"
+    return f"{hit.score:.2f} {bar(hit.score)} {hit.id}  {to_line(hit.text)}"
 
 
 def _version(version: Version) -> str:
     reason = f" [{version.reason}]" if version.reason else ""
     return (
-        f"version {version.version}, position {version.position}, {when(version.recorded_at)}, "
-        f"{version.op}: {brief(version.content)}{reason}"
+        f"version {version.version}, position {version.position}, "
+        f"{format_time(version.recorded_at)}, "
+        f"{version.op}: {to_line(version.content)}{reason}"
     )

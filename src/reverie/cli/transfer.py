@@ -17,36 +17,36 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from reverie import config
-from reverie.cli.exit_codes import FOUND_WRONG
+from reverie.cli.exit_codes import PROBLEMS_FOUND
 from reverie.cli.lazy import DefaultGroup
 from reverie.cli.options import (
-    Asked,
-    anywhere,
+    CommonOptions,
     examples,
-    in_scope,
-    on_store,
+    json_option,
     require_store,
+    scope_options,
     store_file,
+    store_options,
 )
 from reverie.cli.output import (
-    count,
+    pluralize,
     print_json,
+    print_line,
     print_pairs,
     print_problems,
     print_report,
+    print_stderr,
     progress,
-    remark,
-    say,
 )
 from reverie.errors import InvalidInput, StoreDamaged, StoreFull
 from reverie.model import ImportReport
-from reverie.serialize import when
+from reverie.serialize import format_time
 
 if TYPE_CHECKING:
     from reverie.memory import Space, Store
     from reverie.model import VerifyReport
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 # -- export ---------------------------------------------------------------------------------------
@@ -79,9 +79,9 @@ MOST_SHOWN = 20
 @click.option(
     "--skip-damaged", "skip", is_flag=True, help="Leave out damaged entries instead of stopping."
 )
-@in_scope
+@scope_options
 def export_command(
-    asked: Asked, output: Path | None, form: str, everyone: bool, skip: bool
+    asked: CommonOptions, output: Path | None, form: str, everyone: bool, skip: bool
 ) -> None:
     """Write memories and sessions out as JSON.
 
@@ -101,29 +101,33 @@ def export_command(
         space = store.space(settings.space, user=settings.user or None)
         where = "" if everyone else f" in space {space.name!r}"
         if everyone:
-            chunks = _as_lines(_everyones(store, skip))
+            chunks = _as_lines(_all_records(store, skip))
         else:
             lines = space.export(skip_damaged=skip)
             chunks = _as_lines(lines) if form == "jsonl" else _as_array(space)
         if output is None:
             written = _write(chunks, sys.stdout.buffer)
         else:
-            with replacing(output) as file:
+            with atomic_write(output) as file:
                 written = _write(chunks, file)
         left_out = store.damaged
-    what = count(written, "record") if form == "jsonl" else count(written, "memory", "memories")
+    what = (
+        pluralize(written, "record")
+        if form == "jsonl"
+        else pluralize(written, "memory", "memories")
+    )
     if not written:
-        remark(f"The store has no memories{where}: nothing to export.")
+        print_stderr(f"The store has no memories{where}: nothing to export.")
     if output is None:
         return
     if asked.as_json:
         answer = {"file": str(output), "format": form, "written": written}
         print_json({**answer, "damaged": left_out} if left_out else answer)
     else:
-        say(f"Exported {what} to {output}.")
+        print_line(f"Exported {what} to {output}.")
 
 
-def _everyones(store: Store, skip: bool) -> Iterator[dict[str, Any]]:
+def _all_records(store: Store, skip: bool) -> Iterator[dict[str, Any]]:
     """The records of all, each with whose it is."""
     for info in store.spaces():
         for user in (None, *info.users):
@@ -144,7 +148,7 @@ def _as_array(space: Space) -> Iterator[tuple[int, str]]:
             "id": memory.id,
             "content": memory.content,
             "category": memory.category,
-            "created_at": when(memory.created_at),
+            "created_at": format_time(memory.created_at),
         }
         yield 1, before + json.dumps(element, ensure_ascii=False)
         before = ",\n  "
@@ -162,7 +166,7 @@ def _write(chunks: Iterable[tuple[int, str]], file: IO[bytes]) -> int:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """A file that is there whole or not at all, and for its owner's eyes only."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -202,8 +206,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--all", "everyone", is_flag=True, help="Each record to the space and user it names.")
-@in_scope
-def import_command(asked: Asked, file: str, everyone: bool) -> None:
+@scope_options
+def import_command(asked: CommonOptions, file: str, everyone: bool) -> None:
     """Take memories and sessions in from a file.
 
     All of it goes to one scope, that of --space and --user, unless --all is given.
@@ -215,14 +219,14 @@ def import_command(asked: Asked, file: str, everyone: bool) -> None:
     from reverie.transfer.file_formats import parse
 
     with (
-        _reading(file) as stream,
+        _open_input(file) as stream,
         asked.open_store(create=True) as store,
         progress("importing") as shown,
     ):
         settings = store.settings
         own = (settings.space, settings.user or None)
-        records = _counted(parse(stream), shown)
-        grouped = groupby(records, lambda record: _named(record, own) if everyone else own)
+        records = _with_progress(parse(stream), shown)
+        grouped = groupby(records, lambda record: _record_scope(record, own) if everyone else own)
         reports = [
             store.space(space, user=user, actor="cli").import_records(group)
             for (space, user), group in grouped
@@ -235,18 +239,20 @@ def import_command(asked: Asked, file: str, everyone: bool) -> None:
     if asked.as_json:
         print_json(report)
     else:
-        say(f"Added {report.added}, unchanged {report.unchanged}, skipped {len(report.skipped)}.")
-        for line in report.skipped[:MOST_SHOWN]:
-            say(f"  - {line}")
-        if len(report.skipped) > MOST_SHOWN:
-            say(f"  … and {len(report.skipped) - MOST_SHOWN} more: --json lists them all.")
+        print_line(
+            f"Added {report.added}, unchanged {report.unchanged}, skipped {len(report.skipped)}."
+        )
+        for line in report.skipped[:MAX_SHOWN]:
+            print_line(f"  - {line}")
+        if len(report.skipped) > MAX_SHOWN:
+            print_line(f"  … and {len(report.skipped) - MAX_SHOWN} more: --json lists them all.")
         if not (report.added or report.unchanged or report.skipped):
-            remark("The file holds nothing to import.")
+            print_stderr("The file holds nothing to import.")
     if report.skipped:
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
-def _named(record: Any, own: tuple[str, str | None]) -> tuple[str, str | None]:
+def _record_scope(record: Any, own: tuple[str, str | None]) -> tuple[str, str | None]:
     """Whose a record says it is."""
     if not isinstance(record, dict) or not isinstance(record.get("space"), str):
         return own
@@ -254,7 +260,7 @@ def _named(record: Any, own: tuple[str, str | None]) -> tuple[str, str | None]:
 
 
 @contextlib.contextmanager
-def _reading(file: str) -> Iterator[io.TextIOWrapper]:
+def _open_input(file: str) -> Iterator[io.TextIOWrapper]:
     """Text in which bytes that are no UTF-8 can be told from the rest, line by line."""
     with contextlib.ExitStack() as opened:
         raw: Any = sys.stdin.buffer
@@ -267,7 +273,7 @@ def _reading(file: str) -> Iterator[io.TextIOWrapper]:
             stream.detach()
 
 
-def _counted(records: Iterable[Any], shown: Any) -> Iterator[Any]:
+def _with_progress(records: Iterable[Any], shown: Any) -> Iterator[Any]:
     for number, record in enumerate(records, 1):
         shown(number, 0)
         yield record
@@ -300,14 +306,14 @@ def backup_command() -> None:
     ),
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@on_store
-def create_command(asked: Asked, file: Path) -> None:
+@store_options
+def create_command(asked: CommonOptions, file: Path) -> None:
     """Copy the whole store into FILE while it is in use, and verify the copy."""
     with asked.open_store() as store:
         report = store.backup(file)
     print_report(report, as_json=asked.as_json, heading={"file": str(file)})
     if not report.ok:
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 @backup_command.command(
@@ -315,8 +321,8 @@ def create_command(asked: Asked, file: Path) -> None:
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--yes", is_flag=True, help="Do not ask before replacing a store that is there.")
-@on_store
-def restore_backup_command(asked: Asked, file: Path, yes: bool) -> None:
+@store_options
+def restore_backup_command(asked: CommonOptions, file: Path, yes: bool) -> None:
     """Put a backup in the place of what is in the store now.
 
     What was erased since the backup was made stays erased.
@@ -326,15 +332,15 @@ def restore_backup_command(asked: Asked, file: Path, yes: bool) -> None:
         if asked.as_json or not sys.stdin.isatty():
             raise InvalidInput("this replaces what is in the store now: repeat it with --yes")
         if not click.confirm(f"Replace everything in {path or 'the store'} with {file}?", err=True):
-            remark("Aborted.")
-            click.get_current_context().exit(FOUND_WRONG)
-    with _open_to_replace(asked, path) as store:
+            print_stderr("Aborted.")
+            click.get_current_context().exit(PROBLEMS_FOUND)
+    with _open_for_restore(asked, path) as store:
         report = store.restore_backup(file)
     print_report(report, as_json=asked.as_json, heading={"restored": str(file)})
 
 
 @contextlib.contextmanager
-def _open_to_replace(asked: Asked, path: Path | None) -> Iterator[Store]:
+def _open_for_restore(asked: CommonOptions, path: Path | None) -> Iterator[Store]:
     with contextlib.ExitStack() as opened:
         try:
             store = opened.enter_context(asked.open_store(create=True))
@@ -353,8 +359,8 @@ def _open_to_replace(asked: Asked, path: Path | None) -> Iterator[Store]:
     "verify", epilog=examples("reverie verify", "reverie verify reverie-2026-11-15.db --json")
 )
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
-@on_store
-def verify_command(asked: Asked, file: str | None) -> None:
+@store_options
+def verify_command(asked: CommonOptions, file: str | None) -> None:
     """Check a store or a backup.
 
     Without FILE the store is checked: its files, and that the index says what the log says. With
@@ -371,10 +377,10 @@ def verify_command(asked: Asked, file: str | None) -> None:
             print_json({"ok": False, "problems": [str(error)]})
         else:
             print_problems([str(error)])
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)
     print_report(report, as_json=asked.as_json, heading={"store": heading})
     if not report.ok:
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 def _verify_copy(file: str) -> VerifyReport:
@@ -384,7 +390,7 @@ def _verify_copy(file: str) -> VerifyReport:
         copy = str(Path(folder) / Path(file).name)
         copy_store(Path(file), Path(copy))
         try:
-            with Asked(as_json=False, url=copy).open_store() as store:
+            with CommonOptions(as_json=False, url=copy).open_store() as store:
                 return store.verify()
         except StoreDamaged as error:
             raise StoreDamaged(str(error).replace(copy, file)) from error
@@ -405,8 +411,8 @@ def _verify_copy(file: str) -> VerifyReport:
     "--from", "source", metavar="URL", help="The store to copy.  [default: that of all commands]"
 )
 @click.option("--to", "target", required=True, metavar="URL", help="Where to: an empty store.")
-@anywhere
-def migrate_command(asked: Asked, source: str | None, target: str) -> None:
+@json_option
+def migrate_command(asked: CommonOptions, source: str | None, target: str) -> None:
     """Copy a whole store into another database.
 
     Its history comes along. Nobody can write to either meanwhile. Stopped at any moment it goes on

@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reverie.cli.exit_codes import FOUND_WRONG
-from reverie.cli.options import WHOLE, Asked, examples, in_scope, on_store
+from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.options import POSITIVE_INT, CommonOptions, examples, scope_options, store_options
 from reverie.cli.output import (
-    brief,
-    count,
+    escape_control,
+    format_minute,
+    pluralize,
     print_json,
+    print_line,
     print_pairs,
+    print_stderr,
     print_table,
     progress,
-    remark,
-    say,
-    short_when,
     table,
-    visible,
+    to_line,
 )
 
 if TYPE_CHECKING:
-    from reverie.vault.missing_files import Answer
-    from reverie.vault.reader import Report
-    from reverie.vault.service import Status
+    from reverie.vault.missing_files import MissingAction
+    from reverie.vault.reader import SyncReport
+    from reverie.vault.service import VaultStatus
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from reverie.cli.options import in_space
+from reverie.cli.options import space_options
 
 if TYPE_CHECKING:
     from reverie.memory import Store
@@ -41,7 +41,7 @@ from dataclasses import asdict
 if TYPE_CHECKING:
     from reverie.memory import Space
     from reverie.model import ErasureReport, SessionErasure
-    from reverie.vault.git.purge import Scrubbed
+    from reverie.vault.git.purge import ScrubReport
 
 SHORT_COMMIT = 12
 # What each list of a report is called before a path.
@@ -93,8 +93,8 @@ def vault_command() -> None:
     show_default=True,
     help="One file for a conversation, or one for each turn.",
 )
-@on_store
-def init_command(asked: Asked, path: Path, spaces: tuple[str, ...], turns: str) -> None:
+@store_options
+def init_command(asked: CommonOptions, path: Path, spaces: tuple[str, ...], turns: str) -> None:
     """Make a folder the vault of the store.
 
     All that is remembered is written into it, in one commit. From then on it is mirrored there.
@@ -105,48 +105,54 @@ def init_command(asked: Asked, path: Path, spaces: tuple[str, ...], turns: str) 
         report = service.init(store, path, spaces=spaces or None, turns=turns, progress=shown)
         status = service.status(store)
     if asked.as_json:
-        print_json({**_status(status), **vars(report)})
+        print_json({**_status_json(status), **vars(report)})
     else:
-        say(f"The vault is {status.path}: {count(status.files, 'file')}, {_git(status)}.")
+        print_line(
+            f"The vault is {status.path}: {pluralize(status.files, 'file')}, {_git_state(status)}."
+        )
         _print_report(report)
-    _end(report)
+    _exit_on_problems(report)
 
 
 @vault_command.command(
     "status", epilog=examples("reverie vault status", "reverie vault status --json")
 )
-@on_store
-def status_command(asked: Asked) -> None:
+@store_options
+def status_command(asked: CommonOptions) -> None:
     """Show where the vault is, and whether files, store and git agree."""
     from reverie.vault import service
 
     with asked.open_store() as store:
         status = service.status(store)
     if asked.as_json:
-        print_json(_status(status))
+        print_json(_status_json(status))
         return
-    spaces = "all" if status.spaces is None else ", ".join(map(brief, status.spaces))
-    behind = count(status.behind, "change") + " to be written" if status.behind else "up to date"
+    spaces = "all" if status.spaces is None else ", ".join(map(to_line, status.spaces))
+    behind = (
+        pluralize(status.behind, "change") + " to be written" if status.behind else "up to date"
+    )
     print_pairs(
         {
             "vault": status.path,
             "spaces": spaces,
             "files": f"{status.files}, {behind}",
-            "git": f"{_git(status)}, {count(status.uncommitted, 'file')} to be committed",
+            "git": f"{_git_state(status)}, {pluralize(status.uncommitted, 'file')} to be committed",
             "conflicts": len(status.conflicts),
             "missing": len(status.missing),
             "kept out of git": len(status.withheld),
         }
     )
     for path in status.conflicts:
-        say(f"  - {path}")
+        print_line(f"  - {path}")
     for path in status.missing:
-        say(f"  - {path} is gone: 'reverie vault sync --missing forget' or '--missing restore'")
+        print_line(
+            f"  - {path} is gone: 'reverie vault sync --missing forget' or '--missing restore'"
+        )
     for path in status.withheld:
-        say(f"  - {path} holds a secret and stays out of git")
+        print_line(f"  - {path} holds a secret and stays out of git")
 
 
-def _status(status: Status) -> dict[str, Any]:
+def _status_json(status: VaultStatus) -> dict[str, Any]:
     return {
         "path": str(status.path),
         "spaces": status.spaces,
@@ -160,7 +166,7 @@ def _status(status: Status) -> dict[str, Any]:
     }
 
 
-def _git(status: Status) -> str:
+def _git_state(status: VaultStatus) -> str:
     return "in git" if status.git else "without git, which is not installed"
 
 
@@ -177,8 +183,8 @@ def _git(status: Status) -> str:
     show_default=True,
     help="Many files are gone: tell it and wait, forget what they held, or write them again.",
 )
-@on_store
-def sync_command(asked: Asked, missing: Answer) -> None:
+@store_options
+def sync_command(asked: CommonOptions, missing: MissingAction) -> None:
     """Let files and store say the same, once.
 
     What people changed in the files goes into the store, what the store learned into the files,
@@ -195,25 +201,25 @@ def sync_command(asked: Asked, missing: Answer) -> None:
     else:
         _print_report(report)
         if not report:
-            say("Files and store say the same.")
-    _end(report)
+            print_line("Files and store say the same.")
+    _exit_on_problems(report)
 
 
 @vault_command.command(
     "watch", epilog=examples("reverie vault watch", "reverie vault watch --json")
 )
-@on_store
-def watch_command(asked: Asked) -> None:
+@store_options
+def watch_command(asked: CommonOptions) -> None:
     """Take in what people change in the files, as they save it.
 
     'reverie serve' and 'reverie worker' do so as well, and write to the files what the store
     learns. With --json every change is one line.
     """
-    from reverie.cli.runtime import reporting, stopping
+    from reverie.cli.runtime import log_to_stderr, stop_on_signals
     from reverie.vault import service
     from reverie.vault.watch import Watch
 
-    def told(report: Report) -> None:
+    def told(report: SyncReport) -> None:
         if asked.as_json:
             click.echo(json.dumps(vars(report)))
         else:
@@ -222,32 +228,32 @@ def watch_command(asked: Asked) -> None:
 
     with (
         asked.open_store() as store,
-        reporting(store.settings.log_level),
-        stopping() as stop,
+        log_to_stderr(store.settings.log_level),
+        stop_on_signals() as stop,
     ):
-        with service.opened(store) as vault:
+        with service.open_vault(store) as vault:
             root = vault.root
         watch = Watch(store, told)
         if not asked.as_json:
-            say(f"Watching {root}. Stop with Ctrl-C.")
+            print_line(f"Watching {root}. Stop with Ctrl-C.")
             sys.stdout.flush()
         watch.run(stop)
     if asked.as_json:
         click.echo(json.dumps({"stopped": stop.name}))
     else:
-        say(f"Stopped by {stop.name}.")
+        print_line(f"Stopped by {stop.name}.")
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: SyncReport) -> None:
     """What needs a look comes last, where it is seen."""
     for name, verb in _VERBS.items():
         for line in getattr(report, name):
-            say(f"{verb:<11}{brief(line)}")
+            print_line(f"{verb:<11}{to_line(line)}")
 
 
-def _end(report: Report) -> None:
+def _exit_on_problems(report: SyncReport) -> None:
     if report.problems:
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 # -- its history ----------------------------------------------------------------------------------
@@ -262,9 +268,9 @@ def _end(report: Report) -> None:
     ),
 )
 @click.argument("id", required=False)
-@click.option("--limit", type=WHOLE, default=20, show_default=True, help="How many at most.")
-@in_scope
-def log_command(asked: Asked, id: str | None, limit: int) -> None:
+@click.option("--limit", type=POSITIVE_INT, default=20, show_default=True, help="How many at most.")
+@scope_options
+def log_command(asked: CommonOptions, id: str | None, limit: int) -> None:
     """List the commits of a space, or of the file of one memory.
 
     The newest is first. The id of a commit goes with 'reverie vault diff --since'.
@@ -277,11 +283,11 @@ def log_command(asked: Asked, id: str | None, limit: int) -> None:
         print_json({"commits": commits})
         return
     if not commits:
-        remark("There are no commits yet.")
+        print_stderr("There are no commits yet.")
         return
     shown = table("commit", "when", "what", content="what")
     for commit in commits:
-        shown.add_row(commit.id[:SHORT_COMMIT], short_when(commit.at), brief(commit.subject))
+        shown.add_row(commit.id[:SHORT_COMMIT], format_minute(commit.at), to_line(commit.subject))
     print_table(shown)
 
 
@@ -295,8 +301,8 @@ def log_command(asked: Asked, id: str | None, limit: int) -> None:
 )
 @click.argument("id", required=False)
 @click.option("--since", metavar="COMMIT", help="A commit to compare with. [default: the last]")
-@in_scope
-def diff_command(asked: Asked, id: str | None, since: str | None) -> None:
+@scope_options
+def diff_command(asked: CommonOptions, id: str | None, since: str | None) -> None:
     """Show what has changed in the files of a space, or of one memory.
 
     As a unified diff, against the last commit or another.
@@ -308,9 +314,9 @@ def diff_command(asked: Asked, id: str | None, since: str | None) -> None:
     if asked.as_json:
         print_json({"diff": said})
     elif said:
-        click.echo(visible(said), nl=False)
+        click.echo(escape_control(said), nl=False)
     else:
-        remark(f"Nothing has changed since {brief(since) or 'the last commit'}.")
+        print_stderr(f"Nothing has changed since {to_line(since) or 'the last commit'}.")
 
 
 @vault_command.command(
@@ -318,8 +324,8 @@ def diff_command(asked: Asked, id: str | None, since: str | None) -> None:
     epilog=examples("reverie vault checkpoint", 'reverie vault checkpoint "before the clean-up"'),
 )
 @click.argument("note", required=False)
-@in_scope
-def checkpoint_command(asked: Asked, note: str | None) -> None:
+@scope_options
+def checkpoint_command(asked: CommonOptions, note: str | None) -> None:
     """Commit all that the vault holds, under a note.
 
     NOTE is manual if it is not given. Nothing changed, nothing is committed.
@@ -331,12 +337,12 @@ def checkpoint_command(asked: Asked, note: str | None) -> None:
     if asked.as_json:
         print_json({"commit": made})
     elif made is None:
-        remark("Nothing has changed since the last commit.")
+        print_stderr("Nothing has changed since the last commit.")
     else:
-        say(f"Committed {made[:SHORT_COMMIT]}: {brief(note) or 'manual'}")
+        print_line(f"Committed {made[:SHORT_COMMIT]}: {to_line(note) or 'manual'}")
 
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 
 
 @vault_command.command(
@@ -357,8 +363,8 @@ MOST_SHOWN = 20
     show_default=True,
     help="Make an empty store of the vault, or write the vault anew from the store.",
 )
-@on_store
-def rebuild_command(asked: Asked, path: Path | None, source: str) -> None:
+@store_options
+def rebuild_command(asked: CommonOptions, path: Path | None, source: str) -> None:
     """Make a store of a vault alone, or a vault of a store alone.
 
     From the vault, its log tells every version, event and session again as they were; where the log
@@ -371,14 +377,14 @@ def rebuild_command(asked: Asked, path: Path | None, source: str) -> None:
     PATH is the vault; left out, that of the store or of the settings.
     """
     with asked.open_store(create=source == "vault") as store:
-        root = _vault_of(store) if path is None else path
+        root = _vault_path(store) if path is None else path
         if source == "store":
             _write_vault(asked, store, root)
         else:
             _make_store(asked, store, root)
 
 
-def _write_vault(asked: Asked, store: Store, root: Path) -> None:
+def _write_vault(asked: CommonOptions, store: Store, root: Path) -> None:
     from reverie.vault.rebuild import to_vault
 
     with progress("writing") as shown:
@@ -386,11 +392,11 @@ def _write_vault(asked: Asked, store: Store, root: Path) -> None:
     if asked.as_json:
         print_json({"vault": str(root), "synced": vars(report)})
     else:
-        say(f"Wrote the vault {root} anew from the store.")
-    _end_with_problems([*report.conflicts, *report.problems], asked)
+        print_line(f"Wrote the vault {root} anew from the store.")
+    _print_problems_and_exit([*report.conflicts, *report.problems], asked)
 
 
-def _make_store(asked: Asked, store: Store, root: Path) -> None:
+def _make_store(asked: CommonOptions, store: Store, root: Path) -> None:
     from reverie.vault.rebuild import from_vault
 
     with progress("rebuilding") as shown:
@@ -400,11 +406,11 @@ def _make_store(asked: Asked, store: Store, root: Path) -> None:
         synced = {"synced": vars(made.synced), "problems": made.problems}
         print_json({"vault": str(root), "store": store.url, **told, **synced})
     else:
-        entries = count(made.entries, "entry", "entries")
-        summaries = count(made.summaries, "summary", "summaries")
+        entries = pluralize(made.entries, "entry", "entries")
+        summaries = pluralize(made.summaries, "summary", "summaries")
         files = f" ({made.from_files} from Markdown alone)" if made.from_files else ""
-        say(f"Made the store of {root}: {entries}{files} and {summaries}.")
-    _end_with_problems([*made.problems, *made.synced.conflicts, *made.synced.problems], asked)
+        print_line(f"Made the store of {root}: {entries}{files} and {summaries}.")
+    _print_problems_and_exit([*made.problems, *made.synced.conflicts, *made.synced.problems], asked)
 
 
 @vault_command.command(
@@ -414,8 +420,8 @@ def _make_store(asked: Asked, store: Store, root: Path) -> None:
     ),
 )
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@in_space
-def adopt_command(asked: Asked, path: Path) -> None:
+@space_options
+def adopt_command(asked: CommonOptions, path: Path) -> None:
     """Make agent-cli's memory folder the vault, in place.
 
     Facts become memories (of their session, or of the space where the conversation is global or
@@ -431,40 +437,40 @@ def adopt_command(asked: Asked, path: Path) -> None:
         print_json({"vault": str(path), **vars(report)})
     else:
         parts = (
-            count(report.memories, "memory", "memories"),
+            pluralize(report.memories, "memory", "memories"),
             f"{report.forgotten} forgotten",
-            count(report.events, "event"),
-            count(report.summaries, "summary", "summaries"),
+            pluralize(report.events, "event"),
+            pluralize(report.summaries, "summary", "summaries"),
         )
-        say(f"Adopted {path}: {', '.join(parts)}.")
-    _end_with_problems(report.problems, asked)
+        print_line(f"Adopted {path}: {', '.join(parts)}.")
+    _print_problems_and_exit(report.problems, asked)
 
 
-def _vault_of(store: Store) -> Path:
+def _vault_path(store: Store) -> Path:
     from reverie.errors import VaultError
     from reverie.write import vault_link
 
-    found = vault_link.path_of(store._resources)
+    found = vault_link.find_path(store._runtime)
     if found is None:
         raise VaultError("the store has no vault: give its path")
     return Path(found)
 
 
-def _end_with_problems(problems: Iterable[str], asked: Asked) -> None:
+def _print_problems_and_exit(problems: Iterable[str], asked: CommonOptions) -> None:
     """What needs a look, one line each; found wrong is not the same as failed."""
     lines = list(problems)
     if not lines:
         return
     if not asked.as_json:
-        for line in lines[:MOST_SHOWN]:
-            say(f"  - {brief(line)}")
-        if len(lines) > MOST_SHOWN:
-            say(f"  … and {len(lines) - MOST_SHOWN} more: --json lists them all.")
-    click.get_current_context().exit(FOUND_WRONG)
+        for line in lines[:MAX_SHOWN]:
+            print_line(f"  - {to_line(line)}")
+        if len(lines) > MAX_SHOWN:
+            print_line(f"  … and {len(lines) - MAX_SHOWN} more: --json lists them all.")
+    click.get_current_context().exit(PROBLEMS_FOUND)
 
 
-STILL = "The vault's git history still holds it: 'reverie vault scrub' takes it out."
-REWRITE = click.option(
+HISTORY_HINT = "The vault's git history still holds it: 'reverie vault scrub' takes it out."
+REWRITE_OPTION = click.option(
     "--rewrite-history",
     is_flag=True,
     help="Take it out of the vault's git history too, and look whether it is gone.",
@@ -474,8 +480,8 @@ REWRITE = click.option(
 @vault_command.command(
     "scrub", epilog=examples("reverie vault scrub", "reverie erase Ab3dE6gH --rewrite-history")
 )
-@on_store
-def scrub_command(asked: Asked) -> None:
+@store_options
+def scrub_command(asked: CommonOptions) -> None:
     """Take everything that was erased out of the vault's git history.
 
     Commits that held it get new ids; all other words of theirs stay. Then every file and every
@@ -489,60 +495,64 @@ def scrub_command(asked: Asked) -> None:
     if asked.as_json:
         print_json(asdict(done))
     else:
-        tell(done)
-    _exit(done)
+        print_purge(done)
+    _exit_if_found(done)
 
 
-def history_of(space: Space, *, rewrite: bool) -> Scrubbed | str | None:
+def purge_history(space: Space, *, rewrite: bool) -> ScrubReport | str | None:
     """Rewrite the vault's history if that is wanted, else what to say of it.
 
     A store without a vault has none.
     """
     from reverie.write import vault_link
 
-    if vault_link.path_of(space._resources) is None:
+    if vault_link.find_path(space._runtime) is None:
         return None
     if not rewrite:
-        return STILL
+        return HISTORY_HINT
     from reverie.memory import Store
     from reverie.vault import service
 
-    return service.scrub(Store(space._resources))
+    return service.scrub(Store(space._runtime))
 
 
-def tell(done: Scrubbed) -> None:
+def print_purge(done: ScrubReport) -> None:
     """What a scrub came to, in words."""
     if not done.texts and not done.short and not done.commits:
-        say("Nothing is left to take out of the vault's history.")
+        print_line("Nothing is left to take out of the vault's history.")
         return
-    say(f"Rewrote {count(done.commits, 'commit')} of the vault's history.")
-    looked = f"{count(done.texts, 'erased text')} in every file and every object of git"
+    print_line(f"Rewrote {pluralize(done.commits, 'commit')} of the vault's history.")
+    looked = f"{pluralize(done.texts, 'erased text')} in every file and every object of git"
     if done.short:
-        remark(f"{count(done.short, 'erased text')} too short to be looked for.")
+        print_stderr(f"{pluralize(done.short, 'erased text')} too short to be looked for.")
     if not done.found:
-        say(f"Looked for {looked}: found nowhere.")
+        print_line(f"Looked for {looked}: found nowhere.")
         return
-    remark(f"Looked for {looked}: still found in the following; they cannot be looked for again.")
+    print_stderr(
+        f"Looked for {looked}: still found in the following; they cannot be looked for again."
+    )
     for place in done.found:
-        remark(f"  {place}")
+        print_stderr(f"  {place}")
 
 
-def with_history(report: ErasureReport | SessionErasure, done: Scrubbed | str | None) -> object:
+def add_purge_report(
+    report: ErasureReport | SessionErasure, done: ScrubReport | str | None
+) -> object:
     """The report of an erase, with what became of the history where that was rewritten."""
     if done is None or isinstance(done, str):
         return report
     return {**asdict(report), "history": asdict(done)}
 
 
-def tell_after(done: Scrubbed | str | None) -> None:
+def report_purge(done: ScrubReport | str | None) -> None:
     """What an erase adds to its report."""
     if isinstance(done, str):
-        remark(done)
+        print_stderr(done)
     elif done is not None:
-        tell(done)
-        _exit(done)
+        print_purge(done)
+        _exit_if_found(done)
 
 
-def _exit(done: Scrubbed) -> None:
+def _exit_if_found(done: ScrubReport) -> None:
     if done.found:
-        click.get_current_context().exit(FOUND_WRONG)
+        click.get_current_context().exit(PROBLEMS_FOUND)

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from reverie.embed.tokens import encodable
+from reverie.embed.tokens import replace_surrogates
 from reverie.errors import ConfigError, MissingExtra, RerankFailed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from tokenizers import Encoding, Tokenizer
 
-MODELS = ("model.onnx", "model_quantized.onnx", "model_int8.onnx")
+MODEL_FILES = ("model.onnx", "model_quantized.onnx", "model_int8.onnx")
 # On one thread larger batches cost more than they save: their padding is computed too.
-BATCH = 4
+BATCH_SIZE = 4
 MAX_TOKENS = 512
 """What a model reads when its files do not say."""
 CHARS_PER_TOKEN = 40
@@ -38,12 +38,12 @@ CHARS_PER_TOKEN = 40
 _SANE_TOKENS = range(8, 100_000)  # "no limit" is written as 10^30, or as -1
 # These number their positions from behind the padding token: the first of them are never used.
 _OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet"}
-_WHOLE_NUMBERS: dict[str, type[np.integer[Any]]] = {
+_INTEGER_TYPES: dict[str, type[np.integer[Any]]] = {
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
 }
 _FLOATS = {"tensor(float)", "tensor(float16)", "tensor(double)"}
-_LOWEST, _HIGHEST = sys.float_info.min, nextafter(1.0, 0.0)
+_MIN_SCORE, _MAX_SCORE = sys.float_info.min, nextafter(1.0, 0.0)
 
 
 class CrossEncoder:
@@ -61,7 +61,7 @@ class CrossEncoder:
         if find_spec("onnxruntime") is None:
             raise MissingExtra("a cross-encoder", "rerank")
         try:
-            self._file, self._folder = _found(Path(path).expanduser().absolute())
+            self._file, self._folder = _find_files(Path(path).expanduser().absolute())
         except (OSError, RuntimeError) as error:
             raise RerankFailed(
                 f"{path} cannot be looked at ({type(error).__name__}): check the path and rights"
@@ -78,18 +78,18 @@ class CrossEncoder:
         """``onnx:folder:hash8``, the hash of the model's own bytes."""
         digest = sha256()
         try:
-            for file in (self._file, *_weights(self._file)):
+            for file in (self._file, *_find_external_weights(self._file)):
                 with file.open("rb") as opened:
                     file_digest(opened, lambda: digest)
         except OSError as error:
-            raise _unreadable(self._file, error) from error
+            raise _unreadable_file(self._file, error) from error
         return f"onnx:{self._folder.resolve().name}:{digest.hexdigest()[:8]}"
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """How well each text answers the query, each in (0, 1), on an absolute scale."""
         if not texts:
             return []
-        model = self._loaded()
+        model = self._load_once()
         pairs = [model.encode(query, text) for text in texts]
         order = sorted(range(len(pairs)), key=lambda at: len(pairs[at]))
         scores = [0.0] * len(pairs)
@@ -100,7 +100,7 @@ class CrossEncoder:
                 scores[at] = _sigmoid(logit)
         return scores
 
-    def _loaded(self) -> _Model:
+    def _load_once(self) -> _Model:
         with self._lock:
             if self._model is None:
                 self._model = _load(self._file, self._folder, self._threads)
@@ -118,7 +118,7 @@ class _Model(NamedTuple):
     batch: int
 
     def encode(self, query: str, text: str) -> Encoding:
-        first, second = (encodable(part[: self.max_chars]) for part in (query, text))
+        first, second = (replace_surrogates(part[: self.max_chars]) for part in (query, text))
         try:
             return self.tokenizer.encode(first, second)
         except Exception as error:
@@ -144,13 +144,13 @@ class _Model(NamedTuple):
                 f"{self.file} failed on {len(pairs)} texts of up to {length} tokens "
                 f"({type(error).__name__}): export it with a free batch and sequence length"
             ) from error
-        return _one_each(np.asarray(answer, np.float64), len(pairs), self.file)
+        return _to_logits(np.asarray(answer, np.float64), len(pairs), self.file)
 
 
-def _found(path: Path) -> tuple[Path, Path]:
+def _find_files(path: Path) -> tuple[Path, Path]:
     """The model file, and the folder with its tokenizer."""
     if path.is_dir():
-        places = [folder / name for name in MODELS for folder in (path, path / "onnx")]
+        places = [folder / name for name in MODEL_FILES for folder in (path, path / "onnx")]
         file = next((place for place in places if place.is_file()), None)
         if file is None:
             raise RerankFailed(
@@ -174,7 +174,7 @@ def _found(path: Path) -> tuple[Path, Path]:
     )
 
 
-def _weights(file: Path) -> list[Path]:
+def _find_external_weights(file: Path) -> list[Path]:
     """Where a large model keeps what does not fit into its own file."""
     beside = (file.with_name(file.name + ending) for ending in ("_data", ".data"))
     return [path for path in beside if path.is_file()]
@@ -183,18 +183,18 @@ def _weights(file: Path) -> list[Path]:
 def _load(file: Path, folder: Path, threads: int) -> _Model:
     from tokenizers import Tokenizer
 
-    config = _settings(folder / "config.json")
+    config = _read_json(folder / "config.json")
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     except Exception as error:
-        raise _unreadable(folder / "tokenizer.json", error) from error
+        raise _unreadable_file(folder / "tokenizer.json", error) from error
     padding = _padding(tokenizer, config)
-    tokens = _max_tokens(tokenizer, config, _settings(folder / "tokenizer_config.json"), padding)
+    tokens = _max_tokens(tokenizer, config, _read_json(folder / "tokenizer_config.json"), padding)
     tokenizer.no_padding()
     # Cuts the longer of the two: the text, unless the query alone is more than half of the room.
     tokenizer.enable_truncation(tokens, strategy="longest_first")
     tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
-    batch = 1 if _scales_by_batch(file) else BATCH
+    batch = 1 if _scales_by_batch(file) else BATCH_SIZE
     session = _session(file, threads)
     return _Model(
         file,
@@ -221,7 +221,7 @@ def _session(file: Path, threads: int) -> Any:
             str(file), sess_options=options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:
-        raise _unreadable(file, error) from error
+        raise _unreadable_file(file, error) from error
 
 
 def _runtime() -> Any:
@@ -239,14 +239,14 @@ def _runtime() -> Any:
     return onnxruntime
 
 
-def _settings(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     """What a JSON file beside the model says; it may be missing."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(file, error) from error
+        raise _unreadable_file(file, error) from error
     return found if isinstance(found, dict) else {}
 
 
@@ -288,11 +288,11 @@ def _inputs(nodes: Iterable[Any], file: Path) -> dict[str, type[np.integer[Any]]
     found = {}
     for node in nodes:
         known = node.name in {"input_ids", "attention_mask", "token_type_ids"}
-        if not known or node.type not in _WHOLE_NUMBERS:
-            raise _no_cross_encoder(file, f"asks for {node.name} as {node.type}")
-        found[node.name] = _WHOLE_NUMBERS[node.type]
+        if not known or node.type not in _INTEGER_TYPES:
+            raise _not_cross_encoder(file, f"asks for {node.name} as {node.type}")
+        found[node.name] = _INTEGER_TYPES[node.type]
     if "input_ids" not in found:
-        raise _no_cross_encoder(file, "takes no input_ids")
+        raise _not_cross_encoder(file, "takes no input_ids")
     return found
 
 
@@ -302,11 +302,11 @@ def _output(nodes: Sequence[Any], file: Path) -> str:
     if chosen is None and len(nodes) == 1:
         chosen = nodes[0]
     if chosen is None:
-        raise _no_cross_encoder(file, f"gives {', '.join(node.name for node in nodes)}")
+        raise _not_cross_encoder(file, f"gives {', '.join(node.name for node in nodes)}")
     shape = chosen.shape or ["?"]  # a graph need not say
     wide = len(shape) > 1 and isinstance(shape[-1], int) and shape[-1] not in {1, 2}
     if len(shape) > 2 or wide or chosen.type not in _FLOATS:
-        raise _no_cross_encoder(file, f"gives {chosen.name} of shape {shape} as {chosen.type}")
+        raise _not_cross_encoder(file, f"gives {chosen.name} of shape {shape} as {chosen.type}")
     return str(chosen.name)
 
 
@@ -319,13 +319,13 @@ def _scales_by_batch(file: Path) -> bool:
         with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
             return content.find(b"DynamicQuantize") >= 0
     except (OSError, ValueError) as error:  # an empty file cannot be mapped
-        raise _unreadable(file, error) from error
+        raise _unreadable_file(file, error) from error
 
 
-def _one_each(answer: NDArray[np.float64], count: int, file: Path) -> list[float]:
+def _to_logits(answer: NDArray[np.float64], count: int, file: Path) -> list[float]:
     """One logit for each text; of two classes, how far the last is above the first."""
     if answer.ndim not in {1, 2} or (answer.ndim == 2 and answer.shape[1] not in {1, 2}):
-        raise _no_cross_encoder(file, f"gave an answer of shape {list(answer.shape)}")
+        raise _not_cross_encoder(file, f"gave an answer of shape {list(answer.shape)}")
     if answer.shape[0] != count:
         raise RerankFailed(
             f"{file} gave {answer.shape[0]} scores for {count} texts: use another export of it"
@@ -341,15 +341,15 @@ def _one_each(answer: NDArray[np.float64], count: int, file: Path) -> list[float
 def _sigmoid(logit: float) -> float:
     small = exp(-abs(logit))
     probability = 1.0 / (1.0 + small) if logit >= 0 else small / (1.0 + small)
-    return min(max(probability, _LOWEST), _HIGHEST)
+    return min(max(probability, _MIN_SCORE), _MAX_SCORE)
 
 
-def _no_cross_encoder(file: Path, what: str) -> RerankFailed:
+def _not_cross_encoder(file: Path, what: str) -> RerankFailed:
     return RerankFailed(
         f"{file} is no cross-encoder, it {what}: "
         "use a model exported for text classification with one or two logits"
     )
 
 
-def _unreadable(file: Path, error: Exception) -> RerankFailed:
+def _unreadable_file(file: Path, error: Exception) -> RerankFailed:
     return RerankFailed(f"{file} cannot be read ({type(error).__name__}): download it anew")

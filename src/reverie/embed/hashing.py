@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reverie.embed.pooling import unit, word_spans
+from reverie.embed.pooling import normalize_rows, word_spans
 from reverie.errors import ConfigError
-from reverie.text.analyzer import tokens
-from reverie.text.normalize import folded
+from reverie.text.analyzer import tokenize
+from reverie.text.normalize import nfkc_casefold
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
@@ -38,18 +38,20 @@ class HashingEmbedder:
     def embed(self, texts: Sequence[str]) -> Matrix:
         rows = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            row[:] = self._sum((word, 1.0) for word in tokens(folded(text)))
+            row[:] = self._weighted_sum((word, 1.0) for word in tokenize(nfkc_casefold(text)))
         return rows
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
         text = unicodedata.normalize("NFKC", text)
-        weighted = [(folded(text[s:e]), weight) for s, e, weight in word_spans(text, weights or {})]
+        weighted = [
+            (nfkc_casefold(text[s:e]), weight) for s, e, weight in word_spans(text, weights or {})
+        ]
         if weighted:
-            return self._sum(weighted)
+            return self._weighted_sum(weighted)
         row: Vector = self.embed([text])[0]
         return row
 
-    def _sum(self, weighted: Iterable[tuple[str, float]]) -> Vector:
+    def _weighted_sum(self, weighted: Iterable[tuple[str, float]]) -> Vector:
         total = np.zeros(self.dimensions)
         for word, weight in weighted:
             for feature in _features(word):
@@ -57,7 +59,7 @@ class HashingEmbedder:
                     blake2b(feature.encode("utf-8", "replace"), digest_size=8).digest(), "big"
                 )
                 total[(number >> 1) % self.dimensions] += weight if number & 1 else -weight
-        return unit(total)
+        return normalize_rows(total)
 
 
 def _features(word: str) -> Iterator[str]:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reverie.embed.pooling import word_spans
-from reverie.embed.tokens import bundled, encodable, tokenizer
+from reverie.embed.tokens import bundled_file, replace_surrogates, tokenizer
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
 
 MAX_CHARS = 20_000
 """What of a text is looked at. Longer text is split into passages long before."""
-SLICE = 500
+NFKC_CHUNK_CHARS = 500
 
 _lock = Lock()
 
@@ -39,15 +39,17 @@ class LocalEmbedder:
     def embed(self, texts: Sequence[str]) -> Matrix:
         rows = np.zeros((len(texts), self.dimensions), np.float32)
         for row, text in zip(rows, texts, strict=True):
-            counts = Counter(tokenizer().encode(clean(text), add_special_tokens=False).ids)
+            counts = Counter(
+                tokenizer().encode(normalize_whitespace(text), add_special_tokens=False).ids
+            )
             if counts:
-                row[:] = _sum(list(counts), [sqrt(count) for count in counts.values()])
+                row[:] = _weighted_sum(list(counts), [sqrt(count) for count in counts.values()])
         return rows
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
         if not weights:
-            return self._plain(text)
-        text = clean(text)
+            return self._embed_one(text)
+        text = normalize_whitespace(text)
         by_character = [0.0] * len(text)
         # Where words overlap, the one that weighs most is the last.
         for start, end, weight in sorted(word_spans(text, weights), key=itemgetter(2)):
@@ -57,41 +59,43 @@ class LocalEmbedder:
         by_token = [max(by_character[start:end], default=0.0) for start, end in encoded.offsets]
         largest = max(by_token, default=0.0)
         if not largest:
-            return self._plain(text)
-        return _sum(encoded.ids, [weight / largest for weight in by_token])
+            return self._embed_one(text)
+        return _weighted_sum(encoded.ids, [weight / largest for weight in by_token])
 
-    def _plain(self, text: str) -> Vector:
+    def _embed_one(self, text: str) -> Vector:
         row: Vector = self.embed([text])[0]
         return row
 
 
-def clean(text: str) -> str:
+def normalize_whitespace(text: str) -> str:
     """The text with one space between words: only after a space does a word get its own tokens."""
     text = text[:MAX_CHARS]
     if not text.isascii():
         # In slices: a pile of marks on one letter is sorted in quadratic time.
-        slices = (text[at : at + SLICE] for at in range(0, len(text), SLICE))
+        slices = (text[at : at + NFKC_CHUNK_CHARS] for at in range(0, len(text), NFKC_CHUNK_CHARS))
         text = "".join(unicodedata.normalize("NFKC", part) for part in slices)
-        text = encodable(text[:MAX_CHARS])
+        text = replace_surrogates(text[:MAX_CHARS])
     return " ".join(text.split())
 
 
-def _sum(tokens: Sequence[int], factors: Sequence[float]) -> Vector:
+def _weighted_sum(tokens: Sequence[int], factors: Sequence[float]) -> Vector:
     # einsum, not a matrix product: that would wake the threads of BLAS, which cost more than this.
-    total: Vector = np.einsum("i,ij->j", np.array(factors, np.float32), _table()[list(tokens)])
+    total: Vector = np.einsum(
+        "i,ij->j", np.array(factors, np.float32), _embedding_table()[list(tokens)]
+    )
     length = sqrt(float(np.einsum("i,i->", total, total)))
     return total / np.float32(length) if length else total
 
 
-def _table() -> Matrix:
+def _embedding_table() -> Matrix:
     with _lock:
-        return _load()
+        return _load_table()
 
 
 @cache
-def _load() -> Matrix:
+def _load_table() -> Matrix:
     """32,000 × 256 float32: 33 MB, twice the file, for rows that are ready to add."""
     from safetensors.numpy import load_file
 
-    tensors = load_file(bundled("weights/l2_supercat_256.safetensors"))
+    tensors = load_file(bundled_file("weights/l2_supercat_256.safetensors"))
     return tensors["embedding.weight"].astype(np.float32)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reverie.embed.pooling import unit
+from reverie.embed.pooling import normalize_rows
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Model2VecEmbedder:
         if not texts:
             return np.zeros((0, self.dimensions), np.float32)
         cleaned = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-        return unit(np.asarray(self._model.encode(cleaned, use_multiprocessing=False)))
+        return normalize_rows(np.asarray(self._model.encode(cleaned, use_multiprocessing=False)))
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
         row: Vector = self.embed([text])[0]

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from reverie.embed import identity
-from reverie.embed.pooling import unit
+from reverie.embed.pooling import normalize_rows
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
 from reverie.http_guard import guarded
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 TIMEOUT = 30.0
 # A recall is waited for: it tries once, and then leaves the service alone for a while.
 QUERY_TIMEOUT = 3.0
-QUERY_PAUSE = 30.0
-BATCH = 64
-TRIES = 3
+QUERY_COOLDOWN = 30.0
+BATCH_SIZE = 64
+MAX_TRIES = 3
 MAX_BYTES = 32 * 1024 * 1024
 MAX_CHARS = 20_000
-LONGEST_WAIT = 10.0
-CACHED_QUERIES = 64
+MAX_RETRY_AFTER = 10.0
+MAX_CACHED_QUERIES = 64
 
 # What reading an answer of any shape may raise.
-_MALFORMED = (
+_PARSE_ERRORS = (
     ValueError,
     TypeError,
     LookupError,
@@ -99,7 +99,7 @@ class OpenAIEmbedder:
         outbound: str = "any",
     ) -> None:
         try:
-            import httpx
+            import httpx2
             import tenacity
         except ImportError as error:
             raise MissingExtra("remote embeddings", "remote") from error
@@ -107,27 +107,30 @@ class OpenAIEmbedder:
         self.model = model or known.model
         if not self.model:
             raise ConfigError(f"{provider} has no default model: set embedder to {provider}:MODEL")
-        address = _address(base_url or known.base_url, provider)
+        address = _parse_base_url(base_url or known.base_url, provider)
         self.identity = identity(known.name, self.model, base_url)
         # Only what is free of credentials may appear in a message.
-        self._place = f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}"
+        self._safe_url = f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}"
         self._key_env = api_key_env or ("" if base_url else known.key_env)
         self._timeout = timeout
         self._queries: OrderedDict[str, Vector] = OrderedDict()
         self._lock = Lock()
-        self._silent_until = 0.0
+        self._cooldown_until = 0.0
         dummy = "custom-provider" if base_url else known.dummy_key
-        key = _key(provider, self._key_env, os.environ if environ is None else environ) or dummy
+        key = (
+            _read_api_key(provider, self._key_env, os.environ if environ is None else environ)
+            or dummy
+        )
         self._url = f"{(base_url or known.base_url).rstrip('/')}/embeddings"
-        self._client = httpx.Client(
+        self._client = httpx2.Client(
             headers={"Authorization": f"Bearer {key}"},
             timeout=timeout,
             follow_redirects=False,
             transport=guarded() if outbound.lower() == "public" else None,
         )
         self._retrying: Callable[..., Matrix] = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(TRIES),
-            wait=_wait(backoff),
+            stop=tenacity.stop_after_attempt(MAX_TRIES),
+            wait=_retry_wait(backoff),
             retry=tenacity.retry_if_exception_type(_Retryable),
             reraise=True,
         )
@@ -136,10 +139,12 @@ class OpenAIEmbedder:
         return f"OpenAIEmbedder({self.identity!r})"
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        batches = [texts[at : at + BATCH] for at in range(0, len(texts), BATCH)]
-        parts = [self._retrying(self._batch, batch) for batch in batches]
+        batches = [texts[at : at + BATCH_SIZE] for at in range(0, len(texts), BATCH_SIZE)]
+        parts = [self._retrying(self._embed_batch, batch) for batch in batches]
         if len({part.shape[1] for part in parts}) > 1:
-            raise EmbeddingFailed(f"{self._place} gave vectors of different lengths: {self._check}")
+            raise EmbeddingFailed(
+                f"{self._safe_url} gave vectors of different lengths: {self._model_hint}"
+            )
         return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
@@ -148,21 +153,21 @@ class OpenAIEmbedder:
             if text in self._queries:
                 self._queries.move_to_end(text)
                 return self._queries[text].copy()
-        made = self._asked(text)
+        made = self._fetch_query_vector(text)
         with self._lock:
             self._queries[text] = made
-            while len(self._queries) > CACHED_QUERIES:
+            while len(self._queries) > MAX_CACHED_QUERIES:
                 self._queries.popitem(last=False)
         return made.copy()
 
-    def _asked(self, text: str) -> Vector:
+    def _fetch_query_vector(self, text: str) -> Vector:
         """A recall waits for one short try; after a failure the next ones do not wait at all."""
-        if monotonic() < self._silent_until:
-            raise EmbeddingFailed(f"{self._place} did not answer a moment ago")
+        if monotonic() < self._cooldown_until:
+            raise EmbeddingFailed(f"{self._safe_url} did not answer a moment ago")
         try:
-            rows = self._batch([text], min(self._timeout, QUERY_TIMEOUT))
+            rows = self._embed_batch([text], min(self._timeout, QUERY_TIMEOUT))
         except EmbeddingFailed:
-            self._silent_until = monotonic() + QUERY_PAUSE
+            self._cooldown_until = monotonic() + QUERY_COOLDOWN
             raise
         made: Vector = rows[0]
         return made
@@ -171,20 +176,20 @@ class OpenAIEmbedder:
         self._client.close()
 
     @property
-    def _check(self) -> str:
+    def _model_hint(self) -> str:
         return f"check that {self.model!r} is an embedding model there"
 
-    def _batch(self, texts: Sequence[str], timeout: float | None = None) -> Matrix:
+    def _embed_batch(self, texts: Sequence[str], timeout: float | None = None) -> Matrix:
         # Many services refuse an empty text: a space stands for it, and its vector is not used.
         sent = [_sendable(text) or " " for text in texts]
         rows = self._parse(
             self._post({"model": self.model, "input": sent}, timeout or self._timeout), len(sent)
         )
         rows[[text == " " for text in sent]] = 0.0
-        return unit(rows)
+        return normalize_rows(rows)
 
     def _post(self, body: Mapping[str, Any], timeout: float) -> bytes:
-        import httpx
+        import httpx2
 
         if self._client.is_closed:
             raise EmbeddingFailed("this embedder was closed: open the store again")
@@ -192,45 +197,47 @@ class OpenAIEmbedder:
         answer = bytearray()
         try:
             with self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
-                self._refuse(response.status_code, response.headers.get("Retry-After", ""))
+                self._raise_for_status(
+                    response.status_code, response.headers.get("Retry-After", "")
+                )
                 for chunk in response.iter_bytes():
                     answer += chunk
                     if len(answer) > MAX_BYTES:
-                        raise EmbeddingFailed(f"{self._place} answered with more than 32 MB")
-                    if monotonic() > deadline:  # httpx bounds each read, not their sum
-                        raise httpx.ReadTimeout("too slow", request=response.request)
-        except httpx.TimeoutException as error:
+                        raise EmbeddingFailed(f"{self._safe_url} answered with more than 32 MB")
+                    if monotonic() > deadline:  # httpx2 bounds each read, not their sum
+                        raise httpx2.ReadTimeout("too slow", request=response.request)
+        except httpx2.TimeoutException as error:
             raise _Retryable(
-                f"{self._place} did not answer within {self._timeout:g} s: try again later"
+                f"{self._safe_url} did not answer within {self._timeout:g} s: try again later"
             ) from error
-        except httpx.TransportError as error:
+        except httpx2.TransportError as error:
             raise _Retryable(
-                f"{self._place} cannot be reached ({type(error).__name__}): "
+                f"{self._safe_url} cannot be reached ({type(error).__name__}): "
                 "check the network and the address"
             ) from error
-        except httpx.DecodingError as error:
-            raise EmbeddingFailed(f"{self._place} sent bytes that cannot be decoded") from error
+        except httpx2.DecodingError as error:
+            raise EmbeddingFailed(f"{self._safe_url} sent bytes that cannot be decoded") from error
         return bytes(answer)
 
-    def _refuse(self, status: int, retry_after: str) -> None:
+    def _raise_for_status(self, status: int, retry_after: str) -> None:
         if status == 429 or status >= 500:
-            wait = _seconds(retry_after)
-            message = f"{self._place} is busy or failing (HTTP {status}): try again later"
-            if wait is not None and wait > LONGEST_WAIT:
+            wait = _parse_retry_after(retry_after)
+            message = f"{self._safe_url} is busy or failing (HTTP {status}): try again later"
+            if wait is not None and wait > MAX_RETRY_AFTER:
                 raise EmbeddingFailed(f"{message}, it asks for {wait:.0f} s")
             raise _Retryable(message, wait)
         if status in {401, 403}:
             variable = self._key_env or "the variable that embedder_api_key_env names"
             raise EmbeddingFailed(
-                f"{self._place} refused the key (HTTP {status}): check {variable}"
+                f"{self._safe_url} refused the key (HTTP {status}): check {variable}"
             )
         if 300 <= status < 400:
             raise EmbeddingFailed(
-                f"{self._place} redirects (HTTP {status}), which is not followed: "
+                f"{self._safe_url} redirects (HTTP {status}), which is not followed: "
                 "set embedder_base_url to the final address"
             )
         if status != 200:
-            raise EmbeddingFailed(f"{self._place} refused (HTTP {status}): {self._check}")
+            raise EmbeddingFailed(f"{self._safe_url} refused (HTTP {status}): {self._model_hint}")
 
     def _parse(self, answer: bytes, count: int) -> np.typing.NDArray[np.float64]:
         try:
@@ -238,8 +245,9 @@ class OpenAIEmbedder:
             places = [entry.get("index", at) for at, entry in enumerate(data)]
             if sorted(places) != list(range(count)):
                 raise EmbeddingFailed(
-                    f"{self._place} gave {len(places)} vectors for {count} texts, or numbered them "
-                    f"wrongly: {self._check}"
+                    f"{self._safe_url} gave {len(places)} vectors for {count} texts, or "
+                    f"numbered them "
+                    f"wrongly: {self._model_hint}"
                 )
             rows = np.zeros((0, 0))
             for place, entry in zip(places, data, strict=True):
@@ -251,12 +259,14 @@ class OpenAIEmbedder:
                 if vector.size != rows.shape[1]:
                     raise ValueError("vectors of different lengths")
                 rows[place] = vector
-        except _MALFORMED as error:
-            raise EmbeddingFailed(f"{self._place} gave no usable vectors: {self._check}") from error
+        except _PARSE_ERRORS as error:
+            raise EmbeddingFailed(
+                f"{self._safe_url} gave no usable vectors: {self._model_hint}"
+            ) from error
         return rows
 
 
-def _address(base_url: str, provider: str) -> Any:
+def _parse_base_url(base_url: str, provider: str) -> Any:
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
@@ -270,7 +280,7 @@ def _address(base_url: str, provider: str) -> Any:
     return parts
 
 
-def _key(provider: str, variable: str, environ: Mapping[str, str]) -> str:
+def _read_api_key(provider: str, variable: str, environ: Mapping[str, str]) -> str:
     if not variable:
         return ""
     key = environ.get(variable, "").strip()
@@ -289,7 +299,7 @@ def _sendable(text: str) -> str:
     return text if text.strip() else ""
 
 
-def _seconds(retry_after: str) -> float | None:
+def _parse_retry_after(retry_after: str) -> float | None:
     """What ``Retry-After`` says: seconds, or a date."""
     try:
         return max(0.0, float(retry_after))
@@ -302,7 +312,7 @@ def _seconds(retry_after: str) -> float | None:
         return None
 
 
-def _wait(backoff: float) -> Callable[[tenacity.RetryCallState], float]:
+def _retry_wait(backoff: float) -> Callable[[tenacity.RetryCallState], float]:
     import tenacity
 
     growing = tenacity.wait_random_exponential(multiplier=backoff, max=8.0)

@@ -18,8 +18,8 @@ _lock = Lock()
 # How the tokenizer writes a space, and what it cuts a text into.
 _SPACE = "▁"
 _WORDS = re.compile("▁+[^▁]*")
-_LONGEST_KEPT = 40
-_LONGEST_TEXT_KEPT = 5_000
+_MAX_CACHED_WORD_CHARS = 40
+_MAX_CACHED_TEXT_CHARS = 5_000
 
 
 def count_tokens(text: str) -> int:
@@ -28,33 +28,36 @@ def count_tokens(text: str) -> int:
     No token reaches over a word's start, so the words are counted, and most come again; so do
     the texts, from one context to the next.
     """
-    return _count_text(text) if len(text) <= _LONGEST_TEXT_KEPT else _count_words(text)
+    return _count_text(text) if len(text) <= _MAX_CACHED_TEXT_CHARS else _count_words(text)
 
 
 def _count_words(text: str) -> int:
     if not text:
         return 0
-    words = _WORDS.findall((_SPACE + encodable(text)).replace(" ", _SPACE))
-    if len(max(words, key=len)) <= _LONGEST_KEPT:
+    words = _WORDS.findall((_SPACE + replace_surrogates(text)).replace(" ", _SPACE))
+    if len(max(words, key=len)) <= _MAX_CACHED_WORD_CHARS:
         return sum(map(_count_word, words))
-    return sum(_count_word(word) if len(word) <= _LONGEST_KEPT else _count(word) for word in words)
+    return sum(
+        _count_word(word) if len(word) <= _MAX_CACHED_WORD_CHARS else _count_uncached(word)
+        for word in words
+    )
 
 
-def _count(word: str) -> int:
+def _count_uncached(word: str) -> int:
     # The tokenizer puts a space before what it is given.
     return len(tokenizer().encode(word[1:], add_special_tokens=False)) if word != _SPACE else 1
 
 
-_count_word = lru_cache(maxsize=50_000)(_count)
+_count_word = lru_cache(maxsize=50_000)(_count_uncached)
 _count_text = lru_cache(maxsize=2_000)(_count_words)
 
 
-def encodable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text without lone surrogates, which no tokenizer takes; its length stays."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def bundled(name: str) -> Path:
+def bundled_file(name: str) -> Path:
     """A file of wordllama, which is never imported: offline, its loader looks elsewhere."""
     spec = find_spec("wordllama")
     for folder in (spec and spec.submodule_search_locations) or ():
@@ -78,7 +81,7 @@ def _load() -> Tokenizer:
     from tokenizers.pre_tokenizers import Split
 
     made: Tokenizer = Tokenizer.from_file(
-        str(bundled("tokenizers/l2_supercat_tokenizer_config.json"))
+        str(bundled_file("tokenizers/l2_supercat_tokenizer_config.json"))
     )
     # No token of the vocabulary reaches over a word's start, so cutting there first changes no
     # token; but the tokenizer's cache then holds words, which come again, instead of whole texts.

@@ -20,7 +20,7 @@ from reverie.errors import (
 )
 
 # How long the answer of an examination holds: it reads the whole store.
-EXAMINED_SECONDS = 60.0
+DAMAGE_CHECK_INTERVAL = 60.0
 
 _log = logging.getLogger("reverie.engine")
 # Seconds that a writer waits for another one.
@@ -31,10 +31,10 @@ class _Transaction(Protocol):
     writing: bool
 
 
-Own = TypeVar("Own", bound=_Transaction)
+TransactionT = TypeVar("TransactionT", bound=_Transaction)
 
 
-class Opened(Generic[Own]):
+class BaseEngine(Generic[TransactionT]):
     """An engine whose reads nest in reads and writes, and whose writes nest in writes."""
 
     url: str
@@ -45,7 +45,7 @@ class Opened(Generic[Own]):
         self._thread = threading.local()
         self._closed = False
         self.damaged: set[tuple[int, int]] = set()
-        self.examine: Callable[[], str | None] | None = None
+        self.damage_check: Callable[[], str | None] | None = None
         self._damage: str | None = None
         self._examine_after = 0.0
         self._failed: str | None = None
@@ -61,13 +61,13 @@ class Opened(Generic[Own]):
             _log.error("a write to %s failed (%s): start again to store anything", self.url, why)
         self._failed = why
 
-    def _current(self) -> Own | None:
+    def _current(self) -> TransactionT | None:
         """The transaction that this thread is in."""
         self._require_usable()
-        transaction: Own | None = getattr(self._thread, "current", None)
+        transaction: TransactionT | None = getattr(self._thread, "current", None)
         return transaction
 
-    def _current_writer(self) -> Own | None:
+    def _current_writer(self) -> TransactionT | None:
         """The same for who wants to write, or why that cannot be."""
         current = self._current()
         if current is not None and not current.writing:
@@ -77,7 +77,7 @@ class Opened(Generic[Own]):
         return current
 
     @contextlib.contextmanager
-    def _as_current(self, transaction: Own) -> Iterator[Own]:
+    def _as_current(self, transaction: TransactionT) -> Iterator[TransactionT]:
         self._thread.current = transaction
         try:
             yield transaction
@@ -88,7 +88,7 @@ class Opened(Generic[Own]):
         """Do nothing: this engine keeps no pages of its database."""
 
     @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _detecting_damage(self) -> Iterator[None]:
         """Let a failure that nothing but damage explains be StoreDamaged.
 
         Rows that were changed behind our back break code that trusts them in any way. An error
@@ -99,14 +99,14 @@ class Opened(Generic[Own]):
         except (ReverieError, OSError):
             raise
         except Exception as error:
-            found = self._examined()
+            found = self._find_damage()
             if found is None:
                 raise
             raise StoreDamaged(found) from error
 
-    def _examined(self) -> str | None:
+    def _find_damage(self) -> str | None:
         """What is damaged, as far as it was looked for within the last minute."""
-        examine, self.examine = self.examine, None
+        examine, self.damage_check = self.damage_check, None
         if examine is None:
             return None
         try:
@@ -114,10 +114,10 @@ class Opened(Generic[Own]):
                 begun = time.monotonic()
                 self._damage = examine()
                 spent = time.monotonic() - begun
-                self._examine_after = time.monotonic() + max(EXAMINED_SECONDS, 20 * spent)
+                self._examine_after = time.monotonic() + max(DAMAGE_CHECK_INTERVAL, 20 * spent)
             return self._damage
         finally:
-            self.examine = examine
+            self.damage_check = examine
 
     def _require_usable(self) -> None:
         if os.getpid() != self._pid:

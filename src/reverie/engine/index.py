@@ -12,28 +12,30 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reverie.engine import log
-from reverie.engine.log import Entry
-from reverie.engine.schema import UNFINISHED, UNTOLD
+from reverie.engine.log import LogEntry
+from reverie.engine.schema import MIGRATION_KEY, REPLAY_KEY
 from reverie.errors import StoreDamaged, StoreError
 from reverie.model import Event, Memory
 from reverie.protocols import Owner, Row, Transaction
-from reverie.text.analyzer import ANALYSER_IDENTITY, Terms, analyse
-from reverie.text.messages import RULES
+from reverie.text.analyzer import ANALYZER_IDENTITY, Terms, analyse
+from reverie.text.messages import PARSER_VERSION
 from reverie.text.normalize import subject_key
-from reverie.text.passages import OVERLAP, SIZE, split
+from reverie.text.passages import OVERLAP_CHARS, PASSAGE_CHARS, split
 
 # More terms than this tell no two texts apart.
-MOST_ASKED = 50
+MAX_ASKED = 50
 # A longer text than this many terms is not found any less: it is long, that is all.
-MOST_COUNTED = 200
+MAX_COUNTED = 200
 # Which rules made the index: when they change, it is made anew.
-MADE_BY = f"{ANALYSER_IDENTITY}, passages {SIZE}/{OVERLAP}/{MOST_COUNTED}, {RULES}"
+INDEX_VERSION = (
+    f"{ANALYZER_IDENTITY}, passages {PASSAGE_CHARS}/{OVERLAP_CHARS}/{MAX_COUNTED}, {PARSER_VERSION}"
+)
 
 
-class Place(NamedTuple):
+class MemoryRow(NamedTuple):
     """Where a memory stands in the index."""
 
-    born: int
+    first_position: int
     memory: str
     position: int
     version: int
@@ -49,7 +51,9 @@ class Place(NamedTuple):
     passages: int
 
 
-PLACE_COLUMNS = ", ".join(Place._fields)
+# The column that holds first_position has had another name since the first schema.
+_COLUMNS = ["born" if name == "first_position" else name for name in MemoryRow._fields]
+MEMORY_COLUMNS = ", ".join(_COLUMNS)
 
 
 class Statistics(NamedTuple):
@@ -81,10 +85,10 @@ class Filter:
     include_forgotten: bool = False
     alive_at: int | None = None
     sessions: tuple[str, ...] | None = ()
-    sessions_of: Owner | None = None
+    sessions_owner: Owner | None = None
 
     @property
-    def narrows(self) -> bool:
+    def has_conditions(self) -> bool:
         """Whether it leaves out any of what everyone sees."""
         return bool(
             self.kinds
@@ -96,7 +100,7 @@ class Filter:
         )
 
     @property
-    def sees_events(self) -> bool:
+    def includes_events(self) -> bool:
         """Events have no category, subject or tags."""
         named = self.category is not None or self.subject_key is not None or self.tags
         return not named and (not self.kinds or "event" in self.kinds)
@@ -104,7 +108,7 @@ class Filter:
     def events_where(self, owner: Owner) -> tuple[str, list[object]]:
         """Conditions on ``e`` (events) and their values."""
         parts, values = ["e.space = ?", "e.owner = ?"], list[object](owner)
-        if not self.sees_events:
+        if not self.includes_events:
             return "0 = 1", []
         if self.since is not None:
             parts.append("e.at >= ?")
@@ -117,15 +121,17 @@ class Filter:
     def where(self, owner: Owner) -> tuple[str, list[object]]:
         """Conditions on ``m`` (memories) and their values."""
         parts, values = ["m.space = ?", "m.owner = ?"], list[object](owner)
-        if self.sessions and self.sessions_of in {None, owner}:
-            parts.append(f"(m.session IS NULL OR m.session IN ({_marks(len(self.sessions))}))")
+        if self.sessions and self.sessions_owner in {None, owner}:
+            parts.append(
+                f"(m.session IS NULL OR m.session IN ({_placeholders(len(self.sessions))}))"
+            )
             values.extend(self.sessions)
         elif self.sessions is not None:
             parts.append("m.session IS NULL")
         if not self.include_forgotten:
             parts.append("m.forgotten_at IS NULL")
         if self.kinds:
-            parts.append(f"m.kind IN ({_marks(len(self.kinds))})")
+            parts.append(f"m.kind IN ({_placeholders(len(self.kinds))})")
             values.extend(self.kinds)
         for column, value in (("category", self.category), ("subject_key", self.subject_key)):
             if value is not None:
@@ -148,7 +154,7 @@ class Filter:
             values.append(self.alive_at)
         return " AND ".join(parts), values
 
-    def admits(self, memory: Memory) -> bool:
+    def accepts(self, memory: Memory) -> bool:
         """The same rules for a state that is not in the index (an earlier moment)."""
         at = memory.created_at if memory.happened_at is None else memory.happened_at
         return (
@@ -162,9 +168,9 @@ class Filter:
             and (self.alive_at is None or not memory.expired(self.alive_at))
         )
 
-    def admits_event(self, event: Event) -> bool:
+    def accepts_event(self, event: Event) -> bool:
         return (
-            self.sees_events
+            self.includes_events
             and (self.since is None or event.at >= self.since)
             and (self.until is None or event.at < self.until)
         )
@@ -184,50 +190,50 @@ class Passage:
     length: int
 
 
-def passages_of(content: str) -> list[Passage]:
+def content_passages(content: str) -> list[Passage]:
     """The stretches of what is remembered."""
     return [
         Passage(start, text, frozenset(terms.counts), 0)
-        for start, text, terms in _stretches(content)
+        for start, text, terms in _split_and_analyze(content)
     ]
 
 
-def passages_said(content: str, speaker: str | None) -> list[Passage]:
+def message_passages(content: str, speaker: str | None) -> list[Passage]:
     """The stretches of what was said; each is also found by the name of who said it."""
-    stretches = _stretches(content)
-    whole = min(sum(terms.length for _, _, terms in stretches), MOST_COUNTED)
+    stretches = _split_and_analyze(content)
+    whole = min(sum(terms.length for _, _, terms in stretches), MAX_COUNTED)
     name = frozenset(analyse(speaker).counts) if speaker else frozenset()
     return [
         Passage(start, text, name.union(terms.counts), whole) for start, text, terms in stretches
     ]
 
 
-def _stretches(content: str) -> list[tuple[int, str, Terms]]:
+def _split_and_analyze(content: str) -> list[tuple[int, str, Terms]]:
     spans = [(start, content[start:end]) for start, end in split(content)]
     return [(start, text, analyse(text)) for start, text in spans]
 
 
-def require_rules(tx: Transaction, *, telling: bool = False) -> None:
+def require_current_index(tx: Transaction, *, replaying: bool = False) -> None:
     """Postings are deleted by analysing again: the rules must be those that wrote them.
 
-    ``telling``: who tells a log again may write to a store that has not been told all of it.
+    ``replaying``: who tells a log again may write to a store that has not been told all of it.
     """
     rows: dict[str, str] = dict(
         tx.all(
             "SELECT key, value FROM meta WHERE key IN ('index', 'generation', 'vault', ?, ?)",
-            (UNFINISHED, UNTOLD),
+            (MIGRATION_KEY, REPLAY_KEY),
         )
     )
     tx.kept["generation"], tx.kept["vault"] = rows.get("generation"), rows.get("vault")
-    if UNFINISHED in rows:
+    if MIGRATION_KEY in rows:
         raise StoreError("a migration into this store was not finished: run it again, to the end")
-    if UNTOLD in rows and not telling:
-        raise StoreError(half_told(rows[UNTOLD]))
-    if rows.get("index", MADE_BY) != MADE_BY:
+    if REPLAY_KEY in rows and not replaying:
+        raise StoreError(unfinished_rebuild(rows[REPLAY_KEY]))
+    if rows.get("index", INDEX_VERSION) != INDEX_VERSION:
         raise StoreError("another version of Reverie made the index: open the store again")
 
 
-def half_told(vault: str) -> str:
+def unfinished_rebuild(vault: str) -> str:
     """What stands in the way of a store that only a part of a vault's log was told to."""
     return (
         f"this store was not wholly made of {vault} yet: run 'reverie vault rebuild {vault}' "
@@ -238,23 +244,28 @@ def half_told(vault: str) -> str:
 # -- writing --------------------------------------------------------------------------------------
 
 
-class Current(NamedTuple):
+class IndexedMemory(NamedTuple):
     """The current state of a memory, to be put into the index."""
 
-    born: int
+    first_position: int
     position: int
     state: Memory
     parts: Sequence[Passage]
 
 
-def add(
-    tx: Transaction, owner: Owner, born: int, position: int, state: Memory, parts: list[Passage]
+def add_memory(
+    tx: Transaction,
+    owner: Owner,
+    first_position: int,
+    position: int,
+    state: Memory,
+    parts: list[Passage],
 ) -> int:
     """Put the current state of a memory into the index; the number of its first passage."""
-    return add_all(tx, owner, [Current(born, position, state, parts)])
+    return add_memories(tx, owner, [IndexedMemory(first_position, position, state, parts)])
 
 
-def add_all(tx: Transaction, owner: Owner, memories: Sequence[Current]) -> int:
+def add_memories(tx: Transaction, owner: Owner, memories: Sequence[IndexedMemory]) -> int:
     """The same for many; their passages follow each other from the number of the first."""
     living = [each for each in memories if each.state.forgotten_at is None]
     first = 0
@@ -262,39 +273,45 @@ def add_all(tx: Transaction, owner: Owner, memories: Sequence[Current]) -> int:
         counted = Counter(
             name for each in living for name in _counters(each.state.kind, each.state.session)
         )
-        first = _put_texts(tx, owner, [(each.born, each.parts) for each in living], counted)
+        first = _insert_passages(
+            tx, owner, [(each.first_position, each.parts) for each in living], counted
+        )
     rows, following = [], first
     for each in memories:
         if each.state.forgotten_at is None:
-            rows.append(_row(owner, *each[:3], following, len(each.parts)))
+            rows.append(_memory_values(owner, *each[:3], following, len(each.parts)))
             following += len(each.parts)
         else:
-            rows.append(_row(owner, *each[:3], 0, 0))
-    _put_memories(tx, owner, rows, [(each.born, each.state) for each in memories])
+            rows.append(_memory_values(owner, *each[:3], 0, 0))
+    _put_memories(tx, owner, rows, [(each.first_position, each.state) for each in memories])
     return first
 
 
-def relabel(
-    tx: Transaction, owner: Owner, place: Place, position: int, old: Memory, new: Memory
+def update_metadata(
+    tx: Transaction, owner: Owner, place: MemoryRow, position: int, old: Memory, new: Memory
 ) -> None:
     """A new version with the same text: its passages stay as they are."""
-    _drop_memory(tx, owner, place.born, old.tags)
-    row = _row(owner, place.born, position, new, place.first_passage, place.passages)
-    _put_memories(tx, owner, [row], [(place.born, new)])
+    _drop_memory(tx, owner, place.first_position, old.tags)
+    row = _memory_values(
+        owner, place.first_position, position, new, place.first_passage, place.passages
+    )
+    _put_memories(tx, owner, [row], [(place.first_position, new)])
 
 
-def remove(tx: Transaction, owner: Owner, place: Place, old: Memory) -> None:
+def remove_memory(tx: Transaction, owner: Owner, place: MemoryRow, old: Memory) -> None:
     """Take a memory out of the index, its vectors included."""
     if place.passages:
         counted = _counters(place.kind, place.session)
-        drop_passages(tx, owner, place.first_passage, passages_of(old.content), counted)
-    _drop_memory(tx, owner, place.born, old.tags)
+        drop_passages(tx, owner, place.first_passage, content_passages(old.content), counted)
+    _drop_memory(tx, owner, place.first_position, old.tags)
 
 
-def _row(owner: Owner, born: int, position: int, state: Memory, first: int, count: int) -> Row:
+def _memory_values(
+    owner: Owner, first_position: int, position: int, state: Memory, first: int, count: int
+) -> Row:
     return (
         *owner,
-        born,
+        first_position,
         state.id,
         position,
         state.version,
@@ -322,17 +339,19 @@ def _put_memories(
     )
     tx.many(
         "INSERT INTO tags (space, owner, tag, born) VALUES (?, ?, ?, ?)",
-        [(*owner, tag, born) for born, state in states for tag in state.tags],
+        [(*owner, tag, first_position) for first_position, state in states for tag in state.tags],
     )
 
 
-def _drop_memory(tx: Transaction, owner: Owner, born: int, tags: Sequence[str]) -> None:
+def _drop_memory(tx: Transaction, owner: Owner, first_position: int, tags: Sequence[str]) -> None:
     for tag in tags:
         tx.run(
             "DELETE FROM tags WHERE space = ? AND owner = ? AND tag = ? AND born = ?",
-            (*owner, tag, born),
+            (*owner, tag, first_position),
         )
-    tx.run("DELETE FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, born))
+    tx.run(
+        "DELETE FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, first_position)
+    )
 
 
 def _counters(kind: str, session: str | None) -> tuple[str, ...]:
@@ -340,19 +359,21 @@ def _counters(kind: str, session: str | None) -> tuple[str, ...]:
     return (f"{kind}s",) if session is None else (f"{kind}s", "private")
 
 
-def put_passages(tx: Transaction, owner: Owner, born: int, parts: Sequence[Passage]) -> int:
+def put_passages(
+    tx: Transaction, owner: Owner, first_position: int, parts: Sequence[Passage]
+) -> int:
     """Index the passages of one text that is no memory; the number of the first."""
-    return _put_texts(tx, owner, [(born, parts)], {})
+    return _insert_passages(tx, owner, [(first_position, parts)], {})
 
 
-def _put_texts(
+def _insert_passages(
     tx: Transaction,
     owner: Owner,
     texts: Sequence[tuple[int, Sequence[Passage]]],
     counted: Mapping[str, int],
 ) -> int:
     """Index the passages of texts, each with its birth; the number of the first."""
-    parts = [(born, part) for born, passages in texts for part in passages]
+    parts = [(first_position, part) for first_position, passages in texts for part in passages]
     raised = "".join(f", {name} = {name} + ?" for name in counted)
     row = tx.one(
         "UPDATE statistics SET next_passage = next_passage + ?, "
@@ -365,8 +386,8 @@ def _put_texts(
         "INSERT INTO passages (space, owner, passage, born, start, length, terms) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
         (
-            (*owner, number, born, part.start, len(part.text), part.length)
-            for number, (born, part) in enumerate(parts, first)
+            (*owner, number, first_position, part.start, len(part.text), part.length)
+            for number, (first_position, part) in enumerate(parts, first)
         ),
     )
     # In the order of the key, so that neighbours fall into the same pages.
@@ -412,7 +433,7 @@ def drop_passages(
         (*owner, numbers[0], numbers[-1]),
     )
     tx.clear_vectors(owner, numbers[0], len(numbers))
-    touch(tx, owner, numbers)
+    mark_vectors_changed(tx, owner, numbers)
     counted = "".join(f", {name} = {name} - 1" for name in counters)
     tx.run(
         f"UPDATE statistics SET passages = passages - ?{counted} WHERE space = ? AND owner = ?",
@@ -420,7 +441,7 @@ def drop_passages(
     )
 
 
-def touch(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> None:
+def mark_vectors_changed(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> None:
     """Tell every process that these vectors changed."""
     row = tx.one(
         "UPDATE statistics SET touches = touches + ? WHERE space = ? AND owner = ? "
@@ -437,68 +458,68 @@ def touch(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> None:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def find(tx: Transaction, owner: Owner, memory: str) -> Place | None:
+def find(tx: Transaction, owner: Owner, memory: str) -> MemoryRow | None:
     """A memory by its id, if it is this owner's."""
     row = tx.one(
-        f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = "
+        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = "
         "(SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1)",
         (*owner, owner.space, memory),
     )
-    return None if row is None else Place(*row)
+    return None if row is None else MemoryRow(*row)
 
 
-def at_birth(tx: Transaction, owner: Owner, born: int) -> Place | None:
+def find_by_first_position(tx: Transaction, owner: Owner, first_position: int) -> MemoryRow | None:
     row = tx.one(
-        f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = ?",
-        (*owner, born),
+        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = ?",
+        (*owner, first_position),
     )
-    return None if row is None else Place(*row)
+    return None if row is None else MemoryRow(*row)
 
 
 def find_subject(
     tx: Transaction, owner: Owner, category: str, key: str, now: int, session: str | None = None
-) -> Place | None:
+) -> MemoryRow | None:
     """The newest living memory of a category and subject, of a session or of everyone."""
     whose, values = ("IS NULL", ()) if session is None else ("= ?", (session,))
     row = tx.one(
-        f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND category = ? "
+        f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND category = ? "
         f"AND subject_key = ? AND forgotten_at IS NULL AND session {whose} "
         "AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT 1",
         (*owner, category, key, *values, now),
     )
-    return None if row is None else Place(*row)
+    return None if row is None else MemoryRow(*row)
 
 
-def places(
+def list_memories(
     tx: Transaction,
     owner: Owner,
     chosen: Filter,
     limit: int | None = None,
     before: int | None = None,
-) -> list[Place]:
+) -> list[MemoryRow]:
     """The memories that a filter admits, the newest first, or from a position backwards."""
     where, values = chosen.where(owner)
     older = "" if before is None else f" AND m.born < {int(before)}"
     tail = "" if limit is None else f" LIMIT {int(limit)}"
     select = (
-        f"SELECT {PLACE_COLUMNS} FROM memories m WHERE {where}{older} ORDER BY m.born DESC{tail}"
+        f"SELECT {MEMORY_COLUMNS} FROM memories m WHERE {where}{older} ORDER BY m.born DESC{tail}"
     )
-    return [Place(*row) for row in tx.all(select, values)]
+    return [MemoryRow(*row) for row in tx.all(select, values)]
 
 
-def counts(tx: Transaction, owner: Owner, chosen: Filter) -> dict[str, int]:
+def count_by_category(tx: Transaction, owner: Owner, chosen: Filter) -> dict[str, int]:
     """How many memories of each category a filter admits."""
     where, values = chosen.where(owner)
     asked = f"SELECT m.category, COUNT(*) FROM memories m WHERE {where} GROUP BY m.category"
     return {category: int(number) for category, number in tx.all(asked, values)}
 
 
-def oldest(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[Place]:
+def oldest_unpinned(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[MemoryRow]:
     """What a cap evicts first: never what is pinned."""
     return [
-        Place(*row)
+        MemoryRow(*row)
         for row in tx.all(
-            f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND kind = ? "
+            f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND kind = ? "
             "AND forgotten_at IS NULL AND pinned = 0 ORDER BY born LIMIT ?",
             (*owner, kind, limit),
         )
@@ -521,7 +542,7 @@ def statistics(tx: Transaction, owner: Owner) -> Statistics:
     return found
 
 
-def require_possible(tx: Transaction, owner: Owner, found: Statistics) -> None:
+def check_statistics(tx: Transaction, owner: Owner, found: Statistics) -> None:
     """Refuse statistics that were damaged: room is made for as many passages as they say."""
     row = tx.one("SELECT MAX(passage) FROM passages WHERE space = ? AND owner = ?", owner)
     last = -1 if row is None or row[0] is None else int(row[0])
@@ -546,14 +567,16 @@ def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str
     return {row[0]: row[1] for row in rows if row[1]}
 
 
-def with_terms(tx: Transaction, owner: Owner, terms: Collection[str], now: int) -> list[Place]:
+def find_containing(
+    tx: Transaction, owner: Owner, terms: Collection[str], now: int
+) -> list[MemoryRow]:
     """Living memories everyone sees that could hold all of these terms, by the two rarest."""
-    asked = sorted(terms)[:MOST_ASKED]
+    asked = sorted(terms)[:MAX_ASKED]
     known = frequencies(tx, owner, asked)
     if not asked or len(known) < len(asked):
         return []
     rarest = sorted(known, key=lambda term: (known[term], term))[:2]
-    columns = ", ".join(f"m.{name}" for name in Place._fields)
+    columns = ", ".join(f"m.{name}" for name in _COLUMNS)
     rows = tx.all(
         f"SELECT DISTINCT {columns} FROM postings p "
         "JOIN postings o ON o.space = p.space AND o.owner = p.owner AND o.passage = p.passage "
@@ -564,49 +587,50 @@ def with_terms(tx: Transaction, owner: Owner, terms: Collection[str], now: int) 
         "AND (m.expires_at IS NULL OR m.expires_at > ?)",
         (*owner, rarest[0], rarest[-1], now),
     )
-    return [Place(*row) for row in rows]
+    return [MemoryRow(*row) for row in rows]
 
 
-def located(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> dict[int, Row]:
+def passage_offsets(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> dict[int, Row]:
     """For each passage: born, start, length."""
     found: dict[int, Row] = {}
     for i in range(0, len(numbers), 500):
         part = numbers[i : i + 500]
-        for passage, born, start, length in tx.all(
+        for passage, first_position, start, length in tx.all(
             "SELECT passage, born, start, length FROM passages WHERE space = ? AND owner = ? "
-            f"AND passage IN ({_marks(len(part))})",
+            f"AND passage IN ({_placeholders(len(part))})",
             (*owner, *part),
         ):
-            found[passage] = (born, start, length)
+            found[passage] = (first_position, start, length)
     return found
 
 
-def entry_of(tx: Transaction, owner: Owner, born: int) -> Entry:
+def find_source_entry(tx: Transaction, owner: Owner, first_position: int) -> LogEntry:
     """What a passage leads to: the current version of a memory, or an event."""
     row = tx.one(
-        "SELECT position FROM memories WHERE space = ? AND owner = ? AND born = ?", (*owner, born)
+        "SELECT position FROM memories WHERE space = ? AND owner = ? AND born = ?",
+        (*owner, first_position),
     )
-    entry = log.at_position(tx, owner, born if row is None else row[0])
+    entry = log.find_at_position(tx, owner, first_position if row is None else row[0])
     assert entry is not None
     return entry
 
 
-def _marks(count: int) -> str:
+def _placeholders(count: int) -> str:
     return ", ".join("?" * count)
 
 
-def for_profile(
+def profile_memories(
     tx: Transaction, owner: Owner, before: int, now: int, *, pinned: bool, limit: int
-) -> list[Place]:
+) -> list[MemoryRow]:
     """Living memories everyone sees, born before a position, the newest first.
 
     Either what is pinned, or the facts that are not.
     """
     which = "pinned = 1" if pinned else "pinned = 0 AND kind = 'fact'"
     return [
-        Place(*row)
+        MemoryRow(*row)
         for row in tx.all(
-            f"SELECT {PLACE_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born < ? "
+            f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born < ? "
             f"AND {which} AND forgotten_at IS NULL AND session IS NULL "
             f"AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT {int(limit)}",
             (*owner, before, now),
@@ -629,7 +653,7 @@ def changed_since(tx: Transaction, owner: Owner, position: int, now: int) -> lis
     )
 
 
-def state_mark(tx: Transaction, owner: Owner) -> tuple[int, ...]:
+def state_version(tx: Transaction, owner: Owner) -> tuple[int, ...]:
     """What is another number when a memory of this owner was added, changed or erased.
 
     Whatever is added or changed stands behind all others; whatever is gone leaves fewer.

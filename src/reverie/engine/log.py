@@ -13,54 +13,54 @@ from itertools import accumulate
 from typing import Any
 
 from reverie.engine import log_rows, seals
-from reverie.engine.log_rows import Entry as Entry
-from reverie.engine.log_rows import Raw
+from reverie.engine.log_rows import LogEntry as LogEntry
+from reverie.engine.log_rows import LogRow
 from reverie.engine.log_rows import encode as encode
 from reverie.engine.seals import Erasable
 from reverie.errors import StoreDamaged
 from reverie.model import Origin, Scope
 from reverie.protocols import Owner, Transaction
 
-SHARED = 0
+SHARED_OWNER = 0
 BODY_SCHEMA = 1
-OVERWRITTEN = "what this version said was erased"
+OVERWRITTEN_REASON = "what this version said was erased"
 
 
 # -- names ----------------------------------------------------------------------------------------
 
 
 def find_space(tx: Transaction, name: str, user: str | None = None) -> int | None:
-    tx.ask_for(name, user or "")
+    tx.restrict_to_names(name, user or "")
     row = tx.one("SELECT space, seal FROM spaces WHERE name = ?", (name,))
-    if row is None and tx.unindexed:
+    if row is None and tx.full_scan_hint:
         # Where the index of names was damaged, the table still knows.
-        row = tx.one(f"SELECT space, '' FROM spaces{tx.unindexed} WHERE name = ?", (name,))
+        row = tx.one(f"SELECT space, '' FROM spaces{tx.full_scan_hint} WHERE name = ?", (name,))
     if row is None:
         return None
-    if row[1] != seals.of("space", row[0], name):
-        raise _misnamed(f"space {name!r}", row[0])
+    if row[1] != seals.row_seal("space", row[0], name):
+        raise _damaged_name(f"space {name!r}", row[0])
     return int(row[0])
 
 
 def find_owner(tx: Transaction, space: int, user: str | None) -> Owner | None:
     """An owner of a space; from here on the transaction is its."""
-    tx.enter(Owner(space, SHARED))
+    tx.enter(Owner(space, SHARED_OWNER))
     if user is None:
-        return Owner(space, SHARED)
+        return Owner(space, SHARED_OWNER)
     row = tx.one("SELECT owner, seal FROM owners WHERE space = ? AND name = ?", (space, user))
-    if row is None and tx.unindexed:
-        named = f"SELECT owner, '' FROM owners{tx.unindexed} WHERE space = ? AND name = ?"
+    if row is None and tx.full_scan_hint:
+        named = f"SELECT owner, '' FROM owners{tx.full_scan_hint} WHERE space = ? AND name = ?"
         row = tx.one(named, (space, user))
     if row is None:
         return None
-    if row[1] != seals.of("owner", space, row[0], user):
-        raise _misnamed(f"user {user!r}", space)
+    if row[1] != seals.row_seal("owner", space, row[0], user):
+        raise _damaged_name(f"user {user!r}", space)
     owner = Owner(space, row[0])
     tx.enter(owner)
     return owner
 
 
-def _misnamed(whose: str, space: int) -> StoreDamaged:
+def _damaged_name(whose: str, space: int) -> StoreDamaged:
     return StoreDamaged(
         f"the name of {whose} is damaged in the store: run 'reverie verify' to see what is, and "
         "'reverie salvage' to save the rest",
@@ -68,7 +68,7 @@ def _misnamed(whose: str, space: int) -> StoreDamaged:
     )
 
 
-def find(tx: Transaction, scope: Scope) -> Owner | None:
+def resolve_owner(tx: Transaction, scope: Scope) -> Owner | None:
     """The owner a handle writes to, if it has written."""
     space = find_space(tx, scope.space, scope.user)
     return None if space is None else find_owner(tx, space, scope.user)
@@ -92,12 +92,12 @@ def ensure_owner(tx: Transaction, name: str, user: str | None) -> Owner:
 
 def _add_space(tx: Transaction, name: str, user: str | None) -> int:
     while True:
-        number = tx.fresh_space()
-        tx.enter(Owner(number, SHARED), alone=False)
+        number = tx.new_space_number()
+        tx.enter(Owner(number, SHARED_OWNER), alone=False)
         # Who makes the same space at the same time is waited for here.
         if tx.run(
             "INSERT INTO spaces (space, name, seal) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (number, name, seals.of("space", number, name)),
+            (number, name, seals.row_seal("space", number, name)),
         ):
             break
         space = find_space(tx, name, user)
@@ -106,26 +106,26 @@ def _add_space(tx: Transaction, name: str, user: str | None) -> int:
     tx.run(
         "INSERT INTO counters (space, position, recorded_at, job, owner, chain, seal) "
         "VALUES (?, 0, 0, 0, 0, ?, ?)",
-        (number, seals.NO_CHAIN, seals.of_head(number, 0, 0, seals.NO_CHAIN)),
+        (number, seals.NO_CHAIN, seals.head_seal(number, 0, 0, seals.NO_CHAIN)),
     )
-    _add_owner(tx, Owner(number, SHARED), "")
+    _add_owner(tx, Owner(number, SHARED_OWNER), "")
     return number
 
 
 def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
     tx.run(
         "INSERT INTO owners (space, owner, name, seal) VALUES (?, ?, ?, ?)",
-        (*owner, name, seals.of("owner", *owner, name)),
+        (*owner, name, seals.row_seal("owner", *owner, name)),
     )
     # Numbers come back after a restore, epochs never: no process can take an old matrix for new.
     tx.run(
         "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
         "facts, notes, private) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0)",
-        (*owner, lineage(tx)),
+        (*owner, restore_epoch(tx)),
     )
 
 
-def lineage(tx: Transaction) -> int:
+def restore_epoch(tx: Transaction) -> int:
     """How often a backup was put in the place of this store, in steps that only grow."""
     row = tx.one("SELECT value FROM meta WHERE key = 'lineage'")
     return 0 if row is None else int(row[0])
@@ -140,8 +140,11 @@ def scope_of(tx: Transaction, owner: Owner) -> Scope:
     )
     assert row is not None
     space, user, *found = row
-    if found != [seals.of("space", owner.space, space), seals.of("owner", *owner, user)]:
-        raise _misnamed(f"user {user!r} of space {space!r}", owner.space)
+    if found != [
+        seals.row_seal("space", owner.space, space),
+        seals.row_seal("owner", *owner, user),
+    ]:
+        raise _damaged_name(f"user {user!r} of space {space!r}", owner.space)
     return Scope(space, user or None)
 
 
@@ -150,7 +153,7 @@ def scope_of(tx: Transaction, owner: Owner) -> Scope:
 
 def advance(tx: Transaction, space: int, now: int) -> tuple[int, int]:
     """The next position, and a recorded_at that never runs backwards."""
-    return advance_each(tx, Owner(space, SHARED), [now])[0]
+    return advance_each(tx, Owner(space, SHARED_OWNER), [now])[0]
 
 
 def advance_each(
@@ -167,23 +170,23 @@ def advance_each(
     )
     assert row is not None
     last, before, chain, seal = row
-    head = tx.kept.get(_head(owner))
+    head = tx.kept.get(_head_key(owner))
     if head is None:
         _require_head(owner, last - len(times) - skipped, before, chain, seal)
     else:
         assert head[2] is None, "what was advanced for was not appended"
     # What is appended next goes on from here, and says then when the log stands.
-    tx.kept[_head(owner)] = (chain, before, last)
+    tx.kept[_head_key(owner)] = (chain, before, last)
     return list(enumerate(accumulate((before, *times), max), last - len(times)))[1:]
 
 
-def _head(owner: Owner) -> tuple[str, int]:
+def _head_key(owner: Owner) -> tuple[str, int]:
     """Under which name a transaction keeps where the log of a space ends."""
     return ("head", owner.space)
 
 
 def _require_head(owner: Owner, position: int, recorded_at: int, chain: str, seal: str) -> None:
-    if seal != seals.of_head(owner.space, position, recorded_at, chain):
+    if seal != seals.head_seal(owner.space, position, recorded_at, chain):
         raise StoreDamaged(
             f"where the log of space number {owner.space} ends is damaged: run 'reverie salvage'",
             space=owner.space,
@@ -201,11 +204,11 @@ def recording_time(tx: Transaction, owner: Owner, now: int) -> int:
     return now if row is None else max(now, row[0])
 
 
-def append(tx: Transaction, owner: Owner, *entries: Entry) -> None:
+def append(tx: Transaction, owner: Owner, *entries: LogEntry) -> None:
     """Write entries at the positions that were advanced to, chained to what is there."""
     if not entries:
         return
-    chain, before, last = tx.kept[_head(owner)]
+    chain, before, last = tx.kept[_head_key(owner)]
     assert entries[-1].position == last, "entries are appended in the order of their positions"
     rows = []
     for entry in entries:
@@ -228,25 +231,25 @@ def append(tx: Transaction, owner: Owner, *entries: Entry) -> None:
             entry.session,
             entry.sequence,
         )
-        seal = seals.sealed(chain, header, said)
+        seal = seals.seal_entry(chain, header, said)
         chain = seal.chain
         rows.append((*header, *said, *seal))
     tx.many(_INSERT, rows)
     at = max(before, entries[-1].recorded_at)
     tx.many(
         "UPDATE counters SET recorded_at = ?, chain = ?, seal = ? WHERE space = ?",
-        [(at, chain, seals.of_head(owner.space, last, at, chain), owner.space)],
+        [(at, chain, seals.head_seal(owner.space, last, at, chain), owner.space)],
     )
-    tx.kept[_head(owner)] = (chain, at, None)
+    tx.kept[_head_key(owner)] = (chain, at, None)
 
 
 _INSERT = (
-    f"INSERT INTO log ({seals.HEADER}, body, reason, request, salt, digest, chain, seal) "
+    f"INSERT INTO log ({seals.HEADER_COLUMNS}, body, reason, request, salt, digest, chain, seal) "
     f"VALUES ({', '.join('?' * 23)})"
 )
 
 
-def blank(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:
+def erase_content(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:
     """Destroy what these entries said; that they were made remains."""
     for position in positions:
         _replace_content(tx, owner, position, Erasable(None, None, None))
@@ -255,10 +258,10 @@ def blank(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:
 def _replace_content(tx: Transaction, owner: Owner, position: int, said: Erasable) -> None:
     """Seal an entry again that says something else from now on. What is damaged stays so."""
     tail = "FROM log WHERE space = ? AND owner = ? AND position = ?"
-    log_rows.strictly(tx, owner, tail, (*owner, position))
+    log_rows.read_strict(tx, owner, tail, (*owner, position))
     for row in tx.all(f"SELECT {log_rows.COLUMNS} {tail}", (*owner, position)):
-        raw = Raw.of(owner, row)
-        seal = seals.resealed(raw.header, raw.seal, said)
+        raw = LogRow.of(owner, row)
+        seal = seals.reseal_entry(raw.header, raw.seal, said)
         tx.run(
             "UPDATE log SET body = ?, reason = ?, request = ?, salt = ?, seal = ? "
             "WHERE space = ? AND owner = ? AND position = ?",
@@ -269,12 +272,14 @@ def _replace_content(tx: Transaction, owner: Owner, position: int, said: Erasabl
 # -- reading --------------------------------------------------------------------------------------
 
 
-def by_key(tx: Transaction, owner: Owner, key: str) -> Entry | None:
-    return _first(tx, owner, "FROM log WHERE space = ? AND owner = ? AND key = ?", (*owner, key))
+def find_by_key(tx: Transaction, owner: Owner, key: str) -> LogEntry | None:
+    return _read_first(
+        tx, owner, "FROM log WHERE space = ? AND owner = ? AND key = ?", (*owner, key)
+    )
 
 
-def at_position(tx: Transaction, owner: Owner, position: int) -> Entry | None:
-    return _first(
+def find_at_position(tx: Transaction, owner: Owner, position: int) -> LogEntry | None:
+    return _read_first(
         tx,
         owner,
         "FROM log WHERE space = ? AND position = ? AND owner = ?",
@@ -282,12 +287,12 @@ def at_position(tx: Transaction, owner: Owner, position: int) -> Entry | None:
     )
 
 
-def at_positions(
+def find_at_positions(
     tx: Transaction, owner: Owner, positions: Sequence[int], *, strict: bool = False
-) -> dict[int, Entry]:
+) -> dict[int, LogEntry]:
     """The entries at these positions, but for damaged ones; if ``strict``, these raise."""
-    found: dict[int, Entry] = {}
-    read = log_rows.strictly if strict else log_rows.readable
+    found: dict[int, LogEntry] = {}
+    read = log_rows.read_strict if strict else log_rows.read_undamaged
     for i in range(0, len(positions), 500):
         part = positions[i : i + 500]
         for entry in read(
@@ -301,16 +306,18 @@ def at_positions(
     return found
 
 
-def versions(tx: Transaction, owner: Owner, memory: str) -> list[Entry]:
+def versions(tx: Transaction, owner: Owner, memory: str) -> list[LogEntry]:
     """Every version of a memory, the oldest first; none when it is another owner's."""
-    found = log_rows.strictly(
+    found = log_rows.read_strict(
         tx,
         owner,
         "FROM log WHERE space = ? AND memory = ? AND owner = ? ORDER BY version",
         (owner.space, memory, owner.number),
     )
     if [entry.version for entry in found] != list(range(1, len(found) + 1)):
-        raise log_rows.damaged(tx, owner.space, None, f"versions of memory {memory} are missing")
+        raise log_rows.damage_error(
+            tx, owner.space, None, f"versions of memory {memory} are missing"
+        )
     return found
 
 
@@ -334,9 +341,9 @@ def ids_taken(tx: Transaction, owner: Owner, memories: Sequence[str]) -> set[str
     return taken
 
 
-def of_session(tx: Transaction, owner: Owner, session: str) -> list[Entry]:
+def session_entries(tx: Transaction, owner: Owner, session: str) -> list[LogEntry]:
     """Every entry about a session, in order."""
-    return log_rows.strictly(
+    return log_rows.read_strict(
         tx,
         owner,
         "FROM log WHERE space = ? AND owner = ? AND session = ? ORDER BY position",
@@ -344,7 +351,7 @@ def of_session(tx: Transaction, owner: Owner, session: str) -> list[Entry]:
     )
 
 
-def in_session(
+def has_session_entry(
     tx: Transaction, owner: Owner, session: str, sequence: int | None, uuid: str
 ) -> bool:
     """Whether the session has this very entry."""
@@ -357,7 +364,9 @@ def in_session(
     return row is not None
 
 
-def decided_since(tx: Transaction, owner: Owner, position: int) -> list[tuple[str, str | None]]:
+def person_changes_since(
+    tx: Transaction, owner: Owner, position: int
+) -> list[tuple[str, str | None]]:
     """What a person changed behind a position: each time how, and which memory."""
     rows = tx.all(
         "SELECT op, memory FROM log WHERE space = ? AND owner = ? AND position > ? "
@@ -367,9 +376,11 @@ def decided_since(tx: Transaction, owner: Owner, position: int) -> list[tuple[st
     return [(row[0], row[1]) for row in rows]
 
 
-def appended(tx: Transaction, owner: Owner, session: str, first: int, count: int) -> list[Entry]:
+def session_appends(
+    tx: Transaction, owner: Owner, session: str, first: int, count: int
+) -> list[LogEntry]:
     """So many events of a session from a sequence on, erased ones included."""
-    return log_rows.strictly(
+    return log_rows.read_strict(
         tx,
         owner,
         "FROM log WHERE space = ? AND owner = ? AND session = ? "
@@ -380,10 +391,10 @@ def appended(tx: Transaction, owner: Owner, session: str, first: int, count: int
 
 def overwrite(tx: Transaction, owner: Owner, position: int, body: Mapping[str, Any]) -> None:
     """Put another state in the place of one that must not be read any more."""
-    _replace_content(tx, owner, position, Erasable(encode(body), OVERWRITTEN, None))
+    _replace_content(tx, owner, position, Erasable(encode(body), OVERWRITTEN_REASON, None))
 
 
-def from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:
+def memories_from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:
     """The memories that some version came to from this session."""
     return [
         row[0]
@@ -401,7 +412,7 @@ def last_position(tx: Transaction, owner: Owner) -> int:
     )
     if row is None:
         return 0
-    if _head(owner) not in tx.kept:
+    if _head_key(owner) not in tx.kept:
         _require_head(owner, *row)
     return int(row[0])
 
@@ -417,7 +428,7 @@ def position_at(tx: Transaction, owner: Owner, time: int) -> int:
     return 0 if row is None else row[0]
 
 
-def time_at(tx: Transaction, owner: Owner, position: int) -> int:
+def recorded_time_at(tx: Transaction, owner: Owner, position: int) -> int:
     """When the last entry of the space at or before a position was recorded."""
     with tx.across_owners():
         row = tx.one(
@@ -428,7 +439,7 @@ def time_at(tx: Transaction, owner: Owner, position: int) -> int:
     return 0 if row is None else row[0]
 
 
-def time_of(tx: Transaction, owner: Owner, position: int) -> int:
+def entry_time(tx: Transaction, owner: Owner, position: int) -> int:
     """When the entry of an owner at a position was recorded."""
     row = tx.one(
         "SELECT recorded_at FROM log WHERE space = ? AND owner = ? AND position = ?",
@@ -447,11 +458,11 @@ def origins_at(tx: Transaction, owner: Owner, position: int) -> dict[str, Origin
     return {memory: Origin(session, sequence) for memory, session, sequence in rows}
 
 
-def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[int, Entry]]:
+def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[int, LogEntry]]:
     """The version each memory had at a position, forgotten ones included, with its birth."""
     places: list[tuple[int, int]] = sorted(
-        (born, last)
-        for born, last in tx.all(
+        (first_position, last)
+        for first_position, last in tx.all(
             "SELECT MIN(position), MAX(position) FROM log WHERE space = ? AND owner = ? "
             "AND position <= ? AND memory IS NOT NULL GROUP BY memory",
             (*owner, position),
@@ -459,18 +470,18 @@ def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[in
     )
     for i in range(0, len(places), 500):
         part = places[i : i + 500]
-        found = at_positions(tx, owner, [last for _, last in part])
-        for born, last in part:
+        found = find_at_positions(tx, owner, [last for _, last in part])
+        for first_position, last in part:
             entry = found.get(last)
             if entry is not None and entry.body is not None and entry.op != "erase":
-                yield born, entry
+                yield first_position, entry
 
 
 def entries(
     tx: Transaction, owner: Owner, after: int, end: int, limit: int, *, skip: bool = False
-) -> list[Entry]:
+) -> list[LogEntry]:
     """The next entries behind a position, in order. ``skip``: but for damaged ones."""
-    read = log_rows.readable if skip else log_rows.strictly
+    read = log_rows.read_undamaged if skip else log_rows.read_strict
     return read(
         tx,
         owner,
@@ -480,7 +491,7 @@ def entries(
     )
 
 
-def count_behind(tx: Transaction, owner: Owner, position: int) -> int:
+def count_after(tx: Transaction, owner: Owner, position: int) -> int:
     """How many entries stand behind a position."""
     row = tx.one(
         "SELECT COUNT(*) FROM log WHERE space = ? AND owner = ? AND position > ?",
@@ -496,7 +507,7 @@ def all_entries(
     after: int = 0,
     *,
     skip: bool = False,
-) -> Iterator[Entry]:
+) -> Iterator[LogEntry]:
     """Every entry behind a position and up to another, in order. ``skip``: but for damaged ones."""
     end = last_position(tx, owner) if upto is None else upto
     while True:
@@ -518,10 +529,10 @@ def page_end(tx: Transaction, owner: Owner, after: int, end: int) -> int | None:
     return None if row is None or row[0] is None else int(row[0])
 
 
-def _first(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> Entry | None:
-    found = log_rows.strictly(tx, owner, tail, values)
+def _read_first(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> LogEntry | None:
+    found = log_rows.read_strict(tx, owner, tail, values)
     return found[0] if found else None
 
 
-def all_owners(tx: Transaction) -> list[Owner]:
+def list_owners(tx: Transaction) -> list[Owner]:
     return [Owner(*row) for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner")]

@@ -20,7 +20,7 @@ from reverie.model import Change, Memory, Op, Origin, Trust, Version
 from reverie.protocols import Owner, Row, Transaction
 from reverie.text.normalize import SURROGATE
 
-log = logging.getLogger("reverie.damage")
+logger = logging.getLogger("reverie.damage")
 
 # Each ends with what proves it.
 COLUMNS = (
@@ -29,11 +29,11 @@ COLUMNS = (
     "seal"
 )
 # Where an entry stands while nobody knows its position.
-UNKNOWN = 0
+UNKNOWN_POSITION = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """One line of the log. ``memory`` is empty where it is about a session, and the reverse."""
 
     position: int
@@ -127,51 +127,53 @@ def encode(body: Any) -> str:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def strictly(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> list[Entry]:
+def read_strict(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> list[LogEntry]:
     """The entries that a statement from FROM on selects; StoreDamaged if one of them is."""
     found = []
-    for entry in _read(tx, owner, tail, values):
+    for entry in _read_entries(tx, owner, tail, values):
         if isinstance(entry, StoreDamaged):
             raise entry
         found.append(entry)
     return found
 
 
-def readable(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> list[Entry]:
+def read_undamaged(
+    tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]
+) -> list[LogEntry]:
     """The same without those that are damaged, which are counted."""
     found = []
-    for entry in _read(tx, owner, tail, values):
+    for entry in _read_entries(tx, owner, tail, values):
         if isinstance(entry, StoreDamaged):
-            note(tx, entry)
+            record_damage(tx, entry)
         else:
             found.append(entry)
     return found
 
 
-def note(tx: Transaction, damage: StoreDamaged) -> None:
+def record_damage(tx: Transaction, damage: StoreDamaged) -> None:
     """Count what was left out, and say so once in the program's log."""
-    place = (damage.space or 0, damage.position or UNKNOWN)
+    place = (damage.space or 0, damage.position or UNKNOWN_POSITION)
     if place not in tx.damaged:
         tx.damaged.add(place)
-        log.warning("%s", damage)
+        logger.warning("%s", damage)
 
 
-def _read(
+def _read_entries(
     tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]
-) -> Iterator[Entry | StoreDamaged]:
+) -> Iterator[LogEntry | StoreDamaged]:
     try:
         rows = tx.all(f"SELECT {COLUMNS} {tail}", values)
     except UnicodeDecodeError:
         # Text of one row is none any more; the others are read one by one.
-        yield from _one_by_one(tx, owner, tail, values)
+        yield from _read_one_by_one(tx, owner, tail, values)
         return
     for row in rows:
-        yield _checked(tx, owner, row)
+        yield _check_row(tx, owner, row)
 
 
-def _one_by_one(
+def _read_one_by_one(
     tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]
-) -> Iterator[Entry | StoreDamaged]:
+) -> Iterator[LogEntry | StoreDamaged]:
     for (position,) in tx.all(f"SELECT position {tail}", values):
         try:
             rows = tx.all(
@@ -179,22 +181,22 @@ def _one_by_one(
                 (*owner, position),
             )
         except UnicodeDecodeError:
-            yield damaged(tx, owner.space, position, "its text cannot be decoded")
+            yield damage_error(tx, owner.space, position, "its text cannot be decoded")
         else:
-            yield from (_checked(tx, owner, row) for row in rows)
+            yield from (_check_row(tx, owner, row) for row in rows)
 
 
-def _checked(tx: Transaction, owner: Owner, row: Row) -> Entry | StoreDamaged:
+def _check_row(tx: Transaction, owner: Owner, row: Row) -> LogEntry | StoreDamaged:
     try:
-        raw = Raw.of(owner, row)
+        raw = LogRow.of(owner, row)
         if raw.holds():
             return raw.entry()
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return damaged(tx, owner.space, row[0], "it cannot be decoded")
-    return damaged(tx, owner.space, row[0], f"it is not as it was written{_about(row)}")
+        return damage_error(tx, owner.space, row[0], "it cannot be decoded")
+    return damage_error(tx, owner.space, row[0], f"it is not as it was written{_describe_row(row)}")
 
 
-def _about(row: Row) -> str:
+def _describe_row(row: Row) -> str:
     """What a damaged entry seems to be about, for who has to find it again."""
     memory, version, session, sequence = row[10], row[11], row[13], row[14]
     if memory:
@@ -204,9 +206,9 @@ def _about(row: Row) -> str:
     return ""
 
 
-def damaged(tx: Transaction, space: int, position: object, why: str) -> StoreDamaged:
+def damage_error(tx: Transaction, space: int, position: object, why: str) -> StoreDamaged:
     """What to raise or count for an entry that cannot be believed."""
-    at = position if isinstance(position, int) else UNKNOWN
+    at = position if isinstance(position, int) else UNKNOWN_POSITION
     return StoreDamaged(
         f"{f'entry {at}' if at else 'the log'} of space {space_name(tx, space)} is damaged: {why}. "
         "Run 'reverie verify' to see all damage, and 'reverie salvage' to save the rest",
@@ -223,7 +225,7 @@ def space_name(tx: Transaction, space: int) -> str:
     return f"number {space}" if row is None else repr(row[0])
 
 
-class Raw(NamedTuple):
+class LogRow(NamedTuple):
     """A row of the log: what it says, and what proves it."""
 
     header: tuple[Any, ...]
@@ -231,7 +233,7 @@ class Raw(NamedTuple):
     seal: Seal
 
     @classmethod
-    def of(cls, owner: Owner, row: Row) -> Raw:
+    def of(cls, owner: Owner, row: Row) -> LogRow:
         """From the values of ``COLUMNS``."""
         (position, op, at, actor, trust, reason, from_session, from_sequence, key, request) = row[
             :10
@@ -258,15 +260,15 @@ class Raw(NamedTuple):
         return cls(header, Erasable(body, reason, request), Seal(*row[17:21]))
 
     def holds(self) -> bool:
-        return seals.holds(self.header, self.seal, self.said)
+        return seals.is_intact(self.header, self.seal, self.said)
 
-    def entry(self) -> Entry:
+    def entry(self) -> LogEntry:
         (_, position, _, op, at, _, actor, trust, from_session, from_sequence, key) = self.header[
             :11
         ]
         memory, version, uuid, session, sequence = self.header[11:]
         body, reason, request = self.said
-        return Entry(
+        return LogEntry(
             position=position,
             op=op,
             recorded_at=at,

@@ -19,16 +19,22 @@ from reverie.engine.seals import Erasable, Seal
 from reverie.errors import ConfigError
 from reverie.protocols import Engine, Row
 
-_SAID = "body, reason, request"
-_SEAL = "salt, digest, chain, seal"
-_HEADERS = seals.HEADER.count(",") + 1
-_WHOLE = _HEADERS + 7
+_CONTENT_COLUMNS = "body, reason, request"
+_SEAL_COLUMNS = "salt, digest, chain, seal"
+_HEADER_COUNT = seals.HEADER_COLUMNS.count(",") + 1
+_COLUMN_COUNT = _HEADER_COUNT + 7
 # The columns of the log in the order in which a row of a file has them.
 _LOG = next(table for table in table_copy.TABLES if table.name == "log")
 _AS_STORED = (*_LOG.key, *_LOG.others)
-_WANTED = [*seals.HEADER.split(", "), *_SAID.split(", "), *_SEAL.split(", ")]
-_ORDER = [_AS_STORED.index(name) for name in _WANTED]
-JOB = "space, job, owner, kind, lane, state, due_at, attempts, token, payload, error, created_at"
+_COLUMNS = [
+    *seals.HEADER_COLUMNS.split(", "),
+    *_CONTENT_COLUMNS.split(", "),
+    *_SEAL_COLUMNS.split(", "),
+]
+_ORDER = [_AS_STORED.index(name) for name in _COLUMNS]
+JOB_COLUMNS = (
+    "space, job, owner, kind, lane, state, due_at, attempts, token, payload, error, created_at"
+)
 
 Select = Callable[[str, Sequence[Any]], Iterable[Row]]
 
@@ -41,12 +47,12 @@ class SealedRow(NamedTuple):
     seal: Seal
 
     @property
-    def place(self) -> tuple[int, int]:
+    def log_key(self) -> tuple[int, int]:
         return self.header[0], self.header[1]
 
 
 @dataclass
-class Readable:
+class SalvagedRows:
     """What of a store can be read."""
 
     lines: dict[tuple[int, int], SealedRow] = field(default_factory=dict)
@@ -58,39 +64,41 @@ class Readable:
     settings: dict[str, str] = field(default_factory=dict)
     jobs: list[Row] = field(default_factory=list)
     # What the index says stood at a position, to name what was lost.
-    about: dict[tuple[int, int], str] = field(default_factory=dict)
+    descriptions: dict[tuple[int, int], str] = field(default_factory=dict)
     sealed: bool = True
     problems: list[str] = field(default_factory=list)
 
-    def take(self, row: Sequence[Any]) -> None:
+    def add_entry(self, row: Sequence[Any]) -> None:
         """Keep an entry if it proves itself; of two that do, the one that says less."""
-        line = SealedRow(tuple(row[:_HEADERS]), Erasable(*row[_HEADERS:-4]), Seal(*row[-4:]))
-        if not _is_place(line.header):
+        line = SealedRow(
+            tuple(row[:_HEADER_COUNT]), Erasable(*row[_HEADER_COUNT:-4]), Seal(*row[-4:])
+        )
+        if not _is_valid_header(line.header):
             return
         try:
-            if self.sealed and not seals.holds(line.header, line.seal, line.said):
+            if self.sealed and not seals.is_intact(line.header, line.seal, line.said):
                 return
         except (TypeError, ValueError, AttributeError):
             return
-        known = self.lines.get(line.place)
+        known = self.lines.get(line.log_key)
         if known is None or (known.seal.salt is not None and line.seal.salt is None):
-            self.lines[line.place] = line
+            self.lines[line.log_key] = line
 
-    def follows(self, before: SealedRow | None, line: SealedRow) -> bool:
+    def is_successor(self, before: SealedRow | None, line: SealedRow) -> bool:
         """Whether nothing stood between two entries of a space."""
         if not self.sealed:
-            return line.place[1] == (before.place[1] if before else 0) + 1
+            return line.log_key[1] == (before.log_key[1] if before else 0) + 1
         chain = before.seal.chain if before else seals.NO_CHAIN
-        return line.seal.chain == seals.chained(
-            chain, seals.header_of(line.header), line.seal.digest
+        return line.seal.chain == seals.chain_hash(
+            chain, seals.encode_header(line.header), line.seal.digest
         )
 
-    def is_whole(self) -> bool:
+    def is_chain_complete(self) -> bool:
         """Whether every log is there from its beginning to its end."""
         for space in {space for space, _ in self.lines} | set(self.heads):
             before: SealedRow | None = None
             for line in self.of_space(space):
-                if not self.follows(before, line):
+                if not self.is_successor(before, line):
                     return False
                 before = line
             head = self.heads.get(space)
@@ -98,11 +106,11 @@ class Readable:
                 return False
         return True
 
-    def is_all(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the same, and all that is kept beside the logs, was read."""
-        return self.is_whole() and self.are_named() and not self.problems
+        return self.is_chain_complete() and self.has_all_names() and not self.problems
 
-    def are_named(self) -> bool:
+    def has_all_names(self) -> bool:
         """Whether whoever wrote an entry still has a name."""
         places = {line.header[:3:2] for line in self.lines.values()}
         return all(place in self.owners and place[0] in self.spaces for place in places)
@@ -111,44 +119,44 @@ class Readable:
         return [self.lines[place] for place in sorted(self.lines) if place[0] == space]
 
 
-def _is_place(header: Sequence[Any]) -> bool:
+def _is_valid_header(header: Sequence[Any]) -> bool:
     return all(type(value) is int for value in (*header[:3], header[4], header[5]))
 
 
 # -- by SQL ---------------------------------------------------------------------------------------
 
 
-def read_by_sql(select: Select, found: Readable) -> None:
+def read_by_sql(select: Select, found: SalvagedRows) -> None:
     """Take what statements still reach. Whatever fails, the rest is tried."""
-    columns = ", ".join(_WANTED)
+    columns = ", ".join(_COLUMNS)
     if not found.sealed:
-        columns = f"{seals.HEADER}, {_SAID}, NULL, '', '', ''"
+        columns = f"{seals.HEADER_COLUMNS}, {_CONTENT_COLUMNS}, NULL, '', '', ''"
     for row in _rows(select, found, "the log", f"SELECT {columns} FROM log"):
-        found.take(row)
+        found.add_entry(row)
     _read_names(select, found)
     for row in _rows(select, found, "counters", "SELECT * FROM counters"):
         space, position, recorded_at = row[:3]
         chain, seal = row[-2:] if found.sealed else ("", "")
-        if not found.sealed or seal == seals.of_head(space, position, recorded_at, chain):
+        if not found.sealed or seal == seals.head_seal(space, position, recorded_at, chain):
             found.heads[space] = (position, chain)
-    _read_beside(select, found)
+    _read_session_states(select, found)
     for key, value in _rows(select, found, "settings", "SELECT key, value FROM meta"):
-        if not str(key).startswith("token.") or seals.unsealed(key, value) is not None:
+        if not str(key).startswith("token.") or seals.unseal_json(key, value) is not None:
             found.settings[key] = value
-    found.jobs += _rows(select, found, "jobs", f"SELECT {JOB} FROM jobs")
+    found.jobs += _rows(select, found, "jobs", f"SELECT {JOB_COLUMNS} FROM jobs")
     # Only to name what was lost.
-    index = Readable()
+    index = SalvagedRows()
     for space, position, memory in _rows(
         select, index, "", "SELECT space, position, memory FROM memories"
     ):
-        found.about[space, position] = f"memory {memory!s:.40}"
+        found.descriptions[space, position] = f"memory {memory!s:.40}"
     for space, position, session, sequence in _rows(
         select, index, "", "SELECT space, position, session, sequence FROM events"
     ):
-        found.about[space, position] = f"session {session!s:.40}, event {sequence}"
+        found.descriptions[space, position] = f"session {session!s:.40}, event {sequence}"
 
 
-def _read_names(select: Select, found: Readable) -> None:
+def _read_names(select: Select, found: SalvagedRows) -> None:
     seal = "seal" if found.sealed else "''"
     marks: dict[tuple[int, ...], str] = {}
     for space, name, mark in _rows(
@@ -171,32 +179,32 @@ def _read_names(select: Select, found: Readable) -> None:
             _name_owner(found, (space, number, name, marks.get((space, number))))
 
 
-def _name_space(found: Readable, row: Row) -> None:
+def _name_space(found: SalvagedRows, row: Row) -> None:
     space, name, seal = row
-    if isinstance(name, str) and (not found.sealed or seal == seals.of("space", space, name)):
+    if isinstance(name, str) and (not found.sealed or seal == seals.row_seal("space", space, name)):
         found.spaces.setdefault(space, name)
 
 
-def _name_owner(found: Readable, row: Row) -> None:
+def _name_owner(found: SalvagedRows, row: Row) -> None:
     space, number, name, seal = row
-    good = not found.sealed or seal == seals.of("owner", space, number, name)
+    good = not found.sealed or seal == seals.row_seal("owner", space, number, name)
     if isinstance(name, str) and good:
         found.owners.setdefault((space, number), name)
 
 
-def _read_beside(select: Select, found: Readable) -> None:
+def _read_session_states(select: Select, found: SalvagedRows) -> None:
     seal = "seal" if found.sealed else "''"
     for row in _rows(
-        select, found, "summaries", f"SELECT {seals.STATE}, {seal} FROM session_state"
+        select, found, "summaries", f"SELECT {seals.STATE_COLUMNS}, {seal} FROM session_state"
     ):
-        if not found.sealed or row[-1] == seals.of_state(row[:-1]):
+        if not found.sealed or row[-1] == seals.state_seal(row[:-1]):
             found.states[row[0], row[1], row[2]] = row[:-1]
-    for row in _rows(select, found, "notes", f"SELECT {seals.RECALL}, {seal} FROM recalls"):
-        if not found.sealed or row[-1] == seals.of("recall", *row[:-1]):
+    for row in _rows(select, found, "notes", f"SELECT {seals.RECALL_COLUMNS}, {seal} FROM recalls"):
+        if not found.sealed or row[-1] == seals.row_seal("recall", *row[:-1]):
             found.recalls[row[0], row[1], row[2]] = row[:-1]
 
 
-def _rows(select: Select, found: Readable, what: str, sql: str) -> Iterator[Row]:
+def _rows(select: Select, found: SalvagedRows, what: str, sql: str) -> Iterator[Row]:
     """Rows up to the first that cannot be reached."""
     try:
         yield from select(sql, ())
@@ -207,17 +215,17 @@ def _rows(select: Select, found: Readable, what: str, sql: str) -> Iterator[Row]
 # -- stores of each kind --------------------------------------------------------------------------
 
 
-def read_store(url: str, open_engine: Callable[[str], Engine]) -> Readable:
+def read_store(url: str, open_engine: Callable[[str], Engine]) -> SalvagedRows:
     """All that can be read of a store, which is not changed."""
     if url.startswith(("postgresql://", "postgres://")):
         with contextlib.closing(open_engine(url)) as engine, engine.read() as tx:
-            tx.oversee()
-            found = Readable()
+            tx.enter_all_owners()
+            found = SalvagedRows()
             read_by_sql(lambda sql, values: tx.all(sql, values), found)
             return found
-    from reverie.engine.sqlite.store_file import parse_address
+    from reverie.engine.sqlite.store_file import parse_url
 
-    path, _ = parse_address(url)
+    path, _ = parse_url(url)
     if not path.is_file():
         raise ConfigError(f"{path} does not exist: give the path of a damaged store")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
@@ -229,22 +237,22 @@ def read_store(url: str, open_engine: Callable[[str], Engine]) -> Readable:
         return read_file(copy)
 
 
-def read_file(copy: Path) -> Readable:
+def read_file(copy: Path) -> SalvagedRows:
     """The same for a SQLite file that may be written to."""
-    from reverie.engine.sqlite.page_reader import Pages
+    from reverie.engine.sqlite.page_reader import PageReader
 
-    pages = Pages(copy)
-    found = Readable()
-    with _selecting(copy, found) as select:
+    pages = PageReader(copy)
+    found = SalvagedRows()
+    with _open_select(copy, found) as select:
         if select is not None:
             read_by_sql(select, found)
-    if found.sealed and not found.is_all():
+    if found.sealed and not found.is_complete():
         _read_pages(pages, found)
     return found
 
 
 @contextlib.contextmanager
-def _selecting(path: Path, found: Readable) -> Iterator[Select | None]:
+def _open_select(path: Path, found: SalvagedRows) -> Iterator[Select | None]:
     """Statements on a file, as far as SQLite opens it."""
     import apsw
 
@@ -258,13 +266,13 @@ def _selecting(path: Path, found: Readable) -> Iterator[Select | None]:
     except apsw.Error as error:
         found.problems.append(f"the file: {type(error).__name__}")
     try:
-        yield None if connection is None else _patiently(connection)
+        yield None if connection is None else _skip_undecodable(connection)
     finally:
         if connection is not None:
             connection.close()
 
 
-def _patiently(connection: Any) -> Select:
+def _skip_undecodable(connection: Any) -> Select:
     """Rows one by one; one whose text is none is passed over."""
 
     def select(sql: str, values: Sequence[Any]) -> Iterator[Row]:
@@ -281,20 +289,20 @@ def _patiently(connection: Any) -> Select:
     return select
 
 
-def _read_pages(pages: Any, found: Readable) -> None:
+def _read_pages(pages: Any, found: SalvagedRows) -> None:
     from reverie.engine.sqlite import page_reader
 
-    for row in pages.rows(page_reader.ENTRY, _WHOLE):
-        found.take([row[at] for at in _ORDER])
+    for row in pages.rows(page_reader.ENTRY_PATTERN, _COLUMN_COUNT):
+        found.add_entry([row[at] for at in _ORDER])
     ends: dict[int, tuple[int, str]] = {}
-    for space, position, recorded_at, _, _, chain, seal in pages.rows(page_reader.HEAD, 7):
-        if seal == seals.of_head(space, position, recorded_at, chain):
+    for space, position, recorded_at, _, _, chain, seal in pages.rows(page_reader.HEAD_PATTERN, 7):
+        if seal == seals.head_seal(space, position, recorded_at, chain):
             ends[space] = max(ends.get(space, (0, "")), (position, chain))
     found.heads = ends | found.heads
-    for row in pages.rows(page_reader.SPACE, 3):
+    for row in pages.rows(page_reader.SPACE_PATTERN, 3):
         _name_space(found, row)
-    for row in pages.rows(page_reader.OWNER, 4):
+    for row in pages.rows(page_reader.OWNER_PATTERN, 4):
         _name_owner(found, row)
-    for row in pages.rows(page_reader.STATE, 10):
-        if row[-1] == seals.of_state(row[:-1]):
+    for row in pages.rows(page_reader.STATE_PATTERN, 10):
+        if row[-1] == seals.state_seal(row[:-1]):
             found.states.setdefault((row[0], row[1], row[2]), row[:-1])

@@ -201,17 +201,17 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-CURRENT = len(STEPS)
+SCHEMA_VERSION = len(STEPS)
 # The step that brings seals.
-SEALING = 5
+SEAL_STEP = 5
 
 # Stands in meta while a migration into this store is under way.
-UNFINISHED = "migration"
+MIGRATION_KEY = "migration"
 # Stands there while a vault's log is told to it: until all is told, positions are not free.
-UNTOLD = "untold"
+REPLAY_KEY = "untold"
 
 # The tables that rebuild makes anew from the log.
-DERIVED = (
+DERIVED_TABLES = (
     "memories",
     "tags",
     "documents",

@@ -27,22 +27,22 @@ from typing import Any, NamedTuple, Protocol
 
 from reverie.protocols import Owner, Row
 
-log = logging.getLogger("reverie.upgrade")
+logger = logging.getLogger("reverie.upgrade")
 
 NO_CHAIN = ""
 ERASED = ""
-_BYTES = 16
-_LETTERS = 22
+_HASH_BYTES = 16
+_HASH_CHARS = 22
 
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 # What of an entry is sealed and never changes, in the order in which it is hashed.
-HEADER = (
+HEADER_COLUMNS = (
     "space, position, owner, op, recorded_at, schema, actor, trust, origin_session, "
     "origin_sequence, key, memory, version, uuid, session, sequence"
 )
-STATE = "space, owner, session, frozen, epoch, upper, summary, scratchpad, scratched_at"
-RECALL = "space, owner, recall, at, query, session, sequence, hits"
+STATE_COLUMNS = "space, owner, session, frozen, epoch, upper, summary, scratchpad, scratched_at"
+RECALL_COLUMNS = "space, owner, recall, at, query, session, sequence, hits"
 
 
 class Erasable(NamedTuple):
@@ -63,15 +63,15 @@ class Seal(NamedTuple):
 
 
 def new_salt() -> str:
-    return _text(os.urandom(_BYTES))
+    return _base64(os.urandom(_HASH_BYTES))
 
 
-def header_of(values: Sequence[Any]) -> str:
+def encode_header(values: Sequence[Any]) -> str:
     """The values of ``HEADER`` as they are hashed."""
     return _as_json(values)
 
 
-def digest_of(salt: str | None, said: Erasable) -> str:
+def content_digest(salt: str | None, said: Erasable) -> str:
     """What proves the erasable part of an entry; of one that was erased there is nothing."""
     if salt is None:
         return ERASED
@@ -83,73 +83,75 @@ def digest_of(salt: str | None, said: Erasable) -> str:
     return _hash(text, salt.encode()[:64])
 
 
-def chained(before: str, header: str, digest: str) -> str:
+def chain_hash(before: str, header: str, digest: str) -> str:
     """The chain of an entry, given that of the entry before it."""
     return _hash(f"{before}\n{digest}\n{header}")
 
 
-def seal_of(header: str, digest: str, chain: str, now: str) -> str:
+def entry_seal(header: str, digest: str, chain: str, now: str) -> str:
     """What proves a row by itself. ``now`` is the digest of what it says now."""
     return _hash(f"{digest}\n{chain}\n{now}\n{header}")
 
 
-def sealed(before: str, values: Sequence[Any], said: Erasable) -> Seal:
+def seal_entry(before: str, values: Sequence[Any], said: Erasable) -> Seal:
     """The seal of a new entry."""
-    header, salt = header_of(values), None if said == (None, None, None) else new_salt()
-    digest = digest_of(salt, said)
-    chain = chained(before, header, digest)
-    return Seal(salt, digest, chain, seal_of(header, digest, chain, digest))
+    header, salt = encode_header(values), None if said == (None, None, None) else new_salt()
+    digest = content_digest(salt, said)
+    chain = chain_hash(before, header, digest)
+    return Seal(salt, digest, chain, entry_seal(header, digest, chain, digest))
 
 
-def resealed(values: Sequence[Any], seal: Seal, said: Erasable) -> Seal:
+def reseal_entry(values: Sequence[Any], seal: Seal, said: Erasable) -> Seal:
     """The seal of an entry that says something else from now on, or nothing any more."""
     salt = None if said == (None, None, None) else new_salt()
-    now = digest_of(salt, said)
-    return seal._replace(salt=salt, seal=seal_of(header_of(values), seal.digest, seal.chain, now))
+    now = content_digest(salt, said)
+    return seal._replace(
+        salt=salt, seal=entry_seal(encode_header(values), seal.digest, seal.chain, now)
+    )
 
 
-def holds(values: Sequence[Any], seal: Seal, said: Erasable) -> bool:
+def is_intact(values: Sequence[Any], seal: Seal, said: Erasable) -> bool:
     """Whether an entry is as it was written."""
     if seal.salt is None and said != (None, None, None):
         return False
-    now = digest_of(seal.salt, said)
-    return seal.seal == seal_of(header_of(values), seal.digest, seal.chain, now)
+    now = content_digest(seal.salt, said)
+    return seal.seal == entry_seal(encode_header(values), seal.digest, seal.chain, now)
 
 
-def of(kind: str, *values: object) -> str:
+def row_seal(kind: str, *values: object) -> str:
     """The seal of a row that is no entry of the log."""
     return _hash(_as_json([kind, *values]))
 
 
-def of_head(space: int, position: int, recorded_at: int, chain: str) -> str:
+def head_seal(space: int, position: int, recorded_at: int, chain: str) -> str:
     """The seal of where the log of a space ends."""
-    return of("head", space, position, recorded_at, chain)
+    return row_seal("head", space, position, recorded_at, chain)
 
 
-def of_state(row: Sequence[Any]) -> str:
+def state_seal(row: Sequence[Any]) -> str:
     """The seal of what a session keeps beside its events, by the values of ``STATE``."""
-    return of("state", *row)
+    return row_seal("state", *row)
 
 
 def seal_state(db: Statements, owner: Owner, session: str) -> None:
     """Seal what a session keeps beside its events, after a change of it."""
     rows = db.all(
-        f"SELECT {STATE} FROM session_state WHERE space = ? AND owner = ? AND session = ?",
+        f"SELECT {STATE_COLUMNS} FROM session_state WHERE space = ? AND owner = ? AND session = ?",
         (*owner, session),
     )
     db.many(
         "UPDATE session_state SET seal = ? WHERE space = ? AND owner = ? AND session = ?",
-        [(of_state(row), *owner, session) for row in rows],
+        [(state_seal(row), *owner, session) for row in rows],
     )
 
 
 def _hash(text: str, key: bytes = b"") -> str:
     data = text.encode("utf-8", "surrogatepass")
-    return _text(blake2b(data, digest_size=_BYTES, key=key).digest())
+    return _base64(blake2b(data, digest_size=_HASH_BYTES, key=key).digest())
 
 
-def _text(raw: bytes) -> str:
-    return b2a_base64(raw, newline=False)[:_LETTERS].decode()
+def _base64(raw: bytes) -> str:
+    return b2a_base64(raw, newline=False)[:_HASH_CHARS].decode()
 
 
 # -- the upgrade ----------------------------------------------------------------------------------
@@ -166,15 +168,15 @@ class Statements(Protocol):
 Progress = Callable[[int, int], None]
 _CHUNK = 1_000
 # A log of so many entries takes long enough to say how far it is.
-_LONG = 50_000
+_PROGRESS_INTERVAL = 50_000
 
 
 def log_progress(what: str) -> Progress:
     """Say in the program's log how far the sealing of a long log is."""
 
     def tell(done: int, whole: int) -> None:
-        if whole >= _LONG and (done % _LONG < _CHUNK or done == whole):
-            log.warning("sealing %s: %d of %d entries", what, done, whole)
+        if whole >= _PROGRESS_INTERVAL and (done % _PROGRESS_INTERVAL < _CHUNK or done == whole):
+            logger.warning("sealing %s: %d of %d entries", what, done, whole)
 
     return tell
 
@@ -191,20 +193,20 @@ def seal_store(db: Statements, progress: Progress | None = None) -> None:
 
     for (space,) in db.all("SELECT space FROM counters ORDER BY space"):
         seal_log(db, space, sealed_more)
-    seal_others(db)
+    seal_other_tables(db)
 
 
 def seal_log(db: Statements, space: int, done: Callable[[int], None] | None = None) -> None:
     """Seal the log of one space, and where it ends."""
     chain, after = NO_CHAIN, -1
     while rows := db.all(
-        f"SELECT {HEADER}, body, reason, request FROM log WHERE space = ? AND position > ? "
+        f"SELECT {HEADER_COLUMNS}, body, reason, request FROM log WHERE space = ? AND position > ? "
         f"ORDER BY position LIMIT {_CHUNK}",
         (space, after),
     ):
         found = []
         for row in rows:
-            seal = sealed(chain, row[:-3], Erasable(*row[-3:]))
+            seal = seal_entry(chain, row[:-3], Erasable(*row[-3:]))
             found.append((*seal, space, row[1]))
             chain, after = seal.chain, row[1]
         db.many(
@@ -217,7 +219,7 @@ def seal_log(db: Statements, space: int, done: Callable[[int], None] | None = No
     db.many(
         "UPDATE counters SET chain = ?, seal = ? WHERE space = ?",
         [
-            (chain, of_head(space, position, recorded_at, chain), space)
+            (chain, head_seal(space, position, recorded_at, chain), space)
             for position, recorded_at in db.all(
                 "SELECT position, recorded_at FROM counters WHERE space = ?", (space,)
             )
@@ -225,40 +227,49 @@ def seal_log(db: Statements, space: int, done: Callable[[int], None] | None = No
     )
 
 
-def seal_others(db: Statements) -> None:
+def seal_other_tables(db: Statements) -> None:
     """Seal what stands beside the log: names, summaries, recall notes and tokens."""
     db.many(
         "UPDATE spaces SET seal = ? WHERE space = ?",
-        [(of("space", *row), row[0]) for row in db.all("SELECT space, name FROM spaces")],
+        [(row_seal("space", *row), row[0]) for row in db.all("SELECT space, name FROM spaces")],
     )
     db.many(
         "UPDATE owners SET seal = ? WHERE space = ? AND owner = ?",
-        [(of("owner", *row), *row[:2]) for row in db.all("SELECT space, owner, name FROM owners")],
+        [
+            (row_seal("owner", *row), *row[:2])
+            for row in db.all("SELECT space, owner, name FROM owners")
+        ],
     )
     db.many(
         "UPDATE session_state SET seal = ? WHERE space = ? AND owner = ? AND session = ?",
-        [(of_state(row), *row[:3]) for row in db.all(f"SELECT {STATE} FROM session_state")],
+        [
+            (state_seal(row), *row[:3])
+            for row in db.all(f"SELECT {STATE_COLUMNS} FROM session_state")
+        ],
     )
     db.many(
         "UPDATE recalls SET seal = ? WHERE space = ? AND owner = ? AND recall = ?",
-        [(of("recall", *row), *row[:3]) for row in db.all(f"SELECT {RECALL} FROM recalls")],
+        [
+            (row_seal("recall", *row), *row[:3])
+            for row in db.all(f"SELECT {RECALL_COLUMNS} FROM recalls")
+        ],
     )
     db.many(
         "UPDATE meta SET value = ? WHERE key = ?",
         [
-            (with_seal(key, json.loads(value)), key)
+            (seal_json(key, json.loads(value)), key)
             for key, value in db.all("SELECT key, value FROM meta")
             if key.startswith("token.")
         ],
     )
 
 
-def with_seal(key: str, values: dict[str, Any]) -> str:
+def seal_json(key: str, values: dict[str, Any]) -> str:
     """A JSON object as it is kept under a key, with its seal in it."""
-    return json.dumps({**values, "seal": of(key, values)})
+    return json.dumps({**values, "seal": row_seal(key, values)})
 
 
-def unsealed(key: str, text: str) -> dict[str, Any] | None:
+def unseal_json(key: str, text: str) -> dict[str, Any] | None:
     """The JSON object that is kept under a key, without its seal; None: it was changed."""
     try:
         values = json.loads(text)
@@ -267,4 +278,4 @@ def unsealed(key: str, text: str) -> dict[str, Any] | None:
     if not isinstance(values, dict):
         return None
     seal = values.pop("seal", None)
-    return values if seal == of(key, values) else None
+    return values if seal == row_seal(key, values) else None

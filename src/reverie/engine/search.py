@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from reverie.engine.index import Filter
-from reverie.model import LENGTHS, Candidate, Origin
+from reverie.model import POSTING_LENGTH_BASE, Candidate, Origin
 from reverie.protocols import Owner, Row, Transaction
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ T = TypeVar("T")
 # How many values a statement is given at once.
 CHUNKS = (8, 32, 64, 128, 512)
 # No passage and no position has this number.
-NOWHERE = -1
+PADDING = -1
 
 
 def postings(
@@ -42,7 +42,8 @@ def postings(
         values += filter_values + event_values
     rows = tx.all(
         f"WITH q (term) AS (VALUES {', '.join(['(?)'] * len(terms))}) "
-        f"SELECT q.term, (SELECT STRING_AGG(CAST(p.passage * {LENGTHS} + p.len AS TEXT), ',') "
+        f"SELECT q.term, (SELECT STRING_AGG(CAST(p.passage * {POSTING_LENGTH_BASE} + "
+        f"p.len AS TEXT), ',') "
         f"FROM postings p {narrowed}"
         f"WHERE p.space = ? AND p.owner = ? AND p.term = q.term{condition}) FROM q",
         values,
@@ -59,10 +60,11 @@ def frequencies_in(
 ) -> dict[str, int]:
     """In how many of these passages each term stands."""
     counts = dict.fromkeys(terms, 0)
-    for part in _chunks(passages, NOWHERE) if terms else ():
+    for part in _chunks(passages, PADDING) if terms else ():
         for term, count in tx.all(
             "SELECT term, COUNT(*) FROM postings WHERE space = ? AND owner = ? "
-            f"AND term IN ({_marks(terms)}) AND passage IN ({_marks(part)}) GROUP BY term",
+            f"AND term IN ({_placeholders(terms)}) AND passage IN "
+            f"({_placeholders(part)}) GROUP BY term",
             (*owner, *terms, *part),
         ):
             counts[term] += count
@@ -73,27 +75,27 @@ def hidden_passages(tx: Transaction, owner: Owner, chosen: Filter, end: int) -> 
     """The passages that other sessions keep to themselves."""
     if chosen.sessions is None:
         return []
-    mine = chosen.sessions if chosen.sessions_of in {None, owner} else ()
-    others = f" AND session NOT IN ({_marks(mine)})" if mine else ""
+    mine = chosen.sessions if chosen.sessions_owner in {None, owner} else ()
+    others = f" AND session NOT IN ({_placeholders(mine)})" if mine else ""
     rows = tx.all(
         "SELECT first_passage, passages FROM memories WHERE space = ? AND owner = ? "
         f"AND session IS NOT NULL AND forgotten_at IS NULL{others}",
         (*owner, *mine),
     )
-    return _numbers(rows, end)
+    return _expand_passages(rows, end)
 
 
 def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter, end: int) -> list[int]:
     """The passages a filter admits."""
     where, values = chosen.where(owner)
     rows = tx.all(f"SELECT m.first_passage, m.passages FROM memories m WHERE {where}", values)
-    if chosen.sees_events:
+    if chosen.includes_events:
         where, values = chosen.events_where(owner)
         rows += tx.all(f"SELECT e.first_passage, e.passages FROM events e WHERE {where}", values)
-    return _numbers(rows, end)
+    return _expand_passages(rows, end)
 
 
-def _numbers(rows: Iterable[Row], end: int) -> list[int]:
+def _expand_passages(rows: Iterable[Row], end: int) -> list[int]:
     """The passages of these rows, as far as there can be any."""
     return [
         number for first, count in rows for number in range(max(first, 0), min(first + count, end))
@@ -103,7 +105,7 @@ def _numbers(rows: Iterable[Row], end: int) -> list[int]:
 # -- what passages lead to ------------------------------------------------------------------------
 
 
-class Birth(NamedTuple):
+class PassageSource(NamedTuple):
     """Where a text was born and how long it is, and where in it a passage stands."""
 
     at: int
@@ -112,42 +114,56 @@ class Birth(NamedTuple):
     length: int
 
 
-def births(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, Birth]:
+def passage_sources(
+    tx: Transaction, owner: Owner, passages: Iterable[int]
+) -> dict[int, PassageSource]:
     """Where the text of each of these passages was born."""
     return {
-        passage: Birth(*birth)
-        for part in _chunks(passages, NOWHERE)
+        passage: PassageSource(*birth)
+        for part in _chunks(passages, PADDING)
         for passage, *birth in tx.all(
             "SELECT passage, born, terms, start, length FROM passages "
-            f"WHERE space = ? AND owner = ? AND passage IN ({_marks(part)})",
+            f"WHERE space = ? AND owner = ? AND passage IN ({_placeholders(part)})",
             (*owner, *part),
         )
     }
 
 
-def memories(tx: Transaction, owner: Owner, births: Iterable[Birth], now: int) -> list[Candidate]:
+def memory_candidates(
+    tx: Transaction, owner: Owner, births: Iterable[PassageSource], now: int
+) -> list[Candidate]:
     """The memories born there that are not over."""
     lengths = {birth.at: birth.terms for birth in births}
     found: dict[int, Candidate] = {}
-    for part in _chunks(lengths, NOWHERE):
+    for part in _chunks(lengths, PADDING):
         # The last version that names an origin has it.
-        for born, position, at, first, passages, memory, version, session, sequence in tx.all(
+        for (
+            first_position,
+            position,
+            at,
+            first,
+            passages,
+            memory,
+            version,
+            session,
+            sequence,
+        ) in tx.all(
             "SELECT m.born, m.position, m.at, m.first_passage, m.passages, m.memory, m.version, "
             "o.origin_session, o.origin_sequence FROM memories m "
             "LEFT JOIN log o ON o.space = m.space AND o.memory = m.memory "
             "AND o.origin_session IS NOT NULL WHERE m.space = ? AND m.owner = ? "
-            f"AND m.born IN ({_marks(part)}) AND (m.expires_at IS NULL OR m.expires_at > ?) "
+            f"AND m.born IN ({_placeholders(part)}) AND (m.expires_at IS NULL OR m.expires_at > ?) "
             "ORDER BY o.version",
             (*owner, *part, now),
         ):
             origin = None if session is None else Origin(session, sequence)
-            found[born] = Candidate(
-                born,
+            found[first_position] = Candidate(
+                first_position,
                 position,
                 at,
                 first,
                 passages,
-                lengths[born],
+                lengths[first_position],
                 origin=origin,
                 memory=memory,
                 version=version,
@@ -155,7 +171,7 @@ def memories(tx: Transaction, owner: Owner, births: Iterable[Birth], now: int) -
     return list(found.values())
 
 
-_EVENT = (
+_SELECT_EVENT = (
     "SELECT e.position, e.position, e.at, e.first_passage, e.passages, e.terms, e.session, "
     "e.sequence, e.role, e.speaker FROM "
 )
@@ -165,15 +181,15 @@ def events_around(
     tx: Transaction, owner: Owner, reach: Mapping[int, int], chosen: Filter
 ) -> list[Candidate]:
     """The events at these positions, and those so far before and behind each of them."""
-    if not chosen.sees_events:
+    if not chosen.includes_events:
         return []
     where, values = chosen.events_where(owner)
     found: dict[int, Candidate] = {}
-    for part in _chunks(reach.items(), (NOWHERE, 0)):
+    for part in _chunks(reach.items(), (PADDING, 0)):
         # Joined in this order: those that were found, then what stands around each.
         rows = tx.all(
             f"WITH q (position, reach) AS (VALUES {', '.join(['(?, ?)'] * len(part))}) "
-            f"{_EVENT}q CROSS JOIN events f CROSS JOIN events e "
+            f"{_SELECT_EVENT}q CROSS JOIN events f CROSS JOIN events e "
             "WHERE f.space = ? AND f.owner = ? AND f.position = q.position "
             "AND e.space = f.space AND e.owner = f.owner AND e.session = f.session "
             "AND e.sequence BETWEEN f.sequence - q.reach AND f.sequence + q.reach "
@@ -184,17 +200,17 @@ def events_around(
     return list(found.values())
 
 
-def events_of(
+def origin_events(
     tx: Transaction, owner: Owner, origins: Iterable[Origin], chosen: Filter
 ) -> list[Candidate]:
     """The events that these origins name."""
-    if not chosen.sees_events:
+    if not chosen.includes_events:
         return []
     where, values = chosen.events_where(owner)
     rows: list[Row] = []
     for origin in origins:
         rows += tx.all(
-            f"{_EVENT}events e "
+            f"{_SELECT_EVENT}events e "
             f"WHERE {where} AND e.session = ? AND e.sequence = ? AND e.passages > 0",
             (*values, *origin),
         )
@@ -209,5 +225,5 @@ def _chunks(values: Iterable[T], nothing: T) -> Iterator[list[T]]:
         yield part + [nothing] * (next(size for size in CHUNKS if size >= len(part)) - len(part))
 
 
-def _marks(values: Sequence[object]) -> str:
+def _placeholders(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))

@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from reverie.engine import index, log, seals
-from reverie.engine.index import Passage, passages_said
-from reverie.engine.log import Entry
+from reverie.engine.index import Passage, message_passages
+from reverie.engine.log import LogEntry
 from reverie.model import Event, Origin, Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import digest, role_of, speaker_of, text_of
 
 # What a chain begins with.
-NOTHING_SAID = ""
+EMPTY_CHAIN = ""
 # In one write; a cap that was lowered is reached over several.
-MOST_HIDDEN = 20
+MAX_HIDDEN = 20
 
 
-class Session(NamedTuple):
+class SessionRow(NamedTuple):
     """One session as it is now."""
 
     session: str
@@ -48,7 +48,7 @@ class Session(NamedTuple):
         return Origin(self.forked_session, self.forked_sequence)
 
 
-class Spot(NamedTuple):
+class EventRow(NamedTuple):
     """Where an event stands."""
 
     position: int
@@ -64,30 +64,30 @@ class Spot(NamedTuple):
     speaker: str | None
 
 
-class Stretch(NamedTuple):
+class EventRange(NamedTuple):
     """The events of one session behind ``after`` and up to ``upto`` (None: to its end)."""
 
     session: str
     after: int
-    upto: int | None
+    end_sequence: int | None
 
 
-_SESSION = ", ".join(Session._fields)
-_SPOT = ", ".join(Spot._fields)
+_SESSION_COLUMNS = ", ".join(SessionRow._fields)
+_EVENT_COLUMNS = ", ".join(EventRow._fields)
 
 
-def scoped(scope: Scope, session: str) -> Scope:
+def session_scope(scope: Scope, session: str) -> Scope:
     """The same scope, with what belongs to a session."""
     return replace(scope, session=session)
 
 
-def readable(message: Mapping[str, Any]) -> str:
+def message_text(message: Mapping[str, Any]) -> str:
     """The text of a message as it is indexed and shown: half characters become marks."""
     text = text_of(message)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def event_of(entry: Entry, user: str | None) -> Event:
+def event_from_entry(entry: LogEntry, user: str | None) -> Event:
     """The event an entry holds. Only for entries that still have a body."""
     assert entry.body is not None and entry.session is not None and entry.sequence is not None
     message = entry.body["message"]
@@ -95,7 +95,7 @@ def event_of(entry: Entry, user: str | None) -> Event:
         session=entry.session,
         sequence=entry.sequence,
         role=role_of(message),
-        text=readable(message),
+        text=message_text(message),
         message=message,
         at=entry.body["at"],
         interrupted=entry.body.get("interrupted", False),
@@ -111,17 +111,17 @@ def passages_of_event(event: Event) -> list[Passage]:
 def passages_of_message(message: Mapping[str, Any], text: str) -> list[Passage]:
     if role_of(message) == "system" or not text.strip():
         return []
-    return passages_said(text, speaker_of(message))
+    return message_passages(text, speaker_of(message))
 
 
-def chained(before: str, message: Mapping[str, Any]) -> str:
+def chain_message(before: str, message: Mapping[str, Any]) -> str:
     """What stands for all that was said up to a message. System prompts do not count."""
     if role_of(message) == "system":
         return before
-    return linked(before, digest(message))
+    return chain_digest(before, digest(message))
 
 
-def linked(before: str, mark: str) -> str:
+def chain_digest(before: str, mark: str) -> str:
     """The same for a message of this digest that is no system prompt."""
     return hashlib.sha256(f"{before}{mark}".encode()).hexdigest()[:32]
 
@@ -129,7 +129,7 @@ def linked(before: str, mark: str) -> str:
 # -- writing --------------------------------------------------------------------------------------
 
 
-def add_event(tx: Transaction, owner: Owner, entry: Entry, parts: Sequence[Passage]) -> int:
+def add_event(tx: Transaction, owner: Owner, entry: LogEntry, parts: Sequence[Passage]) -> int:
     """Let the index show an event; the number of its first passage.
 
     An erased one is only counted: its session goes on behind it.
@@ -138,14 +138,14 @@ def add_event(tx: Transaction, owner: Owner, entry: Entry, parts: Sequence[Passa
     known = find(tx, owner, entry.session)
     chain = _chain_before(tx, owner, known, entry.origin)
     if entry.body is None:
-        _follow(tx, owner, entry, known, Size(0, 0, chain, None))
+        _update_session(tx, owner, entry, known, SessionDelta(0, 0, chain, None))
         return 0
     message = entry.body["message"]
-    chain = chained(chain, message)
+    chain = chain_message(chain, message)
     role, size = role_of(message), len(log.encode(message).encode())
     first = index.put_passages(tx, owner, entry.position, parts) if parts else 0
     tx.run(
-        f"INSERT INTO events (space, owner, {_SPOT}) "
+        f"INSERT INTO events (space, owner, {_EVENT_COLUMNS}) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *owner,
@@ -158,16 +158,16 @@ def add_event(tx: Transaction, owner: Owner, entry: Entry, parts: Sequence[Passa
             chain,
             first,
             len(parts),
-            _terms(parts),
+            _term_count(parts),
             speaker_of(message),
         ),
     )
     titled = entry.position if role == "user" else None
-    _follow(tx, owner, entry, known, Size(1, size, chain, titled))
+    _update_session(tx, owner, entry, known, SessionDelta(1, size, chain, titled))
     return first
 
 
-class Size(NamedTuple):
+class SessionDelta(NamedTuple):
     """What one event adds to its session."""
 
     events: int
@@ -176,19 +176,23 @@ class Size(NamedTuple):
     titled: int | None
 
 
-def _chain_before(tx: Transaction, owner: Owner, known: Session | None, fork: Origin | None) -> str:
+def _chain_before(
+    tx: Transaction, owner: Owner, known: SessionRow | None, fork: Origin | None
+) -> str:
     if known is not None and not known.ended:
         return known.chain
-    spot = last_spot(tx, owner, lineage_from(tx, owner, fork)) if fork else None
-    return NOTHING_SAID if spot is None else spot.chain
+    spot = last_event(tx, owner, lineage_from(tx, owner, fork)) if fork else None
+    return EMPTY_CHAIN if spot is None else spot.chain
 
 
-def _follow(tx: Transaction, owner: Owner, entry: Entry, known: Session | None, size: Size) -> None:
+def _update_session(
+    tx: Transaction, owner: Owner, entry: LogEntry, known: SessionRow | None, size: SessionDelta
+) -> None:
     """Let the session show its new last event."""
     if known is None:
         fork = entry.origin or (None, None)
         tx.run(
-            f"INSERT INTO sessions (space, owner, {_SESSION}) "
+            f"INSERT INTO sessions (space, owner, {_SESSION_COLUMNS}) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?, ?, 0)",
             (
                 *owner,
@@ -229,15 +233,17 @@ def _follow(tx: Transaction, owner: Owner, entry: Entry, known: Session | None, 
     )
 
 
-def unindex_event(tx: Transaction, owner: Owner, spot: Spot, message: Mapping[str, Any]) -> None:
+def unindex_event(
+    tx: Transaction, owner: Owner, spot: EventRow, message: Mapping[str, Any]
+) -> None:
     """Take an event out of every recall; it stays in its session."""
     if spot.passages:
-        parts = passages_of_message(message, readable(message))
+        parts = passages_of_message(message, message_text(message))
         index.drop_passages(tx, owner, spot.first_passage, parts)
     _place_passages(tx, owner, spot, 0, ())
 
 
-def index_event(tx: Transaction, owner: Owner, spot: Spot, parts: Sequence[Passage]) -> int:
+def index_event(tx: Transaction, owner: Owner, spot: EventRow, parts: Sequence[Passage]) -> int:
     """Put an event back into recall; the number of its first passage."""
     first = index.put_passages(tx, owner, spot.position, parts) if parts else 0
     _place_passages(tx, owner, spot, first, parts)
@@ -245,22 +251,22 @@ def index_event(tx: Transaction, owner: Owner, spot: Spot, parts: Sequence[Passa
 
 
 def _place_passages(
-    tx: Transaction, owner: Owner, spot: Spot, first: int, parts: Sequence[Passage]
+    tx: Transaction, owner: Owner, spot: EventRow, first: int, parts: Sequence[Passage]
 ) -> None:
     tx.run(
         "UPDATE events SET first_passage = ?, passages = ?, terms = ? "
         "WHERE space = ? AND owner = ? AND position = ?",
-        (first, len(parts), _terms(parts), *owner, spot.position),
+        (first, len(parts), _term_count(parts), *owner, spot.position),
     )
 
 
-def _terms(parts: Sequence[Passage]) -> int:
+def _term_count(parts: Sequence[Passage]) -> int:
     return parts[0].length if parts else 0
 
 
-def drop_event(tx: Transaction, owner: Owner, entry: Entry) -> int:
+def drop_event(tx: Transaction, owner: Owner, entry: LogEntry) -> int:
     """Take an event out of its session before its entry is blanked; how many passages it had."""
-    spot = spot_at(tx, owner, entry.position)
+    spot = find_event_at(tx, owner, entry.position)
     assert spot is not None and entry.body is not None
     unindex_event(tx, owner, spot, entry.body["message"])
     tx.run(
@@ -274,12 +280,12 @@ def drop_event(tx: Transaction, owner: Owner, entry: Entry) -> int:
     return spot.passages
 
 
-def ends(entry: Entry) -> bool:
+def is_session_erasure(entry: LogEntry) -> bool:
     """Whether an entry erased a whole session; of one event only a trace may be left."""
     return entry.op == "erase" and entry.session is not None and entry.sequence is None
 
 
-def end(tx: Transaction, owner: Owner, session: str) -> None:
+def mark_ended(tx: Transaction, owner: Owner, session: str) -> None:
     """A session that was erased has no past: begun again, it begins anew.
 
     What was forked from it goes on from where it had been forked itself.
@@ -306,7 +312,7 @@ def set_hidden(tx: Transaction, owner: Owner, session: str, hidden_at: int | Non
     )
 
 
-def reckon(tx: Transaction, owner: Owner, session: str, first: int = 0) -> None:
+def recompute_session(tx: Transaction, owner: Owner, session: str, first: int = 0) -> None:
     """After events of a session from this sequence on were destroyed: what was computed over them.
 
     Forks that go on from there or later are reckoned too. Their summaries may hold what was
@@ -329,13 +335,13 @@ def reckon(tx: Transaction, owner: Owner, session: str, first: int = 0) -> None:
         )
         seals.seal_state(tx, owner, name)
         count_unsummed(tx, owner, name)
-        for fork in forks(tx, owner, name):
+        for fork in list_forks(tx, owner, name):
             child = find(tx, owner, fork)
             if child is not None and (child.forked_sequence or 0) >= since:
                 waiting.append((fork, 0))
 
 
-def rechain_late(tx: Transaction, owner: Owner) -> None:
+def rechain_forks(tx: Transaction, owner: Owner) -> None:
     """Chain forks anew that came in before what they go on from."""
     rows = tx.all(
         "SELECT c.session FROM sessions c JOIN sessions p ON p.space = c.space "
@@ -350,15 +356,15 @@ def rechain_late(tx: Transaction, owner: Owner) -> None:
         if known is not None and name not in seen:
             seen.add(name)
             _rechain(tx, owner, known)
-            waiting += forks(tx, owner, name)
+            waiting += list_forks(tx, owner, name)
 
 
-def _rechain(tx: Transaction, owner: Owner, known: Session) -> None:
+def _rechain(tx: Transaction, owner: Owner, known: SessionRow) -> None:
     chain, titled = _chain_before(tx, owner, None, known.forked_from), None
-    for spot in spots(tx, owner, [Stretch(known.session, 0, None)]):
-        entry = log.at_position(tx, owner, spot.position)
+    for spot in list_events(tx, owner, [EventRange(known.session, 0, None)]):
+        entry = log.find_at_position(tx, owner, spot.position)
         assert entry is not None and entry.body is not None
-        chain = chained(chain, entry.body["message"])
+        chain = chain_message(chain, entry.body["message"])
         titled = titled or (spot.position if spot.role == "user" else None)
         tx.run(
             "UPDATE events SET chain = ? WHERE space = ? AND owner = ? AND position = ?",
@@ -384,34 +390,35 @@ def count_unsummed(tx: Transaction, owner: Owner, session: str) -> None:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def find(tx: Transaction, owner: Owner, session: str) -> Session | None:
+def find(tx: Transaction, owner: Owner, session: str) -> SessionRow | None:
     row = tx.one(
-        f"SELECT {_SESSION} FROM sessions WHERE space = ? AND owner = ? AND session = ?",
+        f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ? AND session = ?",
         (*owner, session),
     )
-    return None if row is None else Session(*row)
+    return None if row is None else SessionRow(*row)
 
 
-def listed(
+def list_sessions(
     tx: Transaction, owner: Owner, *, hidden: bool = False, limit: int | None = None
-) -> list[Session]:
+) -> list[SessionRow]:
     """The sessions that have events, the one with the newest first."""
     shown = "" if hidden else " AND hidden_at IS NULL"
     tail = "" if limit is None else f" LIMIT {int(limit)}"
     return [
-        Session(*row)
+        SessionRow(*row)
         for row in tx.all(
-            f"SELECT {_SESSION} FROM sessions WHERE space = ? AND owner = ? AND events > 0{shown} "
+            f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ? AND "
+            f"events > 0{shown} "
             f"ORDER BY position DESC{tail}",
             owner,
         )
     ]
 
 
-def every(tx: Transaction, owner: Owner) -> list[Session]:
+def list_all_sessions(tx: Transaction, owner: Owner) -> list[SessionRow]:
     """All sessions there ever were, those without events included."""
-    rows = tx.all(f"SELECT {_SESSION} FROM sessions WHERE space = ? AND owner = ?", owner)
-    return [Session(*row) for row in rows]
+    rows = tx.all(f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ?", owner)
+    return [SessionRow(*row) for row in rows]
 
 
 def count_events(tx: Transaction, owner: Owner) -> int:
@@ -419,13 +426,13 @@ def count_events(tx: Transaction, owner: Owner) -> int:
     return 0 if row is None else int(row[0])
 
 
-def quietest(tx: Transaction, owner: Owner, beyond: int) -> list[str]:
+def least_recent(tx: Transaction, owner: Owner, beyond: int) -> list[str]:
     """The sessions a cap hides: all shown ones but the newest so many."""
     return [
         row[0]
         for row in tx.all(
             "SELECT session FROM sessions WHERE space = ? AND owner = ? AND hidden_at IS NULL "
-            f"AND events > 0 ORDER BY position DESC LIMIT {MOST_HIDDEN} OFFSET {int(beyond)}",
+            f"AND events > 0 ORDER BY position DESC LIMIT {MAX_HIDDEN} OFFSET {int(beyond)}",
             owner,
         )
     ]
@@ -433,15 +440,18 @@ def quietest(tx: Transaction, owner: Owner, beyond: int) -> list[str]:
 
 def lineage(
     tx: Transaction, owner: Owner, session: str, begun_from: Origin | None = None
-) -> list[Stretch]:
+) -> list[EventRange]:
     """A session and those it was forked from, the oldest first.
 
     ``begun_from`` is where a session that has no event yet will go on from.
     """
     known = find(tx, owner, session)
     if known is None and begun_from is not None:
-        return [*lineage_from(tx, owner, begun_from), Stretch(session, begun_from.sequence, None)]
-    stretches = [Stretch(session, 0, None)]
+        return [
+            *lineage_from(tx, owner, begun_from),
+            EventRange(session, begun_from.sequence, None),
+        ]
+    stretches = [EventRange(session, 0, None)]
     seen = {session}
     while known is not None and known.forked_from is not None:
         name, upto = known.forked_from
@@ -449,100 +459,104 @@ def lineage(
         if name in seen:
             break
         seen.add(name)
-        stretches.append(Stretch(name, 0, upto))
+        stretches.append(EventRange(name, 0, upto))
         known = find(tx, owner, name)
     return stretches[::-1]
 
 
-def lineage_from(tx: Transaction, owner: Owner, origin: Origin) -> list[Stretch]:
+def lineage_from(tx: Transaction, owner: Owner, origin: Origin) -> list[EventRange]:
     """What a fork at this event has behind it."""
     before = lineage(tx, owner, origin.session)
-    return [*before[:-1], before[-1]._replace(upto=origin.sequence)]
+    return [*before[:-1], before[-1]._replace(end_sequence=origin.sequence)]
 
 
-def cut(stretches: Sequence[Stretch], until: int | None) -> Sequence[Stretch]:
+def limit_ranges(stretches: Sequence[EventRange], until: int | None) -> Sequence[EventRange]:
     """What these stretches have up to a sequence."""
     if until is None:
         return stretches
     return [
-        stretch._replace(upto=until if stretch.upto is None else min(stretch.upto, until))
+        stretch._replace(
+            end_sequence=until if stretch.end_sequence is None else min(stretch.end_sequence, until)
+        )
         for stretch in stretches
     ]
 
 
-def spots(
+def list_events(
     tx: Transaction,
     owner: Owner,
-    stretches: Iterable[Stretch],
+    stretches: Iterable[EventRange],
     *,
     newest: int | None = None,
     after: int = 0,
-) -> list[Spot]:
+) -> list[EventRow]:
     """The events of these stretches in order, or only the newest so many of them."""
-    found: list[Spot] = []
+    found: list[EventRow] = []
     for stretch in reversed(list(stretches)):
         left = None if newest is None else newest - len(found)
         if left is not None and left <= 0:
             break
-        upto = (1 << 62) if stretch.upto is None else stretch.upto
+        upto = (1 << 62) if stretch.end_sequence is None else stretch.end_sequence
         tail = "" if left is None else f" LIMIT {int(left)}"
         rows = tx.all(
-            f"SELECT {_SPOT} FROM events WHERE space = ? AND owner = ? AND session = ? "
+            f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
             f"AND sequence > ? AND sequence <= ? ORDER BY sequence DESC{tail}",
             (*owner, stretch.session, max(stretch.after, after), upto),
         )
-        found.extend(Spot(*row) for row in rows)
+        found.extend(EventRow(*row) for row in rows)
     return found[::-1]
 
 
-def around(
+def read_surrounding_events(
     tx: Transaction, owner: Owner, user: str | None, event: Event, before: int, after: int
 ) -> list[Event]:
     """An event of a session, with those that came right before and after it."""
     here = Origin(event.session, event.sequence)
-    earlier = spots(tx, owner, lineage_from(tx, owner, here), newest=before + 1)
+    earlier = list_events(tx, owner, lineage_from(tx, owner, here), newest=before + 1)
     rows = tx.all(
-        f"SELECT {_SPOT} FROM events WHERE space = ? AND owner = ? AND session = ? "
+        f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
         f"AND sequence > ? ORDER BY sequence LIMIT {int(after)}",
         (*owner, *here),
     )
-    found = [*earlier, *(Spot(*row) for row in rows)]
+    found = [*earlier, *(EventRow(*row) for row in rows)]
     from reverie.engine import index_check  # it reads what stands here
 
-    return [event_of(entry, user) for entry in index_check.events(tx, owner, found)]
+    return [
+        event_from_entry(entry, user) for entry in index_check.read_event_entries(tx, owner, found)
+    ]
 
 
-def last_spot(tx: Transaction, owner: Owner, stretches: Iterable[Stretch]) -> Spot | None:
-    found = spots(tx, owner, stretches, newest=1)
+def last_event(tx: Transaction, owner: Owner, stretches: Iterable[EventRange]) -> EventRow | None:
+    found = list_events(tx, owner, stretches, newest=1)
     return found[-1] if found else None
 
 
-def spot_at(tx: Transaction, owner: Owner, position: int) -> Spot | None:
+def find_event_at(tx: Transaction, owner: Owner, position: int) -> EventRow | None:
     row = tx.one(
-        f"SELECT {_SPOT} FROM events WHERE space = ? AND owner = ? AND position = ?",
+        f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND position = ?",
         (*owner, position),
     )
-    return None if row is None else Spot(*row)
+    return None if row is None else EventRow(*row)
 
 
-def entry_of(tx: Transaction, owner: Owner, origin: Origin) -> Entry | None:
+def find_event_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry | None:
     """The entry of an event that is still there."""
     row = tx.one(
         "SELECT position FROM events WHERE space = ? AND owner = ? AND session = ? "
         "AND sequence = ?",
         (*owner, *origin),
     )
-    return None if row is None else log.at_position(tx, owner, row[0])
+    return None if row is None else log.find_at_position(tx, owner, row[0])
 
 
-def by_chain(
+def find_by_chain(
     tx: Transaction, owner: Owner, chain: str, among: Container[str] | None = None
-) -> Spot | None:
+) -> EventRow | None:
     """An event up to which exactly this was said, in these sessions or any.
 
     One that its session ends with is better than any other, then the newest.
     """
-    columns = ", ".join(f"e.{name}" for name in Spot._fields)
+    columns = ", ".join(f"e.{name}" for name in EventRow._fields)
     tail = " LIMIT 1" if among is None else ""
     rows = tx.all(
         f"SELECT {columns} FROM events e JOIN sessions s "
@@ -551,11 +565,11 @@ def by_chain(
         f"ORDER BY CASE WHEN s.chain = e.chain THEN 0 ELSE 1 END, e.position DESC{tail}",
         (*owner, chain),
     )
-    found = (Spot(*row) for row in rows)
+    found = (EventRow(*row) for row in rows)
     return next((spot for spot in found if among is None or spot.session in among), None)
 
 
-def forks(
+def list_forks(
     tx: Transaction,
     owner: Owner,
     session: str,
@@ -574,58 +588,60 @@ def forks(
     return [row[0] for row in rows]
 
 
-def first_behind(tx: Transaction, owner: Owner, session: str, sequence: int) -> Spot | None:
+def next_event(tx: Transaction, owner: Owner, session: str, sequence: int) -> EventRow | None:
     """What a session says next behind a sequence, but for system prompts."""
     row = tx.one(
-        f"SELECT {_SPOT} FROM events WHERE space = ? AND owner = ? AND session = ? "
+        f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
         "AND sequence > ? AND role <> 'system' ORDER BY sequence LIMIT 1",
         (*owner, session, sequence),
     )
-    return None if row is None else Spot(*row)
+    return None if row is None else EventRow(*row)
 
 
 # A reply that was cut off is soon sent again.
-MOST_FORKS = 20
+MAX_FORKS = 20
 # So many names in one statement.
-MOST_NAMES = 1_000
+MAX_NAMES = 1_000
 MAX_CHAINS = 500
 
 
-class End(NamedTuple):
+class SessionEnd(NamedTuple):
     """Where a session ends: the position of its last event, and its chain."""
 
     position: int
     chain: str
 
 
-def family(tx: Transaction, owner: Owner, session: str) -> dict[str, End]:
+def fork_tree(tx: Transaction, owner: Owner, session: str) -> dict[str, SessionEnd]:
     """A session, what it was forked from and all forks of these, each with its end."""
     waiting = [stretch.session for stretch in lineage(tx, owner, session)]
-    known: dict[str, End] = {}
+    known: dict[str, SessionEnd] = {}
     for name in waiting:
         found = find(tx, owner, name)
-        known[name] = End(0, "") if found is None else End(found.position, found.chain)
+        known[name] = (
+            SessionEnd(0, "") if found is None else SessionEnd(found.position, found.chain)
+        )
     while waiting:
-        part, waiting = waiting[:MOST_NAMES], waiting[MOST_NAMES:]
+        part, waiting = waiting[:MAX_NAMES], waiting[MAX_NAMES:]
         rows = tx.all(
             "SELECT session, position, chain FROM sessions WHERE space = ? AND owner = ? "
             f"AND forked_session IN ({', '.join('?' * len(part))})",
             (*owner, *part),
         )
-        fresh = {name: End(*end) for name, *end in rows if name not in known}
+        fresh = {name: SessionEnd(*end) for name, *end in rows if name not in known}
         known |= fresh
         waiting += fresh
     return known
 
 
-def replies_to(tx: Transaction, owner: Owner, spot: Spot) -> list[Spot]:
+def replies_to(tx: Transaction, owner: Owner, spot: EventRow) -> list[EventRow]:
     """What came right after an event: in its session, and in the newest sessions forked there."""
-    newest = forks(tx, owner, spot.session, at=spot.sequence, newest=MOST_FORKS)
-    found = (first_behind(tx, owner, name, spot.sequence) for name in (spot.session, *newest))
+    newest = list_forks(tx, owner, spot.session, at=spot.sequence, newest=MAX_FORKS)
+    found = (next_event(tx, owner, name, spot.sequence) for name in (spot.session, *newest))
     return [reply for reply in found if reply is not None]
 
 
-def known_chains(tx: Transaction, owner: Owner, chains: Sequence[str]) -> set[str]:
+def find_known_chains(tx: Transaction, owner: Owner, chains: Sequence[str]) -> set[str]:
     """Those of these chains, ``MAX_CHAINS`` at most, that an event of the owner carries."""
     marks = ", ".join("?" * len(chains))
     rows = tx.all(

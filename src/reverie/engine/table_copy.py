@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reverie.engine.schema import UNFINISHED
+from reverie.engine.schema import MIGRATION_KEY
 from reverie.protocols import Owner, Row, Transaction
 
 CHUNK = 1_000
 # What each engine keeps for itself.
-_OWN = ("schema", UNFINISHED)
+_ENGINE_KEYS = ("schema", MIGRATION_KEY)
 # Between them, every write changes one of these.
-_CHANGED = ("meta", "owners", "counters", "statistics", "session_state", "recalls", "jobs")
+_WRITE_TABLES = ("meta", "owners", "counters", "statistics", "session_state", "recalls", "jobs")
 
 
 class Table(NamedTuple):
@@ -31,9 +31,9 @@ class Table(NamedTuple):
         return ", ".join(self.key + self.others)
 
     @property
-    def copied(self) -> str:
+    def copy_condition(self) -> str:
         """The condition on rows that are copied."""
-        return f"key NOT IN {_OWN}" if self.name == "meta" else "1 = 1"
+        return f"key NOT IN {_ENGINE_KEYS}" if self.name == "meta" else "1 = 1"
 
 
 def _table(name: str, key: str, others: str = "") -> Table:
@@ -96,7 +96,7 @@ TABLES = (
 )
 
 
-def rows_of(tx: Transaction, table: Table, after: Row | None = None) -> Iterator[list[Row]]:
+def read_rows(tx: Transaction, table: Table, after: Row | None = None) -> Iterator[list[Row]]:
     """The rows of a table in the order of its key, a chunk at a time."""
     key = ", ".join(table.key)
     while True:
@@ -104,7 +104,7 @@ def rows_of(tx: Transaction, table: Table, after: Row | None = None) -> Iterator
         if after is not None:
             behind = f" AND ({key}) > ({', '.join('?' * len(table.key))})"
         rows = tx.all(
-            f"SELECT {table.columns} FROM {table.name} WHERE {table.copied}{behind} "
+            f"SELECT {table.columns} FROM {table.name} WHERE {table.copy_condition}{behind} "
             f"ORDER BY {key} LIMIT {CHUNK}",
             after or (),
         )
@@ -118,15 +118,18 @@ def rows_of(tx: Transaction, table: Table, after: Row | None = None) -> Iterator
 def last_key(tx: Transaction, table: Table) -> Row | None:
     key = ", ".join(table.key)
     behind = ", ".join(f"{column} DESC" for column in table.key)
-    return tx.one(f"SELECT {key} FROM {table.name} WHERE {table.copied} ORDER BY {behind} LIMIT 1")
+    return tx.one(
+        f"SELECT {key} FROM {table.name} WHERE {table.copy_condition} ORDER BY {behind} LIMIT 1"
+    )
 
 
-def count(tx: Transaction) -> int:
+def count_rows(tx: Transaction) -> int:
     """How many rows there are to be copied, vectors included."""
     rows = [
-        tx.all(f"SELECT COUNT(*) FROM {table.name} WHERE {table.copied}")[0][0] for table in TABLES
+        tx.all(f"SELECT COUNT(*) FROM {table.name} WHERE {table.copy_condition}")[0][0]
+        for table in TABLES
     ]
-    return int(sum(rows)) + sum(len(tx.vector_numbers(*each)) for each in collections(tx))
+    return int(sum(rows)) + sum(len(tx.vector_numbers(*each)) for each in list_vector_sets(tx))
 
 
 def put_rows(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
@@ -134,27 +137,27 @@ def put_rows(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
     tx.many(f"INSERT INTO {table.name} ({table.columns}) VALUES ({marks})", rows)
 
 
-def empty(tx: Transaction) -> None:
+def delete_rows(tx: Transaction) -> None:
     """Take away all that was copied, vectors included."""
     tx.run("DELETE FROM vectors")
     for table in reversed(TABLES):
-        tx.run(f"DELETE FROM {table.name} WHERE {table.copied}")
+        tx.run(f"DELETE FROM {table.name} WHERE {table.copy_condition}")
 
 
-def copy(source: Transaction, target: Transaction) -> None:
+def copy_rows(source: Transaction, target: Transaction) -> None:
     """Everything, in one transaction of the target, which is empty."""
     for table in TABLES:
-        for rows in rows_of(source, table):
+        for rows in read_rows(source, table):
             put_rows(target, table, rows)
-    for owner, generation in collections(source):
+    for owner, generation in list_vector_sets(source):
         for numbers in chunks(source.vector_numbers(owner, generation)):
-            put_vectors(source, target, owner, generation, numbers)
+            copy_vectors(source, target, owner, generation, numbers)
 
 
 # -- vectors --------------------------------------------------------------------------------------
 
 
-def collections(tx: Transaction) -> list[tuple[Owner, int]]:
+def list_vector_sets(tx: Transaction) -> list[tuple[Owner, int]]:
     """Whose vectors there are, of which generations."""
     owners = [
         Owner(*row) for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner")
@@ -168,7 +171,7 @@ def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         yield numbers[at : at + CHUNK]
 
 
-def put_vectors(
+def copy_vectors(
     source: Transaction,
     target: Transaction,
     owner: Owner,
@@ -187,16 +190,16 @@ def put_vectors(
 # -- comparing ------------------------------------------------------------------------------------
 
 
-def digest(tx: Transaction, progress: Callable[[int], None] | None = None) -> str:
+def content_digest(tx: Transaction, progress: Callable[[int], None] | None = None) -> str:
     """A hash of every row of every table, the same on every engine that holds the same."""
     whole = hashlib.sha256()
     for table in TABLES:
         whole.update(table.name.encode())
-        for rows in rows_of(tx, table):
+        for rows in read_rows(tx, table):
             whole.update("\n".join(_as_text(row) for row in rows).encode())
             if progress is not None:
                 progress(len(rows))
-    for owner, generation in collections(tx):
+    for owner, generation in list_vector_sets(tx):
         for numbers in chunks(tx.vector_numbers(owner, generation)):
             found = tx.vectors(owner, generation, np.array(numbers, np.int64))
             whole.update(np.array(numbers, "<i8").tobytes() + found.astype("<f4").tobytes())
@@ -205,12 +208,12 @@ def digest(tx: Transaction, progress: Callable[[int], None] | None = None) -> st
     return whole.hexdigest()
 
 
-def state(tx: Transaction) -> str:
+def write_fingerprint(tx: Transaction) -> str:
     """A hash of what every write changes: whether anything was written since."""
     whole = hashlib.sha256()
     for table in TABLES:
-        if table.name in _CHANGED:
-            for rows in rows_of(tx, table):
+        if table.name in _WRITE_TABLES:
+            for rows in read_rows(tx, table):
                 whole.update("\n".join(_as_text(row) for row in rows).encode())
     return whole.hexdigest()
 

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 # Few vectors do not show where their owner's middle is: it is trusted in proportion to them.
 MEAN_PRIOR = 16
 # The middle of an owner's vectors is that of so many, the first.
-ANCHORED = 4_096
+MEAN_SAMPLE_SIZE = 4_096
 
 
-def mean_of(rows: Matrix) -> Vector:
+def mean_vector(rows: Matrix) -> Vector:
     """The middle of an owner's rows; an empty one is not there."""
-    rows = rows[:ANCHORED]
-    return mean_from(rows.sum(axis=0, dtype=np.float64), int(rows.any(axis=1).sum()))
+    rows = rows[:MEAN_SAMPLE_SIZE]
+    return mean_from_sum(rows.sum(axis=0, dtype=np.float64), int(rows.any(axis=1).sum()))
 
 
-def mean_from(total: NDArray[np.float64], many: int) -> Vector:
+def mean_from_sum(total: NDArray[np.float64], many: int) -> Vector:
     """The middle of so many rows, from their sum."""
     return (total / (many + MEAN_PRIOR)).astype(np.float32)
 
 
-def squares(rows: Matrix) -> Vector:
+def squared_norms(rows: Matrix) -> Vector:
     """The squared length of each row."""
     squared: Vector = np.einsum("ij,ij->i", rows, rows)
     return squared
@@ -51,17 +51,17 @@ def centred_cosine(rows: Matrix, mean: Vector, apart: Vector, query: Vector) -> 
     return scores
 
 
-def exact(rows: Matrix, mean: Vector, query: Vector) -> NDArray[np.float64]:
+def exact_cosine(rows: Matrix, mean: Vector, query: Vector) -> NDArray[np.float64]:
     """The same for a few rows, to six places, whatever rows they are computed with."""
     middle = mean.astype(np.float64)
     moved, direction = rows.astype(np.float64) - middle, query.astype(np.float64) - middle
     lengths = np.sqrt(np.einsum("ij,ij->i", moved, moved))
     lengths *= float(np.linalg.norm(direction)) or 1.0
     cosine = np.einsum("ij,j->i", moved, direction) / np.maximum(lengths, 1e-12)
-    return np.where(squares(rows) > 0, np.round(cosine, 6), -np.inf)
+    return np.where(squared_norms(rows) > 0, np.round(cosine, 6), -np.inf)
 
 
-def best(
+def top_k(
     scores: Vector | NDArray[np.float64], limit: int, numbers: NDArray[np.int64] | None = None
 ) -> list[tuple[int, float]]:
     """The best first; equal to six places means equal, and the newest passage comes first.

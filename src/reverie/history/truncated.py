@@ -12,41 +12,41 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from reverie.engine import log, sessions
-from reverie.engine.sessions import NOTHING_SAID, End, Spot, linked
+from reverie.engine.sessions import EMPTY_CHAIN, EventRow, SessionEnd, chain_digest
 from reverie.protocols import Owner, Transaction
-from reverie.text.greetings import only_greets
-from reverie.text.messages import role_of, said_by_user, without_thought
+from reverie.text.greetings import is_only_greeting
+from reverie.text.messages import role_of, user_text, without_thinking
 from reverie.text.normalize import one_line
 
 # How many events may have come after a window's last, beside as many as the window is long.
-LOOK_BACK = 100
+LOOKBACK_EVENTS = 100
 # Of a session and all its forks, the newest.
-MOST_SESSIONS = 20
+MAX_SESSIONS = 20
 
 
 class Window(NamedTuple):
     """How many messages are known, the events of the first and the last of them, and whether a
     session ends with the last."""
 
-    known: int
-    first: Spot
-    last: Spot
-    ends: bool
+    matched: int
+    first: EventRow
+    last: EventRow
+    is_session_end: bool
 
 
-class _Line(NamedTuple):
+class _RecentEvents(NamedTuple):
     """The newest events of a session but for system prompts, each with the chain before it."""
 
-    spots: Sequence[Spot]
+    spots: Sequence[EventRow]
     before: Sequence[str]
 
 
-def find(
+def find_window(
     tx: Transaction,
     owner: Owner,
     messages: Sequence[Mapping[str, Any]],
     marks: Sequence[str],
-    family: Mapping[str, End],
+    family: Mapping[str, SessionEnd],
     beyond: int,
 ) -> Window | None:
     """Where these sessions say what the messages begin with, more than ``beyond`` of them.
@@ -58,43 +58,43 @@ def find(
     """
     if len(_speakers(messages)) < 2:
         return None
-    newest = sorted(family, key=lambda name: -family[name].position)[:MOST_SESSIONS]
-    most = len(messages) + LOOK_BACK
-    lines = [_line(tx, owner, name, most) for name in newest]
-    search = _Search(tx, owner, messages, marks, family)
+    newest = sorted(family, key=lambda name: -family[name].position)[:MAX_SESSIONS]
+    most = len(messages) + LOOKBACK_EVENTS
+    lines = [_recent_events(tx, owner, name, most) for name in newest]
+    search = _WindowSearch(tx, owner, messages, marks, family)
     for cut_off in (False, True):
         seen = [
             window
             for line in lines
             for window in search.windows(line, cut_off=cut_off)
-            if window.known > beyond and _is_certain(messages[: window.known], window)
+            if window.matched > beyond and _is_certain(messages[: window.matched], window)
         ]
         if seen:
-            return max(seen, key=_worth)
+            return max(seen, key=_window_rank)
     return None
 
 
-def _worth(window: Window) -> tuple[bool, int, int]:
-    return window.ends, window.known, window.last.position
+def _window_rank(window: Window) -> tuple[bool, int, int]:
+    return window.is_session_end, window.matched, window.last.position
 
 
 def _is_certain(known: Sequence[Mapping[str, Any]], window: Window) -> bool:
     """One message alone, or the same speaker's "ok" and "ok", may well be said twice."""
     if len(_speakers(known)) < 2:
         return False
-    return window.ends or not only_greets(" ".join(map(said_by_user, known)))
+    return window.is_session_end or not is_only_greeting(" ".join(map(user_text, known)))
 
 
 def _speakers(messages: Sequence[Mapping[str, Any]]) -> set[str]:
     """Whose messages these are. An empty reply to something that is not there says nothing."""
     roles = [role_of(message) for message in messages]
-    empty = roles[:1] == ["assistant"] and not spoken(messages[0])
+    empty = roles[:1] == ["assistant"] and not comparable_text(messages[0])
     return set(roles[1:] if empty else roles)
 
 
-def _line(tx: Transaction, owner: Owner, session: str, most: int) -> _Line:
-    found = sessions.spots(tx, owner, sessions.lineage(tx, owner, session), newest=most + 1)
-    chain, spots, before = NOTHING_SAID, list[Spot](), list[str]()
+def _recent_events(tx: Transaction, owner: Owner, session: str, most: int) -> _RecentEvents:
+    found = sessions.list_events(tx, owner, sessions.lineage(tx, owner, session), newest=most + 1)
+    chain, spots, before = EMPTY_CHAIN, list[EventRow](), list[str]()
     if len(found) > most:
         chain = found.pop(0).chain
     for spot in found:
@@ -102,11 +102,11 @@ def _line(tx: Transaction, owner: Owner, session: str, most: int) -> _Line:
             spots.append(spot)
             before.append(chain)
             chain = spot.chain
-    return _Line(spots, before)
+    return _RecentEvents(spots, before)
 
 
 @dataclass
-class _Search:
+class _WindowSearch:
     """What was read and what an event says is kept: forks share it, and the same words may be met
     at the beginning of many windows.
     """
@@ -115,58 +115,60 @@ class _Search:
     owner: Owner
     messages: Sequence[Mapping[str, Any]]
     marks: Sequence[str]
-    family: Mapping[str, End]
+    family: Mapping[str, SessionEnd]
     read: dict[int, Mapping[str, Any] | None] = field(default_factory=dict)
     said: dict[int, str] = field(default_factory=dict)
 
-    def windows(self, line: _Line, *, cut_off: bool) -> Iterator[Window]:
+    def windows(self, line: _RecentEvents, *, cut_off: bool) -> Iterator[Window]:
         """From each event that says what the messages begin with, as far as they go together."""
         for begin in range(len(line.spots)):
-            if self._begins(line, begin, cut_off):
-                known, at = self._together(line, begin + 1)
+            if self._starts_window(line, begin, cut_off):
+                known, at = self._match_length(line, begin + 1)
                 last = line.spots[at - 1]
                 ends = self.family[last.session].chain == last.chain
                 yield Window(known, line.spots[begin], last, ends)
 
-    def _begins(self, line: _Line, at: int, cut_off: bool) -> bool:
+    def _starts_window(self, line: _RecentEvents, at: int, cut_off: bool) -> bool:
         if not cut_off:
-            return self._says(line, at, self.marks[0])
+            return self._has_digest(line, at, self.marks[0])
         if role_of(self.messages[0]) != "assistant":
             return False
-        kept = self._cut_off(line, at)
-        return kept is not None and spoken(kept).startswith(spoken(self.messages[0]))
+        kept = self._interrupted_reply(line, at)
+        return kept is not None and comparable_text(kept).startswith(
+            comparable_text(self.messages[0])
+        )
 
-    def _together(self, line: _Line, at: int) -> tuple[int, int]:
+    def _match_length(self, line: _RecentEvents, at: int) -> tuple[int, int]:
         """How many messages are known when the first one is, and where in the line they end."""
         known = 1
         while known < len(self.marks) and at < len(line.spots):
-            if not self._says(line, at, self.marks[known]):
-                kept = self._cut_off(line, at)
+            if not self._has_digest(line, at, self.marks[known]):
+                kept = self._interrupted_reply(line, at)
                 if kept is None:
                     break
                 if role_of(self.messages[known]) != "assistant":
                     # The client has seen nothing of the reply.
                     at += 1
                     continue
-                if not spoken(kept).startswith(spoken(self.messages[known])):
+                if not comparable_text(kept).startswith(comparable_text(self.messages[known])):
                     break
             known, at = known + 1, at + 1
         return known, at
 
-    def _says(self, line: _Line, at: int, mark: str) -> bool:
+    def _has_digest(self, line: _RecentEvents, at: int, mark: str) -> bool:
         spot = line.spots[at]
-        if spot.position not in self.said and linked(line.before[at], mark) == spot.chain:
+        if spot.position not in self.said and chain_digest(line.before[at], mark) == spot.chain:
             self.said[spot.position] = mark
         return self.said.get(spot.position) == mark
 
-    def _cut_off(self, line: _Line, at: int) -> Mapping[str, Any] | None:
+    def _interrupted_reply(self, line: _RecentEvents, at: int) -> Mapping[str, Any] | None:
         """The reply that stands here, if it was cut off."""
         if line.spots[at].role != "assistant":
             return None
         if line.spots[at].position not in self.read:
             replies = [spot.position for spot in line.spots if spot.role == "assistant"]
             unread = [position for position in replies if position not in self.read]
-            entries = log.at_positions(self.tx, self.owner, unread)
+            entries = log.find_at_positions(self.tx, self.owner, unread)
             for position in unread:
                 entry = entries.get(position)
                 body = (entry.body or {}) if entry is not None else {}
@@ -174,6 +176,6 @@ class _Search:
         return self.read[line.spots[at].position]
 
 
-def spoken(reply: Mapping[str, Any]) -> str:
+def comparable_text(reply: Mapping[str, Any]) -> str:
     """What a reply says, to be compared with what a client has seen of it."""
-    return one_line(without_thought(sessions.readable(reply)))
+    return one_line(without_thinking(sessions.message_text(reply)))

@@ -14,104 +14,104 @@ from reverie.engine import index, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import ModelFailed
 from reverie.learn import changes, prompts
-from reverie.learn.changes import UNRECONCILED, Change, Stale, Turn
+from reverie.learn.changes import UNRECONCILED, PlannedChange, StalePlan, UserTurn
 from reverie.learn.llm import open_model
 from reverie.learn.prompts import Decision, Fact
 from reverie.learn.rules import patterns
-from reverie.learn.rules.own_words import own_words
+from reverie.learn.rules.own_words import find_own_words
 from reverie.model import Memory, Origin, Trust
 from reverie.protocols import ChatModel, Owner, Transaction
 from reverie.recall import recall
-from reverie.text.messages import said_by_user
-from reverie.text.normalize import folded, subject_key
+from reverie.text.messages import user_text
+from reverie.text.normalize import nfkc_casefold, subject_key
 from reverie.write import writer
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
-RULES = "rules"
-NEIGHBOURS = 5
+RULES_SOURCE = "rules"
+MAX_NEIGHBORS = 5
 # How often changes are planned anew within one job when memories change meanwhile.
-MOST_PLANS = 3
+MAX_PLANS = 3
 # How often reconciling is tried before the facts are added as they are.
-ENOUGH_TRIES = 5
+MAX_RECONCILE_TRIES = 5
 EARLIER_EVENTS = 4
 EARLIER_CHARS = 500
 # Never in the words of the turn: those must go when the turn is erased.
-NO_LONGER = "a later turn says that it is no longer so"
+RETRACTED_REASON = "a later turn says that it is no longer so"
 
 
-def learn(resources: Resources, claim: Claim) -> None:
+def learn(runtime: Runtime, claim: Claim) -> None:
     """What a ``learn`` job does."""
-    turn = _read(resources, claim)
-    how = resources.settings.learning
+    turn = _read_turn(runtime, claim)
+    how = runtime.settings.learn_mode
     # Of a turn without words of the person's own a model is not even asked.
-    if turn is None or how == "off" or not turn.own.stretches:
-        with resources.engine.write() as tx:
+    if turn is None or how == "off" or not turn.own.segments:
+        with runtime.engine.write() as tx:
             tx.enter(claim.owner)
             claim.finish(tx)
     elif how == "rules":
-        _by_rules(resources, claim, turn)
+        _learn_by_rules(runtime, claim, turn)
     else:
-        _by_model(resources, claim, turn)
+        _learn_by_model(runtime, claim, turn)
 
 
-def _read(resources: Resources, claim: Claim) -> Turn | None:
+def _read_turn(runtime: Runtime, claim: Claim) -> UserTurn | None:
     """The turn, unless it was erased since."""
     origin = Origin(claim.payload["session"], claim.payload["sequence"])
-    with resources.engine.read() as tx:
+    with runtime.engine.read() as tx:
         tx.enter(claim.owner)
-        entry = sessions.entry_of(tx, claim.owner, origin)
+        entry = sessions.find_event_entry(tx, claim.owner, origin)
         if entry is None or entry.body is None:
             return None
-        text = said_by_user(entry.body["message"])
-        before = sessions.around(
-            tx, claim.owner, None, sessions.event_of(entry, None), EARLIER_EVENTS, 0
+        text = user_text(entry.body["message"])
+        before = sessions.read_surrounding_events(
+            tx, claim.owner, None, sessions.event_from_entry(entry, None), EARLIER_EVENTS, 0
         )[:-1]
     earlier = tuple(
         (event.role, event.text[:EARLIER_CHARS])
         for event in before
         if event.role in {"user", "assistant"} and event.text.strip()
-        if not (event.role == "user" and own_words(event.text).withheld)
+        if not (event.role == "user" and find_own_words(event.text).opted_out)
     )
     readable = text.encode("utf-8", "replace").decode()
-    requests = tuple(patterns.requests(readable))
-    own = own_words(readable)
-    return Turn(origin, entry.position, readable, earlier, bool(requests), own, requests)
+    requests = tuple(patterns.extract_requests(readable))
+    own = find_own_words(readable)
+    return UserTurn(origin, entry.position, readable, earlier, bool(requests), own, requests)
 
 
 # -- by rules -------------------------------------------------------------------------------------
 
 
-def _by_rules(resources: Resources, claim: Claim, turn: Turn) -> None:
-    statements = patterns.statements(turn.text) or _corrected(turn)
-    for _ in range(MOST_PLANS):
-        with resources.engine.read() as tx:
+def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
+    statements = patterns.extract_statements(turn.text) or _read_correction(turn)
+    for _ in range(MAX_PLANS):
+        with runtime.engine.read() as tx:
             tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
-            planned = by_rules(tx, claim.owner, statements, resources.clock.now())
-        if _applied(resources, claim, turn, planned, seen, "agent", RULES):
+            planned = plan_by_rules(tx, claim.owner, statements, runtime.clock.now())
+        if _try_apply(runtime, claim, turn, planned, seen, "agent", RULES_SOURCE):
             return
-    raise Stale("memories kept changing while a turn was learned from")
+    raise StalePlan("memories kept changing while a turn was learned from")
 
 
-def _corrected(turn: Turn) -> list[patterns.Statement]:
+def _read_correction(turn: UserTurn) -> list[patterns.Statement]:
     """Return what a turn like "I meant Milan" makes of what the user said just before."""
     said = [text for role, text in turn.earlier if role == "user"]
-    return patterns.corrected(said[-1], turn.text) if said else []
+    return patterns.apply_correction(said[-1], turn.text) if said else []
 
 
-def by_rules(
+def plan_by_rules(
     tx: Transaction, owner: Owner, statements: Sequence[patterns.Statement], now: int
-) -> list[Change]:
+) -> list[PlannedChange]:
     """Statements as changes. What is said later of the same subject takes the earlier's place."""
-    planned: dict[object, Change] = {}
+    planned: dict[object, PlannedChange] = {}
     for number, statement in enumerate(statements):
         subject = subject_key(statement.subject)
-        if subject is None or not (statement.single or statement.retracts):
+        if subject is None or not (statement.single_valued or statement.retracts):
             planned[number] = _addition(statement)
             continue
         slot = (statement.category, subject)
         before = planned.get(slot)
-        known = before.target if before else _of_subject(tx, owner, *slot, now)
+        known = before.target if before else _find_by_subject(tx, owner, *slot, now)
         if not statement.retracts:
             planned[slot] = _replacement(statement, known)
         elif before is not None and before.event == "ADD":
@@ -120,12 +120,12 @@ def by_rules(
         elif known is not None and _mentions(
             before.content if before else known.content, statement
         ):
-            planned[slot] = Change("DELETE", "", target=known, reason=NO_LONGER)
+            planned[slot] = PlannedChange("DELETE", "", target=known, reason=RETRACTED_REASON)
     return list(planned.values())
 
 
-def _addition(statement: patterns.Statement) -> Change:
-    return Change(
+def _addition(statement: patterns.Statement) -> PlannedChange:
+    return PlannedChange(
         "ADD",
         statement.content,
         statement.category,
@@ -134,18 +134,18 @@ def _addition(statement: patterns.Statement) -> Change:
     )
 
 
-def _replacement(statement: patterns.Statement, known: Memory | None) -> Change:
+def _replacement(statement: patterns.Statement, known: Memory | None) -> PlannedChange:
     """A subject that has one value at a time gets a new version of the same memory."""
     added = _addition(statement)
     return added if known is None else replace(added, event="UPDATE", target=known)
 
 
 def _mentions(content: str, statement: patterns.Statement) -> bool:
-    value = folded(statement.value or "")
-    return bool(value) and value in folded(content)
+    value = nfkc_casefold(statement.value or "")
+    return bool(value) and value in nfkc_casefold(content)
 
 
-def _of_subject(
+def _find_by_subject(
     tx: Transaction, owner: Owner, category: str, subject: str, now: int
 ) -> Memory | None:
     place = index.find_subject(tx, owner, category, subject, now)
@@ -155,45 +155,45 @@ def _of_subject(
 # -- by a model -----------------------------------------------------------------------------------
 
 
-def _by_model(resources: Resources, claim: Claim, turn: Turn) -> None:
-    model = open_model(resources.settings)
+def _learn_by_model(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
+    model = open_model(runtime.settings)
     assert model is not None
-    facts = prompts.extract(
+    facts = prompts.extract_facts(
         model,
-        turn.own.marked,
+        turn.own.text_with_omission,
         turn.earlier,
-        fact_chars=resources.settings.fact_chars,
+        fact_chars=runtime.settings.fact_chars,
         stated=turn.own.text,
     )
     if turn.explicit and not facts:
         # The user asked for it to be kept, whatever the model thinks of it.
-        _by_rules(resources, claim, turn)
+        _learn_by_rules(runtime, claim, turn)
         return
-    for _ in range(MOST_PLANS):
-        with resources.engine.read() as tx:
+    for _ in range(MAX_PLANS):
+        with runtime.engine.read() as tx:
             tx.enter(claim.owner)
             seen = log.last_position(tx, claim.owner)
-        planned = _planned(resources, claim, model, turn, facts)
-        if _applied(resources, claim, turn, planned, seen, "model", model.name):
+        planned = _plan_by_model(runtime, claim, model, turn, facts)
+        if _try_apply(runtime, claim, turn, planned, seen, "model", model.name):
             return
-    raise Stale("memories kept changing while a turn was learned from")
+    raise StalePlan("memories kept changing while a turn was learned from")
 
 
-def _planned(
-    resources: Resources, claim: Claim, model: ChatModel, turn: Turn, facts: Sequence[Fact]
-) -> list[Change]:
-    known = _neighbours(resources, claim.owner, facts)
+def _plan_by_model(
+    runtime: Runtime, claim: Claim, model: ChatModel, turn: UserTurn, facts: Sequence[Fact]
+) -> list[PlannedChange]:
+    known = _find_similar(runtime, claim.owner, facts)
     try:
-        decisions = prompts.decide(model, facts, [memory.content for memory in known])
+        decisions = prompts.reconcile_facts(model, facts, [memory.content for memory in known])
     except ModelFailed as error:
-        if claim.attempts < ENOUGH_TRIES:
+        if claim.attempts < MAX_RECONCILE_TRIES:
             raise
         return [_unreconciled(fact, turn, error) for fact in facts]
-    return plan(facts, known, decisions, turn.explicit, resources.settings.fact_chars)
+    return plan_by_decisions(facts, known, decisions, turn.explicit, runtime.settings.fact_chars)
 
 
-def _unreconciled(fact: Fact, turn: Turn, error: ModelFailed) -> Change:
-    return Change(
+def _unreconciled(fact: Fact, turn: UserTurn, error: ModelFailed) -> PlannedChange:
+    return PlannedChange(
         "ADD",
         fact.content,
         fact.category,
@@ -204,15 +204,15 @@ def _unreconciled(fact: Fact, turn: Turn, error: ModelFailed) -> Change:
     )
 
 
-def plan(
+def plan_by_decisions(
     facts: Sequence[Fact],
     known: Sequence[Memory],
     decisions: Sequence[Decision],
     explicit: bool,
     fact_chars: int,
-) -> list[Change]:
+) -> list[PlannedChange]:
     """Decisions as changes. A fact that no decision keeps is added all the same."""
-    planned: list[Change] = []
+    planned: list[PlannedChange] = []
     kept: set[int] = set()
     # What takes the place of something deleted is an update in all but name: it never asks.
     replaces = [
@@ -226,7 +226,7 @@ def plan(
     for decision in decisions:
         target = None if decision.id is None else known[decision.id]
         if decision.event == "DELETE":
-            planned.append(Change("DELETE", "", target=target, reason=NO_LONGER))
+            planned.append(PlannedChange("DELETE", "", target=target, reason=RETRACTED_REASON))
             continue
         assert decision.fact is not None
         kept.add(decision.fact)
@@ -234,7 +234,7 @@ def plan(
         if decision.event != "NONE":
             content = decision.content or fact.content
             planned.append(
-                Change(
+                PlannedChange(
                     decision.event,
                     content if len(content) <= fact_chars else fact.content,
                     fact.category,
@@ -245,7 +245,7 @@ def plan(
                 )
             )
     return planned + [
-        Change(
+        PlannedChange(
             "ADD",
             fact.content,
             fact.category,
@@ -258,13 +258,13 @@ def plan(
     ]
 
 
-def _neighbours(resources: Resources, owner: Owner, facts: Sequence[Fact]) -> list[Memory]:
+def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list[Memory]:
     """What the owner knows that is nearest to the facts, each once."""
     found: dict[str, Memory] = {}
     for fact in facts:
-        query = recall.Query(fact.content, NEIGHBOURS, chosen=Filter(kinds=("fact",)))
-        eye = recall.open_eye(resources, query)
-        for hit in recall.recall(resources, {owner: None}, query, eye):
+        query = recall.Query(fact.content, MAX_NEIGHBORS, filter=Filter(kinds=("fact",)))
+        eye = recall.prepare_query_vector(runtime, query)
+        for hit in recall.recall(runtime, {owner: None}, query, eye):
             if hit.memory is not None:
                 found[hit.memory.id] = hit.memory
     return list(found.values())
@@ -273,24 +273,24 @@ def _neighbours(resources: Resources, owner: Owner, facts: Sequence[Fact]) -> li
 # -- applying -------------------------------------------------------------------------------------
 
 
-def _applied(
-    resources: Resources,
+def _try_apply(
+    runtime: Runtime,
     claim: Claim,
-    turn: Turn,
-    planned: Sequence[Change],
+    turn: UserTurn,
+    planned: Sequence[PlannedChange],
     seen: int,
     trust: Trust,
     source: str,
 ) -> bool:
     """Write the changes and end the job in one transaction; False when they were stale."""
-    prepared = changes.prepare(resources, planned, source)
+    prepared = changes.prepare(runtime, planned, source)
     try:
-        with resources.engine.write() as tx:
+        with runtime.engine.write() as tx:
             tx.enter(claim.owner)
-            index.require_rules(tx)
-            if prepared and sessions.entry_of(tx, claim.owner, turn.origin) is not None:
-                changes.apply(tx, resources, claim.owner, trust, turn, prepared, seen, source)
+            index.require_current_index(tx)
+            if prepared and sessions.find_event_entry(tx, claim.owner, turn.origin) is not None:
+                changes.apply(tx, runtime, claim.owner, trust, turn, prepared, seen, source)
             claim.finish(tx)
-    except Stale:
+    except StalePlan:
         return False
     return True

@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 
     from reverie.config import Settings
 
-TRIES = 3
+MAX_TRIES = 3
 DEADLINE = 60.0
-CONNECT = 20.0
+CONNECT_TIMEOUT = 20.0
 MAX_TOKENS = 1024
 MAX_BYTES = 1024 * 1024
 MAX_CHARS = 64 * 1024
 # What a cancelled ask may take to let go of its connections before it is left to itself.
-GRACE = 2.0
+CANCEL_TIMEOUT = 2.0
 
 DUMMY_KEY = "no-key"
 # These speak OpenAI's protocol, so that model_base_url may go with them. Any other first part
 # belongs to the model's own name, such as "mistral:7b".
-_COMPATIBLE = ("openai", "openai-chat", "ollama", "vllm", "litellm")
+_OPENAI_COMPATIBLE = ("openai", "openai-chat", "ollama", "vllm", "litellm")
 # These want a client of another library, and bring their own.
 _OWN_CLIENT = ("groq", "cohere", "huggingface", "github")
 
@@ -55,8 +55,8 @@ _OBJECT_OR_ARRAY = re.compile(r'\{\s*["}]|\[\s*[\[\]{"\d-]')
 _VARIABLE = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 # What a client tells about this machine is nobody's business, and what it reads about an account
 # from the environment is for OpenAI only.
-_ABOUT_MACHINE = "x-stainless-"
-_ABOUT_ACCOUNT = ("openai-organization", "openai-project")
+_MACHINE_HEADERS = "x-stainless-"
+_ACCOUNT_HEADERS = ("openai-organization", "openai-project")
 
 Result = TypeVar("Result")
 
@@ -65,7 +65,7 @@ def open_model(settings: Settings) -> ChatModel | None:
     """The configured chat model, or None. Imports PydanticAI, which takes a second."""
     if not settings.model:
         return None
-    return PydanticModel(
+    return PydanticAIModel(
         settings.model,
         base_url=settings.model_base_url,
         api_key=settings.model_api_key,
@@ -73,7 +73,7 @@ def open_model(settings: Settings) -> ChatModel | None:
     )
 
 
-class PydanticModel:
+class PydanticAIModel:
     """Any model PydanticAI knows, or with ``base_url`` any OpenAI-compatible service."""
 
     def __init__(
@@ -90,7 +90,7 @@ class PydanticModel:
         except ImportError as error:
             raise MissingExtra("a chat model", "llm") from error
         provider, _, rest = model.strip().partition(":")
-        if base_url and provider not in _COMPATIBLE:
+        if base_url and provider not in _OPENAI_COMPATIBLE:
             provider, rest = "openai", model.strip()
         if not provider or not rest:
             raise ConfigError(
@@ -99,21 +99,21 @@ class PydanticModel:
             )
         self.name = f"{provider}:{rest}"
         self._provider, self._model_name = provider, rest
-        self._base_url, self._who = base_url, self.name
-        self._near = self._plainly = False
+        self._base_url, self._label = base_url, self.name
+        self._is_loopback = self._without_schema = False
         if base_url:
-            place, self._near = _place(base_url)
-            self._who = f"{self.name} at {place}"
+            place, self._is_loopback = _parse_base_url(base_url)
+            self._label = f"{self.name} at {place}"
         self._key = api_key.strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise ConfigError("model_api_key holds a key that cannot be sent: check it")
         self._deadline = deadline
-        self._public = outbound.lower() == "public"
-        self._tls = _tls_context(not self._near)
+        self._public_only = outbound.lower() == "public"
+        self._tls = _tls_context(not self._is_loopback)
         self._model(self._client())
 
     def __repr__(self) -> str:
-        return f"PydanticModel({self.name!r})"
+        return f"PydanticAIModel({self.name!r})"
 
     def ask(
         self,
@@ -127,27 +127,29 @@ class PydanticModel:
         The model is asked at most three times, all within the deadline.
         """
         while True:
-            reader = _Reader(shape, check)
-            asked = self._asked(_sendable(instructions), _sendable(question), reader)
-            outcome = _run_apart(asked, self._deadline + GRACE)
+            reader = _AnswerParser(shape, check)
+            asked = self._run_agent(_sendable(instructions), _sendable(question), reader)
+            outcome = _run_in_thread(asked, self._deadline + CANCEL_TIMEOUT)
             error = TimeoutError() if outcome.cancelled() else outcome.exception()
             if error is None:
                 return outcome.result()
-            if self._plainly or not _refuses_request(error):
+            if self._without_schema or not _is_bad_request(error):
                 break
             # Some services know no schemas and say so at once: the instructions hold it too.
-            self._plainly = True
+            self._without_schema = True
         # Without a cause: the service's own words may hold the key or the question.
-        raise ModelFailed(f"{self._who} {self._why(error, reader)}")
+        raise ModelFailed(f"{self._label} {self._describe_failure(error, reader)}")
 
-    async def _asked(self, instructions: str, question: str, reader: _Reader[Answer]) -> Answer:
+    async def _run_agent(
+        self, instructions: str, question: str, reader: _AnswerParser[Answer]
+    ) -> Answer:
         async with asyncio.timeout(self._deadline), self._client() as client:
             agent = self._agent(self._model(client), instructions, reader)
             async with agent:
                 return (await agent.run(question)).output
 
     def _agent(
-        self, model: Model[Any], instructions: str, reader: _Reader[Answer]
+        self, model: Model[Any], instructions: str, reader: _AnswerParser[Answer]
     ) -> Agent[object, Answer]:
         from pydantic_ai import Agent, NativeOutput, PromptedOutput
         from pydantic_ai.capabilities import Hooks
@@ -155,7 +157,7 @@ class PydanticModel:
         # The schema goes into the request where the service can enforce it, and always into the
         # instructions, for those that do not.
         output: NativeOutput[Answer] | PromptedOutput[Answer]
-        if model.profile.get("supports_json_schema_output") and not self._plainly:
+        if model.profile.get("supports_json_schema_output") and not self._without_schema:
             output = NativeOutput(reader.shape, strict=True, template=_TEMPLATE)
         else:
             output = PromptedOutput(reader.shape, template=_TEMPLATE)
@@ -164,9 +166,9 @@ class PydanticModel:
             output_type=output,
             instructions=instructions,
             name="reverie",
-            retries={"output": TRIES - 1, "tools": 0},
+            retries={"output": MAX_TRIES - 1, "tools": 0},
             model_settings=_model_settings(model),
-            capabilities=[Hooks(after_model_request=reader.heard)],
+            capabilities=[Hooks(after_model_request=reader.parse_response)],
         )
         agent.instrument = False
         return agent
@@ -176,7 +178,7 @@ class PydanticModel:
         from pydantic_ai.models import infer_model
 
         if self._base_url:
-            return self._compatible(client)
+            return self._compatible_model(client)
         try:
             return infer_model(self.name, lambda provider: self._make_provider(provider, client))
         except ImportError as error:
@@ -197,7 +199,7 @@ class PydanticModel:
                 "set model to PROVIDER:MODEL, or model_base_url to an OpenAI-compatible address"
             ) from error
 
-    def _compatible(self, client: httpx2.AsyncClient) -> Model[Any]:
+    def _compatible_model(self, client: httpx2.AsyncClient) -> Model[Any]:
         from openai import AsyncOpenAI
         from pydantic_ai.models.openai import OpenAIChatModel
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
@@ -229,7 +231,7 @@ class PydanticModel:
     def _client(self) -> httpx2.AsyncClient:
         import httpx2
 
-        unneeded = (_ABOUT_MACHINE, *(_ABOUT_ACCOUNT if self._base_url else ()))
+        unneeded = (_MACHINE_HEADERS, *(_ACCOUNT_HEADERS if self._base_url else ()))
 
         async def send_less(request: httpx2.Request) -> None:
             for name in [name for name in request.headers if name.lower().startswith(unneeded)]:
@@ -237,31 +239,31 @@ class PydanticModel:
             request.headers["User-Agent"] = "reverie"
 
         async def receive(response: httpx2.Response) -> None:
-            _refuse(response)
-            response.stream = _bounded(response.stream)
-            _strictly(await response.aread())
+            _require_json_response(response)
+            response.stream = _limit_stream(response.stream)
+            _require_json_object(await response.aread())
 
         return httpx2.AsyncClient(
-            timeout=httpx2.Timeout(self._deadline, connect=CONNECT),
+            timeout=httpx2.Timeout(self._deadline, connect=CONNECT_TIMEOUT),
             follow_redirects=False,
             # A compressed megabyte could be a gigabyte.
             headers={"Accept-Encoding": "identity"},
             event_hooks={"request": [send_less], "response": [receive]},
             verify=self._tls,
-            transport=guarded_async(self._tls) if self._public else None,
+            transport=guarded_async(self._tls) if self._public_only else None,
             # No proxy lies between a program and its own machine.
-            trust_env=not self._near,
+            trust_env=not self._is_loopback,
         )
 
-    def _why(self, error: BaseException, reader: _Reader[Any]) -> str:
+    def _describe_failure(self, error: BaseException, reader: _AnswerParser[Any]) -> str:
         import httpx2
         from pydantic_ai.exceptions import ModelHTTPError
 
-        causes = list(_chain(error))
+        causes = list(_exception_chain(error))
         for cause in causes:
-            if isinstance(cause, _Broken):
+            if isinstance(cause, _BadResponse):
                 return str(cause)
-            if isinstance(cause, ModelHTTPError) and (said := _refusal(cause.status_code)):
+            if isinstance(cause, ModelHTTPError) and (said := _status_problem(cause.status_code)):
                 return said
         for cause in causes:
             if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
@@ -271,12 +273,12 @@ class PydanticModel:
             if isinstance(cause, httpx2.TransportError):
                 kind = type(cause).__name__
                 return f"cannot be reached or broke off ({kind}): check the network and the address"
-        if reader.tries >= TRIES and reader.problem:
-            return f"gave no usable answer in {TRIES} tries: {reader.problem}"
+        if reader.tries >= MAX_TRIES and reader.problem:
+            return f"gave no usable answer in {MAX_TRIES} tries: {reader.problem}"
         return f"gave no usable answer ({type(error).__name__}): check that it is a chat model"
 
 
-class _Broken(Exception):
+class _BadResponse(Exception):
     """What came over the wire cannot be used; the text completes a sentence about the model."""
 
     def __init__(self, said: str, status: int = 200) -> None:
@@ -284,7 +286,7 @@ class _Broken(Exception):
         self.status = status
 
 
-class _Unusable(Exception):
+class _InvalidAnswer(Exception):
     """An answer that is told to the model. ``hint`` is for its eyes only: it may quote it."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
@@ -292,7 +294,7 @@ class _Unusable(Exception):
         self.problem = problem
 
 
-class _Reader(Generic[Answer]):
+class _AnswerParser(Generic[Answer]):
     """Finds the one answer of the shape in what a model said, or sends the model back."""
 
     def __init__(self, shape: type[Answer], check: Callable[[Answer], str | None] | None) -> None:
@@ -301,7 +303,7 @@ class _Reader(Generic[Answer]):
         self.tries = 0
         self.problem = ""
 
-    async def heard(
+    async def parse_response(
         self,
         _: RunContext[Any],
         /,
@@ -314,8 +316,8 @@ class _Reader(Generic[Answer]):
 
         self.tries += 1
         try:
-            found = self.read(_said(response))
-        except _Unusable as unusable:
+            found = self.read(_response_text(response))
+        except _InvalidAnswer as unusable:
             self.problem = unusable.problem
             raise ModelRetry(
                 f"{unusable}. Answer again with one JSON object of the schema, nothing else."
@@ -325,23 +327,23 @@ class _Reader(Generic[Answer]):
 
     def read(self, text: str) -> str:
         fitting: list[tuple[str, Answer]] = []
-        misfits: list[_Unusable] = []
-        for source, value in _objects(text):
-            _storable(value)
+        misfits: list[_InvalidAnswer] = []
+        for source, value in _find_json_objects(text):
+            _require_storable(value)
             try:
-                fitting.append((source, self._fit(source)))
-            except _Unusable as misfit:
+                fitting.append((source, self._validate(source)))
+            except _InvalidAnswer as misfit:
                 misfits.append(misfit)
         if len(fitting) > 1:
-            raise _Unusable("there is more than one JSON object of the schema")
+            raise _InvalidAnswer("there is more than one JSON object of the schema")
         if not fitting:
-            raise misfits[-1] if misfits else _Unusable("there is no JSON object")
+            raise misfits[-1] if misfits else _InvalidAnswer("there is no JSON object")
         source, answer = fitting[0]
         if self.check and (wrong := self.check(answer)):
-            raise _Unusable(wrong)
+            raise _InvalidAnswer(wrong)
         return source
 
-    def _fit(self, source: str) -> Answer:
+    def _validate(self, source: str) -> Answer:
         from pydantic import TypeAdapter, ValidationError
 
         try:
@@ -351,53 +353,55 @@ class _Reader(Generic[Answer]):
                 f"{'.'.join(map(str, each['loc'])) or 'the object'}: {each['msg']}"
                 for each in error.errors(include_url=False, include_context=False)[:5]
             )
-            raise _Unusable("the JSON does not fit the schema", wrong) from None
+            raise _InvalidAnswer("the JSON does not fit the schema", wrong) from None
 
 
-def _said(response: ModelResponse) -> str:
+def _response_text(response: ModelResponse) -> str:
     if response.finish_reason == "length":
-        raise _Unusable("the answer was cut off because it is too long")
+        raise _InvalidAnswer("the answer was cut off because it is too long")
     if response.finish_reason == "content_filter":
-        raise _Unusable("the service's content filter stopped the answer")
+        raise _InvalidAnswer("the service's content filter stopped the answer")
     if response.tool_calls:
-        raise _Unusable("there are no tools to call")
+        raise _InvalidAnswer("there are no tools to call")
     text = response.text or ""
     if not text.strip():
-        raise _Unusable("the answer is empty")
+        raise _InvalidAnswer("the answer is empty")
     if len(text) > MAX_CHARS:
-        raise _Unusable("the answer is too long")
+        raise _InvalidAnswer("the answer is too long")
     return text
 
 
-def _objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _find_json_objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every JSON object that is not part of another value, with the text it was read from.
 
     What begins like JSON and is none ends the search: nothing is picked out of broken JSON.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant
+    )
     at = 0
     while begins := _OBJECT_OR_ARRAY.search(text, at):
         try:
             value, at = decoder.raw_decode(text, begins.start())
         except (ValueError, RecursionError) as error:
-            hint = str(error) if isinstance(error, _Unusable | json.JSONDecodeError) else ""
-            raise _Unusable("the JSON is broken", hint) from None
+            hint = str(error) if isinstance(error, _InvalidAnswer | json.JSONDecodeError) else ""
+            raise _InvalidAnswer("the JSON is broken", hint) from None
         if isinstance(value, dict):
             yield text[begins.start() : at], value
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key occurs twice in an object")
     return found
 
 
-def _no_constant(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-def _storable(value: Any) -> None:
+def _require_storable(value: Any) -> None:
     """Text with half a character or a NUL can be stored nowhere."""
     waiting = [value]
     while waiting:
@@ -407,10 +411,10 @@ def _storable(value: Any) -> None:
         elif isinstance(each, list):
             waiting += each
         elif isinstance(each, str) and ("\0" in each or SURROGATE.search(each)):
-            raise _Unusable("the JSON holds NUL or half a character")
+            raise _InvalidAnswer("the JSON holds NUL or half a character")
 
 
-def _refusal(status: int) -> str | None:
+def _status_problem(status: int) -> str | None:
     """What an HTTP status means for the one who asked; None when it is good."""
     if status in {408, 429} or status >= 500:
         return f"is busy or failing (HTTP {status}): try again later"
@@ -432,23 +436,26 @@ def _tls_context(trust_env: bool) -> Any:
     return import_module("httpx2").create_ssl_context(trust_env=trust_env)
 
 
-def _refuses_request(error: BaseException) -> bool:
+def _is_bad_request(error: BaseException) -> bool:
     """Whether the service understood a request and would not have it."""
-    return any(isinstance(each, _Broken) and each.status in {400, 422} for each in _chain(error))
+    return any(
+        isinstance(each, _BadResponse) and each.status in {400, 422}
+        for each in _exception_chain(error)
+    )
 
 
-def _refuse(response: httpx2.Response) -> None:
+def _require_json_response(response: httpx2.Response) -> None:
     """Everything but a plain JSON answer is refused by its head, and its body is not read."""
-    if refusal := _refusal(response.status_code):
-        raise _Broken(refusal, response.status_code)
+    if refusal := _status_problem(response.status_code):
+        raise _BadResponse(refusal, response.status_code)
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise _Broken("answered in an encoding that was not asked for")
+        raise _BadResponse("answered in an encoding that was not asked for")
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise _Broken("did not answer with JSON: check model_base_url")
+        raise _BadResponse("did not answer with JSON: check model_base_url")
 
 
-def _bounded(stream: Any) -> httpx2.AsyncByteStream:
+def _limit_stream(stream: Any) -> httpx2.AsyncByteStream:
     import httpx2
 
     class Bounded(httpx2.AsyncByteStream):
@@ -457,7 +464,7 @@ def _bounded(stream: Any) -> httpx2.AsyncByteStream:
             async for chunk in stream:
                 size += len(chunk)
                 if size > MAX_BYTES:
-                    raise _Broken("answered with more than 1 MB")
+                    raise _BadResponse("answered with more than 1 MB")
                 yield chunk
 
         async def aclose(self) -> None:
@@ -466,16 +473,18 @@ def _bounded(stream: Any) -> httpx2.AsyncByteStream:
     return Bounded()
 
 
-def _strictly(body: bytes) -> None:
+def _require_json_object(body: bytes) -> None:
     """The clients behind PydanticAI guess encodings and let the last of two equal keys win."""
     try:
         value = json.loads(
-            body.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant
+            body.decode("utf-8"),
+            object_pairs_hook=_reject_duplicate_keys,
+            parse_constant=_reject_constant,
         )
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        raise _Broken("did not answer with a JSON object in UTF-8")
+        raise _BadResponse("did not answer with a JSON object in UTF-8")
 
 
 def _model_settings(model: Model[Any]) -> ModelSettings:
@@ -508,7 +517,7 @@ def _profile(name: str) -> ModelProfile:
     return merge_profile(known, plain)
 
 
-def _place(base_url: str) -> tuple[str, bool]:
+def _parse_base_url(base_url: str) -> tuple[str, bool]:
     """The address without credentials, for messages, and whether it is this machine."""
     try:
         parts = urlsplit(base_url)
@@ -529,7 +538,7 @@ def _sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -552,7 +561,7 @@ class _DaemonThreads(ThreadPoolExecutor):
         return outcome
 
 
-def _run_apart(work: Coroutine[Any, Any, Result], longest: float) -> Future[Result]:
+def _run_in_thread(work: Coroutine[Any, Any, Result], longest: float) -> Future[Result]:
     """Run it on an event loop of its own in a thread of its own; cancelled when it takes longer."""
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_DaemonThreads())
@@ -564,19 +573,19 @@ def _run_apart(work: Coroutine[Any, Any, Result], longest: float) -> Future[Resu
     finally:
         outcome.cancel()
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(GRACE)
+        thread.join(CANCEL_TIMEOUT)
     return outcome
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
-        loop.run_until_complete(_let_go(loop))
+        loop.run_until_complete(_cancel_tasks(loop))
     finally:
         loop.close()
 
 
-async def _let_go(loop: asyncio.AbstractEventLoop) -> None:
+async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

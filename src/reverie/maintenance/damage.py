@@ -11,50 +11,50 @@ from functools import partial
 from typing import Any
 
 from reverie.engine import log, log_rows, seals
-from reverie.engine.log_rows import Raw
+from reverie.engine.log_rows import LogRow
 from reverie.errors import ReverieError, StoreDamaged
 from reverie.protocols import Owner, Row, Transaction
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 CHUNK = 1_000
 # So many entries of one space are named; of the others there is the number.
 MAX_NAMED = 100
-SALVAGE = "'reverie salvage' saves the rest"
+SALVAGE_HINT = "'reverie salvage' saves the rest"
 
 
-def problems(tx: Transaction, read: Callable[[int], None] | None = None) -> list[str]:
+def find_damage(tx: Transaction, read: Callable[[int], None] | None = None) -> list[str]:
     """Everything that is not as it was written, in lines; the operator's call.
 
     ``read`` is told how many entries were looked at.
     """
     found: list[str] = []
-    found += _guarded("the names of the spaces", lambda: _names(tx))
+    found += _guarded("the names of the spaces", lambda: _check_names(tx))
     spaces: list[int] = []
-    found += _guarded("the list of the spaces", lambda: _spaces(tx, spaces))
+    found += _guarded("the list of the spaces", lambda: _check_spaces(tx, spaces))
     for space in spaces:
-        found += _guarded(f"the log of space number {space}", partial(_walk, tx, space, read))
-    found += _guarded("summaries and scratchpads", lambda: _states(tx))
-    found += _guarded("recall notes", lambda: _recalls(tx))
-    found += _guarded("settings and tokens", lambda: _meta(tx))
+        found += _guarded(f"the log of space number {space}", partial(_check_log, tx, space, read))
+    found += _guarded("summaries and scratchpads", lambda: _check_states(tx))
+    found += _guarded("recall notes", lambda: _check_recalls(tx))
+    found += _guarded("settings and tokens", lambda: _check_meta(tx))
     return found
 
 
-def in_store(resources: Resources) -> list[str]:
+def find_store_damage(runtime: Runtime) -> list[str]:
     """The same in a transaction of its own; what a second look does not find was a failed read."""
     found: list[str] = []
     for _ in range(2):
-        with resources.engine.read() as tx:
-            tx.oversee()
-            found = problems(tx)
+        with runtime.engine.read() as tx:
+            tx.enter_all_owners()
+            found = find_damage(tx)
         if not found:
             break
-        resources.engine.drop_caches()
+        runtime.engine.drop_caches()
     return found
 
 
-def require_none(resources: Resources, what: str) -> None:
+def require_undamaged(runtime: Runtime, what: str) -> None:
     """Refuse to go on from a log that is damaged: what is made of it would fit the damage."""
-    found = in_store(resources)
+    found = find_store_damage(runtime)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
         raise StoreDamaged(
@@ -63,12 +63,12 @@ def require_none(resources: Resources, what: str) -> None:
         )
 
 
-def examine(resources: Resources) -> str | None:
+def describe_damage(runtime: Runtime) -> str | None:
     """What is damaged, in one line: asked when code met rows that it cannot understand."""
     from reverie.maintenance import verify
 
     try:
-        found = verify.verify(resources).problems
+        found = verify.verify(runtime).problems
     except ReverieError as error:
         return str(error)
     if not found:
@@ -80,17 +80,17 @@ def _guarded(what: str, look: Callable[[], list[str]]) -> list[str]:
     try:
         return look()
     except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
-        return [f"{what} cannot be read ({_line(error)}): {SALVAGE}"]
+        return [f"{what} cannot be read ({_error_line(error)}): {SALVAGE_HINT}"]
 
 
-def _line(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__} {error}".split())[:200]
 
 
 # -- the log --------------------------------------------------------------------------------------
 
 
-def _spaces(tx: Transaction, spaces: list[int]) -> list[str]:
+def _check_spaces(tx: Transaction, spaces: list[int]) -> list[str]:
     """The spaces that anything says there are."""
     listed = {row[0] for row in tx.all("SELECT space FROM spaces")}
     counted = {row[0] for row in tx.all("SELECT space FROM counters")}
@@ -99,13 +99,13 @@ def _spaces(tx: Transaction, spaces: list[int]) -> list[str]:
     whole = listed | counted | logged | owned
     spaces += sorted(space for space in whole if isinstance(space, int))
     return [
-        f"space number {space} has no {what}: {SALVAGE}"
+        f"space number {space} has no {what}: {SALVAGE_HINT}"
         for what, known in (("name", listed), ("end of its log", counted), ("owner", owned))
         for space in sorted(whole - known, key=str)
     ]
 
 
-def _walk(tx: Transaction, space: int, read: Callable[[int], None] | None) -> list[str]:
+def _check_log(tx: Transaction, space: int, read: Callable[[int], None] | None) -> list[str]:
     """Every entry by itself, and whether each follows the one before it."""
     name = log_rows.space_name(tx, space)
     found, others = list[str](), 0
@@ -119,16 +119,19 @@ def _walk(tx: Transaction, space: int, read: Callable[[int], None] | None) -> li
             others += 1
 
     for position, row in raw_rows(tx, space):
-        why, raw = _wrong(row)
+        why, raw = _check_row(row)
         if why is not None:
-            say(f"entry {position} is damaged ({why}): {SALVAGE}")
+            say(f"entry {position} is damaged ({why}): {SALVAGE_HINT}")
         if raw is None:
             whole = False
         else:
-            header = seals.header_of(raw.header)
-            follows = raw.seal.chain == seals.chained(chain, header, raw.seal.digest)
+            header = seals.encode_header(raw.header)
+            follows = raw.seal.chain == seals.chain_hash(chain, header, raw.seal.digest)
             if whole and why is None and not follows:
-                say(f"entries before position {position} are missing or were changed: {SALVAGE}")
+                say(
+                    f"entries before position {position} are missing or were changed: "
+                    f"{SALVAGE_HINT}"
+                )
             # Behind an entry that is damaged, the next one cannot be told to follow it.
             chain, whole = raw.seal.chain, why is None
         last = position
@@ -136,28 +139,28 @@ def _walk(tx: Transaction, space: int, read: Callable[[int], None] | None) -> li
             read(1)
     if others:
         found.append(f"space {name}: {others} more entries are damaged")
-    return found + _end(tx, space, name, chain if whole else None, last)
+    return found + _check_head(tx, space, name, chain if whole else None, last)
 
 
-def _wrong(row: Row | None) -> tuple[str | None, Raw | None]:
+def _check_row(row: Row | None) -> tuple[str | None, LogRow | None]:
     if row is None:
         return "its text cannot be decoded", None
     number, *columns = row
     try:
-        raw = Raw.of(Owner(0, number), tuple(columns))
+        raw = LogRow.of(Owner(0, number), tuple(columns))
         raw = raw._replace(header=(row[-1], *raw.header[1:]))
         if not raw.holds():
             return f"it is not as it was written{_about(raw)}", raw
         raw.entry()
-        kept = raw.seal.salt is not None and raw.said.reason != log.OVERWRITTEN
-        if kept and seals.digest_of(raw.seal.salt, raw.said) != raw.seal.digest:
+        kept = raw.seal.salt is not None and raw.said.reason != log.OVERWRITTEN_REASON
+        if kept and seals.content_digest(raw.seal.salt, raw.said) != raw.seal.digest:
             return f"it says something else than it first did{_about(raw)}", raw
     except Exception:  # noqa: BLE001 - whatever a broken row does, it is reported
         return "it cannot be decoded", None
     return None, raw
 
 
-def _about(raw: Raw) -> str:
+def _about(raw: LogRow) -> str:
     memory, version, _, session, sequence = raw.header[11:]
     if memory:
         return f", memory {memory!s:.40} version {version}"
@@ -174,7 +177,7 @@ def raw_rows(tx: Transaction, space: int) -> Iterator[tuple[int, Row | None]]:
         except UnicodeDecodeError:
             rows = []
             for (position,) in tx.all(f"SELECT position {tail}", (space, after)):
-                yield position, _one(tx, columns, space, position)
+                yield position, _read_row(tx, columns, space, position)
                 after = position
             continue
         for row in rows:
@@ -184,7 +187,7 @@ def raw_rows(tx: Transaction, space: int) -> Iterator[tuple[int, Row | None]]:
             return
 
 
-def _one(tx: Transaction, columns: str, space: int, position: int) -> Row | None:
+def _read_row(tx: Transaction, columns: str, space: int, position: int) -> Row | None:
     try:
         return tx.one(
             f"SELECT {columns} FROM log WHERE space = ? AND position = ?", (space, position)
@@ -193,7 +196,7 @@ def _one(tx: Transaction, columns: str, space: int, position: int) -> Row | None
         return None
 
 
-def _end(tx: Transaction, space: int, name: str, chain: str | None, last: int) -> list[str]:
+def _check_head(tx: Transaction, space: int, name: str, chain: str | None, last: int) -> list[str]:
     row = tx.one(
         "SELECT position, recorded_at, chain, seal, owner, job, "
         "(SELECT MAX(o.owner) FROM owners o WHERE o.space = c.space), "
@@ -204,82 +207,89 @@ def _end(tx: Transaction, space: int, name: str, chain: str | None, last: int) -
     if row is None:
         return []
     if row[4] < (row[6] or 0) or row[5] < (row[7] or 0):
-        return [f"space {name}: its counters are damaged: {SALVAGE}"]
-    if row[3] != seals.of_head(space, *row[:3]):
-        return [f"space {name}: where its log ends is damaged: {SALVAGE}"]
+        return [f"space {name}: its counters are damaged: {SALVAGE_HINT}"]
+    if row[3] != seals.head_seal(space, *row[:3]):
+        return [f"space {name}: where its log ends is damaged: {SALVAGE_HINT}"]
     if chain is not None and chain != row[2] and row[0] > last:
-        return [f"space {name}: the log ends at position {last}, and reached {row[0]}: {SALVAGE}"]
+        return [
+            f"space {name}: the log ends at position {last}, and reached {row[0]}: {SALVAGE_HINT}"
+        ]
     if row[0] < last or (chain is not None and chain != row[2]):
-        return [f"space {name}: the log does not end as it was written: {SALVAGE}"]
+        return [f"space {name}: the log does not end as it was written: {SALVAGE_HINT}"]
     return []
 
 
 # -- everything else that is sealed ---------------------------------------------------------------
 
 
-def _names(tx: Transaction) -> list[str]:
+def _check_names(tx: Transaction) -> list[str]:
     found = [
-        f"the name of space number {space} is damaged: {SALVAGE}"
+        f"the name of space number {space} is damaged: {SALVAGE_HINT}"
         for space, name, seal in tx.all("SELECT space, name, seal FROM spaces")
-        if seal != seals.of("space", space, name)
+        if seal != seals.row_seal("space", space, name)
     ]
     return found + [
         f"the name of user number {number} of space {log_rows.space_name(tx, space)} is damaged: "
-        f"{SALVAGE}"
+        f"{SALVAGE_HINT}"
         for space, number, name, seal in tx.all("SELECT space, owner, name, seal FROM owners")
-        if seal != seals.of("owner", space, number, name)
+        if seal != seals.row_seal("owner", space, number, name)
     ]
 
 
-def named_spaces(tx: Transaction) -> list[tuple[int, str]]:
+def list_spaces(tx: Transaction) -> list[tuple[int, str]]:
     """The spaces whose names are as they were given, by name; the others are counted."""
     found = []
     for space, name, seal in tx.all("SELECT space, name, seal FROM spaces"):
-        if seal == seals.of("space", space, name):
+        if seal == seals.row_seal("space", space, name):
             found.append((space, name))
         else:
-            log_rows.note(tx, StoreDamaged(f"the name of space {space} is damaged", space=space))
+            log_rows.record_damage(
+                tx, StoreDamaged(f"the name of space {space} is damaged", space=space)
+            )
     return sorted(found, key=lambda pair: pair[1])
 
 
-def named_users(tx: Transaction, space: int) -> list[str]:
+def list_users(tx: Transaction, space: int) -> list[str]:
     """The same for the users of a space."""
     found = []
     for number, name, seal in tx.all(
-        "SELECT owner, name, seal FROM owners WHERE space = ? AND owner <> ?", (space, log.SHARED)
+        "SELECT owner, name, seal FROM owners WHERE space = ? AND owner <> ?",
+        (space, log.SHARED_OWNER),
     ):
-        if seal == seals.of("owner", space, number, name):
+        if seal == seals.row_seal("owner", space, number, name):
             found.append(name)
         else:
-            log_rows.note(tx, StoreDamaged(f"the name of user {number} is damaged", space=space))
+            log_rows.record_damage(
+                tx, StoreDamaged(f"the name of user {number} is damaged", space=space)
+            )
     return found
 
 
-def _states(tx: Transaction) -> list[str]:
+def _check_states(tx: Transaction) -> list[str]:
     return [
         f"space {log_rows.space_name(tx, row[0])}: summary and scratchpad of session "
-        f"{row[2]!s:.40} are damaged: {SALVAGE}"
-        for row in tx.all(f"SELECT {seals.STATE}, seal FROM session_state")
-        if row[-1] != seals.of_state(row[:-1])
+        f"{row[2]!s:.40} are damaged: {SALVAGE_HINT}"
+        for row in tx.all(f"SELECT {seals.STATE_COLUMNS}, seal FROM session_state")
+        if row[-1] != seals.state_seal(row[:-1])
     ]
 
 
-def _recalls(tx: Transaction) -> list[str]:
+def _check_recalls(tx: Transaction) -> list[str]:
     return [
-        f"space {log_rows.space_name(tx, row[0])}: recall note {row[2]} is damaged: {SALVAGE}"
-        for row in tx.all(f"SELECT {seals.RECALL}, seal FROM recalls")
-        if row[-1] != seals.of("recall", *row[:-1])
+        f"space {log_rows.space_name(tx, row[0])}: recall note {row[2]} is damaged: {SALVAGE_HINT}"
+        for row in tx.all(f"SELECT {seals.RECALL_COLUMNS}, seal FROM recalls")
+        if row[-1] != seals.row_seal("recall", *row[:-1])
     ]
 
 
-def _meta(tx: Transaction) -> list[str]:
+def _check_meta(tx: Transaction) -> list[str]:
     found = []
     for key, value in tx.all("SELECT key, value FROM meta"):
         if str(key).startswith("token."):
-            if seals.unsealed(key, value) is None:
+            if seals.unseal_json(key, value) is None:
                 found.append(f"token {key.removeprefix('token.')} is damaged: revoke it")
         elif str(key).startswith("generation") and not _is_generation(value):
-            found.append(f"which model made the vectors is damaged: {SALVAGE}")
+            found.append(f"which model made the vectors is damaged: {SALVAGE_HINT}")
     return found
 
 

@@ -7,28 +7,28 @@ from typing import Any
 
 from reverie.engine import log
 from reverie.maintenance import damage
-from reverie.maintenance.verify import checked
+from reverie.maintenance.verify import check_files
 from reverie.model import SpaceInfo
 from reverie.protocols import Owner, Transaction
 from reverie.write import embeddings
 from reverie.write.recall_log import DAY_MS
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 # Names in one statement.
 MAX_NAMES = 500
 CLOCK_TOLERANCE_MS = 60_000
 
 
-def spaces(resources: Resources) -> list[SpaceInfo]:
+def spaces(runtime: Runtime) -> list[SpaceInfo]:
     found = []
-    with resources.engine.read() as tx:
-        tx.oversee()
-        for space, name in damage.named_spaces(tx):
-            users = damage.named_users(tx, space)
+    with runtime.engine.read() as tx:
+        tx.enter_all_owners()
+        for space, name in damage.list_spaces(tx):
+            users = damage.list_users(tx, space)
             counts = tx.one(
                 "SELECT SUM(facts), SUM(notes) FROM statistics WHERE space = ?", (space,)
             )
-            position = log.last_position(tx, Owner(space, log.SHARED))
+            position = log.last_position(tx, Owner(space, log.SHARED_OWNER))
             facts, notes = counts or (0, 0)
             found.append(
                 SpaceInfo(
@@ -42,10 +42,10 @@ def spaces(resources: Resources) -> list[SpaceInfo]:
     return found
 
 
-def positions(resources: Resources, names: Sequence[str]) -> dict[str, int]:
+def positions(runtime: Runtime, names: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
-    with resources.engine.read() as tx:
-        tx.oversee()
+    with runtime.engine.read() as tx:
+        tx.enter_all_owners()
         for start in range(0, len(names), MAX_NAMES):
             part = names[start : start + MAX_NAMES]
             marks = ", ".join("?" for _ in part)
@@ -60,18 +60,18 @@ def positions(resources: Resources, names: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def doctor(resources: Resources) -> dict[str, Any]:
-    with resources.engine.read() as tx:
-        tx.oversee()
+def doctor(runtime: Runtime) -> dict[str, Any]:
+    with runtime.engine.read() as tx:
+        tx.enter_all_owners()
         generation = embeddings.read(tx)
         waiting = tx.one("SELECT COUNT(*) FROM unembedded")
         (failing,) = tx.one(
             "SELECT COUNT(*) FROM jobs WHERE state <> 'parked' AND error IS NOT NULL"
         ) or (0,)
         states: dict[str, int] = dict(tx.all("SELECT state, COUNT(*) FROM jobs GROUP BY state"))
-        ahead = _ahead_of_clock(tx, resources.clock.now())
-    embedder = resources.embedder
-    problems = [*checked(resources), *damage.in_store(resources)]
+        ahead = _ahead_of_clock(tx, runtime.clock.now())
+    embedder = runtime.embedder
+    problems = [*check_files(runtime), *damage.find_store_damage(runtime)]
     if embedder and generation and generation.identity != embedder.identity:
         problems.append(
             f"the vectors come from {generation.identity}, the embedder is {embedder.identity}: "
@@ -88,15 +88,15 @@ def doctor(resources: Resources) -> dict[str, Any]:
     if states.get("parked"):
         problems.append(f"parked jobs: {states['parked']}; 'reverie jobs list' shows why")
     return {
-        **resources.engine.describe(),
+        **runtime.engine.describe(),
         "embedder": embedder.identity if embedder else "none",
         "vectors": generation.identity if generation else "none yet",
         "vectors waiting": waiting[0] if waiting else 0,
-        "model": resources.settings.model or "none",
-        "learning": resources.settings.learning,
-        "summaries": resources.settings.summarising,
+        "model": runtime.settings.model or "none",
+        "learning": runtime.settings.learn_mode,
+        "summaries": runtime.settings.summary_mode,
         "jobs": {name: states.get(name, 0) for name in ("ready", "running", "parked")},
-        "spaces": len(spaces(resources)),
+        "spaces": len(spaces(runtime)),
         "ahead of the clock": ahead,
         "problems": problems,
     }

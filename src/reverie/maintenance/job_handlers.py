@@ -11,16 +11,16 @@ from reverie.maintenance import reembed
 from reverie.model import Memory
 from reverie.write import embeddings, writer
 from reverie.write.recall_log import DAY_MS
-from reverie.write.runtime import Resources
-from reverie.write.writer import Author, Stamp
+from reverie.write.runtime import Runtime
+from reverie.write.writer import Author, WriteStamp
 
 
-def fill_vectors(resources: Resources, claim: Claim) -> None:
+def fill_vectors(runtime: Runtime, claim: Claim) -> None:
     """Make vectors that are still missing, a batch at a time. The texts wait outside the lock."""
-    embedder, owner = resources.embedder, claim.owner
+    embedder, owner = runtime.embedder, claim.owner
     if embedder is None:
         raise ConfigError("vectors are waiting but no embedder is configured: set REVERIE_EMBEDDER")
-    with resources.engine.read() as tx:
+    with runtime.engine.read() as tx:
         tx.enter(owner)
         embeddings.require(tx, embedder)
         waiting = [
@@ -34,12 +34,12 @@ def fill_vectors(resources: Resources, claim: Claim) -> None:
         texts = reembed.passage_texts(tx, owner, waiting)
         epoch = index.statistics(tx, owner).epoch
     rows = embedder.embed(list(texts.values())) if texts else None
-    with resources.engine.write() as tx:
+    with runtime.engine.write() as tx:
         tx.enter(owner)
-        now = resources.clock.now()
+        now = runtime.clock.now()
         if index.statistics(tx, owner).epoch != epoch:
             # The passages were numbered anew meanwhile: these texts belong to other numbers.
-            claim.again(tx, now)
+            claim.reschedule(tx, now)
             return
         for i, passage in enumerate(texts):
             assert rows is not None
@@ -50,60 +50,60 @@ def fill_vectors(resources: Resources, claim: Claim) -> None:
             if still:
                 generation = embeddings.ensure(tx, embedder, rows.shape[1])
                 tx.put_vectors(owner, generation.number, passage, rows[i : i + 1])
-                index.touch(tx, owner, [passage])
+                index.mark_vectors_changed(tx, owner, [passage])
         if tx.one("SELECT 1 FROM unembedded WHERE space = ? AND owner = ? LIMIT 1", owner):
-            claim.again(tx, now)
+            claim.reschedule(tx, now)
         else:
             claim.finish(tx)
 
 
-def forget_expired(resources: Resources, claim: Claim) -> None:
+def forget_expired(runtime: Runtime, claim: Claim) -> None:
     """A memory's time has come, unless it was given another one since."""
-    owner, now = claim.owner, resources.clock.now()
-    with resources.engine.write() as tx:
+    owner, now = claim.owner, runtime.clock.now()
+    with runtime.engine.write() as tx:
         tx.enter(owner)
         place = index.find(tx, owner, claim.payload["memory"])
         if place is not None and (place.expires_at or 0) > now:
-            claim.again(tx, place.expires_at or 0)
+            claim.reschedule(tx, place.expires_at or 0)
             return
         if place is not None:
             author = Author(log.scope_of(tx, owner), "reverie", "agent")
             writer.change_in(
                 tx,
-                resources,
+                runtime,
                 owner,
                 author,
                 place,
                 "forget",
-                Stamp(reason="it expired"),
-                lambda old, at: replace(old, forgotten_at=at) if _is_over(old, now) else None,
+                WriteStamp(reason="it expired"),
+                lambda old, at: replace(old, forgotten_at=at) if _is_expired(old, now) else None,
             )
         claim.finish(tx)
 
 
-def _is_over(memory: Memory, now: int) -> bool:
+def _is_expired(memory: Memory, now: int) -> bool:
     return memory.forgotten_at is None and memory.expired(now)
 
 
-def prune_recalls(resources: Resources, claim: Claim) -> None:
+def prune_recalls(runtime: Runtime, claim: Claim) -> None:
     """Old recall notes go; the job comes back while there are any."""
-    owner, now = claim.owner, resources.clock.now()
-    with resources.engine.write() as tx:
+    owner, now = claim.owner, runtime.clock.now()
+    with runtime.engine.write() as tx:
         tx.enter(owner)
         tx.run(
             "DELETE FROM recalls WHERE space = ? AND owner = ? AND at < ?",
-            (*owner, now - resources.settings.recall_days * DAY_MS),
+            (*owner, now - runtime.settings.recall_days * DAY_MS),
         )
         if tx.one("SELECT 1 FROM recalls WHERE space = ? AND owner = ? LIMIT 1", owner):
-            claim.again(tx, now + DAY_MS)
+            claim.reschedule(tx, now + DAY_MS)
         else:
             claim.finish(tx)
 
 
-def finish_erasure(resources: Resources, claim: Claim) -> None:
+def finish_erasure(runtime: Runtime, claim: Claim) -> None:
     """Another process was still reading when something was erased: empty the files now."""
-    if not resources.engine.scrub():
+    if not runtime.engine.scrub():
         raise StoreBusy("another process is still reading old pages, or the disk is full")
-    with resources.engine.write() as tx:
+    with runtime.engine.write() as tx:
         tx.enter(claim.owner)
         claim.finish(tx)

@@ -6,44 +6,44 @@ from collections.abc import Iterable, Mapping
 
 from reverie.agenda import jobs
 from reverie.engine import index
-from reverie.engine.log import all_owners
+from reverie.engine.log import list_owners
 from reverie.errors import ConfigError, StoreError
 from reverie.protocols import Owner, Progress, Transaction
 from reverie.write import embeddings
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 EMBED_BATCH = 256
 
 
-def await_vectors(resources: Resources) -> None:
+def queue_missing_vectors(runtime: Runtime) -> None:
     """See that passages which were written without an embedder get their vectors now."""
-    if resources.embedder is None or resources.engine.read_only:
+    if runtime.embedder is None or runtime.engine.read_only:
         return
     waiting = (
         "SELECT DISTINCT u.space, u.owner FROM unembedded u WHERE NOT EXISTS (SELECT 1 FROM jobs j "
         "WHERE j.space = u.space AND j.owner = u.owner AND j.kind = 'embed')"
     )
-    with resources.engine.read() as tx:
-        tx.oversee()
+    with runtime.engine.read() as tx:
+        tx.enter_all_owners()
         owners = tx.all(waiting) if tx.one("SELECT 1 FROM unembedded LIMIT 1") else []
     for owner in (Owner(*row) for row in owners):
-        with resources.engine.write() as tx:
+        with runtime.engine.write() as tx:
             tx.enter(owner)
-            if not jobs.has(tx, owner, "embed"):
-                now = resources.clock.now()
+            if not jobs.has_job(tx, owner, "embed"):
+                now = runtime.clock.now()
                 jobs.add(tx, owner, "embed", {}, due_at=now, now=now)
 
 
-def reembed(resources: Resources, progress: Progress | None = None) -> int:
+def reembed(runtime: Runtime, progress: Progress | None = None) -> int:
     """Fill a new generation beside the current one, then switch when nothing is missing.
 
     Stopped half-way it goes on where it was: the vectors that exist are done.
     """
-    embedder = resources.embedder
+    embedder = runtime.embedder
     if embedder is None:
         raise ConfigError("no embedder is configured: set REVERIE_EMBEDDER, for instance to local")
-    with resources.engine.write() as tx:
-        tx.oversee()
+    with runtime.engine.write() as tx:
+        tx.enter_all_owners()
         current = embeddings.read(tx)
         begun = embeddings.read(tx, embeddings.NEXT)
         if begun is None or begun.identity != embedder.identity:
@@ -51,45 +51,45 @@ def reembed(resources: Resources, progress: Progress | None = None) -> int:
             begun = embeddings.Generation(number, embedder.identity, None)
             embeddings.write(tx, begun, embeddings.NEXT)
     while True:
-        with resources.engine.read() as tx:
-            tx.oversee()
-            ends = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
+        with runtime.engine.read() as tx:
+            tx.enter_all_owners()
+            ends = {owner: index.statistics(tx, owner) for owner in list_owners(tx)}
             for owner, end in ends.items():
-                index.require_possible(tx, owner, end)
+                index.check_statistics(tx, owner, end)
             kept = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in ends}
         whole, done = sum(end.next_passage for end in ends.values()), 0
         for owner, end in ends.items():
             for first in range(0, end.next_passage, EMBED_BATCH):
                 numbers = range(first, min(first + EMBED_BATCH, end.next_passage))
                 missing = set(numbers) - kept[owner]
-                begun = _embed_passages(resources, owner, end.epoch, begun, missing)
+                begun = _embed_passages(runtime, owner, end.epoch, begun, missing)
                 done += len(numbers)
                 if progress is not None:
                     progress(done, whole)
-        if _switched(resources, begun, ends):
+        if _try_switch(runtime, begun, ends):
             return sum(end.passages for end in ends.values())
 
 
 def _embed_passages(
-    resources: Resources,
+    runtime: Runtime,
     owner: Owner,
     epoch: int,
     begun: embeddings.Generation,
     missing: set[int],
 ) -> embeddings.Generation:
-    assert resources.embedder is not None
-    with resources.engine.read() as tx:
+    assert runtime.embedder is not None
+    with runtime.engine.read() as tx:
         tx.enter(owner)
         texts = passage_texts(tx, owner, missing)
     if not texts:
         return begun
-    rows = resources.embedder.embed(list(texts.values()))
-    with resources.engine.write() as tx:
+    rows = runtime.embedder.embed(list(texts.values()))
+    with runtime.engine.write() as tx:
         tx.enter(owner)
-        _require_mine(tx, begun)
+        _require_only_run(tx, begun)
         if index.statistics(tx, owner).epoch != epoch:
             return begun
-        alive = index.located(tx, owner, list(texts))
+        alive = index.passage_offsets(tx, owner, list(texts))
         for i, passage in enumerate(texts):
             if passage in alive:
                 tx.put_vectors(owner, begun.number, passage, rows[i : i + 1])
@@ -99,22 +99,22 @@ def _embed_passages(
     return begun
 
 
-def _require_mine(tx: Transaction, begun: embeddings.Generation) -> None:
+def _require_only_run(tx: Transaction, begun: embeddings.Generation) -> None:
     if embeddings.read(tx, embeddings.NEXT) != begun:
         raise StoreError("another reembed began meanwhile: let one of them run alone")
 
 
-def _switched(
-    resources: Resources, begun: embeddings.Generation, ends: Mapping[Owner, index.Statistics]
+def _try_switch(
+    runtime: Runtime, begun: embeddings.Generation, ends: Mapping[Owner, index.Statistics]
 ) -> bool:
     """Switch in one step. What was written meanwhile gets its vectors from a job.
 
     Where passages were numbered anew meanwhile it has to be done again.
     """
-    with resources.engine.write() as tx:
-        tx.oversee()
-        _require_mine(tx, begun)
-        now = {owner: index.statistics(tx, owner) for owner in all_owners(tx)}
+    with runtime.engine.write() as tx:
+        tx.enter_all_owners()
+        _require_only_run(tx, begun)
+        now = {owner: index.statistics(tx, owner) for owner in list_owners(tx)}
         if any(now[owner].epoch != end.epoch for owner, end in ends.items()):
             return False
         tx.drop_vectors(begun.number)
@@ -123,13 +123,13 @@ def _switched(
         tx.run("DELETE FROM unembedded")
         for owner, statistics in now.items():
             seen = ends[owner].next_passage if owner in ends else 0
-            late = index.located(tx, owner, range(seen, statistics.next_passage))
+            late = index.passage_offsets(tx, owner, range(seen, statistics.next_passage))
             if late:
                 tx.many(
                     "INSERT INTO unembedded (space, owner, passage) VALUES (?, ?, ?)",
                     [(*owner, passage) for passage in late],
                 )
-                moment = resources.clock.now()
+                moment = runtime.clock.now()
                 jobs.add_once(tx, owner, "embed", due_at=moment, now=moment)
     return True
 
@@ -140,9 +140,11 @@ def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dic
 
     texts: dict[int, str] = {}
     contents: dict[int, str] = {}
-    for passage, (born, start, length) in sorted(index.located(tx, owner, list(passages)).items()):
-        if born not in contents:
-            entry = index.entry_of(tx, owner, born)
-            contents[born] = views.text_of(views.known_from(entry, None))
-        texts[passage] = contents[born][start : start + length]
+    for passage, (first_position, start, length) in sorted(
+        index.passage_offsets(tx, owner, list(passages)).items()
+    ):
+        if first_position not in contents:
+            entry = index.find_source_entry(tx, owner, first_position)
+            contents[first_position] = views.item_text(views.item_from_entry(entry, None))
+        texts[passage] = contents[first_position][start : start + length]
     return texts

@@ -24,29 +24,29 @@ from reverie.engine import (
     salvage_reader,
     seals,
 )
-from reverie.engine.salvage_reader import JOB, Readable, SealedRow
+from reverie.engine.salvage_reader import JOB_COLUMNS, SalvagedRows, SealedRow
 from reverie.engine.seals import Erasable, Seal
 from reverie.errors import ConfigError, StoreDamaged, StoreError
 from reverie.maintenance import rebuild, verify
 from reverie.model import SalvagedSpace, SalvageReport
 from reverie.protocols import Engine, Owner, Row, Transaction
 from reverie.write import embeddings
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
-KEY = "salvaged"
+META_KEY = "salvaged"
 LOST_VERSION = "what this version said was lost to damage"
 ACTOR = "salvage"
 # Jobs that belong to a vault, which the new store does not have.
-_OF_VAULT = {"mirror", "commit"}
+_VAULT_JOBS = {"mirror", "commit"}
 # Settings that are another store's, or that follow from what is made anew.
-_MADE_ANEW = {"schema", "index", "lineage", embeddings.CURRENT, embeddings.NEXT, KEY}
+_REBUILT_KEYS = {"schema", "index", "lineage", embeddings.CURRENT, embeddings.NEXT, META_KEY}
 # So many positions of a stretch are looked up to say what was there.
 MAX_NAMED = 1_000
 Progress = Callable[[int, int], None]
 
 
 def salvage(
-    resources: Callable[[Engine], Resources],
+    runtime: Callable[[Engine], Runtime],
     source: str,
     target: Path,
     progress: Progress | None = None,
@@ -62,17 +62,17 @@ def salvage(
     found = salvage_reader.read_store(source, open_engine)
     if not found.lines and not found.spaces:
         raise StoreError(f"nothing of a store could be read from {source}: use a backup")
-    if whole and not found.is_all():
+    if whole and not found.is_complete():
         raise StoreDamaged(
             f"not all of {source} can be read any more: run 'reverie salvage' to make a new store "
             "of the rest"
         )
-    return make_store(resources, found, target, progress, whole=whole)
+    return make_store(runtime, found, target, progress, whole=whole)
 
 
 def make_store(
-    resources: Callable[[Engine], Resources],
-    found: Readable,
+    runtime: Callable[[Engine], Runtime],
+    found: SalvagedRows,
     target: Path,
     progress: Progress | None = None,
     *,
@@ -87,7 +87,7 @@ def make_store(
         raise StoreError(f"{target} cannot be written: {error.strerror}") from error
     try:
         with contextlib.closing(open_engine(str(part))) as engine:
-            made = resources(engine)
+            made = runtime(engine)
             with engine.write() as tx:
                 report = _write(tx, found)
                 if whole:
@@ -113,7 +113,7 @@ def _remove(part: Path) -> None:
 # -- what is lost ---------------------------------------------------------------------------------
 
 
-class _Space(NamedTuple):
+class _SpaceLog(NamedTuple):
     """The log of one space, with entries in the place of versions that are lost."""
 
     name: str
@@ -122,24 +122,24 @@ class _Space(NamedTuple):
     reached: int
 
 
-def _space_of(found: Readable, space: int) -> _Space:
+def _recover_space(found: SalvagedRows, space: int) -> _SpaceLog:
     lines, lost = found.of_space(space), list[tuple[int, int]]()
     before: SealedRow | None = None
     for line in lines:
-        if not found.follows(before, line):
-            lost.append(((before.place[1] if before else 0) + 1, line.place[1] - 1))
+        if not found.is_successor(before, line):
+            lost.append(((before.log_key[1] if before else 0) + 1, line.log_key[1] - 1))
         before = line
-    last = lines[-1].place[1] if lines else 0
+    last = lines[-1].log_key[1] if lines else 0
     head = found.heads.get(space)
     reached = last if head is None else max(head[0], last)
     if head is not None and head[1] != (before.seal.chain if before else seals.NO_CHAIN):
         lost.append((last + 1, max(reached, last + 1)))
     lost = [(first, end) for first, end in lost if first <= end]
     name = found.spaces.get(space) or f"recovered-space-{space}"
-    return _Space(name, _with_versions(lines, lost), lost, reached)
+    return _SpaceLog(name, _fill_versions(lines, lost), lost, reached)
 
 
-def _with_versions(lines: list[SealedRow], lost: list[tuple[int, int]]) -> list[SealedRow]:
+def _fill_versions(lines: list[SealedRow], lost: list[tuple[int, int]]) -> list[SealedRow]:
     """Put an entry at a lost position for each version that is missing before another."""
     free = [at for first, end in lost for at in range(first, min(end, first + 10_000) + 1)]
     taken = set[int]()
@@ -152,15 +152,17 @@ def _with_versions(lines: list[SealedRow], lost: list[tuple[int, int]]) -> list[
         after = 0
         for version in range(1, max(versions)):
             if version in versions:
-                after = versions[version].place[1]
+                after = versions[version].log_key[1]
                 continue
             later = versions[min(each for each in versions if each > version)]
-            at = next((at for at in free if after < at < later.place[1] and at not in taken), None)
+            at = next(
+                (at for at in free if after < at < later.log_key[1] and at not in taken), None
+            )
             if at is not None:
                 taken.add(at)
                 added.append(_lost_version(later, at, version))
                 after = at
-    return sorted([*lines, *added], key=lambda line: line.place)
+    return sorted([*lines, *added], key=lambda line: line.log_key)
 
 
 def _lost_version(later: SealedRow, position: int, version: int) -> SealedRow:
@@ -170,39 +172,39 @@ def _lost_version(later: SealedRow, position: int, version: int) -> SealedRow:
     header[12], header[13] = version, str(uuid.uuid4())
     said = Erasable(None, LOST_VERSION, None)
     salt = seals.new_salt()
-    return SealedRow(tuple(header), said, Seal(salt, seals.digest_of(salt, said), "", ""))
+    return SealedRow(tuple(header), said, Seal(salt, seals.content_digest(salt, said), "", ""))
 
 
 # -- writing --------------------------------------------------------------------------------------
 
 
-def _write(tx: Transaction, found: Readable) -> SalvageReport:
-    tx.oversee()
+def _write(tx: Transaction, found: SalvagedRows) -> SalvageReport:
+    tx.enter_all_owners()
     numbers = {space for space, _ in found.lines} | set(found.spaces) | set(found.heads)
     spaces, entries = list[SalvagedSpace](), 0
     for space in sorted(numbers):
-        one = _space_of(found, space)
+        one = _recover_space(found, space)
         renamed = _write_names(tx, found, space, one)
         _write_log(tx, space, one)
         affected = dict.fromkeys(
-            found.about[space, at]
+            found.descriptions[space, at]
             for first, end in one.lost
             for at in range(first, min(end, first + MAX_NAMED) + 1)
-            if (space, at) in found.about
+            if (space, at) in found.descriptions
         )
         entries += len(one.lines)
         saved = (one.name, len(one.lines), tuple(one.lost), tuple(affected), tuple(renamed))
         spaces.append(SalvagedSpace(*saved, end_known=space in found.heads))
-    _write_beside(tx, found)
+    _write_states(tx, found)
     _write_jobs(tx, found.jobs)
     report = SalvageReport(entries, tuple(spaces), tuple(sorted(found.problems)), ())
     lost = [space._asdict() for space in spaces if not report.complete]
     if lost:
-        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (KEY, json.dumps(lost)))
+        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (META_KEY, json.dumps(lost)))
     return report
 
 
-def _keep_settings(tx: Transaction, found: Readable, now: int) -> None:
+def _keep_settings(tx: Transaction, found: SalvagedRows, now: int) -> None:
     """For a store that takes the place of itself: what it was set to, and another epoch.
 
     Vectors that processes hold in memory belong to numbers that mean something else now.
@@ -212,30 +214,30 @@ def _keep_settings(tx: Transaction, found: Readable, now: int) -> None:
         [
             (key, value)
             for key, value in sorted(found.settings.items())
-            if key not in _MADE_ANEW and not key.startswith("token.")
+            if key not in _REBUILT_KEYS and not key.startswith("token.")
         ],
     )
     tx.run("UPDATE statistics SET epoch = ?", (now,))
     tx.run("INSERT INTO meta (key, value) VALUES ('lineage', ?)", (str(now),))
 
 
-def _write_names(tx: Transaction, found: Readable, space: int, one: _Space) -> list[str]:
+def _write_names(tx: Transaction, found: SalvagedRows, space: int, one: _SpaceLog) -> list[str]:
     """Write the names of a space and its users; those that had to be made up."""
     renamed = [] if space in found.spaces else [one.name]
     tx.run(
         "INSERT INTO spaces (space, name, seal) VALUES (?, ?, ?)",
-        (space, one.name, seals.of("space", space, one.name)),
+        (space, one.name, seals.row_seal("space", space, one.name)),
     )
-    numbers = {log.SHARED} | {line.header[2] for line in one.lines}
+    numbers = {log.SHARED_OWNER} | {line.header[2] for line in one.lines}
     numbers |= {number for where, number in found.owners if where == space}
     for number in sorted(numbers):
-        name = "" if number == log.SHARED else found.owners.get((space, number))
+        name = "" if number == log.SHARED_OWNER else found.owners.get((space, number))
         if name is None:
             name = f"recovered-user-{number}"
             renamed.append(name)
         tx.run(
             "INSERT INTO owners (space, owner, name, seal) VALUES (?, ?, ?, ?)",
-            (space, number, name, seals.of("owner", space, number, name)),
+            (space, number, name, seals.row_seal("owner", space, number, name)),
         )
         tx.run(
             "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
@@ -250,13 +252,13 @@ def _write_names(tx: Transaction, found: Readable, space: int, one: _Space) -> l
 
 
 _INSERT = (
-    f"INSERT INTO log ({seals.HEADER}, body, reason, request, salt, digest, chain, seal) "
+    f"INSERT INTO log ({seals.HEADER_COLUMNS}, body, reason, request, salt, digest, chain, seal) "
     f"VALUES ({', '.join('?' * 23)})"
 )
 
 
-def _write_log(tx: Transaction, space: int, one: _Space) -> None:
-    tx.many(_INSERT, _chained(one.lines))
+def _write_log(tx: Transaction, space: int, one: _SpaceLog) -> None:
+    tx.many(_INSERT, _rechain(one.lines))
     last = tx.one(
         "SELECT recorded_at, chain FROM log WHERE space = ? ORDER BY position DESC LIMIT 1",
         (space,),
@@ -268,41 +270,42 @@ def _write_log(tx: Transaction, space: int, one: _Space) -> None:
             one.reached,
             recorded_at,
             chain,
-            seals.of_head(space, one.reached, recorded_at, chain),
+            seals.head_seal(space, one.reached, recorded_at, chain),
             space,
         ),
     )
 
 
-def _chained(lines: Iterable[SealedRow]) -> Iterator[Row]:
+def _rechain(lines: Iterable[SealedRow]) -> Iterator[Row]:
     """The rows of entries that follow each other, with a chain of their own."""
     chain = seals.NO_CHAIN
     for header, said, seal in lines:
         if not seal.seal and seal.salt is None:  # it came from a store without seals
-            made = seals.sealed(chain, header, said)
+            made = seals.seal_entry(chain, header, said)
         else:
-            packed = seals.header_of(header)
-            link = seals.chained(chain, packed, seal.digest)
-            now = seals.digest_of(seal.salt, said)
-            made = seal._replace(chain=link, seal=seals.seal_of(packed, seal.digest, link, now))
+            packed = seals.encode_header(header)
+            link = seals.chain_hash(chain, packed, seal.digest)
+            now = seals.content_digest(seal.salt, said)
+            made = seal._replace(chain=link, seal=seals.entry_seal(packed, seal.digest, link, now))
         chain = made.chain
         yield (*header, *said, *made)
 
 
-def _write_beside(tx: Transaction, found: Readable) -> None:
+def _write_states(tx: Transaction, found: SalvagedRows) -> None:
     owners = {Owner(*row) for row in tx.all("SELECT space, owner FROM owners")}
     tx.many(
-        f"INSERT INTO session_state ({seals.STATE}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO session_state ({seals.STATE_COLUMNS}, seal) VALUES (?, ?, ?, ?, "
+        f"?, ?, ?, ?, ?, ?)",
         [
-            (*row, seals.of_state(row))
+            (*row, seals.state_seal(row))
             for place, row in sorted(found.states.items())
             if place[:2] in owners
         ],
     )
     tx.many(
-        f"INSERT INTO recalls ({seals.RECALL}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO recalls ({seals.RECALL_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
-            (*row, seals.of("recall", *row))
+            (*row, seals.row_seal("recall", *row))
             for place, row in sorted(found.recalls.items())
             if place[:2] in owners
         ],
@@ -314,14 +317,14 @@ def _write_beside(tx: Transaction, found: Readable) -> None:
 def _write_jobs(tx: Transaction, jobs: Iterable[Row]) -> None:
     """What was to be done is still to be done; who was at it has lost the lease."""
     owners = {Owner(*row) for row in tx.all("SELECT space, owner FROM owners")}
-    names = JOB.split(", ")
+    names = JOB_COLUMNS.split(", ")
     kept = []
     for row in jobs:
         job = dict(zip(names, row, strict=True))
         if _is_job(job) and Owner(job["space"], job["owner"]) in owners:
             state = "parked" if job["state"] == "parked" else "ready"
             kept.append(tuple((job | {"state": state, "token": None}).values()))
-    tx.many(f"INSERT INTO jobs ({JOB}) VALUES ({', '.join('?' * len(names))})", kept)
+    tx.many(f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES ({', '.join('?' * len(names))})", kept)
     tx.run(
         "UPDATE counters SET job = COALESCE("
         "(SELECT MAX(j.job) FROM jobs j WHERE j.space = counters.space), 0)"
@@ -342,5 +345,5 @@ def _is_job(job: Mapping[str, Any]) -> bool:
         isinstance(payload, dict)
         and all(type(job[name]) is int for name in numbers)
         and isinstance(job["kind"], str)
-        and job["kind"] not in _OF_VAULT
+        and job["kind"] not in _VAULT_JOBS
     )

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from reverie.engine import index, log, sessions
-from reverie.engine.log import Entry
-from reverie.engine.schema import DERIVED
-from reverie.engine.sessions import NOTHING_SAID, Session, chained, ends
+from reverie.engine.log import LogEntry
+from reverie.engine.schema import DERIVED_TABLES
+from reverie.engine.sessions import EMPTY_CHAIN, SessionRow, chain_message, is_session_erasure
 from reverie.errors import StoreDamaged
 from reverie.maintenance import damage
 from reverie.model import Origin, VerifyReport
@@ -18,39 +18,39 @@ from reverie.protocols import Embedder, Owner, Transaction
 from reverie.text.messages import role_of, speaker_of
 from reverie.text.normalize import subject_key
 from reverie.write import embeddings, session_projection
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 _MODULUS = 1 << 64
 CHUNK = 500
 # How far sums of the same numbers in another order may be apart.
-NEARLY = 1e-5
+VECTOR_TOLERANCE = 1e-5
 
 
-def verify(resources: Resources) -> VerifyReport:
+def verify(runtime: Runtime) -> VerifyReport:
     """Look at the files, at every entry, and at what the index makes of them."""
-    report = _verified(resources)
+    report = _verify_once(runtime)
     # A read that failed once is not damage: what is damaged is so at a second look.
-    return _verified(resources) if report.problems else report
+    return _verify_once(runtime) if report.problems else report
 
 
-def _verified(resources: Resources) -> VerifyReport:
-    problems = checked(resources)
-    with resources.engine.read() as tx:
-        tx.oversee()
-        found = damage.problems(tx)
-        return compare(tx, resources, [*problems, *found], damaged=bool(found))
+def _verify_once(runtime: Runtime) -> VerifyReport:
+    problems = check_files(runtime)
+    with runtime.engine.read() as tx:
+        tx.enter_all_owners()
+        found = damage.find_damage(tx)
+        return compare_index(tx, runtime, [*problems, *found], damaged=bool(found))
 
 
-def checked(resources: Resources) -> list[str]:
+def check_files(runtime: Runtime) -> list[str]:
     """What the database finds wrong with its files; that it cannot look is also an answer."""
     try:
-        return resources.engine.check()
+        return runtime.engine.check()
     except StoreDamaged as error:
         return [str(error)]
 
 
-def compare(
-    tx: Transaction, resources: Resources, problems: list[str], *, damaged: bool
+def compare_index(
+    tx: Transaction, runtime: Runtime, problems: list[str], *, damaged: bool
 ) -> VerifyReport:
     """Derive from the log what the index must hold, and compare.
 
@@ -62,7 +62,7 @@ def compare(
     spaces = set()
     owners = _owners(tx, found)
     try:
-        found += _ownerless(tx, owners)
+        found += _find_orphans(tx, owners)
     except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
         found.append(f"the index cannot be read ({type(error).__name__}): run 'reverie rebuild'")
     for owner in owners:
@@ -73,7 +73,7 @@ def compare(
                 events += entry.op == "append" and entry.body is not None
                 digest.update(log.encode([entry.uuid, entry.op, entry.body]).encode())
             if not damaged:
-                counted = _compare_owner(tx, resources, owner, found)
+                counted = _compare_owner(tx, runtime, owner, found)
                 memories, passages = memories + counted[0], passages + counted[1]
         except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
             why = " ".join(f"{type(error).__name__} {error}".split())[:200]
@@ -84,10 +84,10 @@ def compare(
     )
 
 
-def _ownerless(tx: Transaction, owners: list[Owner]) -> list[str]:
+def _find_orphans(tx: Transaction, owners: list[Owner]) -> list[str]:
     """Rows of the index that belong to nobody there is."""
     found = []
-    for name in (*DERIVED, "statistics", "vectors"):
+    for name in (*DERIVED_TABLES, "statistics", "vectors"):
         rows = tx.all(f"SELECT DISTINCT space, owner FROM {name}")
         if not {Owner(*row) for row in rows} <= set(owners):
             found.append(f"{name} has rows of nobody: run 'reverie rebuild'")
@@ -104,34 +104,36 @@ def _owners(tx: Transaction, problems: list[str]) -> list[Owner]:
 
 
 def _compare_owner(
-    tx: Transaction, resources: Resources, owner: Owner, problems: list[str]
+    tx: Transaction, runtime: Runtime, owner: Owner, problems: list[str]
 ) -> tuple[int, int]:
     where = f"space {owner.space}, owner {owner.number}"
     wanted_documents: dict[str, tuple[int, str]] = {}
     places = {
         place.memory: place
-        for place in index.places(tx, owner, index.Filter(include_forgotten=True, sessions=None))
+        for place in index.list_memories(
+            tx, owner, index.Filter(include_forgotten=True, sessions=None)
+        )
     }
     wanted_tags = count = 0
     counts = {"fact": 0, "note": 0, "private": 0}
-    wanted = Wanted()
-    for born, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
+    wanted = ExpectedIndex()
+    for first_position, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
         count += 1
         state = entry.state(None)
         document = (entry.body or {}).get("document")
         if document is not None and state.source is not None:
-            wanted_documents[state.source] = (born, document)
+            wanted_documents[state.source] = (first_position, document)
         place = places.pop(state.id, None)
         if place is None:
             problems.append(f"{where}: memory {state.id} is in the log but not in the index")
             continue
-        problems.extend(_compare_place(where, entry, born, place))
-        wanted_tags += sum(_hash(tag, place.born) for tag in state.tags)
+        problems.extend(_compare_memory(where, entry, first_position, place))
+        wanted_tags += sum(_hash(tag, place.first_position) for tag in state.tags)
         if state.forgotten_at is not None:
             continue
         counts[state.kind] += 1
         counts["private"] += state.session is not None
-        wanted.add(place.born, place.first_passage, index.passages_of(state.content))
+        wanted.add(place.first_position, place.first_passage, index.content_passages(state.content))
     problems.extend(_compare_sessions(tx, owner, where, wanted))
     problems.extend(_compare_proposals(tx, owner, where))
     problems.extend(_compare_documents(tx, owner, where, wanted_documents))
@@ -148,42 +150,44 @@ def _compare_owner(
         if stored % _MODULUS != sum_of % _MODULUS:
             problems.append(f"{where}: the {name} differ from the log: run 'reverie rebuild'")
     kept = index.statistics(tx, owner)
-    index.require_possible(tx, owner, kept)
+    index.check_statistics(tx, owner, kept)
     if (kept.passages, kept.facts, kept.notes, kept.private) != (
         len(wanted.said),
         *counts.values(),
     ) or kept.touches != _last_touch(tx, owner):
         problems.append(f"{where}: the statistics differ from the log: run 'reverie rebuild'")
-    problems.extend(_compare_vectors(tx, resources, owner, where, wanted.said))
+    problems.extend(_compare_vectors(tx, runtime, owner, where, wanted.said))
     return count, len(wanted.said)
 
 
-class Wanted:
+class ExpectedIndex:
     """What the passages and postings of an owner must be, summed up as they are derived."""
 
     def __init__(self) -> None:
         self.passages = self.postings = 0
         self.said: dict[int, str] = {}
 
-    def add(self, born: int, first: int, parts: list[index.Passage]) -> None:
+    def add(self, first_position: int, first: int, parts: list[index.Passage]) -> None:
         for number, part in enumerate(parts, first):
             self.said[number] = part.text
-            self.passages += _hash(number, born, part.start, len(part.text), part.length)
+            self.passages += _hash(number, first_position, part.start, len(part.text), part.length)
             for term in part.terms:
                 self.postings += _hash(term, number, part.length)
 
 
-def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted) -> list[str]:
+def _compare_sessions(
+    tx: Transaction, owner: Owner, where: str, wanted: ExpectedIndex
+) -> list[str]:
     """Every event and session of the log is listed as it was written, and nothing else is."""
-    hidden = session_projection.hidden_in(tx, owner)
-    history = Histories(log.all_entries(tx, owner))
+    hidden = session_projection.find_hidden(tx, owner)
+    history = SessionReplay(log.all_entries(tx, owner))
     problems = []
     for entry in log.all_entries(tx, owner):
         if entry.op != "append" or entry.body is None or entry.session is None:
             continue
-        spot = sessions.spot_at(tx, owner, entry.position)
+        spot = sessions.find_event_at(tx, owner, entry.position)
         message = entry.body["message"]
-        parts = sessions.passages_of_event(sessions.event_of(entry, None))
+        parts = sessions.passages_of_event(sessions.event_from_entry(entry, None))
         parts = [] if entry.session in hidden else parts
         size = len(log.encode(message).encode())
         written = (entry.session, entry.sequence, entry.body["at"], size)
@@ -201,9 +205,9 @@ def _compare_sessions(tx: Transaction, owner: Owner, where: str, wanted: Wanted)
             problems.append(f"{where}: event {entry.session}:{entry.sequence} is not indexed right")
         else:
             wanted.add(spot.position, spot.first_passage, parts)
-    listed = {known.session: known for known in sessions.every(tx, owner)}
+    listed = {known.session: known for known in sessions.list_all_sessions(tx, owner)}
     for name in sorted({*history.sessions, *listed}):
-        if history.expected(name, hidden.get(name)) != _without_sums(listed.get(name)):
+        if history.expected(name, hidden.get(name)) != _without_summary_size(listed.get(name)):
             problems.append(f"{where}: session {name!r} is not listed as it was written")
     if len(history.chains) != sessions.count_events(tx, owner):
         problems.append(f"{where}: the events differ from the log: run 'reverie rebuild'")
@@ -232,7 +236,7 @@ def _compare_proposals(tx: Transaction, owner: Owner, where: str) -> list[str]:
     return [f"{where}: the proposals differ from the log: run 'reverie rebuild'"]
 
 
-def _without_sums(known: sessions.Session | None) -> sessions.Session | None:
+def _without_summary_size(known: sessions.SessionRow | None) -> sessions.SessionRow | None:
     """What a summary covers is not in the log."""
     return None if known is None else known._replace(unsummed=0)
 
@@ -256,11 +260,13 @@ def _compare_documents(
     return [f"{where}: the documents differ from the log: run 'reverie rebuild'"]
 
 
-def _compare_place(where: str, entry: log.Entry, born: int, place: index.Place) -> list[str]:
+def _compare_memory(
+    where: str, entry: log.LogEntry, first_position: int, place: index.MemoryRow
+) -> list[str]:
     state = entry.state(None)
     same = (
         place.position == entry.position
-        and place.born == born
+        and place.first_position == first_position
         and place.version == entry.version
         and place.kind == state.kind
         and place.category == state.category
@@ -276,7 +282,7 @@ def _compare_place(where: str, entry: log.Entry, born: int, place: index.Place) 
 
 
 def _compare_vectors(
-    tx: Transaction, resources: Resources, owner: Owner, where: str, said: dict[int, str]
+    tx: Transaction, runtime: Runtime, owner: Owner, where: str, said: dict[int, str]
 ) -> list[str]:
     """Every living passage has its vector or waits for it, and no other passage has one."""
     generation = embeddings.read(tx)
@@ -293,7 +299,7 @@ def _compare_vectors(
     ]
     if waiting - set(said):
         problems.append(f"{where}: what waits for vectors is not there: run 'reverie rebuild'")
-    embedder = resources.embedder
+    embedder = runtime.embedder
     local = embedder is not None and not embedder.remote
     if embedder is not None and local:
         for number in sorted(set(said) - stored - waiting):
@@ -328,10 +334,10 @@ def _wrong_vectors(
         part = numbers[i : i + CHUNK]
         rows = tx.vectors(owner, generation.number, np.array(part, np.int64))
         if embedder is None:
-            far = np.abs(np.linalg.norm(rows.astype(np.float64), axis=1) - 1) > NEARLY
+            far = np.abs(np.linalg.norm(rows.astype(np.float64), axis=1) - 1) > VECTOR_TOLERANCE
         else:
             made = embedder.embed([said[number] for number in part])
-            far = ~np.isclose(rows, made, rtol=0, atol=NEARLY).all(axis=1)
+            far = ~np.isclose(rows, made, rtol=0, atol=VECTOR_TOLERANCE).all(axis=1)
         wrong += [part[int(at)] for at in np.flatnonzero(far)]
     return wrong
 
@@ -341,7 +347,7 @@ def _hash(*values: object) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-class Said(NamedTuple):
+class LoggedEvent(NamedTuple):
     """One living event."""
 
     sequence: int
@@ -350,7 +356,7 @@ class Said(NamedTuple):
 
 
 @dataclass(slots=True)
-class History:
+class LoggedSession:
     """One session, as far as its entries were read."""
 
     fork: Origin | None
@@ -359,36 +365,36 @@ class History:
     position: int = 0
     last_sequence: int = 0
     updated_at: int = 0
-    said: list[Said] = field(default_factory=list)
+    said: list[LoggedEvent] = field(default_factory=list)
 
 
-class Histories:
+class SessionReplay:
     """Every session of an owner, from all its entries in order."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.sessions: dict[str, History] = {}
+    def __init__(self, entries: Iterable[LogEntry]) -> None:
+        self.sessions: dict[str, LoggedSession] = {}
         self.chains: dict[int, str] = {}
         for entry in entries:
             self._add(entry)
         for name in self.sessions:
             self._chain(name)
 
-    def _add(self, entry: Entry) -> None:
+    def _add(self, entry: LogEntry) -> None:
         if entry.session is None:
             return
-        if ends(entry) and entry.session in self.sessions:
+        if is_session_erasure(entry) and entry.session in self.sessions:
             self._end(entry.session)
         if entry.op != "append" or entry.sequence is None:
             return
         known = self.sessions.get(entry.session)
         if known is None:
-            known = self.sessions[entry.session] = History(entry.origin, entry.position)
+            known = self.sessions[entry.session] = LoggedSession(entry.origin, entry.position)
         elif known.ended:
             known.fork, known.opened, known.ended = entry.origin, entry.position, False
         known.position, known.last_sequence = entry.position, entry.sequence
         known.updated_at = entry.recorded_at
         if entry.body is not None:
-            known.said.append(Said(entry.sequence, entry.position, entry.body["message"]))
+            known.said.append(LoggedEvent(entry.sequence, entry.position, entry.body["message"]))
 
     def _end(self, name: str) -> None:
         erased = self.sessions[name]
@@ -404,12 +410,12 @@ class Histories:
             return
         chain = self._chain_at(known.fork, {name})
         for said in known.said:
-            chain = self.chains[said.position] = chained(chain, said.message)
+            chain = self.chains[said.position] = chain_message(chain, said.message)
 
     def _chain_at(self, origin: Origin | None, seen: set[str]) -> str:
         """The chain up to the event that a fork goes on from."""
         if origin is None or origin.session in seen or origin.session not in self.sessions:
-            return NOTHING_SAID
+            return EMPTY_CHAIN
         known = self.sessions[origin.session]
         before = [said for said in known.said if said.sequence <= origin.sequence]
         if not before:
@@ -417,16 +423,16 @@ class Histories:
         self._chain(origin.session)
         return self.chains[before[-1].position]
 
-    def expected(self, name: str, hidden_at: int | None) -> Session | None:
+    def expected(self, name: str, hidden_at: int | None) -> SessionRow | None:
         """The session as the index must show it, but for what its summary covers."""
         known = self.sessions.get(name)
         if known is None:
             return None
         users = [said.position for said in known.said if role_of(said.message) == "user"]
-        chain = NOTHING_SAID if known.ended else self._chain_at(known.fork, {name})
+        chain = EMPTY_CHAIN if known.ended else self._chain_at(known.fork, {name})
         if known.said:
             chain = self.chains[known.said[-1].position]
-        return Session(
+        return SessionRow(
             session=name,
             opened=known.opened,
             position=known.position,

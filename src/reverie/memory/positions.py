@@ -15,25 +15,25 @@ from collections.abc import Sequence
 from reverie.memory.space import Space
 
 
-def numbers(space: Space, positions: Sequence[int]) -> list[int]:
+def visible_numbers(space: Space, positions: Sequence[int]) -> list[int]:
     """How many entries this handle sees up to each of these positions."""
-    seen = _seen_by(space)
+    seen = _visible_positions(space)
     return [bisect_right(seen, position) for position in positions]
 
 
-def current_number(space: Space) -> int:
+def last_visible_number(space: Space) -> int:
     """How many entries this handle sees."""
-    return len(_seen_by(space))
+    return len(_visible_positions(space))
 
 
-def position_of(space: Space, number: int) -> int:
+def position_of_number(space: Space, number: int) -> int:
     """The position of the n-th entry this handle sees; beyond the last, that of the last."""
-    seen = _seen_by(space)
+    seen = _visible_positions(space)
     at = min(number, len(seen))
     return seen[at - 1] if at > 0 else 0
 
 
-def _seen_by(space: Space) -> array[int]:
-    resources = space._resources
-    with resources.engine.read() as tx:
-        return resources.visible_positions.read(tx, list(space._owners(tx)))
+def _visible_positions(space: Space) -> array[int]:
+    runtime = space._runtime
+    with runtime.engine.read() as tx:
+        return runtime.visible_positions.read(tx, list(space._owners(tx)))

@@ -40,8 +40,8 @@ from reverie.model import (
 from reverie.prompt import profile
 from reverie.protocols import Owner, Transaction
 from reverie.recall import as_of as recall_as_of
-from reverie.recall.as_of import Seen
-from reverie.text.normalize import plain_name
+from reverie.recall.as_of import VisibleSessions
+from reverie.text.normalize import require_name
 from reverie.text.tags import clean_tags
 from reverie.transfer import export as transfer_export
 from reverie.transfer import import_
@@ -53,17 +53,17 @@ from reverie.write import (
     validate,
     writer,
 )
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 from reverie.write.validate import request_hash
-from reverie.write.writer import Author, Stamp
+from reverie.write.writer import Author, WriteStamp
 
 if TYPE_CHECKING:
     from reverie.memory.session import Session
     from reverie.recall.recall import Query
 
-MOST_HITS = 1_000
-MOST_LISTED = 1_000_000_000
-MOST_ID_CHARS = 200
+MAX_HITS = 1_000
+MAX_LISTED = 1_000_000_000
+MAX_ID_CHARS = 200
 
 
 class Space:
@@ -71,16 +71,16 @@ class Space:
 
     def __init__(
         self,
-        resources: Resources,
+        runtime: Runtime,
         author: Author,
         ranking: Ranking,
         begun_from: Origin | None = None,
     ) -> None:
-        self._resources = resources
+        self._runtime = runtime
         self._author = author
         self._ranking = ranking
         # Where the session of this scope, if it has no event yet, will go on from.
-        self._begun_from = begun_from
+        self._forked_from = begun_from
 
     def __repr__(self) -> str:
         scope = self._author.scope
@@ -119,8 +119,8 @@ class Space:
         ``force``. The same ``key`` with the same arguments returns the first result.
         """
         validate.check_key(key)
-        draft = validate.draft(
-            self._resources,
+        draft = validate.build_draft(
+            self._runtime,
             content,
             kind=kind,
             category=category,
@@ -133,13 +133,13 @@ class Space:
             pinned=pinned,
             session=self._author.scope.session,
         )
-        asked = (draft.text.content, *(getattr(draft, name) for name in _ASKED))
+        asked = (draft.text.content, *(getattr(draft, name) for name in _DRAFT_FIELDS))
         stamp = self._stamp(key, "remember", *asked, origin=draft.origin)
-        return writer.remember(self._resources, self._author, draft, stamp, force)
+        return writer.remember(self._runtime, self._author, draft, stamp, force)
 
     def remember_file(self, path: str | Path, *, category: str = "document") -> Memory:
         """Keep a text document as a note. Unchanged content is not processed again."""
-        return documents.remember(self._resources, self._author, Path(path), category)
+        return documents.remember(self._runtime, self._author, Path(path), category)
 
     def revise(
         self,
@@ -157,11 +157,11 @@ class Space:
         """A new version of the same memory. What is not given stays as it is."""
         validate.check_key(key)
         given = {"category": category, "subject": subject, "tags": tags, "pinned": pinned}
-        made = revision.prepare(self._resources, content, given, lambda: self.get(id).kind)
+        made = revision.prepare_revision(self._runtime, content, given, lambda: self.get(id).kind)
         stamp = self._stamp(key, "revise", id, made.changes, reason=reason)
         alter = made.alter(self._author.trust, expected_version)
         return writer.change(
-            self._resources, self._author, _id(id), "revise", stamp, alter, made.text
+            self._runtime, self._author, _check_id(id), "revise", stamp, alter, made.text
         )
 
     def forget(
@@ -174,8 +174,8 @@ class Space:
     ) -> Memory:
         """Take a memory out of every recall. Its history stays, and ``restore`` brings it back."""
         stamp = self._stamp(key, "forget", id, reason=reason)
-        alter = revision.forgotten(expected_version)
-        return writer.change(self._resources, self._author, _id(id), "forget", stamp, alter)
+        alter = revision.forget_change(expected_version)
+        return writer.change(self._runtime, self._author, _check_id(id), "forget", stamp, alter)
 
     def forget_source(
         self, source: str, *, reason: str | None = None, key: str | None = None
@@ -184,24 +184,27 @@ class Space:
 
         ``restore`` brings each of them back. A key that found nothing to forget stands for nothing.
         """
-        name = sources.as_kept(self._resources, source)
+        name = sources.normalize_source(self._runtime, source)
         stamp = self._stamp(key, "forget_source", name, reason=reason)
-        return sources.forget(self._resources, self._author, name, stamp)
+        return sources.forget(self._runtime, self._author, name, stamp)
 
-    def of_source(self, source: str) -> list[Memory]:
+    def memories_from_source(self, source: str) -> list[Memory]:
         """What ``forget_source`` would forget, the oldest first."""
-        name = sources.as_kept(self._resources, source)
-        return sources.listed(self._resources, self._author, name)
+        name = sources.normalize_source(self._runtime, source)
+        return sources.list_memories(self._runtime, self._author, name)
 
     def restore(self, id: str, *, key: str | None = None) -> Memory:
         """Bring a forgotten memory back."""
-        stamp, alter = self._stamp(key, "restore", id), revision.restored(self._resources.clock)
-        return writer.change(self._resources, self._author, _id(id), "restore", stamp, alter)
+        stamp, alter = (
+            self._stamp(key, "restore", id),
+            revision.restore_change(self._runtime.clock),
+        )
+        return writer.change(self._runtime, self._author, _check_id(id), "restore", stamp, alter)
 
     def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
         """Destroy every version of a memory. This cannot be undone."""
         stamp = self._stamp(key, "erase", id, with_source)
-        return writer.erase(self._resources, self._author, _id(id), with_source, stamp)
+        return writer.erase(self._runtime, self._author, _check_id(id), with_source, stamp)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -244,7 +247,7 @@ class Space:
         )
         asked = recall.Query(
             query,
-            validate.check_limit(limit, MOST_HITS),
+            validate.check_limit(limit, MAX_HITS),
             mode,
             chosen,
             self._ranking if ranking is None else validate.check_ranking(ranking),
@@ -252,45 +255,47 @@ class Space:
             explain,
         )
         if as_of is not None:
-            with self._resources.engine.read(lagging=True) as tx:
+            with self._runtime.engine.read(allow_replica=True) as tx:
                 owners = self._owners(tx)
-                position, moment = recall_as_of.moment(tx, owners, as_of)
-                known = recall_as_of.known_at(tx, owners, self._seen(tx), position)
+                position, moment = recall_as_of.resolve_as_of(tx, owners, as_of)
+                known = recall_as_of.items_at(tx, owners, self._visible_sessions(tx), position)
             then = replace(chosen, alive_at=moment)
-            return recall.recall_as_of(self._resources, known, then, asked)
-        return self._recalled(asked, note=note)
+            return recall.recall_as_of(self._runtime, known, then, asked)
+        return self._recall_and_log(asked, note=note)
 
-    def _recalled(
+    def _recall_and_log(
         self, asked: Query, sequence: int | None = None, *, note: bool = True
     ) -> list[Hit]:
         """Recall, and note it. ``sequence`` is the event of this session it is for."""
         from reverie.recall import recall
 
-        asked = recall.without_secrets(self._resources, asked)
-        eye = recall.open_eye(self._resources, asked)
-        with self._resources.engine.read(lagging=True) as tx:
+        asked = recall.redact_query(self._runtime, asked)
+        eye = recall.prepare_query_vector(self._runtime, asked)
+        with self._runtime.engine.read(allow_replica=True) as tx:
             owners = self._owners(tx)
-            asked = replace(asked, chosen=replace(asked.chosen, **self._seen(tx)._asdict()))
-            hits = recall.recall(self._resources, owners, asked, eye)
+            asked = replace(
+                asked, filter=replace(asked.filter, **self._visible_sessions(tx)._asdict())
+            )
+            hits = recall.recall(self._runtime, owners, asked, eye)
         if hits and note:
             found = tuple(hit.id for hit in hits)
-            now = self._resources.clock.now()
-            self._resources.notes.add(self._author.scope, now, asked.text, found, sequence)
+            now = self._runtime.clock.now()
+            self._runtime.notes.add(self._author.scope, now, asked.text, found, sequence)
         return hits
 
     def get(self, id: str) -> Memory:
         """A memory by its id, a forgotten one included."""
-        with self._resources.engine.read() as tx:
-            return self._placed(tx, id)[1]
+        with self._runtime.engine.read() as tx:
+            return self._find_memory(tx, id)[1]
 
     def history(self, id: str) -> list[Version]:
         """Every version, the oldest first. An erased memory's versions have no content."""
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             for owner in self._owners(tx):
-                entries = index_check.history(tx, owner, _id(id))
+                entries = index_check.read_versions(tx, owner, _check_id(id))
                 if entries:
                     return [entry.as_version() for entry in entries]
-        raise writer.missing(id)
+        raise writer.memory_not_found(id)
 
     def memories(
         self,
@@ -311,23 +316,23 @@ class Space:
         """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
-        most = None if limit is None else validate.check_limit(limit, MOST_LISTED)
-        chosen = self._listing(category, subject, tags, kind, include_forgotten)
-        with self._resources.engine.read() as tx:
+        most = None if limit is None else validate.check_limit(limit, MAX_LISTED)
+        chosen = self._build_filter(category, subject, tags, kind, include_forgotten)
+        with self._runtime.engine.read() as tx:
             # Only the newest of all that is known now need not be read whole.
             part = most if order == "newest" and as_of is None else None
             before = None
             if after is not None and part is not None:
-                before = self._placed(tx, after)[0]
-            found = self._found(tx, chosen, as_of, part, before)
+                before = self._find_memory(tx, after)[0]
+            found = self._find_memories(tx, chosen, as_of, part, before)
             if after is not None and before is None:
                 # What was listed last may have left the list since: its place tells all the same.
                 listed = (pair for pair in found if pair[1].id == after)
-                born, state = next(listed, None) or self._placed(tx, after)
+                first_position, state = next(listed, None) or self._find_memory(tx, after)
                 state = replace(state, category=chosen.category or state.category)
-                last = _PLACE[order]((born, state))
-                found = [pair for pair in found if _PLACE[order](pair) > last]
-        found.sort(key=_PLACE[order])
+                last = _SORT_KEYS[order]((first_position, state))
+                found = [pair for pair in found if _SORT_KEYS[order](pair) > last]
+        found.sort(key=_SORT_KEYS[order])
         return [memory for _, memory in found[:most]]
 
     def count(
@@ -341,28 +346,30 @@ class Space:
         as_of: Time | None = None,
     ) -> int:
         """How many memories there are, by the rules of ``memories``."""
-        chosen = self._listing(category, subject, tags, kind, include_forgotten)
-        with self._resources.engine.read() as tx:
+        chosen = self._build_filter(category, subject, tags, kind, include_forgotten)
+        with self._runtime.engine.read() as tx:
             if as_of is not None:
-                return len(self._found(tx, chosen, as_of))
-            return sum(self._counts(tx, chosen).values())
+                return len(self._find_memories(tx, chosen, as_of))
+            return sum(self._count_memories(tx, chosen).values())
 
     def categories(self) -> dict[str, int]:
         """Every category by name, and how many memories it has."""
-        with self._resources.engine.read() as tx:
-            chosen = self._listing(None, None, None, None, False)
-            counts = recall_as_of.categories_now(tx, self._owners(tx), self._seen(tx), chosen)
+        with self._runtime.engine.read() as tx:
+            chosen = self._build_filter(None, None, None, None, False)
+            counts = recall_as_of.count_categories(
+                tx, self._owners(tx), self._visible_sessions(tx), chosen
+            )
         return dict(sorted(counts.items()))
 
     def position(self) -> int:
         """Where the log of the space stands."""
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             return log.last_position(tx, list(owners)[-1]) if (owners := self._owners(tx)) else 0
 
     def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
         """What happened behind a position of the log, in order: what a mirror has to follow."""
-        most = validate.check_limit(limit, MOST_LISTED)
-        with self._resources.engine.read() as tx:
+        most = validate.check_limit(limit, MAX_LISTED)
+        with self._runtime.engine.read() as tx:
             found = [
                 entry.as_change(user)
                 for owner, user in self._owners(tx).items()
@@ -374,19 +381,19 @@ class Space:
         """The prompt block of what is known, the same bytes for the same memories."""
         from reverie.embed.tokens import count_tokens
 
-        most = validate.check_limit(tokens, MOST_LISTED, "tokens")
-        with self._resources.engine.read() as tx:
-            now = self._resources.clock.now()
+        most = validate.check_limit(tokens, MAX_LISTED, "tokens")
+        with self._runtime.engine.read() as tx:
+            now = self._runtime.clock.now()
             chosen = profile.choose_cached(
-                self._resources.profiles, tx, self._owners(tx), now, None, most, count_tokens
+                self._runtime.profiles, tx, self._owners(tx), now, None, most, count_tokens
             )
             return profile.render(chosen)
 
     def context(self, query: str, *, tokens: int | None = None) -> Context:
         """What a model should know for a query outside of any session: profile and recalled."""
-        from reverie.memory.session import context_of
+        from reverie.memory.session import build_context
 
-        return context_of(self, query, tokens)
+        return build_context(self, query, tokens)
 
     # -- sessions -----------------------------------------------------------------------------
 
@@ -394,22 +401,22 @@ class Space:
         """A handle on a session of this scope; without an id, on a new one."""
         from reverie.memory import session
 
-        name = session.fresh_id(self._resources.ids) if id is None else id
-        return session.Session(self, plain_name(name, "the id of a session", MOST_ID_CHARS))
+        name = session.new_session_id(self._runtime.ids) if id is None else id
+        return session.Session(self, require_name(name, "the id of a session", MAX_ID_CHARS))
 
     def sessions(
         self, *, limit: int | None = None, include_hidden: bool = False
     ) -> list[SessionInfo]:
         """The sessions of this handle, the one with the newest event first."""
-        from reverie.memory.session import infos_of
+        from reverie.memory.session import session_infos
 
-        most = None if limit is None else validate.check_limit(limit, MOST_LISTED)
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._author.scope)
+        most = None if limit is None else validate.check_limit(limit, MAX_LISTED)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._author.scope)
             if owner is None:
                 return []
-            found = sessions.listed(tx, owner, hidden=include_hidden, limit=most)
-            return infos_of(tx, owner, found)
+            found = sessions.list_sessions(tx, owner, hidden=include_hidden, limit=most)
+            return session_infos(tx, owner, found)
 
     def follow(
         self,
@@ -425,15 +432,20 @@ class Space:
         out. ``session`` is the one the client speaks of; then its oldest messages may be missing.
         """
         from reverie.history import match
-        from reverie.memory.session import Session, fresh_id
+        from reverie.memory.session import Session, new_session_id
 
         validate.check_key(key)
         if session is not None:
-            plain_name(session, "the id of a session", MOST_ID_CHARS)
-        resent = match.read(self._resources, history)
+            require_name(session, "the id of a session", MAX_ID_CHARS)
+        resent = match.read_history(self._runtime, history)
         stamp = self._stamp(key, "follow", session, resent.said)
         followed = match.follow(
-            self._resources, self._author, resent, fresh_id(self._resources.ids), session, stamp
+            self._runtime,
+            self._author,
+            resent,
+            new_session_id(self._runtime.ids),
+            session,
+            stamp,
         )
         return Session(self, *followed)
 
@@ -442,28 +454,30 @@ class Space:
         event = hit.event if isinstance(hit, Hit) else hit
         if event is None:
             raise InvalidInput("only an event has neighbours: this hit is a memory")
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             for owner, user in self._owners(tx).items():
                 if user == event.user:
-                    return sessions.around(tx, owner, user, event, max(before, 0), max(after, 0))
+                    return sessions.read_surrounding_events(
+                        tx, owner, user, event, max(before, 0), max(after, 0)
+                    )
         return []
 
     # -- proposals ----------------------------------------------------------------------------
 
     def proposals(self, *, include_answered: bool = False) -> list[Proposal]:
         """What a model would remember if it may, the oldest first."""
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._author.scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._author.scope)
             if owner is None:
                 return []
-            return proposals.listed(tx, owner, answered=include_answered)
+            return proposals.list_proposals(tx, owner, answered=include_answered)
 
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
         """Remember what was proposed. Accepted already, it is the same memory."""
         from reverie.write import proposals as write_proposals
 
         stamp = self._stamp(key, "accept", proposal)
-        return write_proposals.accept(self._resources, self._author, proposal, stamp)
+        return write_proposals.accept(self._runtime, self._author, proposal, stamp)
 
     def reject(
         self, proposal: str, *, reason: str | None = None, key: str | None = None
@@ -472,7 +486,7 @@ class Space:
         from reverie.write import proposals as write_proposals
 
         stamp = self._stamp(key, "reject", proposal, reason=reason)
-        return write_proposals.reject(self._resources, self._author, proposal, stamp)
+        return write_proposals.reject(self._runtime, self._author, proposal, stamp)
 
     # -- in and out ---------------------------------------------------------------------------
 
@@ -481,13 +495,13 @@ class Space:
 
         Raises StoreDamaged at a damaged entry, or leaves it out and counts it in Store.damaged.
         """
-        return transfer_export.export(self._resources, self._author, skip_damaged=skip_damaged)
+        return transfer_export.export(self._runtime, self._author, skip_damaged=skip_damaged)
 
     def import_records(
-        self, records: Iterable[transfer_export.Record | transfer_export.Unreadable]
+        self, records: Iterable[transfer_export.Record | transfer_export.UnreadableRecord]
     ) -> ImportReport:
         """Take in what ``export`` gave, or plain records with a content. Repeating it is safe."""
-        return import_.import_records(self._resources, self._author, records)
+        return import_.import_records(self._runtime, self._author, records)
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -499,10 +513,10 @@ class Space:
             return {}
         own = log.find_owner(tx, space, scope.user)
         owners: dict[Owner, str | None] = {} if own is None else {own: scope.user}
-        owners[Owner(space, log.SHARED)] = None
+        owners[Owner(space, log.SHARED_OWNER)] = None
         return owners
 
-    def _listing(
+    def _build_filter(
         self,
         category: str | None,
         subject: str | None,
@@ -510,17 +524,17 @@ class Space:
         kind: str | None,
         include_forgotten: bool,
     ) -> Filter:
-        key = None if subject is None else validate.sought_subject(subject)
+        key = None if subject is None else validate.subject_filter_key(subject)
         return Filter(
             kinds=() if kind is None else (validate.check_kind(kind),),
             category=None if category is None else validate.check_category(category),
             subject_key=key,
             tags=clean_tags(tags or ()),
             include_forgotten=include_forgotten,
-            alive_at=None if include_forgotten else self._resources.clock.now(),
+            alive_at=None if include_forgotten else self._runtime.clock.now(),
         )
 
-    def _found(
+    def _find_memories(
         self,
         tx: Transaction,
         chosen: Filter,
@@ -529,39 +543,41 @@ class Space:
         before: int | None = None,
     ) -> list[tuple[int, Memory]]:
         """What a listing admits, each with where it was born."""
-        owners, seen = self._owners(tx), self._seen(tx)
+        owners, seen = self._owners(tx), self._visible_sessions(tx)
         if as_of is not None:
             forgotten = chosen.include_forgotten
-            position, moment = recall_as_of.moment(tx, owners, as_of)
+            position, moment = recall_as_of.resolve_as_of(tx, owners, as_of)
             then = replace(chosen, alive_at=None if forgotten else moment)
             known = recall_as_of.memories_at(
                 tx, owners, seen, position, include_forgotten=forgotten
             )
-            return [pair for pair in known if then.admits(pair[1])]
+            return [pair for pair in known if then.accepts(pair[1])]
         return recall_as_of.memories_now(tx, owners, seen, chosen, limit, before)
 
-    def _counts(self, tx: Transaction, chosen: Filter) -> Counter[str]:
-        chosen, found = replace(chosen, **self._seen(tx)._asdict()), Counter[str]()
+    def _count_memories(self, tx: Transaction, chosen: Filter) -> Counter[str]:
+        chosen, found = replace(chosen, **self._visible_sessions(tx)._asdict()), Counter[str]()
         for owner in self._owners(tx):
-            found.update(index.counts(tx, owner, chosen))
+            found.update(index.count_by_category(tx, owner, chosen))
         return found
 
-    def _placed(self, tx: Transaction, id: str) -> tuple[int, Memory]:
+    def _find_memory(self, tx: Transaction, id: str) -> tuple[int, Memory]:
         """A memory as it is now, a forgotten one included, and where it was born."""
         for owner, user in self._owners(tx).items():
-            place = index.find(tx, owner, _id(id))
+            place = index.find(tx, owner, _check_id(id))
             if place is not None:
-                return place.born, index_check.current(tx, owner, place, id).state(user)
-        raise writer.missing(id)
+                return place.first_position, index_check.read_current(tx, owner, place, id).state(
+                    user
+                )
+        raise writer.memory_not_found(id)
 
-    def _seen(self, tx: Transaction) -> Seen:
+    def _visible_sessions(self, tx: Transaction) -> VisibleSessions:
         """The sessions whose own memories this handle sees: its session's, and what that forks."""
         scope = self._author.scope
-        owner = None if scope.session is None else log.find(tx, scope)
+        owner = None if scope.session is None else log.resolve_owner(tx, scope)
         if scope.session is None or owner is None:
-            return Seen()
-        stretches = sessions.lineage(tx, owner, scope.session, self._begun_from)
-        return Seen(tuple(stretch.session for stretch in stretches), owner)
+            return VisibleSessions()
+        stretches = sessions.lineage(tx, owner, scope.session, self._forked_from)
+        return VisibleSessions(tuple(stretch.session for stretch in stretches), owner)
 
     def _stamp(
         self,
@@ -570,20 +586,20 @@ class Space:
         *arguments: object,
         reason: str | None = None,
         origin: Origin | None = None,
-    ) -> Stamp:
-        return Stamp(
+    ) -> WriteStamp:
+        return WriteStamp(
             key=validate.check_key(key),
             request=request_hash(key, verb, *arguments),
-            reason=validate.check_reason(self._resources, reason),
+            reason=validate.check_reason(self._runtime, reason),
             origin=origin,
         )
 
 
-_PLACE: Mapping[Order, Callable[[tuple[int, Memory]], Any]] = {
+_SORT_KEYS: Mapping[Order, Callable[[tuple[int, Memory]], Any]] = {
     "newest": lambda pair: -pair[0],
     "category": lambda pair: (pair[1].category, pair[1].created_at, pair[0]),
 }
-_ASKED = (
+_DRAFT_FIELDS = (
     "kind",
     "category",
     "subject",
@@ -596,8 +612,8 @@ _ASKED = (
 )
 
 
-def _id(value: str) -> str:
+def _check_id(value: str) -> str:
     """An id as given; what cannot be an id is simply not found."""
     if not isinstance(value, str) or not value.isascii() or not value.isalnum():
-        raise writer.missing(str(value)[:40])
+        raise writer.memory_not_found(str(value)[:40])
     return value

@@ -37,14 +37,14 @@ from reverie.model import (
     VerifyReport,
 )
 from reverie.protocols import Clock, Embedder, Engine, Ids, Reranker
-from reverie.text.normalize import plain_name
+from reverie.text.normalize import require_name
 from reverie.write import validate, vault_link
 from reverie.write.recall_log import RecallNotes
-from reverie.write.runtime import Resources
-from reverie.write.secret_policy import redaction_of
+from reverie.write.runtime import Runtime
+from reverie.write.secret_policy import redaction_from_settings
 from reverie.write.writer import Author
 
-MOST_NAME_CHARS = 200
+MAX_NAME_CHARS = 200
 Progress = Callable[[int, int], None]
 
 
@@ -68,7 +68,7 @@ def open(
         found = replace(found, embedder=embedder)
     chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
     address = str(url) if url is not None else found.url or config.default_url()
-    resources = Resources(
+    runtime = Runtime(
         engine=open_engine(address, found.read_url, found.busy_timeout),
         clock=clock or SystemClock(),
         ids=ids or RandomIds(),
@@ -77,17 +77,17 @@ def open(
         # Loaded by the first recall that asks for it: nothing else needs it to be there.
         reranker=cache(lambda: open_reranker(reranker or found.reranker or None)),
         notes=RecallNotes(),
-        redaction=redaction_of(found),
+        redaction=redaction_from_settings(found),
     )
-    store = Store(resources, owns_embedder=chosen is not embedder)
-    resources.engine.examine = lambda: damage.examine(resources)
+    store = Store(runtime, owns_embedder=chosen is not embedder)
+    runtime.engine.damage_check = lambda: damage.describe_damage(runtime)
     try:
-        with resources.engine.read() as tx:
-            maintenance_rebuild.require_whole(tx, resources.engine.url)
-        maintenance_rebuild.refresh_index(resources)
-        maintenance_reembed.await_vectors(resources)
-        if found.vault and not resources.engine.read_only:
-            vault_link.attach_first(resources, str(Path(found.vault).expanduser().absolute()))
+        with runtime.engine.read() as tx:
+            maintenance_rebuild.require_migrated(tx, runtime.engine.url)
+        maintenance_rebuild.refresh_index(runtime)
+        maintenance_reembed.queue_missing_vectors(runtime)
+        if found.vault and not runtime.engine.read_only:
+            vault_link.attach_if_none(runtime, str(Path(found.vault).expanduser().absolute()))
     except BaseException:
         store.close()
         raise
@@ -114,8 +114,8 @@ def salvage_store(
         found = replace(found, embedder=embedder)
     chosen = open_embedder(found) if embedder is None or isinstance(embedder, str) else embedder
 
-    def resources(engine: Engine) -> Resources:
-        return Resources(
+    def runtime(engine: Engine) -> Runtime:
+        return Runtime(
             engine=engine,
             clock=SystemClock(),
             ids=RandomIds(),
@@ -123,11 +123,11 @@ def salvage_store(
             embedder=chosen,
             reranker=lambda: None,
             notes=RecallNotes(),
-            redaction=redaction_of(found),
+            redaction=redaction_from_settings(found),
         )
 
     try:
-        return salvage.salvage(resources, str(source), Path(target), progress)
+        return salvage.salvage(runtime, str(source), Path(target), progress)
     finally:
         closer = getattr(chosen, "close", None)
         if closer is not None and chosen is not embedder:
@@ -137,8 +137,8 @@ def salvage_store(
 class Store:
     """One database. Close it, or use it as a context manager."""
 
-    def __init__(self, resources: Resources, *, owns_embedder: bool = False) -> None:
-        self._resources = resources
+    def __init__(self, runtime: Runtime, *, owns_embedder: bool = False) -> None:
+        self._runtime = runtime
         self._owns_embedder = owns_embedder
         self._worker: threading.Thread | None = None
         self._worker_lock = threading.Lock()
@@ -160,26 +160,26 @@ class Store:
 
     @property
     def url(self) -> str:
-        return self._resources.engine.url
+        return self._runtime.engine.url
 
     @property
     def settings(self) -> Settings:
-        return self._resources.settings
+        return self._runtime.settings
 
     @property
     def write_failed(self) -> bool:
         """Whether a write or sync failed here: nothing is stored until the store is reopened."""
-        return self._resources.engine.write_failed
+        return self._runtime.engine.write_failed
 
     @property
     def damaged(self) -> int:
         """How many damaged entries were left out of answers since the store was opened."""
-        return len(self._resources.engine.damaged)
+        return len(self._runtime.engine.damaged)
 
     @property
     def vault(self) -> Path | None:
         """The folder in which every memory is a file, if there is one."""
-        path = vault_link.path_of(self._resources)
+        path = vault_link.find_path(self._runtime)
         return None if path is None else Path(path)
 
     def space(
@@ -195,27 +195,27 @@ class Store:
 
         ``ranking`` is how its recalls rank where they are not told otherwise.
         """
-        plain_name(name, "the name of a space", MOST_NAME_CHARS)
+        require_name(name, "the name of a space", MAX_NAME_CHARS)
         if user is not None:
-            plain_name(user, "the name of a user", MOST_NAME_CHARS)
+            require_name(user, "the name of a user", MAX_NAME_CHARS)
         if actor is not None:
-            plain_name(actor, "the actor", MOST_NAME_CHARS)
+            require_name(actor, "the actor", MAX_NAME_CHARS)
         if trust not in TRUSTS:
             raise InvalidInput(f"trust must be one of {', '.join(TRUSTS)}, not {trust!r}")
         chosen = validate.check_ranking(
             self.settings.ranking.lower() if ranking is None else ranking
         )
-        return Space(self._resources, Author(Scope(name, user), actor, trust), chosen)
+        return Space(self._runtime, Author(Scope(name, user), actor, trust), chosen)
 
     def close(self) -> None:
         """Write what is buffered, stop the worker and let go of the files."""
         self.stop_worker()
         with contextlib.suppress(ReverieError):
-            for space in self._resources.notes.spaces():
-                with self._resources.engine.write(wait=False) as tx:
-                    self._resources.notes.write(tx, space)
-        self._resources.engine.close()
-        closer = getattr(self._resources.embedder, "close", None)
+            for space in self._runtime.notes.spaces():
+                with self._runtime.engine.write(wait=False) as tx:
+                    self._runtime.notes.write(tx, space)
+        self._runtime.engine.close()
+        closer = getattr(self._runtime.embedder, "close", None)
         if closer is not None and self._owns_embedder:
             closer()
 
@@ -223,41 +223,44 @@ class Store:
 
     def spaces(self) -> list[SpaceInfo]:
         """Every space, by name."""
-        return maintenance_doctor.spaces(self._resources)
+        return maintenance_doctor.spaces(self._runtime)
 
     def positions(self, names: Sequence[str]) -> dict[str, int]:
         """Where the log of each of these spaces is; those that do not exist are left out."""
-        return maintenance_doctor.positions(self._resources, names)
+        return maintenance_doctor.positions(self._runtime, names)
 
     # What few calls need is imported by them: it would make up a fifth of the time of an import.
 
-    def drain(self) -> int:
+    def run_pending_jobs(self) -> int:
         """Run every job that is due; how many that were."""
         from reverie.agenda import worker
 
-        return worker.drain(self._resources)
+        return worker.run_pending_jobs(self._runtime)
 
-    def work(self, stop: threading.Event, poll_seconds: float = 1.0) -> None:
+    def run_worker(self, stop: threading.Event, poll_seconds: float = 1.0) -> None:
         """Serve the agenda until told to stop."""
         from reverie.agenda import worker
 
-        worker.run_forever(self._resources, stop, poll_seconds)
+        worker.run_forever(self._runtime, stop, poll_seconds)
 
-    def show_in_vault(self) -> str | None:
+    def flush_to_vault(self) -> str | None:
         """Write what this process changed into the vault now; why that failed.
 
         For programs that end before a worker would come to it. Without a vault, nothing is done.
         """
-        return vault_link.show(self._resources)
+        return vault_link.flush(self._runtime)
 
     def start_worker(self, poll_seconds: float = 1.0) -> None:
         """Serve the agenda in a thread of this process until the store is closed."""
-        with self._worker_lock, self._resources.engine.read():
+        with self._worker_lock, self._runtime.engine.read():
             # A store that was closed raises here, and not in a thread nobody hears.
             if self._worker is None or not self._worker.is_alive():
                 self._stop.clear()
                 self._worker = threading.Thread(
-                    target=self.work, args=(self._stop, poll_seconds), name="reverie", daemon=True
+                    target=self.run_worker,
+                    args=(self._stop, poll_seconds),
+                    name="reverie",
+                    daemon=True,
                 )
                 self._worker.start()
 
@@ -271,21 +274,21 @@ class Store:
 
     def jobs(self) -> list[Job]:
         """Everything on the agenda, parked jobs included."""
-        with self._resources.engine.read() as tx:
-            tx.oversee()
-            names = damage.named_spaces(tx)
-            return [job for space, name in names for job in jobs.listed(tx, space, name)]
+        with self._runtime.engine.read() as tx:
+            tx.enter_all_owners()
+            names = damage.list_spaces(tx)
+            return [job for space, name in names for job in jobs.list_jobs(tx, space, name)]
 
     def retry_job(self, space: str, job: int) -> None:
         """Make a job due now."""
-        with self._resources.engine.write() as tx:
-            tx.oversee()
-            jobs.retry(tx, self._space_number(tx, space), job, self._resources.clock.now())
+        with self._runtime.engine.write() as tx:
+            tx.enter_all_owners()
+            jobs.retry(tx, self._space_number(tx, space), job, self._runtime.clock.now())
 
     def drop_job(self, space: str, job: int) -> None:
         """Take a job off the agenda, undone."""
-        with self._resources.engine.write() as tx:
-            tx.oversee()
+        with self._runtime.engine.write() as tx:
+            tx.enter_all_owners()
             jobs.drop(tx, self._space_number(tx, space), job)
 
     def create_token(
@@ -299,63 +302,63 @@ class Store:
         """Let somebody in through a server; what they need is the text, shown only now."""
         from reverie.write import tokens
 
-        return tokens.create(self._resources, name, right, spaces, user)
+        return tokens.create(self._runtime, name, right, spaces, user)
 
     def tokens(self) -> list[Token]:
         """Every token, the oldest first."""
         from reverie.write import tokens
 
-        return tokens.listed(self._resources)
+        return tokens.list_tokens(self._runtime)
 
     def revoke_token(self, id: str) -> None:
         """From now on nobody gets in with it."""
         from reverie.write import tokens
 
-        tokens.revoke(self._resources, id)
+        tokens.revoke(self._runtime, id)
 
-    def recognise(self, secret: str) -> Token | None:
+    def authenticate(self, secret: str) -> Token | None:
         """Whose token this is; None: nobody's."""
         from reverie.write import tokens
 
-        return tokens.recognise(self._resources, secret)
+        return tokens.authenticate(self._runtime, secret)
 
     def rebuild(self, progress: Progress | None = None) -> int:
         """Make the index and the vectors anew from the log; how many memories that were."""
-        return maintenance_rebuild.rebuild(self._resources, progress)
+        return maintenance_rebuild.rebuild(self._runtime, progress)
 
     def reembed(self, progress: Progress | None = None) -> int:
         """Make every vector anew with the configured embedder, then switch to them in one step."""
-        return maintenance_reembed.reembed(self._resources, progress)
+        return maintenance_reembed.reembed(self._runtime, progress)
 
     def verify(self) -> VerifyReport:
         """Check the files, and that the index says what the log says."""
-        return maintenance_verify.verify(self._resources)
+        return maintenance_verify.verify(self._runtime)
 
     def backup(self, target: str | Path) -> VerifyReport:
         """An online copy, verified before this returns."""
         from reverie.transfer import backup as transfer_backup
 
-        return transfer_backup.backup(self._resources, Path(target))
+        return transfer_backup.backup(self._runtime, Path(target))
 
     def verify_backup(self, source: str | Path) -> VerifyReport:
         """Check a backup without changing anything."""
         from reverie.transfer import backup as transfer_backup
 
-        return transfer_backup.check(self._resources, Path(source))
+        return transfer_backup.check(self._runtime, Path(source))
 
     def restore_backup(self, source: str | Path) -> VerifyReport:
         """Put a backup in the place of what is here. What was erased since stays erased."""
         from reverie.transfer import backup as transfer_backup
 
-        return transfer_backup.restore(self._resources, Path(source))
+        return transfer_backup.restore(self._runtime, Path(source))
 
     def doctor(self) -> Mapping[str, Any]:
         """Versions, places, pending work, and what is wrong."""
-        return maintenance_doctor.doctor(self._resources)
+        return maintenance_doctor.doctor(self._runtime)
 
     def vacuum(self) -> None:
         """Give unused pages back to the file system."""
-        self._resources.engine.vacuum()
+        self._runtime.engine.vacuum()
 
     def _space_number(self, tx: Any, name: str) -> int:
         row = tx.one("SELECT space FROM spaces WHERE name = ?", (name,))

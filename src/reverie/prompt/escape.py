@@ -23,13 +23,13 @@ _NAMES = """
     memories memory message pad profile reasoning response result role s scratchpad sep sop summary
     sys think thought tool turn unk untrusted user
 """
-_PARTS = frozenset(_NAMES.split())
+_MARKER_PARTS = frozenset(_NAMES.split())
 # These are so within any name, also written as one word (``SystemPrompt``).
-_WITHIN = re.compile(
+_MARKER_WORDS = re.compile(
     "system|assistant|developer|function|instruction|parameter|prompt|thinking|untrusted|"
     "tool(?:call|result|use)"
 )
-_SQUARE = (
+_SQUARE_MARKERS = (
     r"(?:available_)?tools?(?:[ _](?:calls?|results?|content|use))?|inst(?:ructions?)?|"
     r"sys(?:tem)?(?:[ _](?:prompt|message))?|user|assistant|human|developer|think(?:ing)?|"
     r"gmask|smask|bos|eos"
@@ -38,25 +38,25 @@ _SQUARE = (
 # the time is linear, whatever comes.
 _MARKER = re.compile(
     r"<\s*+\|(?=(?P<bar>.{0,80}?\|\s*+>))|"
-    rf"\[[\s/\\]*+(?:{_SQUARE})\s*+\]|\]~!?b[\[\]]|"
+    rf"\[[\s/\\]*+(?:{_SQUARE_MARKERS})\s*+\]|\]~!?b[\[\]]|"
     r"<{1,2}[\s/\\]*+(?P<name>[^\W\d][\w:.-]*+)(?=(?P<rest>[^<>]{0,200}+>{1,2}))?",
     re.IGNORECASE | re.DOTALL,
 )
-_JOINT = re.compile(r"[\W_]+")
-_HARMLESS = {"<": "‹", ">": "›", "[": "(", "]": ")"}
+_SEPARATOR = re.compile(r"[\W_]+")
+_REPLACEMENTS = {"<": "‹", ">": "›", "[": "(", "]": ")"}
 # What looks like a bracket, a bar or a Latin letter and is none, beyond what NFKD says.
-_ALIKE = str.maketrans(
+_CONFUSABLES = str.maketrans(
     "〈⟨❬❰ᐸ˂⧼〉⟩❭❱ᐳ˃⧽【〔⟦❲⁅】〕⟧❳⁆∣ǀ│❘⏐¦⁄∕▁аеорсухіјѕһԁӏмтнкοαινρτυ",
     "<<<<<<<>>>>>>>[[[[[]]]]]||||||//_aeopcyxijshdlmthkoaivptu",
 )
-_HIDDEN = frozenset({"Cf", "Mn", "Me"})
+_INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me"})
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _OPENING = re.compile(r"[~～<[＜﹤［〈〈⟨❬❰ᐸ˂⧼【〔⟦❲⁅]")
 _UNUSUAL = re.compile(r"[^\t-\r\x1c-~]")
 # Letters that only a model sees.
 _TAG_LETTERS = re.compile(r"[\U000e0000-\U000e007f]+")
 # How a line of ours begins, or one that says who speaks.
-_LIKE_OURS = re.compile(
+_STRUCTURE_LINE = re.compile(
     r"\s*(?:#|```|---|===|- \[(?:id:|proposal )|"
     r"(?:system|user|assistant|human|developer|tool|ai|model)(?: \w+)?\s*:|"
     r"(?:Rolling session summary|Recalled for this turn|Not remembered yet|Just remembered|"
@@ -65,83 +65,86 @@ _LIKE_OURS = re.compile(
 )
 
 
-def inert(text: str) -> str:
+def escape_text(text: str) -> str:
     """The text with other brackets around what a model would take for a change of speaker."""
     if not text.isascii():
         text = _TAG_LETTERS.sub("", text)
     if not _OPENING.search(text):
         return text
-    folds = _folds(text)
+    folds = _fold_text(text)
     folded = "".join(folds)
-    spans = [_span(found) for found in _MARKER.finditer(folded) if _speaks(found["name"])]
+    spans = [_span(found) for found in _MARKER.finditer(folded) if _is_marker(found["name"])]
     if not spans:
         return text
     places = [place for place, fold in enumerate(folds) for _ in fold]
     chars = list(text)
     for start, end in spans:
         for at in range(start, end):
-            if (harmless := _HARMLESS.get(folded[at])) is not None:
+            if (harmless := _REPLACEMENTS.get(folded[at])) is not None:
                 chars[places[at]] = harmless
     return "".join(chars)
 
 
-def inert_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """The same on one line, which cannot begin as an item of ours does."""
     line = _one_line(text)
     return "\\" + line if line.startswith("[") else line
 
 
-def inert_name(text: str) -> str:
+def escape_name(text: str) -> str:
     """The same for a name that stands in brackets of ours: it cannot close them."""
     return _one_line(text).replace("[", "(").replace("]", ")")
 
 
-def inert_lines(text: str) -> str:
+def escape_lines(text: str) -> str:
     """The same for text of several lines: none of them begins as a heading or a speaker does."""
-    lines = inert(text).splitlines()
+    lines = escape_text(text).splitlines()
     return "\n".join(
-        f"\\{line}" if _LIKE_OURS.match("".join(_folds(line))) else line for line in lines
+        f"\\{line}" if _STRUCTURE_LINE.match("".join(_fold_text(line))) else line for line in lines
     )
 
 
-def inert_values(value: Any) -> Any:
+def escape_json(value: Any) -> Any:
     """The same for every text in a value as JSON has them, the names of members included."""
     if isinstance(value, str):
-        return inert(value)
+        return escape_text(value)
     if isinstance(value, dict):
-        return {inert_values(name): inert_values(each) for name, each in value.items()}
-    return [inert_values(each) for each in value] if isinstance(value, list | tuple) else value
+        return {escape_json(name): escape_json(each) for name, each in value.items()}
+    return [escape_json(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _one_line(text: str) -> str:
     """On one line a space stands where invisible characters stood: that may end a name."""
-    return inert(one_line(inert(text)))
+    return escape_text(one_line(escape_text(text)))
 
 
 def _span(found: re.Match[str]) -> tuple[int, int]:
     return found.start(), max(found.end(), found.end("bar"), found.end("rest"))
 
 
-def _speaks(name: str | None) -> bool:
+def _is_marker(name: str | None) -> bool:
     """Whether a tag of this name is a marker; the other markers have none."""
     if name is None:
         return True
     name = name.casefold()
-    return bool(_WITHIN.search(name)) or any(
-        part in _PARTS or part.removesuffix("s") in _PARTS for part in _JOINT.split(name)
+    return bool(_MARKER_WORDS.search(name)) or any(
+        part in _MARKER_PARTS or part.removesuffix("s") in _MARKER_PARTS
+        for part in _SEPARATOR.split(name)
     )
 
 
-def _folds(text: str) -> Sequence[str]:
+def _fold_text(text: str) -> Sequence[str]:
     """What each character is for a reader: nothing, itself, or the letters it looks like."""
-    return [*map(_folded, text)] if _UNUSUAL.search(text) else text
+    return [*map(_fold_char, text)] if _UNUSUAL.search(text) else text
 
 
 @lru_cache(maxsize=4096)
-def _folded(char: str) -> str:
+def _fold_char(char: str) -> str:
     if char.isspace() or unicodedata.category(char) == "Cc":
         return " "
-    plain = unicodedata.normalize("NFKD", char).casefold().translate(_ALIKE)
+    plain = unicodedata.normalize("NFKD", char).casefold().translate(_CONFUSABLES)
     return "".join(
-        each for each in plain if unicodedata.category(each) not in _HIDDEN and each not in _BLANK
+        each
+        for each in plain
+        if unicodedata.category(each) not in _INVISIBLE_CATEGORIES and each not in _BLANK
     )

@@ -12,22 +12,22 @@ from itertools import groupby
 
 from reverie.engine import index, index_check, log
 from reverie.model import UNTRUSTED, Memory
-from reverie.prompt.escape import inert_line, inert_name
+from reverie.prompt.escape import escape_line, escape_name
 from reverie.protocols import Owner, Transaction
 from reverie.write.profile_cache import CachedProfile, ProfileCache
 
 CHUNK = 25
-MOST_MISSES = 5
-FAR = 1 << 62
+MAX_MISSES = 5
+MAX_POSITION = 1 << 62
 
-ABOUT = (
+INTRO = (
     "## Your Memory\n"
     "\n"
     "The following is information you've learned about the user from previous conversations.\n"
     "Use this context naturally."
 )
-UPDATING = " To update a memory, use the update_memory tool with the memory ID."
-HEADING = f"{ABOUT}{UPDATING}\n"
+UPDATE_HINT = " To update a memory, use the update_memory tool with the memory ID."
+HEADING = f"{INTRO}{UPDATE_HINT}\n"
 
 
 def choose_cached(
@@ -44,17 +44,17 @@ def choose_cached(
     Choosing again what was chosen for the turn before takes as long as a recall.
     """
     key = (*owners.items(), position, tokens)
-    marks = [index.state_mark(tx, owner) for owner in owners]
+    marks = [index.state_version(tx, owner) for owner in owners]
     cached = cache.get(key, marks, now)
     if cached is not None:
         return cached
     ends = [float("inf")]
 
     def seen() -> Iterator[tuple[int, Memory]]:
-        for born, memory in newest_first(tx, owners, now, position):
+        for first_position, memory in eligible_memories(tx, owners, now, position):
             if memory.expires_at is not None:
                 ends.append(memory.expires_at)
-            yield born, memory
+            yield first_position, memory
 
     chosen = choose(seen(), tokens, count_tokens)
     if not tx.writing:  # what a writer sees may yet be undone
@@ -62,7 +62,7 @@ def choose_cached(
     return chosen
 
 
-def newest_first(
+def eligible_memories(
     tx: Transaction, owners: Mapping[Owner, str | None], now: int, position: int | None = None
 ) -> Iterator[tuple[int, Memory]]:
     """What the profile may show: what is pinned, then facts, the newest first.
@@ -73,53 +73,56 @@ def newest_first(
     changed: list[tuple[int, Memory]] = []
     if position is not None:
         for owner, user in owners.items():
-            changed += _changed(tx, owner, user, now, position)
-        changed.sort(key=_newest)
+            changed += _changed_since(tx, owner, user, now, position)
+        changed.sort(key=_newest_key)
     for pinned in (True, False):
         yield from merge(
             [pair for pair in changed if pair[1].pinned == pinned],
-            *(_same(tx, owner, user, now, position, pinned) for owner, user in owners.items()),
-            key=_newest,
+            *(
+                _unchanged_since(tx, owner, user, now, position, pinned)
+                for owner, user in owners.items()
+            ),
+            key=_newest_key,
         )
 
 
-def _newest(pair: tuple[int, Memory]) -> int:
+def _newest_key(pair: tuple[int, Memory]) -> int:
     return -pair[0]
 
 
-def _same(
+def _unchanged_since(
     tx: Transaction, owner: Owner, user: str | None, now: int, position: int | None, pinned: bool
 ) -> Iterator[tuple[int, Memory]]:
     """Those that are what they were at a position."""
-    before = FAR if position is None else position + 1
+    before = MAX_POSITION if position is None else position + 1
     while True:
-        places = index.for_profile(tx, owner, before, now, pinned=pinned, limit=CHUNK)
+        places = index.profile_memories(tx, owner, before, now, pinned=pinned, limit=CHUNK)
         same = [place for place in places if position is None or place.position <= position]
-        for place, entry in index_check.states(tx, owner, same):
+        for place, entry in index_check.read_current_entries(tx, owner, same):
             memory = entry.state(user)
             seen = memory.session is None and memory.forgotten_at is None
             if seen and memory.trust not in UNTRUSTED:
-                yield place.born, memory
+                yield place.first_position, memory
         if len(places) < CHUNK:
             return
-        before = places[-1].born
+        before = places[-1].first_position
 
 
-def _changed(
+def _changed_since(
     tx: Transaction, owner: Owner, user: str | None, now: int, position: int
 ) -> Iterator[tuple[int, Memory]]:
     """Those that were shown at a position and have changed since, as they were."""
     held = index.changed_since(tx, owner, position, now)
-    entries = log.at_positions(tx, owner, [at for _, at in held])
-    then = log.time_at(tx, owner, position) if held else 0
-    for born, at in held:
+    entries = log.find_at_positions(tx, owner, [at for _, at in held])
+    then = log.recorded_time_at(tx, owner, position) if held else 0
+    for first_position, at in held:
         entry = entries.get(at)
         if entry is None or entry.body is None:
             continue
         memory = entry.state(user)
         lived = memory.forgotten_at is None and not memory.expired(then)
         if lived and (memory.pinned or memory.kind == "fact") and memory.trust not in UNTRUSTED:
-            yield born, memory
+            yield first_position, memory
 
 
 def choose(
@@ -130,17 +133,17 @@ def choose(
     chosen: list[tuple[int, Memory]] = []
     headed: set[str] = set()
     misses = 0
-    for born, memory in eligible:
+    for first_position, memory in eligible:
         cost = count_tokens(_line(memory))
         if memory.category not in headed:
             cost += count_tokens(_title(memory.category))
         if cost <= left:
             left -= cost
             headed.add(memory.category)
-            chosen.append((born, memory))
+            chosen.append((first_position, memory))
             continue
         misses += 1
-        if misses == MOST_MISSES:
+        if misses == MAX_MISSES:
             break
     chosen.sort(key=lambda pair: (pair[1].category, pair[1].created_at, pair[0], pair[1].id))
     return chosen
@@ -152,14 +155,14 @@ def render(chosen: Iterable[tuple[int, Memory]], *, with_tool: bool = True) -> s
         _title(category) + "".join(_line(memory) for _, memory in group)
         for category, group in groupby(chosen, key=lambda pair: pair[1].category)
     ]
-    heading = HEADING if with_tool else f"{ABOUT}\n"
+    heading = HEADING if with_tool else f"{INTRO}\n"
     return heading + "".join(blocks) if blocks else ""
 
 
 def _title(category: str) -> str:
-    return f"\n### {inert_name(category).replace('_', ' ').title()}\n"
+    return f"\n### {escape_name(category).replace('_', ' ').title()}\n"
 
 
 def _line(memory: Memory) -> str:
-    subject = f"[{inert_name(memory.subject)}] " if memory.subject else ""
-    return f"- [id:{memory.id}] {subject}{inert_line(memory.content)}\n"
+    subject = f"[{escape_name(memory.subject)}] " if memory.subject else ""
+    return f"- [id:{memory.id}] {subject}{escape_line(memory.content)}\n"

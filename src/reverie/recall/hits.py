@@ -19,10 +19,10 @@ from reverie.recall.views import View
 from reverie.text.messages import speaker_of
 
 # Hits that share so many of their words are one.
-SAME = 0.9
+DUPLICATE_SHARE = 0.9
 
 
-class Weighed(NamedTuple):
+class ScoredCandidate(NamedTuple):
     """A candidate with its score and its best passage."""
 
     score: float
@@ -33,21 +33,21 @@ class Weighed(NamedTuple):
 
     @property
     def order(self) -> tuple[float, int]:
-        return -self.score, -self.candidate.born
+        return -self.score, -self.candidate.first_position
 
 
 @dataclass(slots=True)
-class Read:
+class LoadedCandidate:
     """A candidate that was read."""
 
-    weighed: Weighed
-    thing: Memory | Event
+    scored: ScoredCandidate
+    item: Memory | Event
     text: str
     score: float
     parts: dict[str, float | str | None]
 
 
-class Opinions:
+class RerankScores:
     """What a reranker thinks of texts, each asked for once."""
 
     def __init__(self, reranker: Reranker, query: str) -> None:
@@ -67,18 +67,18 @@ class Opinions:
         return [self._known[text] for text in texts]
 
 
-def kept(
-    weighed: Iterator[Weighed],
+def select_hits(
+    weighed: Iterator[ScoredCandidate],
     ranking: Ranking,
     limit: int,
     now: int,
     owners: int,
-    opinions: Opinions | None,
-) -> tuple[list[Read], bool]:
+    opinions: RerankScores | None,
+) -> tuple[list[LoadedCandidate], bool]:
     """What becomes a hit, and whether more candidates could change nothing."""
-    reads = _reads(weighed, limit)
+    reads = _load_candidates(weighed, limit)
     if ranking.collapse:
-        reads = _collapsed(reads)
+        reads = _collapse_duplicates(reads)
     least = ranking.score_threshold
     if opinions or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
         # They weigh candidates against one another: a fixed number of them is read first.
@@ -86,9 +86,12 @@ def kept(
         first = list(islice(reads, many))
         if opinions is not None:
             for read, score in zip(first, opinions.of([read.text for read in first]), strict=True):
-                read.score, read.parts["rerank"] = score, round(score, recall_ranking.PLACES)
+                read.score, read.parts["rerank"] = (
+                    score,
+                    round(score, recall_ranking.SCORE_DECIMALS),
+                )
         above = [read for read in first if least is None or read.score >= least]
-        chosen = _reweighed(above, ranking, limit, now, opinions is not None)[:limit]
+        chosen = _adjust_scores(above, ranking, limit, now, opinions is not None)[:limit]
         return chosen, len(chosen) == limit or len(first) == many
     if least is not None:
         reads = takewhile(lambda read: read.score >= least, reads)
@@ -96,15 +99,15 @@ def kept(
     return chosen, least is not None or len(chosen) == limit
 
 
-def _reads(weighed: Iterator[Weighed], many: int) -> Iterator[Read]:
+def _load_candidates(weighed: Iterator[ScoredCandidate], many: int) -> Iterator[LoadedCandidate]:
     """Candidates read as they are needed, so many at once."""
     while part := list(islice(weighed, many)):
-        for each, read in zip(part, _read(part), strict=True):
+        for each, read in zip(part, _load_batch(part), strict=True):
             if read is not None:
-                yield Read(each, *read, each.score, dict(each.parts))
+                yield LoadedCandidate(each, *read, each.score, dict(each.parts))
 
 
-def _read(part: Sequence[Weighed]) -> list[tuple[Memory | Event, str] | None]:
+def _load_batch(part: Sequence[ScoredCandidate]) -> list[tuple[Memory | Event, str] | None]:
     found: dict[int, tuple[Memory | Event, str] | None] = {}
     for view in {id(each.view): each.view for each in part}.values():
         mine = [(at, each) for at, each in enumerate(part) if each.view is view]
@@ -113,25 +116,28 @@ def _read(part: Sequence[Weighed]) -> list[tuple[Memory | Event, str] | None]:
     return [found[at] for at in range(len(part))]
 
 
-def _reweighed(
-    reads: list[Read], ranking: Ranking, limit: int, now: int, reranked: bool
-) -> list[Read]:
+def _adjust_scores(
+    reads: list[LoadedCandidate], ranking: Ranking, limit: int, now: int, reranked: bool
+) -> list[LoadedCandidate]:
     """After spread, recency and diversity had their say."""
     if ranking.spread:
         relevance = [_logit(read.score) if reranked else read.score for read in reads]
         for at, score in recall_ranking.min_max(dict(enumerate(relevance)), ranking.equal).items():
-            reads[at].score, reads[at].parts["spread"] = score, round(score, recall_ranking.PLACES)
+            reads[at].score, reads[at].parts["spread"] = (
+                score,
+                round(score, recall_ranking.SCORE_DECIMALS),
+            )
     for read in reads:
         if ranking.recency_weight:
-            at = read.weighed.candidate.at
+            at = read.scored.candidate.at
             recency = recall_ranking.recency(at, now, ranking.half_life_days)
-            read.parts["recency"] = round(recency, recall_ranking.PLACES)
-            read.score = recall_ranking.aged(read.score, at, now, ranking)
-        read.score = round(read.score, recall_ranking.PLACES)
-    reads.sort(key=lambda read: (-read.score, -read.weighed.candidate.born))
+            read.parts["recency"] = round(recency, recall_ranking.SCORE_DECIMALS)
+            read.score = recall_ranking.apply_recency(read.score, at, now, ranking)
+        read.score = round(read.score, recall_ranking.SCORE_DECIMALS)
+    reads.sort(key=lambda read: (-read.score, -read.scored.candidate.first_position))
     if ranking.mmr_lambda is None or not reads:
         return reads
-    return [reads[place] for place in _diversified(reads, ranking.mmr_lambda, limit)]
+    return [reads[place] for place in _mmr_order(reads, ranking.mmr_lambda, limit)]
 
 
 def _logit(score: float) -> float:
@@ -139,64 +145,66 @@ def _logit(score: float) -> float:
     return log(within / (1 - within))
 
 
-def _diversified(reads: Sequence[Read], weight: float, limit: int) -> list[int]:
-    rows = [read.weighed.view.vectors(np.array([read.weighed.passage]))[0] for read in reads]
+def _mmr_order(reads: Sequence[LoadedCandidate], weight: float, limit: int) -> list[int]:
+    rows = [read.scored.view.vectors(np.array([read.scored.passage]))[0] for read in reads]
     width = max((len(row) for row in rows), default=0)
     vectors = np.array([row if len(row) else np.zeros(width) for row in rows], np.float64)
-    return recall_ranking.diversified([read.score for read in reads], vectors, weight, limit)
+    return recall_ranking.mmr_order([read.score for read in reads], vectors, weight, limit)
 
 
-def _collapsed(reads: Iterator[Read]) -> Iterator[Read]:
+def _collapse_duplicates(reads: Iterator[LoadedCandidate]) -> Iterator[LoadedCandidate]:
     """The best of those that say the same, with how many others did before the next was asked for.
 
     A stretch of a longer text does not say all that it does.
     """
-    kept = Kept()
+    kept = DuplicateFilter()
     for read in reads:
-        first = kept.same(read) if read.weighed.candidate.passages == 1 else None
+        first = kept.find_or_add(read) if read.scored.candidate.passages == 1 else None
         if first is None:
             yield read
         else:
             first.parts["collapsed"] = float(first.parts.get("collapsed") or 0) + 1
 
 
-Who = tuple[str | None, ...]
-NOBODY: Who = ()
-ANYBODY: Who = ("",)
+SpeakerKey = tuple[str | None, ...]
+NO_SPEAKER: SpeakerKey = ()
+ANY_SPEAKER: SpeakerKey = ("",)
 
 
-class Kept:
+class DuplicateFilter:
     """Texts that do not say the same, found by who says them and by some of their terms.
 
     What is said in another session, or by another, is no repetition; a memory may repeat anyone.
     """
 
     def __init__(self) -> None:
-        self._reads: list[Read] = []
-        self._texts = near_duplicates.Texts(SAME)
+        self._reads: list[LoadedCandidate] = []
+        self._texts = near_duplicates.NearDuplicateIndex(DUPLICATE_SHARE)
 
-    def same(self, read: Read) -> Read | None:
+    def find_or_add(self, read: LoadedCandidate) -> LoadedCandidate | None:
         """The first that says the same; without one, this is kept."""
-        who = _who(read.thing)
-        place = self._texts.like(read.text, (ANYBODY,) if who == NOBODY else (who, NOBODY))
+        who = _speaker_key(read.item)
+        place = self._texts.find(
+            read.text, (ANY_SPEAKER,) if who == NO_SPEAKER else (who, NO_SPEAKER)
+        )
         if place is not None:
             return self._reads[place]
-        self._texts.add(read.text, (who, ANYBODY))
+        self._texts.add(read.text, (who, ANY_SPEAKER))
         self._reads.append(read)
         return None
 
 
-def _who(thing: Memory | Event) -> Who:
+def _speaker_key(thing: Memory | Event) -> SpeakerKey:
     if isinstance(thing, Memory):
-        return NOBODY
+        return NO_SPEAKER
     return thing.user, thing.session, thing.role, speaker_of(thing.message)
 
 
-def hit_of(read: Read, explain: bool, degraded: str | None) -> Hit:
+def build_hit(read: LoadedCandidate, explain: bool, degraded: str | None) -> Hit:
     parts = read.parts if explain else {}
     if explain and degraded is not None:
         parts["degraded"] = degraded
-    thing = read.thing
+    thing = read.item
     if isinstance(thing, Event):
         id = f"{thing.session}:{thing.sequence}"
         return Hit("event", id, read.text, read.score, None, thing, parts)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
-from reverie.text.analyzer import QUERY_CHARS, query_terms
+from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
 
 # Without words that are something else in another of these languages, such as "ton" and "ma".
 _FIRST_PERSON = """
@@ -31,7 +31,7 @@ _SECOND_PERSON = """
     ты тебя тебе твой твоя твоё твои вы вас вам ваш ваша
 """
 # Written like this they are a country and a name.
-_PROPER = frozenset({"US", "Mia"})
+_PROPER_NOUNS = frozenset({"US", "Mia"})
 _FIRST_WORDS = frozenset(_FIRST_PERSON.split())
 _SECOND_WORDS = frozenset(_SECOND_PERSON.split())
 # Chinese, Japanese and Korean write no spaces around these, or glue endings to them.
@@ -61,7 +61,7 @@ _MONTHS = (
     "december dezember décembre decembre diciembre dezembro dicembre",
 )
 _MONTH = {name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()}
-_NAMES = "|".join(sorted(_MONTH, key=len, reverse=True))
+_MONTH_NAMES = "|".join(sorted(_MONTH, key=len, reverse=True))
 _DAY = r"(?P<d>[0-9]{1,2})(?:st|nd|rd|th|\.|er|º)?"
 _YEAR = r"(?P<y>(?:19|20)[0-9]{2})"
 _OF = r"(?:\s+(?:of|de|di|del))?\s+"
@@ -74,18 +74,18 @@ _DATES = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"\b{_YEAR}-(?P<m>[0-9]{{2}})-(?P<d>[0-9]{{2}})(?![0-9])",
-        rf"\b{_DAY}{_OF}(?P<m>{_NAMES})\b(?:,?{_OF}{_YEAR}\b)?",
-        rf"\b(?P<m>{_NAMES})\s+{_DAY}(?!\d)(?:,?\s+{_YEAR}\b)?",
+        rf"\b{_DAY}{_OF}(?P<m>{_MONTH_NAMES})\b(?:,?{_OF}{_YEAR}\b)?",
+        rf"\b(?P<m>{_MONTH_NAMES})\s+{_DAY}(?!\d)(?:,?\s+{_YEAR}\b)?",
         rf"\b{_YEAR}-(?P<m>[0-9]{{2}})\b",
-        rf"\b(?P<m>{_NAMES}),?{_OF}{_YEAR}\b",
-        rf"\b{_IN}\s+(?P<m>{_NAMES})\b",
+        rf"\b(?P<m>{_MONTH_NAMES}),?{_OF}{_YEAR}\b",
+        rf"\b{_IN}\s+(?P<m>{_MONTH_NAMES})\b",
         rf"\b{_IN}\s+{_YEAR}\b",
     )
 )
 # Most queries have neither, and need no closer look.
-_HINT = re.compile(rf"[0-9]|{_NAMES}", re.IGNORECASE)
+_MAYBE_DATE = re.compile(rf"[0-9]|{_MONTH_NAMES}", re.IGNORECASE)
 # Nobody says in which part of the world it was that day.
-_ANYWHERE = tuple(timedelta(hours=hours) for hours in (-12, 0, 12))
+_UTC_OFFSETS = tuple(timedelta(hours=hours) for hours in (-12, 0, 12))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -100,7 +100,7 @@ class Period(NamedTuple):
         """Whether a time, in milliseconds UTC, lies in it somewhere on earth."""
         try:
             moment = _EPOCH + timedelta(milliseconds=at)
-            return any(self._matches(moment + shift) for shift in _ANYWHERE)
+            return any(self._matches(moment + shift) for shift in _UTC_OFFSETS)
         except OverflowError:
             return False
 
@@ -112,35 +112,41 @@ class Period(NamedTuple):
         )
 
 
-class Question(NamedTuple):
+class QueryHints(NamedTuple):
     """A query, read. ``terms`` are looked for, each with a word that stands for it."""
 
     terms: dict[str, str]
-    of_user: bool
-    of_assistant: bool
+    about_user: bool
+    about_assistant: bool
     period: Period | None
 
-    def names(self, role: str, speaker: str | None) -> bool:
+    def asks_about(self, role: str, speaker: str | None) -> bool:
         """Whether it asks for what this speaker said."""
-        if (self.of_user and role == "user") or (self.of_assistant and role == "assistant"):
+        if (self.about_user and role == "user") or (self.about_assistant and role == "assistant"):
             return True
-        return speaker is not None and bool(name := _name(speaker)) and name <= self.terms.keys()
+        return (
+            speaker is not None
+            and bool(name := _speaker_terms(speaker))
+            and name <= self.terms.keys()
+        )
 
 
-def read(query: str) -> Question:
+def parse_query(query: str) -> QueryHints:
     """Who asks speaks to the assistant: "I" is the user, and "you" the assistant."""
-    text = query[:QUERY_CHARS]
+    text = query[:MAX_QUERY_CHARS]
     said = _REQUEST.sub(" ", text)
     words = {
-        word.lower().replace("\u2019", "'") for word in _WORD.findall(said) if word not in _PROPER
+        word.lower().replace("\u2019", "'")
+        for word in _WORD.findall(said)
+        if word not in _PROPER_NOUNS
     }
     second = bool(words & _SECOND_WORDS) or bool(_SECOND_SIGNS.search(said))
     first = bool(words & _FIRST_WORDS) or bool(_FIRST_SIGNS.search(said))
-    return Question(query_terms(text), first and not second, second, _period(text))
+    return QueryHints(query_terms(text), first and not second, second, _parse_period(text))
 
 
-def _period(text: str) -> Period | None:
-    if not _HINT.search(text):
+def _parse_period(text: str) -> Period | None:
+    if not _MAYBE_DATE.search(text):
         return None
     for pattern in _DATES:
         if found := pattern.search(text):
@@ -158,5 +164,5 @@ def _period(text: str) -> Period | None:
 
 
 @lru_cache(maxsize=1_000)
-def _name(speaker: str) -> frozenset[str]:
+def _speaker_terms(speaker: str) -> frozenset[str]:
     return frozenset(query_terms(speaker))

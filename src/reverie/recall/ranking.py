@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from reverie.model import LENGTHS, Candidate, Ranking
+from reverie.model import POSTING_LENGTH_BASE, Candidate, Ranking
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 # The rarest terms of a query say what all of them do. One bit of a mask stands for each.
-QUERY_TERMS = 16
+MAX_QUERY_TERMS = 16
 # A rare word counts for more than its information.
-SHARPENED = 1.2
-PLACES = 6
+IDF_EXPONENT = 1.2
+SCORE_DECIMALS = 6
 # How length counts against a text: not before it has some terms, and never in proportion.
-SOFTENED = 45.0
-SOFTENED_BY = 0.4
+LENGTH_PIVOT = 45.0
+LENGTH_EXPONENT = 0.4
 # Of so many terms, a turn borrows half as much as one that says nothing, or lends half as much.
-BORROWS = 60.0
-LENDS = 30.0
+BORROWER_PIVOT = 60.0
+LENDER_PIVOT = 30.0
 # What a turn borrows from those so many places away; less from those that came later.
-REACH = 2
-LENT = np.array([0.0, 1.0, 0.5])
-LATER = 0.8
-VECTOR_LENT = 0.35
+NEIGHBOR_DISTANCE = 2
+NEIGHBOR_WEIGHTS = np.array([0.0, 1.0, 0.5])
+LATER_FACTOR = 0.8
+NEIGHBOR_VECTOR_WEIGHT = 0.35
 # Centred, what has nothing to do with a query is as often below zero as above it.
-LOWEST_SIMILARITY = -0.3
+MIN_SIMILARITY = -0.3
 DAY_MS = 86_400_000
 
 T = TypeVar("T", bound=Hashable)
 Parts = Mapping[str, float | None]
 
 
-class Scored(NamedTuple, Generic[T]):
+class FusedScore(NamedTuple, Generic[T]):
     """An item with its score, and what each kind of evidence gave to it."""
 
     item: T
@@ -56,26 +56,28 @@ class Scored(NamedTuple, Generic[T]):
 # -- the query's words ----------------------------------------------------------------------------
 
 
-def rarity(passages: int, frequency: int) -> float:
+def idf_weight(passages: int, frequency: int) -> float:
     """How much it says that a passage has a term which ``frequency`` of ``passages`` have."""
     information = math.log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
-    return math.pow(information, SHARPENED)
+    return math.pow(information, IDF_EXPONENT)
 
 
-class Weights(NamedTuple):
+class TermWeights(NamedTuple):
     """What each term of a query that the owner knows counts, and what all of them would."""
 
     of: dict[str, float]
     total: float
 
 
-def term_weights(passages: int, terms: Iterable[str], frequencies: Mapping[str, int]) -> Weights:
+def term_weights(
+    passages: int, terms: Iterable[str], frequencies: Mapping[str, int]
+) -> TermWeights:
     """The rarest terms count, whether the owner knows them or not."""
     rarest = sorted((frequencies.get(term, 0), term) for term in terms)
-    known = [(count, term) for count, term in rarest if count][:QUERY_TERMS]
-    return Weights(
-        {term: rarity(passages, count) for count, term in known},
-        sum(rarity(passages, count) for count, _ in rarest[:QUERY_TERMS]) or 1.0,
+    known = [(count, term) for count, term in rarest if count][:MAX_QUERY_TERMS]
+    return TermWeights(
+        {term: idf_weight(passages, count) for count, term in known},
+        sum(idf_weight(passages, count) for count, _ in rarest[:MAX_QUERY_TERMS]) or 1.0,
     )
 
 
@@ -90,13 +92,17 @@ def word_weights(
 
 
 # How well a text of so many terms does: a long one has more words by chance.
-SOFT = np.power(SOFTENED / (SOFTENED + np.arange(LENGTHS)), SOFTENED_BY, dtype=np.float64)
+LENGTH_NORM = np.power(
+    LENGTH_PIVOT / (LENGTH_PIVOT + np.arange(POSTING_LENGTH_BASE)),
+    LENGTH_EXPONENT,
+    dtype=np.float64,
+)
 
 
-class Matches:
+class TermMatches:
     """Which of the query's terms stand in which passage of one owner."""
 
-    def __init__(self, postings: Mapping[str, Numbers], weights: Weights, end: int) -> None:
+    def __init__(self, postings: Mapping[str, Numbers], weights: TermWeights, end: int) -> None:
         """``postings`` are passage numbers times ``LENGTHS`` plus the length of their text."""
         self.weights = np.array(list(weights.of.values()))
         self.total = weights.total
@@ -104,10 +110,10 @@ class Matches:
         self._scores = np.zeros(end)
         for bit, (term, weight) in enumerate(weights.of.items()):
             if term in postings:
-                numbers = postings[term] // LENGTHS
-                lengths = postings[term] - numbers * LENGTHS
+                numbers = postings[term] // POSTING_LENGTH_BASE
+                lengths = postings[term] - numbers * POSTING_LENGTH_BASE
                 self._masks[numbers] |= np.uint16(1 << bit)
-                self._scores[numbers] += weight / weights.total * SOFT[lengths]
+                self._scores[numbers] += weight / weights.total * LENGTH_NORM[lengths]
 
     def present(self, numbers: Numbers) -> NDArray[np.bool_]:
         """A row for each passage, a column for each term."""
@@ -115,7 +121,7 @@ class Matches:
         bits = np.unpackbits(rows, axis=1, count=len(self.weights), bitorder="little")
         return bits.astype(np.bool_)
 
-    def scored(self) -> tuple[Numbers, Floats]:
+    def passage_scores(self) -> tuple[Numbers, Floats]:
         """The passages that hold any of the query by themselves, and how much of it."""
         numbers = np.flatnonzero(self._masks)
         return numbers, self._scores[numbers]
@@ -125,7 +131,7 @@ class Matches:
 
 
 @dataclass(slots=True)
-class Pool:
+class CandidatePool:
     """The candidates of one owner with those around them, and what is known of each; not empty.
 
     The passages of a candidate stand together, in the order of the candidates; those ``looked_up``
@@ -136,22 +142,22 @@ class Pool:
 
     candidates: Sequence[Candidate]
     numbers: Numbers
-    looked_up: NDArray[np.bool_]
-    matches: Matches | None
+    retrieved: NDArray[np.bool_]
+    matches: TermMatches | None
     similar: Floats | None
     speaks: NDArray[np.bool_] | None = None
     within: NDArray[np.bool_] | None = None
 
 
-class Lent(NamedTuple):
+class NeighborLinks(NamedTuple):
     """Who borrows from whom, and how much of what the other says."""
 
-    to: Numbers
-    by: Numbers
+    borrowers: Numbers
+    lenders: Numbers
     share: Floats
 
 
-class Judgement(NamedTuple):
+class PoolScores(NamedTuple):
     """The score of each candidate of a pool, its best passage, and what made up the score.
 
     What only stands around, and has nothing to borrow, is not ``found``.
@@ -162,7 +168,7 @@ class Judgement(NamedTuple):
     found: NDArray[np.bool_]
     parts: Mapping[str, Floats | None]
 
-    def parts_of(self, place: int) -> dict[str, float | None]:
+    def parts_at(self, place: int) -> dict[str, float | None]:
         return {
             name: None
             if values is None or not np.isfinite(values[place])
@@ -171,7 +177,7 @@ class Judgement(NamedTuple):
         }
 
 
-def evidence(pool: Pool, ranking: Ranking) -> Judgement:
+def score_evidence(pool: CandidatePool, ranking: Ranking) -> PoolScores:
     """Weigh all that speaks for each candidate.
 
     A turn is found by its own words and vector, by those of the turns beside it as far as it says
@@ -182,11 +188,11 @@ def evidence(pool: Pool, ranking: Ranking) -> Judgement:
     starts = np.cumsum(counts) - counts
     of = np.repeat(np.arange(len(counts)), counts)
     lengths = np.array([candidate.terms for candidate in candidates], np.int64)
-    sessions = _sessions(candidates)
+    sessions = _session_numbers(candidates)
     sequences = np.array([candidate.sequence for candidate in candidates], np.int64)
-    lent = _lent(sequences, sessions, lengths, ranking.neighbours)
-    keyword, with_keyword = _keyword(pool.matches, pool.numbers, of, starts, lengths, lent)
-    vector, with_vector = _vector(pool.similar, of, starts, lent)
+    lent = _neighbor_links(sequences, sessions, lengths, ranking.neighbours)
+    keyword, with_keyword = _keyword_scores(pool.matches, pool.numbers, of, starts, lengths, lent)
+    vector, with_vector = _vector_scores(pool.similar, of, starts, lent)
     bonuses = {"speaker": (ranking.speaker, pool.speaks), "period": (ranking.period, pool.within)}
     whole = 1.0 + sum(weight for weight, found in bonuses.values() if found is not None)
     by_keyword, by_vector = (
@@ -194,7 +200,7 @@ def evidence(pool: Pool, ranking: Ranking) -> Judgement:
         for share in _shares(ranking, pool.matches is not None, pool.similar is not None)
     )
     scores = by_keyword * with_keyword + by_vector * with_vector
-    chosen = np.lexsort((-pool.numbers, -np.round(scores, PLACES), of))[starts]
+    chosen = np.lexsort((-pool.numbers, -np.round(scores, SCORE_DECIMALS), of))[starts]
     said = scores[chosen]
     parts: dict[str, Floats | None] = {
         "keyword": None if pool.matches is None else keyword[chosen],
@@ -211,10 +217,10 @@ def evidence(pool: Pool, ranking: Ranking) -> Judgement:
         parts[name], total = bonus, total + bonus
     parts["session"] = ranking.session * (_best_of_session(sessions, total) - total)
     total = total + parts["session"]
-    parts["origin"] = lent_by_memories = _lent_by_memories(candidates, total, ranking.origin)
-    looked_up = np.logical_or.reduceat(pool.looked_up, starts)
-    return Judgement(
-        np.round(total + lent_by_memories, PLACES),
+    parts["origin"] = lent_by_memories = _memory_bonus(candidates, total, ranking.origin)
+    looked_up = np.logical_or.reduceat(pool.retrieved, starts)
+    return PoolScores(
+        np.round(total + lent_by_memories, SCORE_DECIMALS),
         pool.numbers[chosen],
         looked_up | (said + lent_by_memories > 0),
         parts,
@@ -222,7 +228,7 @@ def evidence(pool: Pool, ranking: Ranking) -> Judgement:
 
 
 def _round(value: float | np.float64) -> float:
-    return round(float(value), PLACES)
+    return round(float(value), SCORE_DECIMALS)
 
 
 def _shares(ranking: Ranking, keyword: bool, vector: bool) -> tuple[float, float]:
@@ -231,7 +237,7 @@ def _shares(ranking: Ranking, keyword: bool, vector: bool) -> tuple[float, float
     return shares[0] / whole, shares[1] / whole
 
 
-def _sessions(candidates: Sequence[Candidate]) -> Numbers:
+def _session_numbers(candidates: Sequence[Candidate]) -> Numbers:
     """A number for the session of each event; -1 for a memory."""
     numbers: dict[str, int] = {}
     return np.array(
@@ -243,36 +249,42 @@ def _sessions(candidates: Sequence[Candidate]) -> Numbers:
     )
 
 
-def _lent(sequences: Numbers, sessions: Numbers, lengths: Numbers, weight: float) -> Lent:
+def _neighbor_links(
+    sequences: Numbers, sessions: Numbers, lengths: Numbers, weight: float
+) -> NeighborLinks:
     """Turns of one session up to ``REACH`` apart lend to one another, the short ones most."""
     if sessions.max() < 0:
         nobody = np.zeros(0, np.int64)
-        return Lent(nobody, nobody, np.zeros(0))
+        return NeighborLinks(nobody, nobody, np.zeros(0))
     order = np.lexsort((sequences, sessions))
     order = order[sessions[order] >= 0]
     session, sequence = sessions[order], sequences[order]
     to, by, shares = [], [], []
-    for step in range(1, REACH + 1):
+    for step in range(1, NEIGHBOR_DISTANCE + 1):
         apart = sequence[step:] - sequence[:-step]
-        near = np.flatnonzero((session[step:] == session[:-step]) & (apart <= REACH))
+        near = np.flatnonzero((session[step:] == session[:-step]) & (apart <= NEIGHBOR_DISTANCE))
         later, earlier = order[step:][near], order[:-step][near]
-        share = LENT[apart[near]]
+        share = NEIGHBOR_WEIGHTS[apart[near]]
         to += [later, earlier]
         by += [earlier, later]
-        shares += [share, share * LATER]
+        shares += [share, share * LATER_FACTOR]
     borrower, lender = np.concatenate(to), np.concatenate(by)
     share = weight * np.concatenate(shares)
-    share *= BORROWS / (BORROWS + lengths[borrower]) * (LENDS / (LENDS + lengths[lender]))
-    return Lent(borrower, lender, np.minimum(share, 1.0))
+    share *= (
+        BORROWER_PIVOT
+        / (BORROWER_PIVOT + lengths[borrower])
+        * (LENDER_PIVOT / (LENDER_PIVOT + lengths[lender]))
+    )
+    return NeighborLinks(borrower, lender, np.minimum(share, 1.0))
 
 
-def _keyword(
-    matches: Matches | None,
+def _keyword_scores(
+    matches: TermMatches | None,
     numbers: Numbers,
     of: Numbers,
     starts: Numbers,
     lengths: Numbers,
-    lent: Lent,
+    lent: NeighborLinks,
 ) -> tuple[Floats, Floats]:
     """How much of the query each passage holds, alone and with what it borrows."""
     if matches is None or not len(matches.weights):
@@ -280,27 +292,27 @@ def _keyword(
     present = matches.present(numbers).astype(np.float64)
     said = np.maximum.reduceat(present, starts, axis=0)
     borrowed = np.zeros_like(said)
-    np.maximum.at(borrowed, lent.to, lent.share[:, None] * said[lent.by])
-    soft = SOFT[lengths][of] / matches.total
+    np.maximum.at(borrowed, lent.borrowers, lent.share[:, None] * said[lent.lenders])
+    soft = LENGTH_NORM[lengths][of] / matches.total
     return present @ matches.weights * soft, np.maximum(
         present, borrowed[of]
     ) @ matches.weights * soft
 
 
-def _vector(
-    similar: Floats | None, of: Numbers, starts: Numbers, lent: Lent
+def _vector_scores(
+    similar: Floats | None, of: Numbers, starts: Numbers, lent: NeighborLinks
 ) -> tuple[Floats, Floats]:
     """How like the query each passage is, from 0 to 1, alone and with what it borrows."""
     if similar is None:
         return np.zeros(len(of)), np.zeros(len(of))
-    known = np.where(np.isfinite(similar), similar, LOWEST_SIMILARITY)
+    known = np.where(np.isfinite(similar), similar, MIN_SIMILARITY)
     best = np.maximum(np.maximum.reduceat(known, starts), 0.0)
     borrowed = np.zeros(len(starts))
-    np.add.at(borrowed, lent.to, VECTOR_LENT * lent.share * best[lent.by])
-    width = 1.0 - LOWEST_SIMILARITY
+    np.add.at(borrowed, lent.borrowers, NEIGHBOR_VECTOR_WEIGHT * lent.share * best[lent.lenders])
+    width = 1.0 - MIN_SIMILARITY
     return (
-        np.clip((known - LOWEST_SIMILARITY) / width, 0.0, 1.0),
-        np.clip((known + borrowed[of] - LOWEST_SIMILARITY) / width, 0.0, 1.0),
+        np.clip((known - MIN_SIMILARITY) / width, 0.0, 1.0),
+        np.clip((known + borrowed[of] - MIN_SIMILARITY) / width, 0.0, 1.0),
     )
 
 
@@ -311,7 +323,7 @@ def _best_of_session(sessions: Numbers, scores: Floats) -> Floats:
     return np.where(sessions < 0, scores, best[sessions])
 
 
-def _lent_by_memories(candidates: Sequence[Candidate], scores: Floats, weight: float) -> Floats:
+def _memory_bonus(candidates: Sequence[Candidate], scores: Floats, weight: float) -> Floats:
     """A memory lends to the event it came from part of what it is ahead of it."""
     lent = np.zeros(len(scores))
     lenders = [
@@ -353,7 +365,7 @@ def reciprocal_ranks(scores: Mapping[T, float], k: int = 60) -> dict[T, float]:
 
 def fuse(
     keyword: Mapping[T, float] | None, vector: Mapping[T, float] | None, ranking: Ranking
-) -> list[Scored[T]]:
+) -> list[FusedScore[T]]:
     """One score from two lists, each the best first. A kind that was not asked for is None."""
     shares = _shares(ranking, keyword is not None, vector is not None)
     if ranking.fusion == "rrf":
@@ -374,7 +386,7 @@ def fuse(
             "keyword_part": _round(keyword_part),
             "vector_part": _round(vector_part),
         }
-        fused.append(Scored(item, _round(keyword_part + vector_part), parts))
+        fused.append(FusedScore(item, _round(keyword_part + vector_part), parts))
     return fused
 
 
@@ -386,12 +398,12 @@ def recency(at: int, now: int, half_life_days: float) -> float:
     return float(0.5 ** (max(now - at, 0) / DAY_MS / half_life_days))
 
 
-def aged(score: float, at: int, now: int, ranking: Ranking) -> float:
+def apply_recency(score: float, at: int, now: int, ranking: Ranking) -> float:
     weight = ranking.recency_weight
     return _round((1 - weight) * score + weight * recency(at, now, ranking.half_life_days))
 
 
-def diversified(scores: Sequence[float], vectors: Floats, weight: float, limit: int) -> list[int]:
+def mmr_order(scores: Sequence[float], vectors: Floats, weight: float, limit: int) -> list[int]:
     """Places in the order of maximal marginal relevance, the best of all first.
 
     A row of zeros is like nothing.

@@ -17,17 +17,17 @@ from reverie.model import Candidate, Hit, Mode, Ranking
 from reverie.protocols import Embedder, Owner
 from reverie.recall import hits, query_hints
 from reverie.recall import ranking as recall_ranking
-from reverie.recall.hits import Weighed
-from reverie.recall.query_hints import Question
+from reverie.recall.hits import ScoredCandidate
+from reverie.recall.query_hints import QueryHints
 from reverie.recall.views import (
+    AsOfItem,
+    AsOfView,
     IndexView,
-    Known,
-    MomentView,
     View,
 )
-from reverie.text.analyzer import QUERY_CHARS
+from reverie.text.analyzer import MAX_QUERY_CHARS
 from reverie.write import embeddings
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 AS_OF_NEEDS_LOCAL = "an as-of recall makes its vectors anew, which only a local embedder can"
 NO_RERANKER = "no reranker is configured"
 # A key in PEM is shorter.
-LONGEST_SECRET = 5_000
-LOOK = 2
+MAX_SECRET_CHARS = 5_000
+NEIGHBOR_LOOKUP_FACTOR = 2
 # How much more is looked at when what was found leads to too little.
-FURTHER = 4
-FARTHEST = 2_000
+CANDIDATE_GROWTH = 4
+MAX_CANDIDATES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,93 +51,95 @@ class Query:
     text: str
     limit: int
     mode: Mode = "hybrid"
-    chosen: Filter = Filter()
+    filter: Filter = Filter()
     ranking: Ranking = Ranking()
     embedding: Sequence[float] | None = None
     explain: bool = False
-    leaves_out: Callable[[str | None, Candidate], bool] | None = None
+    exclude: Callable[[str | None, Candidate], bool] | None = None
     """Given a user and what is theirs: whether whoever asks has it before them already."""
 
 
 @dataclass(frozen=True, slots=True)
-class Eye:
+class QueryVector:
     """How this query is compared with vectors. ``missing`` says why it is not, when it is not."""
 
     embedder: Embedder | None
-    fixed: Vector | None
-    missing: str | None
+    precomputed: Vector | None
+    unavailable_reason: str | None
 
     @property
-    def blind(self) -> bool:
-        return self.missing is not None
+    def unavailable(self) -> bool:
+        return self.unavailable_reason is not None
 
     def vector(self, text: str, weights: Mapping[str, float]) -> Vector:
-        if self.fixed is not None:
-            return self.fixed
+        if self.precomputed is not None:
+            return self.precomputed
         assert self.embedder is not None
-        return self.embedder.embed_query(text[:QUERY_CHARS], weights)
+        return self.embedder.embed_query(text[:MAX_QUERY_CHARS], weights)
 
 
-def without_secrets(resources: Resources, query: Query) -> Query:
+def redact_query(runtime: Runtime, query: Query) -> Query:
     """The query as it may be embedded and noted; an embedder may be somebody else's service."""
     # Nothing looks further; a secret that begins before that place is still seen whole.
-    text = query.text[: QUERY_CHARS + LONGEST_SECRET]
-    return replace(query, text=resources.redaction.quiet(text, "the query"))
+    text = query.text[: MAX_QUERY_CHARS + MAX_SECRET_CHARS]
+    return replace(query, text=runtime.redaction.quiet(text, "the query"))
 
 
-def open_eye(resources: Resources, query: Query, *, local_only: bool = False) -> Eye:
+def prepare_query_vector(
+    runtime: Runtime, query: Query, *, local_only: bool = False
+) -> QueryVector:
     """Decide how vectors take part, before the store is read: a remote embedder is slow.
 
     Asked for alone they must be there; in a hybrid recall their absence is said in ``explain``.
     """
     if query.mode == "keyword":
-        return Eye(None, None, "not asked for")
-    given = None if query.embedding is None else _given(query.embedding)
+        return QueryVector(None, None, "not asked for")
+    given = None if query.embedding is None else _check_query_embedding(query.embedding)
     if given is not None and not local_only:
-        return Eye(None, given, None)
-    embedder = resources.embedder
+        return QueryVector(None, given, None)
+    embedder = runtime.embedder
     why = None
     if embedder is None:
         why = "no embedder is configured"
     elif local_only and embedder.remote:
         why = AS_OF_NEEDS_LOCAL
-    elif not local_only and not resources.engine.compares_vectors:
+    elif not local_only and not runtime.engine.supports_vector_search:
         why = "the database has no pgvector"
     if embedder is None or why is not None:
         if query.mode == "vector":
             raise EmbedderMissing(f"{why}: use mode='keyword', or set REVERIE_EMBEDDER=local")
-        return Eye(None, None, why)
+        return QueryVector(None, None, why)
     if given is not None or not embedder.remote:
-        return Eye(embedder, given, None)
-    with resources.engine.read() as tx:
+        return QueryVector(embedder, given, None)
+    with runtime.engine.read() as tx:
         embeddings.require(tx, embedder)
     try:
-        return Eye(embedder, embedder.embed_query(query.text[:QUERY_CHARS]), None)
+        return QueryVector(embedder, embedder.embed_query(query.text[:MAX_QUERY_CHARS]), None)
     except EmbeddingFailed as error:
         if query.mode == "vector":
             raise
-        return Eye(None, None, str(error))
+        return QueryVector(None, None, str(error))
 
 
 def recall(
-    resources: Resources, owners: Mapping[Owner, str | None], query: Query, eye: Eye
+    runtime: Runtime, owners: Mapping[Owner, str | None], query: Query, eye: QueryVector
 ) -> list[Hit]:
     """The best memories and events of these owners, each with the name of its user."""
-    with resources.engine.read() as tx:
+    with runtime.engine.read() as tx:
         for own in list(owners)[:1]:  # behind it is what its space shares
             tx.enter(own)
         embedder = eye.embedder
         known = embeddings.read(tx) if embedder is None else embeddings.require(tx, embedder)
-        now = resources.clock.now()
+        now = runtime.clock.now()
         views = [
-            IndexView(tx, owner, user, query.chosen, known, now) for owner, user in owners.items()
+            IndexView(tx, owner, user, query.filter, known, now) for owner, user in owners.items()
         ]
-        return _recall(resources, query, eye, views)
+        return _recall(runtime, query, eye, views)
 
 
 def recall_as_of(
-    resources: Resources,
-    known: Mapping[str | None, Sequence[Known]],
+    runtime: Runtime,
+    known: Mapping[str | None, Sequence[AsOfItem]],
     chosen: Filter,
     query: Query,
 ) -> list[Hit]:
@@ -145,80 +147,82 @@ def recall_as_of(
 
     As in the index, statistics are those of all an owner knew; a filter only narrows what is found.
     """
-    query = without_secrets(resources, query)
-    eye = open_eye(resources, query, local_only=True)
+    query = redact_query(runtime, query)
+    eye = prepare_query_vector(runtime, query, local_only=True)
     if eye.embedder is not None:
-        with resources.engine.read() as tx:
+        with runtime.engine.read() as tx:
             embeddings.require(tx, eye.embedder)
-    views = [MomentView(resources, user, things, chosen) for user, things in known.items()]
-    return _recall(resources, query, eye, views)
+    views = [AsOfView(runtime, user, things, chosen) for user, things in known.items()]
+    return _recall(runtime, query, eye, views)
 
 
-def _recall(resources: Resources, query: Query, eye: Eye, views: Sequence[View]) -> list[Hit]:
+def _recall(runtime: Runtime, query: Query, eye: QueryVector, views: Sequence[View]) -> list[Hit]:
     ranking = query.ranking
-    question = query_hints.read(query.text)
-    asked = _asked(views, query, question, eye)
-    reranker = resources.reranker() if ranking.rerank else None
-    opinions = None if reranker is None else hits.Opinions(reranker, query.text)
+    question = query_hints.parse_query(query.text)
+    asked = _build_view_queries(views, query, question, eye)
+    reranker = runtime.reranker() if ranking.rerank else None
+    opinions = None if reranker is None else hits.RerankScores(reranker, query.text)
     many = max(ranking.candidates, query.limit * ranking.multiplier, 1)
     while True:
-        lists = [_look(each, many) for each in asked]
+        lists = [_score_passages(each, many) for each in asked]
         cut = any(many in {len(found.by_keyword), len(found.by_vector)} for found in lists)
-        weighed = _wanted(query, _weighed(query, question, lists))
-        kept, enough = hits.kept(
-            weighed, ranking, query.limit, resources.clock.now(), len(views), opinions
+        weighed = _drop_excluded(query, _score_candidates(query, question, lists))
+        kept, enough = hits.select_hits(
+            weighed, ranking, query.limit, runtime.clock.now(), len(views), opinions
         )
-        if enough or not cut or many >= FARTHEST:
+        if enough or not cut or many >= MAX_CANDIDATES:
             break
         # One long note, or the same again and again, filled the lists: there may be others behind.
-        many *= FURTHER
-    missing = [eye.missing] if query.mode == "hybrid" else []
+        many *= CANDIDATE_GROWTH
+    missing = [eye.unavailable_reason] if query.mode == "hybrid" else []
     missing += [NO_RERANKER] if ranking.rerank and reranker is None else []
     degraded = "; ".join(why for why in missing if why is not None) or None
-    return [hits.hit_of(read, query.explain, degraded) for read in kept]
+    return [hits.build_hit(read, query.explain, degraded) for read in kept]
 
 
 # -- candidates -----------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class ViewQuery(NamedTuple):
     """A query in terms of one view."""
 
     view: View
-    matches: recall_ranking.Matches | None
+    matches: recall_ranking.TermMatches | None
     vector: Vector | None
 
 
-class Found(NamedTuple):
+class PassageScores(NamedTuple):
     """Passages of one view, the best first, by each kind of evidence that was asked for."""
 
-    asked: Asked
+    asked: ViewQuery
     by_keyword: dict[int, float]
     by_vector: dict[int, float]
 
 
-def _asked(views: Sequence[View], query: Query, question: Question, eye: Eye) -> list[Asked]:
+def _build_view_queries(
+    views: Sequence[View], query: Query, question: QueryHints, eye: QueryVector
+) -> list[ViewQuery]:
     """By what all of these owners know together: what is rare must be so for each of them."""
     ranking, terms = query.ranking, list(question.terms)
     wordless = query.mode == "vector" or (
-        ranking.fusion != "evidence" and not ranking.keyword_weight and not eye.blind
+        ranking.fusion != "evidence" and not ranking.keyword_weight and not eye.unavailable
     )
     # Where all postings of each term are read in any case, they are counted.
     whole = [
         None
-        if wordless or view.narrowed or len(terms) > recall_ranking.QUERY_TERMS
+        if wordless or view.is_filtered or len(terms) > recall_ranking.MAX_QUERY_TERMS
         else view.postings(terms)
         for view in views
     ]
     known: dict[str, int] = {}
     for view, postings in zip(views, whole, strict=True):
-        counted = view.frequencies(terms) if postings is None else _counted(postings)
+        counted = view.frequencies(terms) if postings is None else _count_postings(postings)
         for term, count in counted.items():
             known[term] = known.get(term, 0) + count
     passages = sum(view.passages for view in views)
     weights = recall_ranking.term_weights(passages, terms, known)
     vector = None
-    if not eye.blind:
+    if not eye.unavailable:
         vector = eye.vector(
             query.text, recall_ranking.word_weights(passages, question.terms, known)
         )
@@ -227,71 +231,77 @@ def _asked(views: Sequence[View], query: Query, question: Question, eye: Eye) ->
         matches = None
         if not wordless:
             found = view.postings(weights.of) if postings is None else postings
-            matches = recall_ranking.Matches(found, weights, view.end)
-        asked.append(Asked(view, matches, vector))
+            matches = recall_ranking.TermMatches(found, weights, view.end)
+        asked.append(ViewQuery(view, matches, vector))
     return asked
 
 
-def _counted(postings: Mapping[str, Numbers]) -> dict[str, int]:
+def _count_postings(postings: Mapping[str, Numbers]) -> dict[str, int]:
     return {term: len(numbers) for term, numbers in postings.items()}
 
 
-def _look(asked: Asked, many: int) -> Found:
-    return Found(
+def _score_passages(asked: ViewQuery, many: int) -> PassageScores:
+    return PassageScores(
         asked,
-        {} if asked.matches is None else _best(*asked.matches.scored(), many),
+        {} if asked.matches is None else _top_scores(*asked.matches.passage_scores(), many),
         {} if asked.vector is None else dict(asked.view.nearest(asked.vector, many)),
     )
 
 
-def _best(numbers: Numbers, scores: NDArray[np.float64], many: int) -> dict[int, float]:
-    return dict(vector_math.best(scores, many, numbers))
+def _top_scores(numbers: Numbers, scores: NDArray[np.float64], many: int) -> dict[int, float]:
+    return dict(vector_math.top_k(scores, many, numbers))
 
 
 # -- weighing -------------------------------------------------------------------------------------
 
 
-def _weighed(query: Query, question: Question, lists: Sequence[Found]) -> Iterator[Weighed]:
+def _score_candidates(
+    query: Query, question: QueryHints, lists: Sequence[PassageScores]
+) -> Iterator[ScoredCandidate]:
     """The best first."""
     if query.ranking.fusion == "evidence":
-        return _by_evidence(query, question, lists)
-    return iter(sorted(_by_lists(query, lists), key=lambda weighed: weighed.order))
+        return _score_by_evidence(query, question, lists)
+    return iter(sorted(_score_by_fusion(query, lists), key=lambda weighed: weighed.order))
 
 
-def _wanted(query: Query, weighed: Iterator[Weighed]) -> Iterator[Weighed]:
-    unwanted = query.leaves_out
+def _drop_excluded(query: Query, weighed: Iterator[ScoredCandidate]) -> Iterator[ScoredCandidate]:
+    unwanted = query.exclude
     if unwanted is None:
         return weighed
     return (each for each in weighed if not unwanted(each.view.user, each.candidate))
 
 
-def _by_evidence(query: Query, question: Question, lists: Sequence[Found]) -> Iterator[Weighed]:
+def _score_by_evidence(
+    query: Query, question: QueryHints, lists: Sequence[PassageScores]
+) -> Iterator[ScoredCandidate]:
     pools = [
         (found.asked.view, pool)
         for found in lists
-        if (pool := _pool(found, LOOK * query.limit)) is not None
+        if (pool := _build_pool(found, NEIGHBOR_LOOKUP_FACTOR * query.limit)) is not None
     ]
-    _read_question(question, [pool for _, pool in pools])
-    each = [_judged(view, pool, query) for view, pool in pools]
+    _apply_hints(question, [pool for _, pool in pools])
+    each = [_score_pool(view, pool, query) for view, pool in pools]
     return each[0] if len(each) == 1 else merge(*each, key=lambda weighed: weighed.order)
 
 
-def _judged(view: View, pool: recall_ranking.Pool, query: Query) -> Iterator[Weighed]:
-    judged = recall_ranking.evidence(pool, query.ranking)
-    births = np.array([candidate.born for candidate in pool.candidates])
+def _score_pool(
+    view: View, pool: recall_ranking.CandidatePool, query: Query
+) -> Iterator[ScoredCandidate]:
+    judged = recall_ranking.score_evidence(pool, query.ranking)
+    births = np.array([candidate.first_position for candidate in pool.candidates])
     for place in np.lexsort((-births, -judged.scores)):
         if not judged.found[place]:
             continue
-        yield Weighed(
+        yield ScoredCandidate(
             float(judged.scores[place]),
             pool.candidates[place],
             int(judged.passages[place]),
             view,
-            judged.parts_of(place) if query.explain else {},
+            judged.parts_at(place) if query.explain else {},
         )
 
 
-def _pool(found: Found, limit: int) -> recall_ranking.Pool | None:
+def _build_pool(found: PassageScores, limit: int) -> recall_ranking.CandidatePool | None:
     """What was found, and what stands around it."""
     asked = found.asked
     # The best of each kind are worth a look around; the others are there by themselves.
@@ -311,16 +321,16 @@ def _pool(found: Found, limit: int) -> recall_ranking.Pool | None:
     similar = None if vector is None else asked.view.similar(vector, numbers)
     listed = {*found.by_keyword, *found.by_vector}
     looked_up = np.array([number in listed for number in numbers.tolist()])
-    return recall_ranking.Pool(candidates, numbers, looked_up, asked.matches, similar)
+    return recall_ranking.CandidatePool(candidates, numbers, looked_up, asked.matches, similar)
 
 
-def _read_question(question: Question, pools: Sequence[recall_ranking.Pool]) -> None:
+def _apply_hints(question: QueryHints, pools: Sequence[recall_ranking.CandidatePool]) -> None:
     """Say which candidates the query points to; where it points to none of them it says nothing.
 
     A memory has no speaker: it stands beside whoever is named.
     """
     named = [
-        [c.session is not None and question.names(c.role, c.speaker) for c in pool.candidates]
+        [c.session is not None and question.asks_about(c.role, c.speaker) for c in pool.candidates]
         for pool in pools
     ]
     if any(map(any, named)):
@@ -335,17 +345,19 @@ def _read_question(question: Question, pools: Sequence[recall_ranking.Pool]) -> 
                 pool.within = np.array(holds)
 
 
-def _by_lists(query: Query, lists: Sequence[Found]) -> list[Weighed]:
+def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[ScoredCandidate]:
     """Passages by their places in the lists of all views; of each text the best."""
     keyword = {(at, n): score for at, f in enumerate(lists) for n, score in f.by_keyword.items()}
-    vector = {(at, n): score for at, f in enumerate(lists) for n, score in _exactly(f).items()}
+    vector = {
+        (at, n): score for at, f in enumerate(lists) for n, score in _exact_similarities(f).items()
+    }
     fused = recall_ranking.fuse(
-        None if all(found.asked.matches is None for found in lists) else _best_first(keyword),
-        None if all(found.asked.vector is None for found in lists) else _best_first(vector),
+        None if all(found.asked.matches is None for found in lists) else _sort_by_score(keyword),
+        None if all(found.asked.vector is None for found in lists) else _sort_by_score(vector),
         query.ranking,
     )
     scores = {scored.item: scored for scored in fused}
-    weighed: list[Weighed] = []
+    weighed: list[ScoredCandidate] = []
     for at, found in enumerate(lists):
         view = found.asked.view
         numbers = {**found.by_keyword, **found.by_vector}
@@ -357,11 +369,11 @@ def _by_lists(query: Query, lists: Sequence[Found]) -> list[Weighed]:
                 if (at, number) in scores
             ]
             best = min(mine, key=lambda scored: (-scored.score, -scored.item[1]))
-            weighed.append(Weighed(best.score, candidate, best.item[1], view, best.parts))
+            weighed.append(ScoredCandidate(best.score, candidate, best.item[1], view, best.parts))
     return weighed
 
 
-def _exactly(found: Found) -> dict[int, float]:
+def _exact_similarities(found: PassageScores) -> dict[int, float]:
     """The likeness of what was found, to the last place: a scan is quicker than it is exact."""
     vector = found.asked.vector
     if vector is None or not found.by_vector:
@@ -371,11 +383,11 @@ def _exactly(found: Found) -> dict[int, float]:
     return dict(zip(numbers.tolist(), similar.tolist(), strict=True))
 
 
-def _best_first(scores: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
+def _sort_by_score(scores: dict[tuple[int, int], float]) -> dict[tuple[int, int], float]:
     return dict(sorted(scores.items(), key=lambda pair: (-pair[1], -pair[0][1])))
 
 
-def _given(values: Sequence[float]) -> Vector:
+def _check_query_embedding(values: Sequence[float]) -> Vector:
     """A precomputed query vector, checked and of unit length."""
     try:
         vector = np.asarray(values, dtype=np.float64)

@@ -17,15 +17,15 @@ from reverie.engine import (
     vector_math,
 )
 from reverie.engine.index import Filter
-from reverie.engine.log import Entry
+from reverie.engine.log import LogEntry
 from reverie.errors import DimensionMismatchError
-from reverie.model import LENGTHS, Candidate, Event, Memory, Origin
+from reverie.model import POSTING_LENGTH_BASE, Candidate, Event, Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.recall import ranking
 from reverie.text.messages import speaker_of
 from reverie.text.passages import split
 from reverie.write.embeddings import Generation
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from reverie.protocols import Matrix, Numbers, Vector
 
 
-class Known(NamedTuple):
+class AsOfItem(NamedTuple):
     """What was known at a moment: where it was born, and the event it came from.
 
     What another session keeps to itself is not shown; only the middle of the vectors knows it.
     """
 
-    born: int
-    thing: Memory | Event
+    first_position: int
+    item: Memory | Event
     origin: Origin | None = None
     shown: bool = True
 
@@ -51,7 +51,7 @@ class View(Protocol):
     user: str | None
     passages: int
     end: int
-    narrowed: bool
+    is_filtered: bool
     """Whether the filter leaves out any of them."""
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
@@ -105,16 +105,16 @@ class IndexView:
         self._owner = owner
         self._chosen = chosen
         statistics = index.statistics(tx, owner)
-        index.require_possible(tx, owner, statistics)
+        index.check_statistics(tx, owner, statistics)
         # Few memories are a session's own: left out by name, they cost the others nothing.
         end = statistics.next_passage
         self._hidden = search.hidden_passages(tx, owner, chosen, end) if statistics.private else []
         self.passages = statistics.passages - len(self._hidden)
         self.end = statistics.next_passage
-        self._remembers = statistics.facts + statistics.notes > 0
-        self.narrowed = chosen.narrows
+        self._has_memories = statistics.facts + statistics.notes > 0
+        self.is_filtered = chosen.has_conditions
         self._generation = generation
-        self._births: dict[int, search.Birth] = {}
+        self._births: dict[int, search.PassageSource] = {}
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
         known = index.frequencies(self._tx, self._owner, terms)
@@ -124,12 +124,12 @@ class IndexView:
         return {term: count - hidden.get(term, 0) for term, count in known.items()}
 
     def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
-        chosen = self._chosen if self.narrowed else None
+        chosen = self._chosen if self.is_filtered else None
         found = search.postings(self._tx, self._owner, terms, chosen)
-        if self._hidden and not self.narrowed:
+        if self._hidden and not self.is_filtered:
             shown = np.ones(self.end, bool)
             shown[self._hidden] = False
-            found = {t: listed[shown[listed // LENGTHS]] for t, listed in found.items()}
+            found = {t: listed[shown[listed // POSTING_LENGTH_BASE]] for t, listed in found.items()}
         return found
 
     def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
@@ -141,7 +141,7 @@ class IndexView:
         if not vector.any():
             return []
         among = None
-        if self.narrowed:
+        if self.is_filtered:
             among = search.allowed_passages(self._tx, self._owner, self._chosen, self.end)
         return self._tx.nearest(self._owner, current.number, vector, many, among, self._hidden)
 
@@ -159,29 +159,36 @@ class IndexView:
         self, numbers: Iterable[int], around: Iterable[int] | None = None
     ) -> list[Candidate]:
         tx, owner, chosen = self._tx, self._owner, self._chosen
-        births = search.births(tx, owner, numbers)
+        births = search.passage_sources(tx, owner, numbers)
         self._births |= births
         memories = []
-        if self._remembers:
-            memories = search.memories(tx, owner, births.values(), self._now)
+        if self._has_memories:
+            memories = search.memory_candidates(tx, owner, births.values(), self._now)
         # Other threads may have read newer vectors than this transaction can see.
         central = {births[number].at for number in around or () if number in births}
-        elsewhere = {birth.at for birth in births.values()} - {each.born for each in memories}
-        reach = {born: ranking.REACH if born in central else 0 for born in elsewhere}
+        elsewhere = {birth.at for birth in births.values()} - {
+            each.first_position for each in memories
+        }
+        reach = {
+            first_position: ranking.NEIGHBOR_DISTANCE if first_position in central else 0
+            for first_position in elsewhere
+        }
         events = search.events_around(tx, owner, reach, chosen)
         origins = {memory.origin for memory in memories if memory.origin is not None}
         if around is not None and origins:
-            known = {event.born for event in events}
-            lenders = search.events_of(tx, owner, origins, chosen)
-            events += [event for event in lenders if event.born not in known]
-        return [each for each in memories + events if self._is_possible(each)]
+            known = {event.first_position for event in events}
+            lenders = search.origin_events(tx, owner, origins, chosen)
+            events += [event for event in lenders if event.first_position not in known]
+        return [each for each in memories + events if self._has_valid_passages(each)]
 
-    def _is_possible(self, candidate: Candidate) -> bool:
+    def _has_valid_passages(self, candidate: Candidate) -> bool:
         """Whether a candidate has passages that there can be."""
         if 0 <= candidate.first_passage <= candidate.first_passage + candidate.passages <= self.end:
             return True
         what = f"position {candidate.position}"
-        log_rows.note(self._tx, index_check.index_damage(self._tx, self._owner, what))
+        log_rows.record_damage(
+            self._tx, index_check.index_damage_error(self._tx, self._owner, what)
+        )
         return False
 
     def read(
@@ -190,57 +197,67 @@ class IndexView:
         births = self._births
         others = [passage for _, passage in wanted if passage not in births]
         if others:
-            births = births | search.births(self._tx, self._owner, others)
+            births = births | search.passage_sources(self._tx, self._owner, others)
         positions = [candidate.position for candidate, _ in wanted]
-        entries = log.at_positions(self._tx, self._owner, positions)
+        entries = log.find_at_positions(self._tx, self._owner, positions)
         return [
-            self._agreed(candidate, births.get(passage), entries) for candidate, passage in wanted
+            self._checked_item(candidate, births.get(passage), entries)
+            for candidate, passage in wanted
         ]
 
-    def _agreed(
-        self, candidate: Candidate, birth: search.Birth | None, entries: Mapping[int, Entry]
+    def _checked_item(
+        self,
+        candidate: Candidate,
+        birth: search.PassageSource | None,
+        entries: Mapping[int, LogEntry],
     ) -> tuple[Memory | Event, str] | None:
         """What a candidate is, if the log agrees with the index that it is."""
         tx, owner = self._tx, self._owner
         if candidate.session is not None:
             place = (candidate.position, candidate.session, candidate.sequence)
-            entry = index_check.event_at(tx, owner, entries, *place)
+            entry = index_check.check_event_entry(tx, owner, entries, *place)
         else:
             entry = entries.get(candidate.position)
-            if entry is None or not index_check.is_state(
+            if entry is None or not index_check.is_version_entry(
                 entry, candidate.memory, candidate.version
             ):
                 entry = None
         if entry is None:
             if candidate.position in entries:
-                log_rows.note(
-                    tx, index_check.index_damage(tx, owner, f"position {candidate.position}")
+                log_rows.record_damage(
+                    tx, index_check.index_damage_error(tx, owner, f"position {candidate.position}")
                 )
             return None
-        thing = known_from(entry, self.user)
-        text = text_of(thing)
-        if birth is not None and birth.at == candidate.born and _admitted(self._chosen, thing):
+        thing = item_from_entry(entry, self.user)
+        text = item_text(thing)
+        if (
+            birth is not None
+            and birth.at == candidate.first_position
+            and _passes_filter(self._chosen, thing)
+        ):
             _, _, start, length = birth
             if (start, start + length) in split(text):
                 return thing, text[start : start + length]
-        log_rows.note(tx, index_check.index_damage(tx, owner, f"position {candidate.position}"))
+        log_rows.record_damage(
+            tx, index_check.index_damage_error(tx, owner, f"position {candidate.position}")
+        )
         return None
 
 
-class MomentView:
+class AsOfView:
     """All that an owner knew at a moment: nothing of it is indexed, so all of it is looked at."""
 
     def __init__(
-        self, resources: Resources, user: str | None, known: Sequence[Known], chosen: Filter
+        self, runtime: Runtime, user: str | None, known: Sequence[AsOfItem], chosen: Filter
     ) -> None:
         self.user = user
-        self._resources = resources
+        self._runtime = runtime
         self._parts: list[index.Passage] = []
-        self._things: dict[int, Memory | Event] = {}
-        self._of: list[int] = []
+        self._items: dict[int, Memory | Event] = {}
+        self._passage_items: list[int] = []
         self._candidates: dict[int, Candidate] = {}
-        self._seen: list[int] = []
-        self._shown: list[int] = []
+        self._visible: list[int] = []
+        self._filtered: list[int] = []
         for each in known:
             self._add(each, chosen)
         self._events = {
@@ -249,32 +266,32 @@ class MomentView:
             if candidate.session is not None
         }
         self.end = len(self._parts)
-        self.passages = len(self._seen)
-        self.narrowed = len(self._shown) < self.passages
+        self.passages = len(self._visible)
+        self.is_filtered = len(self._filtered) < self.passages
         self._rows: Matrix | None = None
 
-    def _add(self, known: Known, chosen: Filter) -> None:
-        parts = _parts(known.thing)
+    def _add(self, known: AsOfItem, chosen: Filter) -> None:
+        parts = _item_passages(known.item)
         numbers = range(len(self._parts), len(self._parts) + len(parts))
         self._parts += parts
-        self._of += [known.born] * len(parts)
-        self._things[known.born] = known.thing
+        self._passage_items += [known.first_position] * len(parts)
+        self._items[known.first_position] = known.item
         if known.shown:
-            self._seen += numbers
-        if known.shown and parts and _admitted(chosen, known.thing):
-            self._shown += numbers
-            self._candidates[known.born] = _candidate(known, numbers[0], parts)
+            self._visible += numbers
+        if known.shown and parts and _passes_filter(chosen, known.item):
+            self._filtered += numbers
+            self._candidates[known.first_position] = _build_candidate(known, numbers[0], parts)
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        seen = [self._parts[number].terms for number in self._seen]
+        seen = [self._parts[number].terms for number in self._visible]
         return {term: sum(term in held for held in seen) for term in terms}
 
     def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
         return {
             term: np.array(
                 [
-                    number * LENGTHS + self._parts[number].length
-                    for number in self._shown
+                    number * POSTING_LENGTH_BASE + self._parts[number].length
+                    for number in self._filtered
                     if term in self._parts[number].terms
                 ],
                 np.int64,
@@ -283,9 +300,9 @@ class MomentView:
         }
 
     def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
-        numbers = np.array(self._shown, np.int64)
+        numbers = np.array(self._filtered, np.int64)
         scores = self.similar(vector, numbers)
-        return vector_math.best(scores, many, numbers)
+        return vector_math.top_k(scores, many, numbers)
 
     def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
         rows = self._all_rows()
@@ -293,15 +310,15 @@ class MomentView:
             return np.full(len(numbers), -np.inf)
         if rows.shape[1] != len(vector):
             raise DimensionMismatchError(rows.shape[1], len(vector))
-        mean = vector_math.mean_of(rows)
-        return vector_math.exact(rows[numbers], mean, vector)
+        mean = vector_math.mean_vector(rows)
+        return vector_math.exact_cosine(rows[numbers], mean, vector)
 
     def vectors(self, numbers: Numbers) -> Matrix:
         return self._all_rows()[numbers]
 
     def _all_rows(self) -> Matrix:
         if self._rows is None:
-            embedder = self._resources.embedder
+            embedder = self._runtime.embedder
             texts = [part.text for part in self._parts]
             empty = np.zeros((len(texts), 0), np.float32)
             blind = embedder is None or embedder.remote or not texts
@@ -311,43 +328,53 @@ class MomentView:
     def candidates(
         self, numbers: Iterable[int], around: Iterable[int] | None = None
     ) -> list[Candidate]:
-        found = {born: self._candidates[born] for born in {self._of[at] for at in numbers}}
+        found = {
+            first_position: self._candidates[first_position]
+            for first_position in {self._passage_items[at] for at in numbers}
+        }
         if around is None:
             return list(found.values())
-        central = {self._of[number] for number in around}
+        central = {self._passage_items[number] for number in around}
         for candidate in list(found.values()):
             places: list[tuple[str | None, int]] = []
             if candidate.origin is not None:
                 places.append((candidate.origin.session, candidate.origin.sequence))
-            if candidate.born in central and candidate.session is not None:
+            if candidate.first_position in central and candidate.session is not None:
                 near = range(
-                    candidate.sequence - ranking.REACH, candidate.sequence + ranking.REACH + 1
+                    candidate.sequence - ranking.NEIGHBOR_DISTANCE,
+                    candidate.sequence + ranking.NEIGHBOR_DISTANCE + 1,
                 )
                 places += [(candidate.session, sequence) for sequence in near]
             for place in places:
                 if place in self._events:
-                    found[self._events[place].born] = self._events[place]
+                    found[self._events[place].first_position] = self._events[place]
         return list(found.values())
 
     def read(
         self, wanted: Sequence[tuple[Candidate, int]]
     ) -> list[tuple[Memory | Event, str] | None]:
         return [
-            (self._things[candidate.born], self._parts[passage].text)
+            (self._items[candidate.first_position], self._parts[passage].text)
             for candidate, passage in wanted
         ]
 
 
-def _candidate(known: Known, first: int, parts: Sequence[index.Passage]) -> Candidate:
-    thing = known.thing
+def _build_candidate(known: AsOfItem, first: int, parts: Sequence[index.Passage]) -> Candidate:
+    thing = known.item
     if isinstance(thing, Memory):
         at = thing.created_at if thing.happened_at is None else thing.happened_at
         return Candidate(
-            known.born, known.born, at, first, len(parts), parts[0].length, origin=known.origin
+            known.first_position,
+            known.first_position,
+            at,
+            first,
+            len(parts),
+            parts[0].length,
+            origin=known.origin,
         )
     return Candidate(
-        known.born,
-        known.born,
+        known.first_position,
+        known.first_position,
         thing.at,
         first,
         len(parts),
@@ -359,20 +386,20 @@ def _candidate(known: Known, first: int, parts: Sequence[index.Passage]) -> Cand
     )
 
 
-def known_from(entry: log.Entry, user: str | None) -> Memory | Event:
+def item_from_entry(entry: log.LogEntry, user: str | None) -> Memory | Event:
     """What an entry stands for: an event, or the state of a memory."""
-    return sessions.event_of(entry, user) if entry.op == "append" else entry.state(user)
+    return sessions.event_from_entry(entry, user) if entry.op == "append" else entry.state(user)
 
 
-def text_of(thing: Memory | Event) -> str:
+def item_text(thing: Memory | Event) -> str:
     return thing.content if isinstance(thing, Memory) else thing.text
 
 
-def _admitted(chosen: Filter, thing: Memory | Event) -> bool:
-    return chosen.admits(thing) if isinstance(thing, Memory) else chosen.admits_event(thing)
+def _passes_filter(chosen: Filter, thing: Memory | Event) -> bool:
+    return chosen.accepts(thing) if isinstance(thing, Memory) else chosen.accepts_event(thing)
 
 
-def _parts(thing: Memory | Event) -> list[index.Passage]:
+def _item_passages(thing: Memory | Event) -> list[index.Passage]:
     if isinstance(thing, Event):
         return sessions.passages_of_event(thing)
-    return index.passages_of(thing.content)
+    return index.content_passages(thing.content)

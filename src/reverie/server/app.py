@@ -17,9 +17,9 @@ from starlette.routing import Route
 from reverie import __version__
 from reverie.errors import ReverieError
 from reverie.server import errors, health
-from reverie.server.guard import PROXY, Guard
-from reverie.server.mcp.http import Endpoint
-from reverie.server.metrics import Measured, Metrics
+from reverie.server.guard import PROXY_PREFIX, GuardMiddleware
+from reverie.server.mcp.http import McpEndpoint
+from reverie.server.metrics import Metrics, MetricsMiddleware
 from reverie.server.proxy import routes
 from reverie.server.rest import (
     admin,
@@ -27,7 +27,7 @@ from reverie.server.rest import (
     sessions,
     vault,
 )
-from reverie.server.run import Serving
+from reverie.server.run import ServerContext
 from reverie.server.web import pages
 
 if TYPE_CHECKING:
@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
-NOWHERE = "there is nothing here: REST is under /api/, the OpenAI proxy under /v1/, MCP at /mcp"
+NOT_FOUND_DETAIL = (
+    "there is nothing here: REST is under /api/, the OpenAI proxy under /v1/, MCP at /mcp"
+)
 
 
-def create_app(serving: Serving) -> ASGIApp:
+def create_app(serving: ServerContext) -> ASGIApp:
     """The whole server as one ASGI application."""
-    mcp = Endpoint()
+    mcp = McpEndpoint()
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -58,17 +60,17 @@ def create_app(serving: Serving) -> ASGIApp:
         lifespan=lifespan,
     )
     app.router.routes += [Route("/mcp", mcp), Route("/mcp/", mcp)]
-    app.state.serving, app.state.metrics = serving, _metrics(serving)
+    app.state.server_context, app.state.metrics = serving, _build_metrics(serving)
     for part in (memories, sessions, admin, vault, health, routes, pages):
         app.include_router(part.router)
-    app.add_exception_handler(errors.Refused, _refused)
-    app.add_exception_handler(ReverieError, _failed)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(Exception, _accident)
-    return Guard(
-        Measured(app, app.state.metrics),
+    app.add_exception_handler(errors.HttpProblem, _handle_problem)
+    app.add_exception_handler(ReverieError, _handle_reverie_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(ClientDisconnect, _handle_disconnect)
+    app.add_exception_handler(Exception, _handle_unexpected)
+    return GuardMiddleware(
+        MetricsMiddleware(app, app.state.metrics),
         store=serving.store,
         token=serving.token,
         hosts=serving.hosts,
@@ -79,7 +81,7 @@ def create_app(serving: Serving) -> ASGIApp:
     )
 
 
-def _metrics(serving: Serving) -> Metrics:
+def _build_metrics(serving: ServerContext) -> Metrics:
     """The numbers of the server, with what its limits are measured against."""
     made, connections, quotas = Metrics(), serving.connections, serving.quotas
     made.gauge("connections", "Open connections.", lambda: connections.open)
@@ -99,23 +101,23 @@ def _metrics(serving: Serving) -> Metrics:
     return made
 
 
-def _accident(request: Request, error: Exception) -> Response:
-    refused = errors.of_accident(error)
-    of_proxy = request.scope["path"].startswith(PROXY)
+def _handle_unexpected(request: Request, error: Exception) -> Response:
+    refused = errors.problem_from_unexpected(error)
+    of_proxy = request.scope["path"].startswith(PROXY_PREFIX)
     return refused.for_openai() if of_proxy else refused.response()
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, errors.Refused)
+def _handle_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, errors.HttpProblem)
     return error.response()
 
 
-def _failed(request: Request, error: Exception) -> Response:
+def _handle_reverie_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ReverieError)
-    return errors.of_error(error).response()
+    return errors.problem_from_error(error).response()
 
 
-def _invalid(request: Request, error: Exception) -> Response:
+def _handle_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = [
         {"where": ".".join(map(str, each["loc"])), "what": each["msg"]} for each in error.errors()
@@ -124,12 +126,12 @@ def _invalid(request: Request, error: Exception) -> Response:
     return errors.problem(422, "InvalidInput", detail, errors=found)
 
 
-def _gone(request: Request, error: Exception) -> Response:
+def _handle_disconnect(request: Request, error: Exception) -> Response:
     """Nobody is there to hear it."""
     return Response(status_code=499)
 
 
-def _http(request: Request, error: Exception) -> Response:
+def _handle_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = NOWHERE if error.status_code == 404 else str(error.detail)
+    detail = NOT_FOUND_DETAIL if error.status_code == 404 else str(error.detail)
     return errors.problem(error.status_code, "Error", detail, headers=error.headers or {})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from reverie.aio import Async
+from reverie.aio import AsyncHandle
 from reverie.errors import ReverieError
 
 # How long a change may go unnoticed.
@@ -21,11 +21,11 @@ POLL_SECONDS = 0.25
 class ChangeWatcher:
     """Used from one event loop. It looks only while somebody waits."""
 
-    def __init__(self, store: Async, stopping: threading.Event) -> None:
+    def __init__(self, store: AsyncHandle, stopping: threading.Event) -> None:
         self._store, self._stopping = store, stopping
         self._positions: dict[str, int] = {}
-        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
-        self._watching: asyncio.Task[None] | None = None
+        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+        self._watch_task: asyncio.Task[None] | None = None
 
     def position(self, space: str) -> int | None:
         """Where a space was when last looked at: take it before reading what has changed."""
@@ -39,10 +39,10 @@ class ChangeWatcher:
         if self._stopping.is_set() or self.position(space) != since:
             return True
         woken = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(space, set())
+        waiting = self._waiters.setdefault(space, set())
         waiting.add(woken)
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._watch())
+        if self._watch_task is None or self._watch_task.done():
+            self._watch_task = asyncio.create_task(self._watch())
         try:
             async with asyncio.timeout(seconds):
                 await woken
@@ -50,13 +50,13 @@ class ChangeWatcher:
             return False
         finally:
             waiting.discard(woken)
-            if not waiting and self._waiting.get(space) is waiting:
-                del self._waiting[space]
+            if not waiting and self._waiters.get(space) is waiting:
+                del self._waiters[space]
         return True
 
     async def _watch(self) -> None:
-        while self._waiting and not self._stopping.is_set():
-            names = list(self._waiting)
+        while self._waiters and not self._stopping.is_set():
+            names = list(self._waiters)
             try:
                 found = await self._store.positions(names)
             except ReverieError:
@@ -67,10 +67,10 @@ class ChangeWatcher:
                 if position != before.get(name):
                     self._wake(name)
             await asyncio.sleep(POLL_SECONDS)
-        for name in list(self._waiting):
+        for name in list(self._waiters):
             self._wake(name)
 
     def _wake(self, space: str) -> None:
-        for woken in self._waiting.get(space, ()):
+        for woken in self._waiters.get(space, ()):
             if not woken.done():
                 woken.set_result(None)

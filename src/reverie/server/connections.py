@@ -27,12 +27,12 @@ if sys.platform != "win32":
 # that has few of them shares them evenly.
 RESERVED_DESCRIPTORS = 256
 MAX_CONNECTIONS = 2_000
-LOG_SECONDS = 60.0
+LOG_INTERVAL_SECONDS = 60.0
 # How many kinds of messages are told apart.
 MAX_MESSAGES = 256
 
 # What a connection is doing, by how little it matters.
-NEW, BUSY_UNKNOWN, IDLE_KNOWN, BUSY_KNOWN = range(4)
+NEW, BUSY_ANONYMOUS, IDLE_AUTHENTICATED, BUSY_AUTHENTICATED = range(4)
 
 
 class Droppable(Protocol):
@@ -48,14 +48,14 @@ class Droppable(Protocol):
     def expire(self, now: float, limits: Limits) -> bool: ...
 
 
-class Connections:
+class ConnectionRegistry:
     """Every open connection of a server, in the order of their last change of state."""
 
     def __init__(self, most: int, most_of_address: int) -> None:
-        self.most, self.most_of_address = most, most_of_address
+        self.most, self.max_per_address = most, most_of_address
         self.dropped = self.refused = 0
         self._all: OrderedDict[Droppable, None] = OrderedDict()
-        self._of_address: dict[str, OrderedDict[Droppable, None]] = {}
+        self._by_address: dict[str, OrderedDict[Droppable, None]] = {}
 
     @property
     def open(self) -> int:
@@ -71,8 +71,8 @@ class Connections:
 
     def make_room(self, address: str) -> bool:
         """Whether one more may come from an address, closing another one where that helps."""
-        of_address = self._of_address.get(address, OrderedDict())
-        full = len(of_address) >= self.most_of_address
+        of_address = self._by_address.get(address, OrderedDict())
+        full = len(of_address) >= self.max_per_address
         if (full and not self._drop_one(of_address)) or (
             len(self._all) >= self.most and not self._drop_one(self._all)
         ):
@@ -86,25 +86,25 @@ class Connections:
 
     def add(self, connection: Droppable) -> None:
         self._all[connection] = None
-        self._of_address.setdefault(connection.address, OrderedDict())[connection] = None
+        self._by_address.setdefault(connection.address, OrderedDict())[connection] = None
 
     def changed(self, connection: Droppable) -> None:
         """A connection waits for something else from now on."""
         if connection in self._all:
             self._all.move_to_end(connection)
-            self._of_address[connection.address].move_to_end(connection)
+            self._by_address[connection.address].move_to_end(connection)
 
     def remove(self, connection: Droppable) -> None:
         if connection not in self._all:
             return
         del self._all[connection]
-        of_address = self._of_address[connection.address]
+        of_address = self._by_address[connection.address]
         del of_address[connection]
         if not of_address:
-            del self._of_address[connection.address]
+            del self._by_address[connection.address]
 
     def _drop_one(self, among: OrderedDict[Droppable, None]) -> bool:
-        least, found = BUSY_KNOWN, None
+        least, found = BUSY_AUTHENTICATED, None
         for connection in among:
             if (rank := connection.rank) < least:
                 least, found = rank, connection
@@ -118,7 +118,7 @@ class Connections:
         return True
 
 
-def descriptors() -> int:
+def max_descriptors() -> int:
     """How many files and connections this process may have open."""
     if sys.platform == "win32":
         return MAX_CONNECTIONS + RESERVED_DESCRIPTORS
@@ -126,7 +126,7 @@ def descriptors() -> int:
     return MAX_CONNECTIONS * 4 if soft == resource.RLIM_INFINITY else soft
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_from_settings(settings: Settings) -> Limits:
     """The limits that an operator has set."""
     return Limits(
         connections=settings.max_connections,
@@ -136,12 +136,12 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def resolved(limits: Limits, *, upstream: bool) -> Limits:
+def resolve_limits(limits: Limits, *, upstream: bool) -> Limits:
     """The limits with a number where 0 leaves it to the descriptors of the process.
 
     With an upstream each connection may need a second one.
     """
-    allowed = descriptors()
+    allowed = max_descriptors()
     free = (allowed - min(RESERVED_DESCRIPTORS, allowed // 2)) // (2 if upstream else 1)
     if limits.connections > free:
         raise ConfigError(
@@ -154,11 +154,11 @@ def resolved(limits: Limits, *, upstream: bool) -> Limits:
         limits,
         connections=most,
         address_connections=limits.address_connections or half,
-        feeds_in_all=limits.feeds_in_all or half,
+        total_feeds=limits.total_feeds or half,
     )
 
 
-class OncePerMinute(logging.Filter):
+class RepeatLogFilter(logging.Filter):
     """Lets a warning or an error through once a minute, with the number that was left out.
 
     What a client sends may make the libraries below log a line for each request: a log that grows
@@ -175,8 +175,8 @@ class OncePerMinute(logging.Filter):
         kind = record.exc_info[0] if record.exc_info else None
         key = (str(record.msg).partition("\n")[0], kind)
         now = time.monotonic()
-        at, left_out = self._logged.get(key, (now - LOG_SECONDS, 0))
-        if now - at < LOG_SECONDS:
+        at, left_out = self._logged.get(key, (now - LOG_INTERVAL_SECONDS, 0))
+        if now - at < LOG_INTERVAL_SECONDS:
             self._logged[key] = (at, left_out + 1)
             return False
         if len(self._logged) >= MAX_MESSAGES:

@@ -57,11 +57,11 @@ _STATUS: tuple[tuple[type[ReverieError], int], ...] = (
     (ModelFailed, 502),
     (RerankFailed, 502),
 )
-_REPEAT = "repeat the request, a write with the same Idempotency-Key"
+_RETRY_ADVICE = "repeat the request, a write with the same Idempotency-Key"
 _SEE_LOG = "the server's log says why"
-_FAILED = f"the server failed: {_REPEAT}"
+_SERVER_FAILED = f"the server failed: {_RETRY_ADVICE}"
 # What these say is about what the caller gave.
-_OF_CALLERS = (
+_CALLER_ERRORS = (
     InvalidInput,
     NotFound,
     Conflict,
@@ -72,37 +72,37 @@ _OF_CALLERS = (
 )
 # What is said of a failure on the server's own side, whose message names its files, addresses or
 # models: that is for the operator, and in the log. The first that fits counts.
-_PUBLIC: tuple[tuple[type[ReverieError], str], ...] = (
-    (StoreFull, f"the server has no space left: free some, and {_REPEAT}"),
+_PUBLIC_MESSAGES: tuple[tuple[type[ReverieError], str], ...] = (
+    (StoreFull, f"the server has no space left: free some, and {_RETRY_ADVICE}"),
     (StoreReadOnly, f"the server's store cannot be written: {_SEE_LOG}"),
-    (StoreBusy, f"another writer held the store for too long: {_REPEAT}"),
+    (StoreBusy, f"another writer held the store for too long: {_RETRY_ADVICE}"),
     (StoreDamaged, f"the server's store is damaged here: {_SEE_LOG}"),
     (
         StoreFailed,
         "the server's disk failed, and nothing is stored until the server starts again: "
-        f"then {_REPEAT}",
+        f"then {_RETRY_ADVICE}",
     ),
-    (StoreUnavailable, f"the server's database cannot be reached: {_REPEAT}"),
+    (StoreUnavailable, f"the server's database cannot be reached: {_RETRY_ADVICE}"),
     (StoreError, f"the server's store cannot do this now: {_SEE_LOG}"),
     (VaultError, f"the vault cannot be used at the moment: {_SEE_LOG}"),
     (ConfigError, f"a setting of the server cannot be used: {_SEE_LOG}"),
-    (EmbeddingFailed, f"the embedding service did not answer as it should: {_REPEAT}"),
+    (EmbeddingFailed, f"the embedding service did not answer as it should: {_RETRY_ADVICE}"),
     (
         EmbeddingError,
         "the store's vectors come from another model than the server's: the operator "
         "runs 'reverie reembed', or configures the former embedder",
     ),
-    (ModelFailed, f"the chat model did not answer as it should: {_REPEAT}"),
+    (ModelFailed, f"the chat model did not answer as it should: {_RETRY_ADVICE}"),
     (RerankFailed, f"the reranker cannot be used: {_SEE_LOG}"),
 )
 # The same failure is logged once in this time: every request may meet it.
-QUIET_SECONDS = 60.0
+LOG_INTERVAL_SECONDS = 60.0
 _MAX_LOGGED = 100
 _logged: dict[str, float] = {}
 _log = logging.getLogger("reverie.server")
 
 
-class Refused(Exception):
+class HttpProblem(Exception):
     """A request that is not served: its status, why, and what its answer says besides."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Refused(Exception):
 
     def for_openai(self) -> JSONResponse:
         """The same as OpenAI's clients read it."""
-        return for_openai(self.status, self.title, self.detail, self.headers)
+        return openai_error(self.status, self.title, self.detail, self.headers)
 
 
 def problem(
@@ -133,7 +133,7 @@ def problem(
     return JSONResponse(body, status, dict(headers or {}), MEDIA_TYPE)
 
 
-def for_openai(
+def openai_error(
     status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """An error under /v1: OpenAI's clients show ``message`` and tell errors apart by the rest."""
@@ -145,7 +145,7 @@ def for_openai(
     return JSONResponse({"error": error}, status, dict(headers or {}))
 
 
-def of_error(error: ReverieError) -> Refused:
+def problem_from_error(error: ReverieError) -> HttpProblem:
     """What a request comes to that ended in one of our own errors."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     more: dict[str, Any] = {}
@@ -155,7 +155,7 @@ def of_error(error: ReverieError) -> Refused:
     elif isinstance(error, VersionConflict):
         more = {"current_version": error.current}
     headers = {"Retry-After": str(RETRY_SECONDS)} if status == 503 else {}
-    return Refused(status, type(error).__name__, public_detail(error), headers=headers, **more)
+    return HttpProblem(status, type(error).__name__, public_detail(error), headers=headers, **more)
 
 
 def public_detail(error: ReverieError) -> str:
@@ -164,15 +164,17 @@ def public_detail(error: ReverieError) -> str:
     What is held back is in the log.
     """
     said = one_line(str(error))
-    if isinstance(error, _OF_CALLERS):
+    if isinstance(error, _CALLER_ERRORS):
         return said
     _log_once(f"{type(error).__name__}: {said}")
-    return next((text for kind, text in _PUBLIC if isinstance(error, kind)), _FAILED)
+    return next(
+        (text for kind, text in _PUBLIC_MESSAGES if isinstance(error, kind)), _SERVER_FAILED
+    )
 
 
 def _log_once(line: str) -> None:
     now = time.monotonic()
-    if now - _logged.get(line, -QUIET_SECONDS) < QUIET_SECONDS:
+    if now - _logged.get(line, -LOG_INTERVAL_SECONDS) < LOG_INTERVAL_SECONDS:
         return
     if len(_logged) >= _MAX_LOGGED:
         _logged.clear()
@@ -180,7 +182,7 @@ def _log_once(line: str) -> None:
     _log.error("%s", line)
 
 
-def of_accident(error: Exception) -> Refused:
+def problem_from_unexpected(error: Exception) -> HttpProblem:
     """What nobody foresaw: logged here, and nothing of it told to the client."""
     _log.error("a request failed: %s", type(error).__name__, exc_info=error)
-    return Refused(500, "Error", _FAILED)
+    return HttpProblem(500, "Error", _SERVER_FAILED)

@@ -20,27 +20,36 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reverie.aio import Async
+from reverie.aio import AsyncHandle
 from reverie.errors import ReverieError
 from reverie.model import RIGHTS, Right
-from reverie.server.errors import Refused, of_accident, of_error
+from reverie.server.errors import HttpProblem, problem_from_error, problem_from_unexpected
 from reverie.server.quotas import Quota
 
 # What says nothing of anybody's memory. The page asks for a token before it shows anything.
-OPEN = ("/", "/healthz", "/login", "/page/", "/favicon.ico", "/docs", "/docs/", "/openapi.json")
-PROXY = "/v1/"
-CREDENTIAL = "x-reverie-token"
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-LOGIN, IMPORT, FEED = "/login", "/api/import", "/api/changes"
+PUBLIC_PATHS = (
+    "/",
+    "/healthz",
+    "/login",
+    "/page/",
+    "/favicon.ico",
+    "/docs",
+    "/docs/",
+    "/openapi.json",
+)
+PROXY_PREFIX = "/v1/"
+AUTH_HEADER = "x-reverie-token"
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+LOGIN_PATH, IMPORT_PATH, FEED_PATH = "/login", "/api/import", "/api/changes"
 # A body is an upload, of which there are only so many at once, when it is longer than this.
 UPLOAD_BYTES = 256 * 1024
 # The longest body that is read without a token, such as a code for the page.
-STRANGERS_BODY_BYTES = 16 * 1024
-PIECE_BYTES = 64 * 1024
+ANONYMOUS_BODY_BYTES = 16 * 1024
+CHUNK_BYTES = 64 * 1024
 # An import that comes slower than this on average, after its first minute, is not waited for.
-SLOWEST_BYTES_PER_SECOND = 1024
-MOST_BUCKETS = 10_000
-HEADERS = {
+MIN_BYTES_PER_SECOND = 1024
+MAX_BUCKETS = 10_000
+SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -80,8 +89,8 @@ class Limits:
     requests_per_second: float = 300.0
     burst: int = 3_000
     # Of one address without a token that is known.
-    strangers_per_second: float = 10.0
-    strangers_burst: int = 100
+    anonymous_per_second: float = 10.0
+    anonymous_burst: int = 100
     # How long a whole header may take, an idle connection may be kept, and an answer may go unread.
     header_seconds: float = 10.0
     stall_seconds: float = 30.0
@@ -90,11 +99,11 @@ class Limits:
     address_connections: int = 0
     # At once, of one token and in all. 0: half of the connections.
     feeds: int = 100
-    feeds_in_all: int = 0
+    total_feeds: int = 0
     imports: int = 2
-    imports_in_all: int = 8
+    total_imports: int = 8
     uploads: int = 16
-    uploads_in_all: int = 64
+    total_uploads: int = 64
 
 
 class Quotas:
@@ -102,17 +111,17 @@ class Quotas:
 
     def __init__(self, limits: Limits) -> None:
         self.feeds = Quota(
-            "feeds", limits.feeds, limits.feeds_in_all, "close one, or share it among readers"
+            "feeds", limits.feeds, limits.total_feeds, "close one, or share it among readers"
         )
         self.imports = Quota(
-            "imports", limits.imports, limits.imports_in_all, "repeat when one of them has ended"
+            "imports", limits.imports, limits.total_imports, "repeat when one of them has ended"
         )
         self.uploads = Quota(
-            "uploads", limits.uploads, limits.uploads_in_all, "repeat when one was answered"
+            "uploads", limits.uploads, limits.total_uploads, "repeat when one was answered"
         )
 
 
-class Buckets:
+class RateLimiter:
     """How many requests each client has left; one that waits gets more with time."""
 
     def __init__(self, per_second: float, burst: int) -> None:
@@ -125,19 +134,19 @@ class Buckets:
         left = min(self._burst, left + (now - at) * self._per_second)
         wait = 0.0 if left >= 1 else (1 - left) / self._per_second
         self._left[client] = (left if wait else left - 1, now)
-        if len(self._left) > MOST_BUCKETS:
+        if len(self._left) > MAX_BUCKETS:
             self._left.popitem(last=False)
         return wait
 
 
-class Guard:
+class GuardMiddleware:
     """Wraps the whole application."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        store: Async,
+        store: AsyncHandle,
         token: str,
         hosts: Iterable[str],
         port: int | None,
@@ -149,8 +158,10 @@ class Guard:
         self._limits, self._quotas = limits, quotas
         self._hosts = _with_port(hosts, port)
         self._trust_local = trust_local
-        self._known_ones = Buckets(self._limits.requests_per_second, self._limits.burst)
-        self._strangers = Buckets(self._limits.strangers_per_second, self._limits.strangers_burst)
+        self._token_rates = RateLimiter(self._limits.requests_per_second, self._limits.burst)
+        self._anonymous_rates = RateLimiter(
+            self._limits.anonymous_per_second, self._limits.anonymous_burst
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -161,76 +172,83 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         path = str(scope["path"])
-        answer = _Answer(send, for_openai=_under(path, PROXY))
+        answer = _GuardedResponse(send, for_openai=_is_under(path, PROXY_PREFIX))
         try:
             headers = Headers(scope=scope)
             _check_length(scope, headers)
             self._check_origin(headers, path)
-            caller = await self._caller(scope, headers)
+            caller = await self._identify_caller(scope, headers)
             scope.setdefault("state", {})["caller"] = caller
-            if _under(path, "/api/"):
+            if _is_under(path, "/api/"):
                 # As it was sent: a name in it may hold a slash, which is no part of the path.
                 scope["path"] = scope["raw_path"].decode("latin-1")
             with contextlib.ExitStack() as whole, answer.work:
-                if caller is not None and path == FEED:
+                if caller is not None and path == FEED_PATH:
                     whole.enter_context(self._quotas.feeds.hold(caller.id))
-                if caller is not None and path == IMPORT:
+                if caller is not None and path == IMPORT_PATH:
                     answer.work.enter_context(self._quotas.imports.hold(caller.id))
-                body = self._bounded(str(scope["path"]), caller, headers, receive, answer)
+                body = self._limit_body(str(scope["path"]), caller, headers, receive, answer)
                 await self._app(scope, body, answer)
-        except Refused as refused:
-            await answer.tell(refused)
+        except HttpProblem as refused:
+            await answer.send_problem(refused)
         except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
-            if not answer.whole:
-                await answer.tell(of_accident(error))
+            if not answer.finished:
+                await answer.send_problem(problem_from_unexpected(error))
 
     def _check_origin(self, headers: Headers, path: str) -> None:
         """A name that is not ours was made to point here; a page that is not ours is a stranger."""
         host = headers.get("host", "").lower()
         if host not in self._hosts:
-            raise Refused(
+            raise HttpProblem(
                 421, "Misdirected", "this server does not answer under that name: see --allow-host"
             )
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}:
-            raise Refused(403, "Forbidden", "requests from other web pages are not served")
+            raise HttpProblem(403, "Forbidden", "requests from other web pages are not served")
         # A link may lead to the page, which shows nothing by itself.
         led = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-        if led and not any(_under(path, each) for each in OPEN):
-            raise Refused(403, "Forbidden", "requests from other web pages are not served")
+        if led and not any(_is_under(path, each) for each in PUBLIC_PATHS):
+            raise HttpProblem(403, "Forbidden", "requests from other web pages are not served")
 
     def _check_rate(self, scope: Scope, caller: Caller | None) -> None:
-        client = network_of(scope["client"][0]) if scope.get("client") else ""
+        client = client_network(scope["client"][0]) if scope.get("client") else ""
         buckets, name = (
-            (self._strangers, client) if caller is None else (self._known_ones, caller.id)
+            (self._anonymous_rates, client) if caller is None else (self._token_rates, caller.id)
         )
         wait = buckets.take(name, time.monotonic())
         if wait:
             seconds = str(max(1, round(wait)))
-            raise Refused(
+            raise HttpProblem(
                 429, "Too many requests", "wait and repeat", headers={"Retry-After": seconds}
             )
 
-    async def _caller(self, scope: Scope, headers: Headers) -> Caller | None:
+    async def _identify_caller(self, scope: Scope, headers: Headers) -> Caller | None:
         path = str(scope["path"])
-        if any(len(headers.getlist(name)) > 1 for name in ("authorization", CREDENTIAL)):
+        if any(len(headers.getlist(name)) > 1 for name in ("authorization", AUTH_HEADER)):
             # Others may take the one that is not looked at here.
-            raise Refused(400, "Ambiguous", "send Authorization and X-Reverie-Token once at most")
+            raise HttpProblem(
+                400, "Ambiguous", "send Authorization and X-Reverie-Token once at most"
+            )
         kind, _, secret = headers.get("authorization", "").partition(" ")
-        own = headers.get(CREDENTIAL) if _under(path, PROXY) else None
+        own = headers.get(AUTH_HEADER) if _is_under(path, PROXY_PREFIX) else None
         if own is not None:
             # The other one is the client's key for the upstream.
             kind, secret = "bearer", own
-        caller = await self._known(secret.strip()) if kind.lower() == "bearer" else None
-        if caller is None and self._trust_local and _under(path, PROXY) and is_local(scope):
+        caller = await self._authenticate(secret.strip()) if kind.lower() == "bearer" else None
+        if (
+            caller is None
+            and self._trust_local
+            and _is_under(path, PROXY_PREFIX)
+            and is_local(scope)
+        ):
             caller = Caller("local", "local", "write")
-        closed = not any(_under(path, each) for each in OPEN)
+        closed = not any(_is_under(path, each) for each in PUBLIC_PATHS)
         # The page is many files, and everybody may have them; guessing is what costs.
-        if caller is not None or closed or path == LOGIN:
+        if caller is not None or closed or path == LOGIN_PATH:
             self._check_rate(scope, caller)
         if caller is None and closed:
             unknown = "this token is not known here: it may have been revoked"
-            raise Refused(
+            raise HttpProblem(
                 401,
                 "Unauthorized",
                 unknown if secret else "send a token as 'Authorization: Bearer rv_…'",
@@ -238,36 +256,36 @@ class Guard:
             )
         return caller
 
-    async def _known(self, secret: str) -> Caller | None:
+    async def _authenticate(self, secret: str) -> Caller | None:
         if not secret:
             return None
         if hmac.compare_digest(secret.encode(), self._token.encode()):
             return Caller("operator", "operator", "admin")
         try:
-            token = await self._store.recognise(secret)
+            token = await self._store.authenticate(secret)
         except ReverieError as error:
             # Why it cannot is not for somebody of whom nothing is known.
-            why = of_error(error)
+            why = problem_from_error(error)
             detail = "the store cannot tell whose token this is: repeat the request"
-            raise Refused(why.status, why.title, detail, headers=why.headers) from error
+            raise HttpProblem(why.status, why.title, detail, headers=why.headers) from error
         return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
 
-    def _bounded(
+    def _limit_body(
         self,
         path: str,
         caller: Caller | None,
         headers: Headers,
         receive: Receive,
-        answer: _Answer,
+        answer: _GuardedResponse,
     ) -> Receive:
         """The body, no longer than it may be and no later, and not one of too many.
 
         An import may be long: the silence within it is measured, and its pace.
         """
-        limits, streamed = self._limits, path == IMPORT
-        most = limits.chat_bytes if _under(path, PROXY) else limits.body_bytes
+        limits, streamed = self._limits, path == IMPORT_PATH
+        most = limits.chat_bytes if _is_under(path, PROXY_PREFIX) else limits.body_bytes
         most = limits.import_bytes if streamed else most
-        most = STRANGERS_BODY_BYTES if caller is None else most
+        most = ANONYMOUS_BODY_BYTES if caller is None else most
 
         def take(size: int) -> None:
             """Count an upload as soon as it is known to be one."""
@@ -275,7 +293,9 @@ class Guard:
                 answer.work.enter_context(self._quotas.uploads.hold(caller.id))
                 answer.counted = True
 
-        body = _Body(receive, answer, most, limits.body_seconds, streamed=streamed, take=take)
+        body = _LimitedBody(
+            receive, answer, most, limits.body_seconds, streamed=streamed, take=take
+        )
         length = headers.get("content-length", "")
         if length.isdecimal():
             if int(length) > most:
@@ -284,13 +304,13 @@ class Guard:
         return body
 
 
-class _Body:
+class _LimitedBody:
     """The body of a request as the application receives it, within its limits."""
 
     def __init__(
         self,
         receive: Receive,
-        answer: _Answer,
+        answer: _GuardedResponse,
         most: int,
         seconds: float,
         *,
@@ -300,41 +320,41 @@ class _Body:
         self._receive, self._answer, self._take = receive, answer, take
         self._most, self._seconds, self._streamed = most, seconds, streamed
         self._deadline = time.monotonic() + seconds
-        self._got, self._whole = 0, False
+        self._received, self._complete = 0, False
         advice = "split the file" if streamed else "send less at once"
-        self.too_large = Refused(413, "Too large", f"a body may have {most} bytes: {advice}")
+        self.too_large = HttpProblem(413, "Too large", f"a body may have {most} bytes: {advice}")
 
     async def __call__(self) -> Message:
-        if self._whole:
+        if self._complete:
             return await self._receive()
         try:
             async with asyncio.timeout(self._left()):
                 message = await self._receive()
         except TimeoutError:
             detail = "the body did not come in time: repeat the request"
-            self._answer.instead = Refused(408, "Too slow", detail)
-            raise self._answer.instead from None
-        self._got += len(message.get("body", b""))
-        self._whole = not message.get("more_body", False)
+            self._answer.replacement = HttpProblem(408, "Too slow", detail)
+            raise self._answer.replacement from None
+        self._received += len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
         try:
-            if self._got > self._most:
+            if self._received > self._most:
                 raise self.too_large
-            self._take(self._got)
-        except Refused as refused:
-            self._answer.instead = refused
+            self._take(self._received)
+        except HttpProblem as refused:
+            self._answer.replacement = refused
             raise
-        if self._whole:
+        if self._complete:
             self._answer.received()
         return message
 
     def _left(self) -> float:
         """Seconds in which more of it has to come."""
         left = self._deadline - time.monotonic()
-        paced = left + self._got / SLOWEST_BYTES_PER_SECOND
+        paced = left + self._received / MIN_BYTES_PER_SECOND
         return min(self._seconds, paced) if self._streamed else left
 
 
-class _Answer:
+class _GuardedResponse:
     """The way out: every answer takes the same headers along.
 
     ``instead`` is said in the place of whatever the application makes of a body that is refused.
@@ -345,8 +365,8 @@ class _Answer:
 
     def __init__(self, send: Send, *, for_openai: bool) -> None:
         self._send, self._for_openai = send, for_openai
-        self.begun = self.whole = self.counted = False
-        self.instead: Refused | None = None
+        self.started = self.finished = self.counted = False
+        self.replacement: HttpProblem | None = None
         self.work = contextlib.ExitStack()
 
     def received(self) -> None:
@@ -355,41 +375,41 @@ class _Answer:
             self.work.close()
 
     async def __call__(self, message: Message) -> None:
-        if self.instead is not None and not self.begun:
-            await self.tell(self.instead)
-        elif not self.whole:
-            await self._pass_on(message)
+        if self.replacement is not None and not self.started:
+            await self.send_problem(self.replacement)
+        elif not self.finished:
+            await self._forward(message)
 
-    async def tell(self, refused: Refused) -> None:
+    async def send_problem(self, refused: HttpProblem) -> None:
         """Why not; of an answer that has begun the connection can only be cut."""
-        if self.begun:
+        if self.started:
             raise ConnectionAbortedError("an answer that had begun cannot be finished")
         response = refused.for_openai() if self._for_openai else refused.response()
-        await self._pass_on(
+        await self._forward(
             {
                 "type": "http.response.start",
                 "status": response.status_code,
                 "headers": response.raw_headers,
             }
         )
-        await self._pass_on({"type": "http.response.body", "body": response.body})
+        await self._forward({"type": "http.response.body", "body": response.body})
 
-    async def _pass_on(self, message: Message) -> None:
+    async def _forward(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.begun = True
+            self.started = True
             self.work.close()
             headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
+            for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
         elif message["type"] == "http.response.body":
-            self.whole = not message.get("more_body", False)
+            self.finished = not message.get("more_body", False)
             body = message.get("body", b"")
             # In pieces, so that a client who does not read has few of them waiting for it.
-            for start in range(0, len(body) - PIECE_BYTES, PIECE_BYTES):
-                piece = body[start : start + PIECE_BYTES]
+            for start in range(0, len(body) - CHUNK_BYTES, CHUNK_BYTES):
+                piece = body[start : start + CHUNK_BYTES]
                 await self._send({**message, "body": piece, "more_body": True})
-            rest = (len(body) - 1) // PIECE_BYTES * PIECE_BYTES if body else 0
+            rest = (len(body) - 1) // CHUNK_BYTES * CHUNK_BYTES if body else 0
             message = {**message, "body": body[rest:]}
         await self._send(message)
 
@@ -402,7 +422,7 @@ def _check_length(scope: Scope, headers: Headers) -> None:
     if "transfer-encoding" in headers and (
         "content-length" in headers or scope.get("http_version") == "1.0"
     ):
-        raise Refused(
+        raise HttpProblem(
             400,
             "Ambiguous",
             "send Content-Length or, in HTTP/1.1, Transfer-Encoding, not both",
@@ -410,7 +430,7 @@ def _check_length(scope: Scope, headers: Headers) -> None:
         )
 
 
-def _under(path: str, root: str) -> bool:
+def _is_under(path: str, root: str) -> bool:
     return path.startswith(root) if root.endswith("/") and root != "/" else path == root
 
 
@@ -420,7 +440,7 @@ def _with_port(hosts: Iterable[str], port: int | None) -> frozenset[str]:
     return frozenset(named | {f"{host}:{port}" for host in named if port is not None})
 
 
-def network_of(address: str) -> str:
+def client_network(address: str) -> str:
     """What counts as one address: of IPv6 the /64, in which one machine has them all."""
     if ":" not in address:
         return address

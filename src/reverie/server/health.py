@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from reverie.errors import ReverieError
 from reverie.server import errors, run
-from reverie.server.access import Admin
-from reverie.server.errors import Refused
+from reverie.server.access import AdminAccess
+from reverie.server.errors import HttpProblem
 from reverie.server.rest import schemas
 
 router = APIRouter(tags=["Server"], responses={"default": {"model": schemas.Problem}})
@@ -25,8 +25,8 @@ _DOCS = """<!doctype html>
 <body><div id="docs"></div><script src="/docs/swagger-ui-bundle.js"></script>
 <script src="/docs/start.js"></script></body></html>
 """
-_START = 'SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: true});\n'
-_TYPES = {".css": "text/css", ".js": "text/javascript"}
+_DOCS_SCRIPT = 'SwaggerUIBundle({url: "/openapi.json", dom_id: "#docs", deepLinking: true});\n'
+_MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript"}
 
 
 @router.get("/healthz", response_model=schemas.Health)
@@ -35,7 +35,7 @@ async def health(request: Request) -> Response:
 
     ``write_failed``: a write or sync failed, and nothing is stored until the server starts again.
     """
-    store = run.of(request).store
+    store = run.get_server_context(request).store
     if await store.write_failed:
         return JSONResponse({"status": "write_failed"}, 503)
     try:
@@ -50,30 +50,30 @@ async def health(request: Request) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def metrics(request: Request, visit: Admin) -> Response:
+async def metrics(request: Request, visit: AdminAccess) -> Response:
     """Numbers for Prometheus. Where the store cannot be read, those that need no store."""
-    store = visit.serving.store
+    store = visit.server_context.store
     counted = request.app.state.metrics
-    counted.tell_failure(failed=await store.write_failed)
-    counted.tell_damage(await store.damaged)
+    counted.set_write_failed(failed=await store.write_failed)
+    counted.set_damaged(await store.damaged)
     try:
-        counted.tell_store(await store.jobs(), await store.spaces())
+        counted.set_store_state(await store.jobs(), await store.spaces())
     except ReverieError as error:
         errors.public_detail(error)
-        counted.tell_store(None, None)
+        counted.set_store_state(None, None)
     return Response(counted.rendered(), media_type=counted.content_type)
 
 
 @router.post("/login", response_model=schemas.Login)
 async def login(request: Request, body: schemas.Code) -> Response:
     """Trade a code that the server printed for its operator's token. A code is good once."""
-    here = run.of(request)
+    here = run.get_server_context(request)
     given = body.code.encode("utf-8", "surrogatepass")
     for code in list(here.codes):
         if hmac.compare_digest(code.encode(), given):
             here.codes.discard(code)
             return JSONResponse({"token": here.token})
-    raise Refused(403, "Forbidden", "this code was used already, or the server started anew")
+    raise HttpProblem(403, "Forbidden", "this code was used already, or the server started anew")
 
 
 @router.get("/docs", include_in_schema=False)
@@ -83,12 +83,12 @@ async def docs() -> Response:
 
 
 @router.get("/docs/{name}", include_in_schema=False)
-async def docs_part(name: str) -> Response:
+async def docs_asset(name: str) -> Response:
     if name == "start.js":
-        return Response(_START, media_type="text/javascript")
+        return Response(_DOCS_SCRIPT, media_type="text/javascript")
     if name not in {"swagger-ui.css", "swagger-ui-bundle.js"}:
-        raise Refused(404, "NotFound", "there is no such page")
-    return Response(_docs_file(name), media_type=_TYPES[name[name.rindex(".") :]])
+        raise HttpProblem(404, "NotFound", "there is no such page")
+    return Response(_docs_file(name), media_type=_MEDIA_TYPES[name[name.rindex(".") :]])
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Compact JSON in UTF-8; what UTF-8 cannot hold is spelled out, and reads back the same."""
     compact = (",", ":")
     try:
@@ -19,4 +19,4 @@ def encoded(value: Any) -> bytes:
 
 class Json(JSONResponse):
     def render(self, content: Any) -> bytes:
-        return encoded(content)
+        return encode_json(content)

@@ -21,15 +21,15 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reverie.server import connections as ranks
-from reverie.server.connections import Connections, OncePerMinute
-from reverie.server.errors import Refused
-from reverie.server.guard import HEADERS, Limits, network_of
-from reverie.server.run import GRACE_SECONDS, Serving
+from reverie.server.connections import ConnectionRegistry, RepeatLogFilter
+from reverie.server.errors import HttpProblem
+from reverie.server.guard import SECURITY_HEADERS, Limits, client_network
+from reverie.server.run import GRACE_SECONDS, ServerContext
 
 # How many are accepted or closed before others get their turn: so few that nobody waits long, and
 # that none is closed for newer ones before it was read from, which takes the loop some rounds.
-AT_ONCE, ROUNDS = 16, 8
-BREATH_SECONDS = 0.01
+BATCH_SIZE, ACCEPT_ROUNDS = 16, 8
+YIELD_SECONDS = 0.01
 RETRY_SECONDS = 1.0
 SWEEP_SECONDS = 1.0
 HEADER_BYTES = 16 * 1024
@@ -38,20 +38,20 @@ OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 _log = logging.getLogger("reverie.server")
 
 
-def rendered(refused: Refused) -> bytes:
+def render_response(refused: HttpProblem) -> bytes:
     """An answer as bytes, for a connection on which no request could be read; it is closed."""
     response = refused.response()
     given = {
         name.decode("latin-1"): value.decode("latin-1") for name, value in response.raw_headers
     }
-    headers = {**given, **HEADERS, "Cache-Control": "no-store", "Connection": "close"}
+    headers = {**given, **SECURITY_HEADERS, "Cache-Control": "no-store", "Connection": "close"}
     lines = [f"HTTP/1.1 {refused.status} {refused.title}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(response.body)
 
 
-FULL = rendered(
-    Refused(
+FULL_RESPONSE = render_response(
+    HttpProblem(
         503,
         "Too many connections",
         "all connections are in use: wait and repeat; the operator can raise max_connections or "
@@ -59,8 +59,12 @@ FULL = rendered(
         headers={"Retry-After": "5"},
     )
 )
-TOO_SLOW = rendered(Refused(408, "Too slow", "the header did not come in time: repeat the request"))
-MALFORMED = rendered(Refused(400, "Malformed", "this is no HTTP request: look at what was sent"))
+TIMEOUT_RESPONSE = render_response(
+    HttpProblem(408, "Too slow", "the header did not come in time: repeat the request")
+)
+BAD_REQUEST_RESPONSE = render_response(
+    HttpProblem(400, "Malformed", "this is no HTTP request: look at what was sent")
+)
 
 
 class _CountingTransport:
@@ -95,13 +99,13 @@ class Connection(H11Protocol):
         state: Any,
         app_state: dict[str, Any],
         address: str,
-        registry: Connections,
+        registry: ConnectionRegistry,
     ) -> None:
         super().__init__(config, state, app_state)
         self.address, self._registry = address, registry
         self.since = time.monotonic()
-        self._known = self._made = self._dropped = False
-        self._sent, self._moved_at = 0, self.since
+        self._authenticated = self._connected = self._dropped = False
+        self._sent, self._progress_at = 0, self.since
 
     @property
     def waiting(self) -> bool:
@@ -111,8 +115,8 @@ class Connection(H11Protocol):
     @property
     def rank(self) -> int:
         if self.waiting:
-            return ranks.IDLE_KNOWN if self._known else ranks.NEW
-        return ranks.BUSY_KNOWN if self._has_caller() else ranks.BUSY_UNKNOWN
+            return ranks.IDLE_AUTHENTICATED if self._authenticated else ranks.NEW
+        return ranks.BUSY_AUTHENTICATED if self._has_caller() else ranks.BUSY_ANONYMOUS
 
     def _has_caller(self) -> bool:
         return self.scope["state"].get("caller") is not None
@@ -122,7 +126,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._counting = _CountingTransport(transport)
         super().connection_made(self._counting)  # type: ignore[arg-type]
-        self._made = True
+        self._connected = True
         if self._dropped:
             transport.abort()
 
@@ -138,7 +142,7 @@ class Connection(H11Protocol):
             self._changed()
 
     def on_response_complete(self) -> None:
-        self._known = self._known or self._has_caller()
+        self._authenticated = self._authenticated or self._has_caller()
         self._changed()
         super().on_response_complete()
 
@@ -150,7 +154,7 @@ class Connection(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if not begun or (self.waiting and self.conn.our_state is h11.IDLE):
-            self.transport.write(MALFORMED)
+            self.transport.write(BAD_REQUEST_RESPONSE)
         self.transport.close()
 
     def _changed(self) -> None:
@@ -162,7 +166,7 @@ class Connection(H11Protocol):
     def drop(self) -> None:
         """Close it now, whatever it has not been sent yet."""
         self._dropped = True
-        if self._made:
+        if self._connected:
             self.transport.abort()
 
     def expire(self, now: float, limits: Limits) -> bool:
@@ -170,14 +174,14 @@ class Connection(H11Protocol):
 
         Whether it was closed.
         """
-        if not self._made:
+        if not self._connected:
             return False
         sent = self._counting.sent
         if sent > self._sent or sent == self._counting.written:
-            self._moved_at = now
+            self._progress_at = now
         self._sent = sent
         if sent < self._counting.written:
-            if now - self._moved_at < limits.stall_seconds:
+            if now - self._progress_at < limits.stall_seconds:
                 return False
             self.drop()
             return True
@@ -185,7 +189,7 @@ class Connection(H11Protocol):
             return False
         half_sent = bool(self.conn.trailing_data[0]) and self.conn.our_state is h11.IDLE
         if half_sent and not self.transport.is_closing():
-            self.transport.write(TOO_SLOW)
+            self.transport.write(TIMEOUT_RESPONSE)
         self.transport.close()
         return True
 
@@ -195,13 +199,16 @@ class Listener:
 
     def __init__(self, bound: socket.socket, server: Server) -> None:
         self._bound, self._server = bound, server
-        self._registry, self._limits = server.serving.connections, server.serving.limits
+        self._registry, self._limits = (
+            server.server_context.connections,
+            server.server_context.limits,
+        )
         self._loop = asyncio.get_running_loop()
         self._starting: set[asyncio.Task[Any]] = set()
         self._retry: asyncio.TimerHandle | None = None
-        self._logged = -ranks.LOG_SECONDS
+        self._logged = -ranks.LOG_INTERVAL_SECONDS
         fewest = min(self._limits.connections, self._limits.address_connections)
-        self._accepts = max(1, min(AT_ONCE, fewest // ROUNDS))
+        self._accepts = max(1, min(BATCH_SIZE, fewest // ACCEPT_ROUNDS))
         self._pause = min(SWEEP_SECONDS, self._limits.header_seconds / 4)
         self._sweeping = self._loop.call_later(self._pause, self._sweep)
 
@@ -227,7 +234,7 @@ class Listener:
             wire.setblocking(False)
             # Small, so that a client that reads slowly is seen to read.
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-            if self._registry.make_room(network := network_of(address[0])):
+            if self._registry.make_room(network := client_network(address[0])):
                 self._open(wire, network)
             else:
                 _refuse(wire)
@@ -252,7 +259,7 @@ class Listener:
     def _wait_for_resources(self, error: OSError) -> None:
         """Something else took the descriptors: make room, and look again a little later."""
         now = time.monotonic()
-        if now - self._logged >= ranks.LOG_SECONDS:
+        if now - self._logged >= ranks.LOG_INTERVAL_SECONDS:
             self._logged = now
             _log.error(
                 "no connection can be accepted (%s): %d are open; raise the limit of open files "
@@ -265,15 +272,15 @@ class Listener:
         self._retry = self._loop.call_later(RETRY_SECONDS, self.start)
 
     def _sweep(self) -> None:
-        done = self._registry.expire(time.monotonic(), self._limits, AT_ONCE)
-        pause = self._pause if done else BREATH_SECONDS
+        done = self._registry.expire(time.monotonic(), self._limits, BATCH_SIZE)
+        pause = self._pause if done else YIELD_SECONDS
         self._sweeping = self._loop.call_later(pause, self._sweep)
 
 
 class Server(uvicorn.Server):
     """uvicorn's server on connections that a ``Listener`` accepts."""
 
-    def __init__(self, serving: Serving, app: Any) -> None:
+    def __init__(self, serving: ServerContext, app: Any) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -290,9 +297,9 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
-        self.serving = serving
+        self.server_context = serving
         self._listeners: list[Listener] = []
-        self._bounded_logs = OncePerMinute()
+        self._bounded_logs = RepeatLogFilter()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         for name in ("uvicorn.error", "asyncio"):
@@ -304,7 +311,7 @@ class Server(uvicorn.Server):
             listener.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.serving.stopping.set()
+        self.server_context.stopping.set()
         for listener in self._listeners:
             listener.close()
         await super().shutdown(sockets)
@@ -315,6 +322,6 @@ class Server(uvicorn.Server):
 def _refuse(wire: socket.socket) -> None:
     """Say that there is no room. What was sent already is read, else closing would take it back."""
     with contextlib.closing(wire), contextlib.suppress(OSError):
-        wire.send(FULL)
+        wire.send(FULL_RESPONSE)
         wire.shutdown(socket.SHUT_WR)
         wire.recv(HEADER_BYTES)

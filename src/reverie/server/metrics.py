@@ -60,13 +60,13 @@ class Metrics:
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
-    def tell_failure(self, *, failed: bool) -> None:
+    def set_write_failed(self, *, failed: bool) -> None:
         self._failed.set(failed)
 
-    def tell_damage(self, damaged: int) -> None:
+    def set_damaged(self, damaged: int) -> None:
         self._damaged.set(damaged)
 
-    def tell_store(self, jobs: list[Job] | None, spaces: list[SpaceInfo] | None) -> None:
+    def set_store_state(self, jobs: list[Job] | None, spaces: list[SpaceInfo] | None) -> None:
         """How the store stands now. None: it cannot be read, and its numbers stay as they were."""
         self._up.set(jobs is not None and spaces is not None)
         if jobs is None or spaces is None:
@@ -82,7 +82,7 @@ class Metrics:
         return rendered(self._registry)
 
 
-class Measured:
+class MetricsMiddleware:
     """Counts every request by its route."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

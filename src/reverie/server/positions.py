@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reverie.aio import Async, within
+from reverie.aio import AsyncHandle, run_with_handle
 from reverie.dates import Time
 from reverie.memory import positions as memory_positions
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class CallerPositions:
     """How one caller counts the log of a space. ``bound``: by what its user sees."""
 
-    space: Async
+    space: AsyncHandle
     bound: bool
 
     async def current(self) -> int:
         """Where the log stands."""
         if self.bound:
-            return await within(self.space, memory_positions.current_number)
+            return await run_with_handle(self.space, memory_positions.last_visible_number)
         position: int = await self.space.position()
         return position
 
@@ -32,14 +32,16 @@ class Positions:
         """Positions of the log as the caller is told them."""
         if not self.bound:
             return list(positions)
-        return await within(self.space, lambda handle: memory_positions.numbers(handle, positions))
+        return await run_with_handle(
+            self.space, lambda handle: memory_positions.visible_numbers(handle, positions)
+        )
 
     async def meant(self, position: int) -> int:
         """A position that the caller was told, as the log has it."""
         if not self.bound:
             return position
-        return await within(
-            self.space, lambda handle: memory_positions.position_of(handle, position)
+        return await run_with_handle(
+            self.space, lambda handle: memory_positions.position_of_number(handle, position)
         )
 
     async def moment(self, as_of: Time | None) -> Time | None:

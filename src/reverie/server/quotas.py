@@ -6,7 +6,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from reverie.server.errors import Refused
+from reverie.server.errors import HttpProblem
 
 RETRY_SECONDS = 5
 
@@ -18,7 +18,7 @@ class Quota:
     """
 
     def __init__(self, what: str, of_one: int, in_all: int, advice: str) -> None:
-        self._what, self._of_one, self._in_all, self._advice = what, of_one, in_all, advice
+        self._what, self._per_token, self._total, self._advice = what, of_one, in_all, advice
         self._held: Counter[str] = Counter()
 
     @property
@@ -29,12 +29,12 @@ class Quota:
     def hold(self, holder: str) -> Iterator[None]:
         """One more of this token, until the block ends."""
         headers = {"Retry-After": str(RETRY_SECONDS)}
-        if self._held[holder] >= self._of_one:
-            detail = f"this token has {self._of_one} {self._what} open: {self._advice}"
-            raise Refused(429, f"Too many {self._what}", detail, headers=headers)
-        if self.held >= self._in_all:
-            detail = f"the server has {self._in_all} {self._what} open: wait and repeat"
-            raise Refused(503, f"Too many {self._what}", detail, headers=headers)
+        if self._held[holder] >= self._per_token:
+            detail = f"this token has {self._per_token} {self._what} open: {self._advice}"
+            raise HttpProblem(429, f"Too many {self._what}", detail, headers=headers)
+        if self.held >= self._total:
+            detail = f"the server has {self._total} {self._what} open: wait and repeat"
+            raise HttpProblem(503, f"Too many {self._what}", detail, headers=headers)
         self._held[holder] += 1
         try:
             yield

@@ -18,8 +18,8 @@ from reverie.aio import AsyncStore
 from reverie.config import Settings, default_url
 from reverie.errors import ConfigError, MissingExtra
 from reverie.server.change_watcher import ChangeWatcher
-from reverie.server.connections import Connections, resolved
-from reverie.server.guard import LOOPBACK, Limits, Quotas
+from reverie.server.connections import ConnectionRegistry, resolve_limits
+from reverie.server.guard import LOOPBACK_HOSTS, Limits, Quotas
 from reverie.write import tokens
 
 if TYPE_CHECKING:
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 GRACE_SECONDS = 10
-SHORTEST_TOKEN = 20
-MOST_IMPORTS = 4
+MIN_TOKEN_CHARS = 20
+MAX_IMPORTS = 4
 # How many new objects the garbage collector waits for; Python's own 700 are one request's.
-SELDOM = 20_000
+GC_THRESHOLD = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class ServerContext:
     """One server: its store, its settings and who it answers to."""
 
     store: AsyncStore
     settings: Settings
     token: str = field(repr=False)
     """The operator's own, which may do everything."""
-    hosts: tuple[str, ...] = LOOPBACK
+    hosts: tuple[str, ...] = LOOPBACK_HOSTS
     """The names under which it answers."""
     port: int | None = None
     trust_local: bool = False
@@ -49,15 +49,15 @@ class Serving:
     limits: Limits = field(default_factory=Limits)
     stopping: threading.Event = field(default_factory=threading.Event, repr=False)
     """Set when the server is about to end: what waits for changes goes home."""
-    importing: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(MOST_IMPORTS), repr=False
+    import_slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_IMPORTS), repr=False
     )
     """So many imports at a time, so that others get a word in."""
-    keeping: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+    pending_replies: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
     """Replies that are being stored: a server that stops waits for them."""
     codes: set[str] = field(default_factory=set, repr=False)
     """What the page can be opened with, once each."""
-    connections: Connections = field(init=False, repr=False)
+    connections: ConnectionRegistry = field(init=False, repr=False)
     """Those that are open."""
     quotas: Quotas = field(init=False, repr=False)
     """What is under way."""
@@ -65,9 +65,9 @@ class Serving:
     """Tells the feeds when there is something to read."""
 
     def __post_init__(self) -> None:
-        limits = resolved(self.limits, upstream=bool(self.settings.upstream))
+        limits = resolve_limits(self.limits, upstream=bool(self.settings.upstream))
         object.__setattr__(self, "limits", limits)
-        made = Connections(limits.connections, limits.address_connections)
+        made = ConnectionRegistry(limits.connections, limits.address_connections)
         object.__setattr__(self, "connections", made)
         object.__setattr__(self, "quotas", Quotas(limits))
         object.__setattr__(self, "watcher", ChangeWatcher(self.store, self.stopping))
@@ -76,26 +76,26 @@ class Serving:
         """Wait until every reply is stored; requests that were just cancelled begin to, now."""
         for _ in range(5):
             await asyncio.sleep(0)
-        if self.keeping:
-            await asyncio.wait(set(self.keeping), timeout=GRACE_SECONDS)
+        if self.pending_replies:
+            await asyncio.wait(set(self.pending_replies), timeout=GRACE_SECONDS)
 
-    def new_code(self) -> str:
+    def new_login_code(self) -> str:
         code = secrets.token_urlsafe(16)
         self.codes.add(code)
         return code
 
 
-def of(request: Request) -> Serving:
+def get_server_context(request: Request) -> ServerContext:
     """The server that a request came to."""
-    serving: Serving = request.app.state.serving
+    serving: ServerContext = request.app.state.server_context
     return serving
 
 
-def operators_token(settings: Settings) -> str:
+def operator_token(settings: Settings) -> str:
     """The token of the settings, else the one of this machine's user, made the first time."""
     if settings.token:
-        if len(settings.token) < SHORTEST_TOKEN:
-            raise ConfigError(f"the token of the settings needs {SHORTEST_TOKEN} characters")
+        if len(settings.token) < MIN_TOKEN_CHARS:
+            raise ConfigError(f"the token of the settings needs {MIN_TOKEN_CHARS} characters")
         return settings.token
     path = token_file()
     with contextlib.suppress(FileNotFoundError):
@@ -127,12 +127,12 @@ def _read_token(path: Path) -> str:
     if path.stat().st_mode & 0o077:
         raise ConfigError(f"{path} can be read by others: run 'chmod 600 {path}'")
     token = path.read_text(encoding="ascii", errors="replace").strip()
-    if len(token) < SHORTEST_TOKEN:
+    if len(token) < MIN_TOKEN_CHARS:
         raise ConfigError(f"{path} holds no token: remove it, and the next start makes one")
     return token
 
 
-def listening(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that is bound already: what is printed is true before the first request."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # Named, for asyncio looks at it: what it takes for no TCP may wait 40 ms with half an answer.
@@ -151,7 +151,7 @@ def listening(host: str, port: int) -> socket.socket:
     return bound
 
 
-def server(serving: Serving) -> uvicorn.Server:
+def create_server(serving: ServerContext) -> uvicorn.Server:
     """A server that is ready to run."""
     try:
         from reverie.server.app import create_app
@@ -167,14 +167,14 @@ def run(made: uvicorn.Server, bound: socket.socket) -> None:
     # What is loaded stays: a collector that looks at it again and again takes a tenth of the time.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(SELDOM, *gc.get_threshold()[1:])
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
     made.run(sockets=[bound])
 
 
 @contextlib.contextmanager
-def in_thread(serving: Serving, bound: socket.socket) -> Iterator[uvicorn.Server]:
+def run_in_thread(serving: ServerContext, bound: socket.socket) -> Iterator[uvicorn.Server]:
     """A server beside other work of this process, until the block ends."""
-    made = server(serving)
+    made = create_server(serving)
     thread = threading.Thread(
         target=lambda: asyncio.run(made.serve(sockets=[bound])), name="reverie-server", daemon=True
     )

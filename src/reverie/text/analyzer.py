@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import Stemmer
 
-from reverie.text.normalize import folded
+from reverie.text.normalize import nfkc_casefold
 
-ANALYSER = 1
+ANALYZER_VERSION = 1
 # Terms also depend on these: an upgrade of either may give other ones.
-ANALYSER_IDENTITY = (
-    f"words {ANALYSER}, Snowball {Stemmer.version()}, Unicode {unicodedata.unidata_version}"
+ANALYZER_IDENTITY = (
+    f"words {ANALYZER_VERSION}, Snowball {Stemmer.version()}, Unicode {unicodedata.unidata_version}"
 )
 """Stored with the index: another number means that the postings are made anew."""
 
-LONGEST = 64
-QUERY_CHARS = 20_000
+MAX_TERM_CHARS = 64
+MAX_QUERY_CHARS = 20_000
 
 HAN = r"\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 KATAKANA = r"\u30a0-\u30ff\u31f0-\u31ff"
@@ -65,7 +65,7 @@ _MARKED_BLOCKS = (
     (0x1CF00, 0x1EAFF),
     (0xE0100, 0xE01EF),
 )
-_AVAILABLE = frozenset(Stemmer.algorithms())
+_STEMMER_LANGUAGES = frozenset(Stemmer.algorithms())
 
 # Without "will", "may" and "us": they are also a name, a month and a country.
 _STOP_WORDS = """
@@ -105,8 +105,8 @@ class Terms(NamedTuple):
 
 def analyse(text: str) -> Terms:
     """The terms a text is indexed under. Stop words count only where there is nothing else."""
-    words = _words(text, singles=True)
-    terms = [term for word in words if (term := _kept(word))]
+    words = _split_words(text, singles=True)
+    terms = [term for word in words if (term := _term_unless_stop_word(word))]
     if not terms:
         terms = [term for word in words if (term := _term(word))]
     counts: dict[str, int] = {}
@@ -117,9 +117,9 @@ def analyse(text: str) -> Terms:
 
 def query_terms(text: str, limit: int = 64) -> dict[str, str]:
     """Each term of a query, in order, with one word that stands for it in the folded query."""
-    words = _words(text[:QUERY_CHARS])
+    words = _split_words(text[:MAX_QUERY_CHARS])
     found: dict[str, str] = {}
-    for look_up in (_kept, _term):
+    for look_up in (_term_unless_stop_word, _term):
         for word in words:
             if len(found) >= limit:
                 break
@@ -130,51 +130,51 @@ def query_terms(text: str, limit: int = 64) -> dict[str, str]:
     return found
 
 
-def tokens(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     """Words of a lower-case NFKC text; a stretch in a script without spaces is one token."""
     pattern = _ASCII_TOKEN if text.isascii() else _patterns().token
     return pattern.findall(text)
 
 
-def _words(text: str, *, singles: bool = False) -> list[str]:
+def _split_words(text: str, *, singles: bool = False) -> list[str]:
     if text.isascii():
-        return [word[:LONGEST] for word in _ASCII_TOKEN.findall(text.lower())]
+        return [word[:MAX_TERM_CHARS] for word in _ASCII_TOKEN.findall(text.lower())]
     if _PLAIN.fullmatch(text):
-        return [word[:LONGEST] for word in _PLAIN_TOKEN.findall(folded(text))]
-    return _wide_words(text, singles=singles)
+        return [word[:MAX_TERM_CHARS] for word in _PLAIN_TOKEN.findall(nfkc_casefold(text))]
+    return _split_unicode_words(text, singles=singles)
 
 
-def _wide_words(text: str, *, singles: bool = False) -> list[str]:
+def _split_unicode_words(text: str, *, singles: bool = False) -> list[str]:
     """With ``singles`` a text in a script without spaces is also found by one character of it."""
     patterns = _patterns()
     # unicodedata sorts the marks on one letter in quadratic time.
-    text = folded(patterns.pile.sub(r"\1", text))
+    text = nfkc_casefold(patterns.mark_run.sub(r"\1", text))
     words: list[str] = []
     for token in patterns.token.findall(text):
         if _IS_UNSPACED.match(token):
-            units = patterns.unit.findall(token)
+            units = patterns.grapheme.findall(token)
             words.extend(_bigrams(units))
             if singles and len(units) > 1:
-                words.extend(unit[:LONGEST] for unit in units)
+                words.extend(unit[:MAX_TERM_CHARS] for unit in units)
         else:
-            words.append(token[:LONGEST])
+            words.append(token[:MAX_TERM_CHARS])
     return words
 
 
 def _bigrams(units: list[str]) -> Iterable[str]:
     if len(units) == 1:
-        return (units[0][:LONGEST],)
-    return [(a + b)[:LONGEST] for a, b in zip(units, units[1:], strict=False)]
+        return (units[0][:MAX_TERM_CHARS],)
+    return [(a + b)[:MAX_TERM_CHARS] for a, b in zip(units, units[1:], strict=False)]
 
 
 @lru_cache(maxsize=32_768)
-def _kept(word: str) -> str:
+def _term_unless_stop_word(word: str) -> str:
     """The term of a word, or nothing for a stop word."""
-    return "" if _bare(word) in STOP_WORDS else _term(word)
+    return "" if _strip_clitics(word) in STOP_WORDS else _term(word)
 
 
 def _term(word: str) -> str:
-    word = _bare(word)
+    word = _strip_clitics(word)
     language = _language(word)
     if not language:
         return word
@@ -183,7 +183,7 @@ def _term(word: str) -> str:
     return str(_stemmer(language).stemWord(word)) or word
 
 
-def _bare(word: str) -> str:
+def _strip_clitics(word: str) -> str:
     """The word without apostrophes, English clitics and characters that are not seen."""
     if not word.isascii():
         word = _IGNORABLE.sub("", word).replace("\u2019", "'").replace("\u02bc", "'")
@@ -200,7 +200,7 @@ def _language(word: str) -> str | None:
     code = next((ord(character) for character in word if character.isalpha()), 0)
     for first, last, language in _STEMMED_BLOCKS:
         if first <= code <= last:
-            return language if language in _AVAILABLE else None
+            return language if language in _STEMMER_LANGUAGES else None
     return None
 
 
@@ -221,27 +221,27 @@ def _stemmer(language: str) -> Stemmer.Stemmer:
     return known
 
 
-class _Patterns(NamedTuple):
+class _TokenPatterns(NamedTuple):
     token: re.Pattern[str]
-    unit: re.Pattern[str]
-    pile: re.Pattern[str]
+    grapheme: re.Pattern[str]
+    mark_run: re.Pattern[str]
 
 
 @cache
-def _patterns() -> _Patterns:
+def _patterns() -> _TokenPatterns:
     """Made when the first text beyond ASCII comes: finding the marks takes some milliseconds."""
-    mark = _mark()
+    mark = _combining_mark_pattern()
     letter = rf"[^\W_{''.join(_UNSPACED)}]"
     word = f"{letter}+(?:{mark}{letter}*)*"
     runs = "".join(rf"|(?:(?![\W_])[{group}]{mark}*)+" for group in _UNSPACED)
-    return _Patterns(
+    return _TokenPatterns(
         token=re.compile(rf"{word}(?:['\u2019]{word})*{runs}"),
-        unit=re.compile(rf"(?!{mark}).{mark}*", re.DOTALL),
-        pile=re.compile(rf"({mark}{{30}}){mark}+"),
+        grapheme=re.compile(rf"(?!{mark}).{mark}*", re.DOTALL),
+        mark_run=re.compile(rf"({mark}{{30}}){mark}+"),
     )
 
 
-def _mark() -> str:
+def _combining_mark_pattern() -> str:
     """What continues a word without being a letter: marks, which ``\\w`` lacks, and joiners."""
     codes = (code for first, last in _MARKED_BLOCKS for code in range(first, last + 1))
     ranges: list[tuple[int, int]] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from reverie.text.normalize import folded
+from reverie.text.normalize import nfkc_casefold
 
 _WORD = re.compile(r"\w+")
 _GREETINGS = """
@@ -15,7 +15,7 @@ _GREETINGS = """
 GREETINGS = frozenset(_GREETINGS.split())
 
 
-def only_greets(said: str) -> bool:
+def is_only_greeting(said: str) -> bool:
     """Many conversations begin with the same greeting: alone it does not make two of them one."""
-    words = _WORD.findall(folded(said))
+    words = _WORD.findall(nfkc_casefold(said))
     return bool(words) and GREETINGS.issuperset(words)

@@ -8,22 +8,22 @@ from typing import Any
 
 from reverie.errors import InvalidInput
 
-DEEPEST = 200
+MAX_NESTING = 200
 # Python refuses to write or read an integer of more digits, hence so would every store.
-_TOO_LONG = 10**4300
+_INTEGER_LIMIT = 10**4300
 
 
-def as_mapping(message: object) -> dict[str, Any]:
+def to_json_object(message: object) -> dict[str, Any]:
     """A copy of the message that JSON holds exactly, or InvalidInput."""
     if type(message).__module__.partition(".")[0] == "pydantic_ai":
-        message = _dumped_by_pydantic_ai(message)
+        message = _dump_pydantic_ai(message)
     elif _is_model(message):
-        message = _dumped(message)
+        message = _dump_model(message)
     if not isinstance(message, Mapping):
         raise InvalidInput(f"a message must be a mapping, not {type(message).__name__}")
     if not message:
         raise InvalidInput("a message must not be empty")
-    copy: dict[str, Any] = cleaned(message, 1)
+    copy: dict[str, Any] = to_json_value(message, 1)
     return copy
 
 
@@ -31,30 +31,30 @@ def _is_model(value: object) -> bool:
     return callable(getattr(type(value), "model_dump", None))
 
 
-def _dumped(model: Any) -> Any:
+def _dump_model(model: Any) -> Any:
     """What was set, nulls included, and what has a value by default."""
     try:
         said = model.model_dump(mode="json", exclude_unset=True)
         valued = model.model_dump(mode="json", exclude_none=True)
     except ValueError as error:
-        raise _unwritable(model, error) from error
-    return _union(said, valued)
+        raise _not_json_error(model, error) from error
+    return _merge_dumps(said, valued)
 
 
-def _union(one: Any, other: Any) -> Any:
+def _merge_dumps(one: Any, other: Any) -> Any:
     """Two dumps of the same model, each with fields that the other leaves out."""
     if isinstance(one, dict) and isinstance(other, dict):
         both = {**one, **other}
         return {
-            key: _union(one[key], other[key]) if key in one and key in other else value
+            key: _merge_dumps(one[key], other[key]) if key in one and key in other else value
             for key, value in both.items()
         }
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [_union(mine, theirs) for mine, theirs in zip(one, other, strict=True)]
+        return [_merge_dumps(mine, theirs) for mine, theirs in zip(one, other, strict=True)]
     return one
 
 
-def _dumped_by_pydantic_ai(message: Any) -> Any:
+def _dump_pydantic_ai(message: Any) -> Any:
     from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 
     if not isinstance(message, ModelRequest | ModelResponse):
@@ -64,45 +64,45 @@ def _dumped_by_pydantic_ai(message: Any) -> Any:
     try:
         return ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
     except ValueError as error:
-        raise _unwritable(message, error) from error
+        raise _not_json_error(message, error) from error
 
 
-def _unwritable(message: object, error: ValueError) -> InvalidInput:
+def _not_json_error(message: object, error: ValueError) -> InvalidInput:
     said = " ".join(str(error).split())
     return InvalidInput(f"{type(message).__name__} cannot be written as JSON: {said}")
 
 
-def cleaned(value: Any, depth: int) -> Any:
+def to_json_value(value: Any, depth: int) -> Any:
     """The value with plain types only. Loops, not comprehensions: half the frames when deep."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        if abs(value) >= _TOO_LONG:
+        if abs(value) >= _INTEGER_LIMIT:
             raise InvalidInput("a message cannot hold an integer of over 4300 digits: make it text")
         return int.__int__(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidInput("a message cannot hold NaN or Infinity: JSON has no such numbers")
         return float.__float__(value)
-    if depth > DEEPEST:
-        raise InvalidInput(f"a message cannot be nested deeper than {DEEPEST} levels")
+    if depth > MAX_NESTING:
+        raise InvalidInput(f"a message cannot be nested deeper than {MAX_NESTING} levels")
     if isinstance(value, Mapping):
         copy = {}
         for key, held in value.items():
             if not isinstance(key, str):
                 raise InvalidInput(f"the keys of a message must be text, not {type(key).__name__}")
-            copy[str.__str__(key)] = cleaned(held, depth + 1)
+            copy[str.__str__(key)] = to_json_value(held, depth + 1)
         return copy
     if isinstance(value, list | tuple):
         items = []
         for item in value:
-            items.append(cleaned(item, depth + 1))
+            items.append(to_json_value(item, depth + 1))
         return items
     if isinstance(value, bytes | bytearray | memoryview):
         raise InvalidInput("a message cannot hold bytes: encode it as base64")
     if _is_model(value):
         # Clients are told to send blocks back as they got them, inside a mapping of their own.
-        return cleaned(_dumped(value), depth + 1)
+        return to_json_value(_dump_model(value), depth + 1)
     raise InvalidInput(f"a message cannot hold {type(value).__name__}: JSON has no such value")

@@ -13,9 +13,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from reverie.text.json_values import cleaned
+from reverie.text.json_values import to_json_value
 
-RULES = "messages 3"
+PARSER_VERSION = "messages 3"
 """Which rules made a text or a digest of a message: when they change, indexes are made anew."""
 
 
@@ -32,16 +32,16 @@ _MEDIA_KINDS = frozenset(
 )
 _BLOB_CHARS = 1_000
 _BLOB = re.compile(r"(?:data:[^,\s]{0,200},)?[A-Za-z0-9+/_-]{800,}={0,2}\Z")
-_THOUGHT = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
+_THINKING = re.compile(r"\s*<think>.*?</think>\s*", re.DOTALL)
 _LONGEST_NAME = 200
 _PLAIN = {"role", "content"}
 _SPEAKERS = ("user", "assistant")
 _ROLES = {"developer": "system", "function": "tool"}
 # They differ between two renderings of the same image or file.
-_INCIDENTAL = frozenset({"id", "cache_control", "timestamp", "identifier"})
+_VOLATILE_KEYS = frozenset({"id", "cache_control", "timestamp", "identifier"})
 
 
-class Call(NamedTuple):
+class ToolCall(NamedTuple):
     """A tool call. ``arguments`` is JSON text, empty when there are none."""
 
     id: str
@@ -49,7 +49,7 @@ class Call(NamedTuple):
     arguments: str
 
 
-class _Piece(NamedTuple):
+class _MessagePiece(NamedTuple):
     """One thing a message holds.
 
     The value is a text (of a result also the tool's own JSON), a ``Call``, the id of the call
@@ -108,25 +108,25 @@ def _storable(name: str) -> str:
 
 def text_of(message: Mapping[str, Any]) -> str:
     """What a message says, for people and for the index; a line for each tool call at the end."""
-    pieces = _shown(message)
+    pieces = _visible_pieces(message)
     lines = [_readable(piece.value) for piece in pieces if piece.kind not in {"call", "media"}]
     lines += [_call_line(piece.value) for piece in pieces if piece.kind == "call"]
     return "\n".join(lines)
 
 
-def said_by_user(message: Mapping[str, Any]) -> str:
+def user_text(message: Mapping[str, Any]) -> str:
     """What the user typed, and nothing else."""
     if role_of(message) != "user":
         return ""
     return "\n".join(piece.value for piece in _pieces(message) if piece.kind == "said")
 
 
-def calls_of(message: Mapping[str, Any]) -> tuple[Call, ...]:
+def tool_calls_of(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """The tool calls a message makes. A call of a provider that gives none has an empty id."""
     return tuple(piece.value for piece in _pieces(message) if piece.kind == "call")
 
 
-def answers_of(message: Mapping[str, Any]) -> tuple[str, ...]:
+def tool_result_ids(message: Mapping[str, Any]) -> tuple[str, ...]:
     """The ids of the calls a message answers, an empty one where it does not say which."""
     return tuple(piece.value for piece in _pieces(message) if piece.kind == "answer")
 
@@ -143,33 +143,33 @@ def without_system(message: Mapping[str, Any]) -> dict[str, Any] | None:
     return {key: held for key, held in message.items() if key != "instructions"} | {"parts": parts}
 
 
-def without_answers(message: Mapping[str, Any]) -> dict[str, Any]:
+def without_tool_results(message: Mapping[str, Any]) -> dict[str, Any]:
     """What is left of a message where the calls that it answers are not shown."""
     key = "parts" if _is_pydantic_ai(message) else "content"
     held = message.get(key)
     if not isinstance(held, list):
         return dict(message)
-    return {**message, key: [part for part in held if not _answers(key, part)]}
+    return {**message, key: [part for part in held if not _is_tool_result(key, part)]}
 
 
-def _answers(key: str, part: Any) -> bool:
-    pieces = _of_part(part) if key == "parts" else _read(part, "said")
+def _is_tool_result(key: str, part: Any) -> bool:
+    pieces = _read_part(part) if key == "parts" else _read_content(part, "said")
     return any(piece.kind == "answer" for piece in pieces)
 
 
-def clipped(message: Mapping[str, Any], most: int) -> dict[str, Any]:
+def truncate_texts(message: Mapping[str, Any], most: int) -> dict[str, Any]:
     """The message with every long text in it cut, and a mark that says how much is missing."""
-    short: dict[str, Any] = _clip(dict(message), most)
+    short: dict[str, Any] = _truncate(dict(message), most)
     return short
 
 
-def _clip(value: Any, most: int) -> Any:
+def _truncate(value: Any, most: int) -> Any:
     if isinstance(value, str):
         missing = len(value) - most
         return value if missing <= 0 else f"{value[:most]} [… {missing} characters left out]"
     if isinstance(value, dict):
-        return {key: _clip(held, most) for key, held in value.items()}
-    return [_clip(held, most) for held in value] if isinstance(value, list) else value
+        return {key: _truncate(held, most) for key, held in value.items()}
+    return [_truncate(held, most) for held in value] if isinstance(value, list) else value
 
 
 def without_blobs(value: Any) -> tuple[Any, int]:
@@ -197,36 +197,36 @@ def digest(message: Mapping[str, Any]) -> str:
     texts, calls, media = list[str](), list[Any](), list[Any]()
     if _is_plain(message):
         # What follows comes to this; a long history is made of such.
-        said = _compared_text(message["role"], message["content"])
+        said = _comparable_text(message["role"], message["content"])
         whole = json.dumps([message["role"], said, calls, media])
         return hashlib.sha256(whole.encode()).hexdigest()[:32]
-    for kind, value in _shown(message):
+    for kind, value in _visible_pieces(message):
         if kind == "call":
-            calls.append([value.name, _compared(value.arguments)])
+            calls.append([value.name, _comparable_arguments(value.arguments)])
         elif kind == "media":
-            media.append(_comparable(_essential(value), nulls=False))
+            media.append(_comparable(_without_volatile_keys(value), nulls=False))
         else:
             texts.append(value if isinstance(value, str) else _sorted_json(value))
     role = role_of(message)
     # Escaped to ASCII: two halves of a character are then the same as the character.
-    whole = _sorted_json([role, _compared_text(role, "".join(texts)), calls, media])
+    whole = _sorted_json([role, _comparable_text(role, "".join(texts)), calls, media])
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
 
 
-def without_thought(text: str) -> str:
+def without_thinking(text: str) -> str:
     """A reply without what some models write before it and many clients do not send back."""
-    thought = _THOUGHT.match(text)
+    thought = _THINKING.match(text)
     return text if thought is None else text[thought.end() :]
 
 
-def _compared_text(role: str, text: str) -> str:
-    return " ".join((without_thought(text) if role == "assistant" else text).split())
+def _comparable_text(role: str, text: str) -> str:
+    return " ".join((without_thinking(text) if role == "assistant" else text).split())
 
 
 # -- going on with a conversation -----------------------------------------------------------------
 
 
-def resumed(messages: Sequence[Mapping[str, Any]], limit: int) -> list[dict[str, Any]]:
+def trim_history(messages: Sequence[Mapping[str, Any]], limit: int) -> list[dict[str, Any]]:
     """The end of a conversation as a provider accepts it: at most ``limit`` messages.
 
     It starts with a turn, holds no system message, and no call is without its result.
@@ -239,21 +239,21 @@ def resumed(messages: Sequence[Mapping[str, Any]], limit: int) -> list[dict[str,
     while True:
         first = next((at for at, message in enumerate(kept) if starts_turn(message)), len(kept))
         kept = kept[first:]
-        parted = _parted(kept)
+        parted = _find_unpaired(kept)
         if not parted:
             return kept
         kept = [message for at, message in enumerate(kept) if at not in parted]
 
 
-def _parted(messages: Sequence[Mapping[str, Any]]) -> set[int]:
+def _find_unpaired(messages: Sequence[Mapping[str, Any]]) -> set[int]:
     """Where a call has no result, a result no call, or a thought no sequel."""
     parted: set[int] = set()
     waiting: dict[str, deque[int]] = {}
     for at, message in enumerate(messages):
         if _is_plain(message) and not waiting:
             continue
-        calls = Counter(call.id for call in calls_of(message))
-        answers = Counter(answers_of(message))
+        calls = Counter(call.id for call in tool_calls_of(message))
+        answers = Counter(tool_result_ids(message))
         # What a provider's own tools did stands in one message, the call and its result.
         for answered in (answers - calls).elements():
             if waiting.get(answered):
@@ -275,7 +275,7 @@ def _parted(messages: Sequence[Mapping[str, Any]]) -> set[int]:
 # -- taking a message apart -----------------------------------------------------------------------
 
 
-def _shown(message: Mapping[str, Any]) -> list[_Piece]:
+def _visible_pieces(message: Mapping[str, Any]) -> list[_MessagePiece]:
     """The pieces that count. System prompts do when there is nothing else."""
     hidden = {"answer"} if role_of(message) == "system" else {"answer", "system"}
     return [piece for piece in _pieces(message) if piece.kind not in hidden]
@@ -290,61 +290,61 @@ def _is_plain(message: Mapping[str, Any]) -> bool:
     )
 
 
-def _pieces(message: Mapping[str, Any]) -> Iterable[_Piece]:
+def _pieces(message: Mapping[str, Any]) -> Iterable[_MessagePiece]:
     if _is_plain(message):
-        return _text("said", message["content"])
+        return _text_piece("said", message["content"])
     return _all_pieces(message)
 
 
-def _all_pieces(message: Mapping[str, Any]) -> Iterator[_Piece]:
+def _all_pieces(message: Mapping[str, Any]) -> Iterator[_MessagePiece]:
     if _is_pydantic_ai(message):
         for part in message["parts"]:
-            yield from _of_part(part)
+            yield from _read_part(part)
         return
     type_ = _string(message.get("type"))
     if not _string(message.get("role")) or type_.endswith(("_call", "_call_output")):
-        yield from _read(message, "said")
+        yield from _read_content(message, "said")
         return
     role = role_of(message)
     if role == "tool" and _string(message.get("role")).lower() != "user":
-        yield _Piece("answer", _string(message.get("tool_call_id")))
-        yield from _result(_content(message))
+        yield _MessagePiece("answer", _string(message.get("tool_call_id")))
+        yield from _read_tool_result(_content(message))
     else:
-        yield from _read(_content(message), "system" if role == "system" else "said")
-    yield from _text("said", message.get("refusal"))
+        yield from _read_content(_content(message), "system" if role == "system" else "said")
+    yield from _text_piece("said", message.get("refusal"))
     audio = message.get("audio")
     if isinstance(audio, Mapping):
-        yield from _text("said", audio.get("transcript"))
+        yield from _text_piece("said", audio.get("transcript"))
     for call in _list(message.get("tool_calls")):
-        yield from _tool_call(call)
+        yield from _read_tool_call(call)
     if isinstance(message.get("function_call"), Mapping):
-        yield from _tool_call(message["function_call"])
+        yield from _read_tool_call(message["function_call"])
 
 
-def _read(content: Any, kind: _Kind) -> Iterator[_Piece]:
+def _read_content(content: Any, kind: _Kind) -> Iterator[_MessagePiece]:
     """The pieces of a content: a text, a block, or a list of them."""
     if content is None or isinstance(content, str):
-        yield from _text(kind, content)
+        yield from _text_piece(kind, content)
     elif isinstance(content, list):
         for item in content:
-            yield from _read(item, kind)
+            yield from _read_content(item, kind)
     elif not isinstance(content, Mapping):
-        yield _Piece("media", content)
+        yield _MessagePiece("media", content)
     else:
         type_ = _string(content.get("type"))
         if type_ in _THINKING_TYPES or content.get("kind") == "cache-point":
             return
         if type_ in _CALL_TYPES:
-            yield _call(content.get("id"), content.get("name"), content.get("input"))
+            yield _call_piece(content.get("id"), content.get("name"), content.get("input"))
         elif _is_call_item(content, type_):
             given = _first(content, "arguments", "input", "action")
-            yield _call(content.get("call_id"), content.get("name") or type_, given)
+            yield _call_piece(content.get("call_id"), content.get("name") or type_, given)
         elif type_.endswith("_call_output"):
-            yield _Piece("answer", _string(content.get("call_id")))
-            yield from _result(content.get("output"))
+            yield _MessagePiece("answer", _string(content.get("call_id")))
+            yield from _read_tool_result(content.get("output"))
         elif type_.endswith("tool_result"):
-            yield _Piece("answer", _string(content.get("tool_use_id")))
-            yield from _result(content.get("content"))
+            yield _MessagePiece("answer", _string(content.get("tool_use_id")))
+            yield from _read_tool_result(content.get("content"))
         else:
             yield from _read_block(content, type_, kind)
 
@@ -355,34 +355,34 @@ def _is_call_item(item: Mapping[str, Any], type_: str) -> bool:
     return is_asked and type_.endswith("_call")
 
 
-def _read_block(block: Mapping[str, Any], type_: str, kind: _Kind) -> Iterator[_Piece]:
+def _read_block(block: Mapping[str, Any], type_: str, kind: _Kind) -> Iterator[_MessagePiece]:
     """A block that is neither call nor result: the text in it, else it is media."""
     if type_ in _TEXT_TYPES:
-        yield from _read(_first(block, "text", "refusal", "content"), kind)
+        yield from _read_content(_first(block, "text", "refusal", "content"), kind)
         return
     if _string(block.get("kind")) in _MEDIA_KINDS:
-        yield _Piece("media", block)
+        yield _MessagePiece("media", block)
         return
-    found = list(_read(_content(block), kind))
+    found = list(_read_content(_content(block), kind))
     if not found:
-        yield _Piece("media", block)
+        yield _MessagePiece("media", block)
     typed = not type_ and block.get("kind") in (None, "text", "text-content")
     for piece in found:
         is_quote = piece.kind == "said" and not typed
-        yield _Piece("quoted", piece.value) if is_quote else piece
+        yield _MessagePiece("quoted", piece.value) if is_quote else piece
 
 
-def _result(content: Any) -> Iterator[_Piece]:
+def _read_tool_result(content: Any) -> Iterator[_MessagePiece]:
     """What a tool answered: texts, blocks, or JSON of its own."""
     if content is None or isinstance(content, str):
-        yield from _text("result", content)
+        yield from _text_piece("result", content)
     elif isinstance(content, list):
         for item in content:
-            yield from _result(item)
+            yield from _read_tool_result(item)
     elif isinstance(content, Mapping) and _is_block(content):
-        yield from _read(content, "result")
+        yield from _read_content(content, "result")
     else:
-        yield _Piece("result", content)
+        yield _MessagePiece("result", content)
 
 
 def _is_block(content: Mapping[str, Any]) -> bool:
@@ -391,26 +391,28 @@ def _is_block(content: Mapping[str, Any]) -> bool:
     return type_ in _RESULT_TYPES or type_.endswith("_result") or kind in _MEDIA_KINDS
 
 
-def _tool_call(call: Any) -> Iterator[_Piece]:
+def _read_tool_call(call: Any) -> Iterator[_MessagePiece]:
     if not isinstance(call, Mapping):
         return
     inner = _first(call, "function", "custom")
     if not isinstance(inner, Mapping):
         inner = call
-    yield _call(call.get("id"), inner.get("name"), _first(inner, "arguments", "input", "args"))
+    yield _call_piece(
+        call.get("id"), inner.get("name"), _first(inner, "arguments", "input", "args")
+    )
 
 
-def _call(id_: Any, name: Any, given: Any) -> _Piece:
+def _call_piece(id_: Any, name: Any, given: Any) -> _MessagePiece:
     arguments = given if isinstance(given, str) else _json(given)
     # Some providers write an empty object where others write nothing.
     if arguments.strip() in {"", "{}", "null"}:
         arguments = ""
-    return _Piece("call", Call(_string(id_), _string(name), arguments))
+    return _MessagePiece("call", ToolCall(_string(id_), _string(name), arguments))
 
 
-def _text(kind: _Kind, text: Any) -> Iterator[_Piece]:
+def _text_piece(kind: _Kind, text: Any) -> Iterator[_MessagePiece]:
     if isinstance(text, str) and text:
-        yield _Piece(kind, text)
+        yield _MessagePiece(kind, text)
 
 
 def _content(block: Mapping[str, Any]) -> Any:
@@ -440,31 +442,31 @@ def _role_of_parts(message: Mapping[str, Any]) -> str:
     kinds = {_part_kind(part) for part in parts}
     if not kinds.isdisjoint({"user-prompt", "speech"}):
         return "user"
-    if any(piece.kind == "answer" for part in parts for piece in _of_part(part)):
+    if any(piece.kind == "answer" for part in parts for piece in _read_part(part)):
         return "tool"
     return "system"
 
 
-def _of_part(part: Any) -> Iterator[_Piece]:
+def _read_part(part: Any) -> Iterator[_MessagePiece]:
     kind = _part_kind(part)
     if not isinstance(part, Mapping) or kind == "thinking":
         return
     content = part.get("content")
     if kind in {"user-prompt", "text"}:
-        yield from _read(content, "said")
+        yield from _read_content(content, "said")
     elif kind == "system-prompt":
-        yield from _text("system", content)
+        yield from _text_piece("system", content)
     elif kind in {"tool-call", "builtin-tool-call"}:
-        yield _call(part.get("tool_call_id"), part.get("tool_name"), part.get("args"))
+        yield _call_piece(part.get("tool_call_id"), part.get("tool_name"), part.get("args"))
     elif kind in {"tool-return", "builtin-tool-return"} or (
         kind == "retry-prompt" and part.get("tool_name")
     ):
-        yield _Piece("answer", _string(part.get("tool_call_id")))
-        yield from _result(content)
+        yield _MessagePiece("answer", _string(part.get("tool_call_id")))
+        yield from _read_tool_result(content)
     elif kind in {"retry-prompt", "retry-feedback"}:
-        yield from _result(content)
+        yield from _read_tool_result(content)
     elif kind == "speech" and part.get("transcript"):
-        yield from _text("said", part["transcript"])
+        yield from _text_piece("said", part["transcript"])
     elif not kind.endswith("-delta") and not _is_system_part(part):
         yield from _read_block(part, kind, "said")
 
@@ -484,7 +486,7 @@ def _sorted_json(value: Any) -> str:
     return json.dumps(_comparable(value), sort_keys=True)
 
 
-def _call_line(call: Call) -> str:
+def _call_line(call: ToolCall) -> str:
     if not call.arguments:
         line = f"tool {call.name} invocation"
     else:
@@ -499,19 +501,19 @@ def _call_line(call: Call) -> str:
 def _parsed(arguments: str) -> list[Any]:
     """The value in a list, which is empty when the text is not JSON."""
     try:
-        return [cleaned(json.loads(arguments), 1)]
+        return [to_json_value(json.loads(arguments), 1)]
     except (ValueError, RecursionError):
         return []
 
 
-def _compared(arguments: str) -> Any:
+def _comparable_arguments(arguments: str) -> Any:
     return _parsed(arguments) or arguments
 
 
-def _essential(media: Any) -> Any:
+def _without_volatile_keys(media: Any) -> Any:
     if not isinstance(media, Mapping):
         return media
-    return {key: held for key, held in media.items() if key not in _INCIDENTAL}
+    return {key: held for key, held in media.items() if key not in _VOLATILE_KEYS}
 
 
 def _comparable(value: Any, *, nulls: bool = True) -> Any:

@@ -32,7 +32,7 @@ def category_slug(text: str) -> str:
     return _NOT_SLUG.sub("_", text.lower()).strip("_") or "general"
 
 
-def folded(text: str) -> str:
+def nfkc_casefold(text: str) -> str:
     """NFKC and casefolded."""
     if text.isascii():
         return text.lower()
@@ -45,10 +45,10 @@ def subject_key(subject: str | None) -> str | None:
     """What two subjects are compared by; None when there is no subject."""
     if subject is None:
         return None
-    return " ".join(folded(subject).split()) or None
+    return " ".join(nfkc_casefold(subject).split()) or None
 
 
-def storable(text: str, what: str) -> str:
+def require_utf8(text: str, what: str) -> str:
     """The text unchanged, or InvalidInput when UTF-8 cannot hold it."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be text, not {type(text).__name__}")
@@ -60,7 +60,7 @@ def storable(text: str, what: str) -> str:
     return text
 
 
-def no_controls(text: str, what: str) -> str:
+def require_no_controls(text: str, what: str) -> str:
     """The text unchanged, or InvalidInput when it holds a control character or line break."""
     if found := _CONTROL.search(text):
         raise InvalidInput(
@@ -70,11 +70,11 @@ def no_controls(text: str, what: str) -> str:
     return text
 
 
-def plain_name(text: str, what: str, limit: int) -> str:
+def require_name(text: str, what: str, limit: int) -> str:
     """The name unchanged: names are equal only when every character is."""
-    storable(text, what)
+    require_utf8(text, what)
     if not text.strip():
         raise InvalidInput(f"{what} must not be empty")
     if len(text) > limit:
         raise InvalidInput(f"{what} has {len(text)} characters, at most {limit} are allowed")
-    return no_controls(text, what)
+    return require_no_controls(text, what)

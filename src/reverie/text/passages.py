@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-SIZE = 640
-OVERLAP = 96
+PASSAGE_CHARS = 640
+OVERLAP_CHARS = 96
 
 # Each matches what a passage may end with, the best first; the end of the match is the cut.
-_ENDS = (
+_CUT_PATTERNS = (
     re.compile(r".(?=\n[ \t\r]*\n|\r\n\r\n|\u2029)", re.DOTALL),
     re.compile(r"[.!?…؟۔।][\"'”’»)\]]{0,3}(?=\s)|[。！？｡][」』”’）]{0,3}|\S(?=[\r\n])"),
     re.compile(r"\S(?=\s)"),
@@ -17,7 +17,9 @@ _WORD_START = re.compile(r"(?<=\s)\S")
 _VISIBLE = re.compile(r"\S")
 
 
-def split(text: str, size: int = SIZE, overlap: int = OVERLAP) -> list[tuple[int, int]]:
+def split(
+    text: str, size: int = PASSAGE_CHARS, overlap: int = OVERLAP_CHARS
+) -> list[tuple[int, int]]:
     """Offsets of the passages, each at most ``size`` long; together they hold all but whitespace.
 
     A text that fits is one passage. A longer one is cut at the end of a paragraph, a sentence or
@@ -35,22 +37,22 @@ def split(text: str, size: int = SIZE, overlap: int = OVERLAP) -> list[tuple[int
         if stop - start <= size:
             spans.append((start, stop))
             break
-        end = _end(text, start, _window(stop - start, size, overlap))
+        end = _find_cut(text, start, _passage_limit(stop - start, size, overlap))
         spans.append((start, end))
         start = max(_next_start(text, end, overlap), start + 1)
     return spans or [(0, size)]
 
 
-def _window(rest: int, size: int, overlap: int) -> int:
+def _passage_limit(rest: int, size: int, overlap: int) -> int:
     """How long the next passage may be so that all that follow are about as long."""
     count = -(-(rest - overlap) // (size - overlap))
     even = -(-(rest + (count - 1) * overlap) // count)
     return min(size, even + even // 8)
 
 
-def _end(text: str, start: int, window: int) -> int:
+def _find_cut(text: str, start: int, window: int) -> int:
     last = start + window
-    for ends in _ENDS:
+    for ends in _CUT_PATTERNS:
         cut = 0
         # One character more, for the patterns look at what follows the cut.
         for match in ends.finditer(text, last - window // 3, last + 1):

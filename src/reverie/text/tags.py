@@ -14,17 +14,17 @@ from reverie.text.analyzer import (
     HAN,
     KATAKANA,
     STOP_WORDS,
-    tokens,
+    tokenize,
 )
-from reverie.text.normalize import no_controls, storable
+from reverie.text.normalize import require_no_controls, require_utf8
 
-MOST_TAGS = 16
-LONGEST_TAG = 64
+MAX_TAGS = 16
+MAX_TAG_CHARS = 64
 # Of what is given: before blanks and repetitions are left out, and secrets redacted.
 MAX_GIVEN_TAGS = 100
-LONGEST_GIVEN_TAG = 1_000
-LONGEST_CONCEPT = 32
-CONCEPT_CHARS = 4_000
+MAX_GIVEN_TAG_CHARS = 1_000
+MAX_CONCEPT_CHARS = 32
+CONCEPT_SOURCE_CHARS = 4_000
 
 _ASCII_TERMS = (
     "backup backups embedding embeddings failover gateway glacier gpt network openai qmd router "
@@ -53,9 +53,9 @@ _NOISE_WORDS = """
 _NOISE = STOP_WORDS | frozenset(_NOISE_WORDS.split())
 
 
-class _Patterns(NamedTuple):
+class _ConceptPatterns(NamedTuple):
     short_glossary: re.Pattern[str]
-    joint: re.Pattern[str]
+    separator: re.Pattern[str]
     compound: re.Pattern[str]
     date: re.Pattern[str]
     cjk: re.Pattern[str]
@@ -65,13 +65,13 @@ class _Patterns(NamedTuple):
 
 
 @cache
-def _patterns() -> _Patterns:
+def _patterns() -> _ConceptPatterns:
     """Made with the first text: compiling them takes longer than all else at import."""
-    return _Patterns(
+    return _ConceptPatterns(
         # As substrings these would be found inside other words ("mkv").
         short_glossary=re.compile(r"(?<![^\W_])(?:s3|kv)(?![^\W_])"),
         # Whether there is any compound: found much faster than one is.
-        joint=re.compile(r"[._/-](?<=[^\W_].)[^\W_]"),
+        separator=re.compile(r"[._/-](?<=[^\W_].)[^\W_]"),
         # Only tried where a word starts: otherwise a long word is scanned once for each letter.
         compound=re.compile(r"(?<![^\W_])[^\W_]++(?:[._/-][^\W_]++)+"),
         date=re.compile(r"\d{4}-\d{2}-\d{2}(?:\.\w+)?"),
@@ -85,17 +85,17 @@ def _patterns() -> _Patterns:
     )
 
 
-def counted_tags(tags: Iterable[str]) -> list[str]:
+def require_tag_limits(tags: Iterable[str]) -> list[str]:
     """The tags as they are, if they are few and short enough to be worth looking at."""
     if isinstance(tags, str):
         raise InvalidInput("tags must be a list of texts, not one text: wrap it in a list")
     given = list(islice(tags, MAX_GIVEN_TAGS + 1))
     if len(given) > MAX_GIVEN_TAGS:
-        raise InvalidInput(f"at most {MOST_TAGS} tags are allowed")
+        raise InvalidInput(f"at most {MAX_TAGS} tags are allowed")
     for tag in given:
-        if isinstance(tag, str) and len(tag) > LONGEST_GIVEN_TAG:
+        if isinstance(tag, str) and len(tag) > MAX_GIVEN_TAG_CHARS:
             raise InvalidInput(
-                f"a tag has {len(tag)} characters, at most {LONGEST_TAG} are allowed"
+                f"a tag has {len(tag)} characters, at most {MAX_TAG_CHARS} are allowed"
             )
     return given
 
@@ -103,18 +103,18 @@ def counted_tags(tags: Iterable[str]) -> list[str]:
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
     """Trimmed, lower-case tags, each once; too many or too long is an error, never cut."""
     kept: dict[str, None] = {}
-    for tag in counted_tags(tags):
-        clean = storable(tag, "a tag").strip().lower()
+    for tag in require_tag_limits(tags):
+        clean = require_utf8(tag, "a tag").strip().lower()
         if not clean:
             continue
-        no_controls(clean, "a tag")
-        if len(clean) > LONGEST_TAG:
+        require_no_controls(clean, "a tag")
+        if len(clean) > MAX_TAG_CHARS:
             raise InvalidInput(
-                f"a tag has {len(clean)} characters, at most {LONGEST_TAG} are allowed"
+                f"a tag has {len(clean)} characters, at most {MAX_TAG_CHARS} are allowed"
             )
         kept[clean] = None
-        if len(kept) > MOST_TAGS:
-            raise InvalidInput(f"at most {MOST_TAGS} tags are allowed")
+        if len(kept) > MAX_TAGS:
+            raise InvalidInput(f"at most {MAX_TAGS} tags are allowed")
     return tuple(kept)
 
 
@@ -123,14 +123,14 @@ def concept_tags(text: str, limit: int = 8) -> tuple[str, ...]:
     if limit <= 0:
         return ()
     # Lower case can leave text that is no longer composed, as with "İ".
-    source = unicodedata.normalize("NFKC", text[:CONCEPT_CHARS]).lower()
-    candidates = dict.fromkeys(chain(_known(source), _compounds(source), _words(source)))
+    source = unicodedata.normalize("NFKC", text[:CONCEPT_SOURCE_CHARS]).lower()
+    candidates = dict.fromkeys(chain(_glossary_terms(source), _compounds(source), _words(source)))
     # Longer ones are left out here: they would only fill the cache.
-    concepts = (tag for tag in candidates if len(tag) <= LONGEST_CONCEPT and _is_concept(tag))
+    concepts = (tag for tag in candidates if len(tag) <= MAX_CONCEPT_CHARS and _is_concept(tag))
     return tuple(islice(concepts, limit))
 
 
-def _known(source: str) -> list[str]:
+def _glossary_terms(source: str) -> list[str]:
     found = [term for term in _ASCII_GLOSSARY if term in source]
     if "s3" in source or "kv" in source:
         found += _patterns().short_glossary.findall(source)
@@ -141,19 +141,19 @@ def _known(source: str) -> list[str]:
 
 def _compounds(source: str) -> list[str]:
     patterns = _patterns()
-    if not patterns.joint.search(source):
+    if not patterns.separator.search(source):
         return []
     return [compound.replace("_", "-") for compound in patterns.compound.findall(source)]
 
 
 def _words(source: str) -> Iterable[str]:
-    found = tokens(source)
+    found = tokenize(source)
     if source.isascii() and "'" not in source:
         return found
-    return chain.from_iterable(map(_parts, found))
+    return chain.from_iterable(map(_split_token, found))
 
 
-def _parts(token: str) -> list[str]:
+def _split_token(token: str) -> list[str]:
     patterns = _patterns()
     if patterns.unsegmented.match(token):
         return patterns.cjk_word.findall(token)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reverie.engine import copy_store, index, log, open_engine, sessions
-from reverie.engine.log import Entry
+from reverie.engine.log import LogEntry
 from reverie.engine.sqlite.store_file import move_into_place, remove_store, usable_path
 from reverie.errors import ConfigError, StoreDamaged, StoreError, StoreFull
 from reverie.maintenance import rebuild, verify
@@ -23,18 +23,18 @@ from reverie.write import (
     tokens,
     writer,
 )
-from reverie.write.runtime import Resources
-from reverie.write.writer import Author, Stamp
+from reverie.write.runtime import Runtime
+from reverie.write.writer import Author, WriteStamp
 
 
 class Tombstone(NamedTuple):
     """What remains of something erased: its entries, without what they said."""
 
     scope: Scope
-    entries: list[Entry]
+    entries: list[LogEntry]
 
 
-def backup(resources: Resources, target: Path) -> VerifyReport:
+def backup(runtime: Runtime, target: Path) -> VerifyReport:
     """Copy, then open the copy and verify it: a backup that cannot be read is none.
 
     Until then it has another name. Whatever fails takes it away again; only a kill can leave it
@@ -45,20 +45,20 @@ def backup(resources: Resources, target: Path) -> VerifyReport:
         raise ConfigError(f"{target} exists already: give another name")
     part = target.with_name(target.name + ".part")
     try:
-        resources.engine.backup(part)
+        runtime.engine.backup(part)
         # A copy of a damaged store is better than none, and the report says that it is one.
-        with _copied(resources, part, sound=False) as (_, report):
+        with _verified_copy(runtime, part, sound=False) as (_, report):
             pass
         move_into_place(part, target)
     except (StoreError, OSError) as error:
         # Nobody asked for a file of that name.
-        raise _of_target(error, part, target) from error
+        raise _target_error(error, part, target) from error
     finally:
         remove_store(part)
     return report
 
 
-def _of_target(error: StoreError | OSError, part: Path, target: Path) -> StoreError:
+def _target_error(error: StoreError | OSError, part: Path, target: Path) -> StoreError:
     if isinstance(error, OSError):
         where = target if error.filename in {None, str(part)} else error.filename
         return StoreError(f"{where} cannot be written: {error.strerror}")
@@ -67,21 +67,21 @@ def _of_target(error: StoreError | OSError, part: Path, target: Path) -> StoreEr
     return type(error)(str(error).replace(str(part), str(target)))
 
 
-def check(resources: Resources, source: Path) -> VerifyReport:
+def check(runtime: Runtime, source: Path) -> VerifyReport:
     """Verify a backup on a copy of it, so that looking changes nothing."""
-    with _copied(resources, source) as (_, report):
+    with _verified_copy(runtime, source) as (_, report):
         return report
 
 
-def restore(resources: Resources, source: Path) -> VerifyReport:
+def restore(runtime: Runtime, source: Path) -> VerifyReport:
     """Bring a copy up to date with what was erased since, then put it in place in one step."""
-    engine = resources.engine
+    engine = runtime.engine
     source, here = usable_path(source), engine.describe().get("file")
     if here is not None and source.is_file() and source.samefile(here):
         raise ConfigError(f"{source} is this store itself: give the path of a backup")
-    with _copied(resources, source) as (copy, _), engine.exclusive():
-        erased, newest, unread = _erasures(resources)
-        admitted = _tokens(resources)
+    with _verified_copy(runtime, source) as (copy, _), engine.exclusive():
+        erased, newest, unread = _read_erasures(runtime)
+        admitted = _read_tokens(runtime)
         with copy.engine.write() as tx:
             # Vectors that processes hold in memory belong to numbers that mean something else now.
             tx.run("UPDATE statistics SET epoch = ?", (newest + 1,))
@@ -90,59 +90,59 @@ def restore(resources: Resources, source: Path) -> VerifyReport:
                 "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
                 (str(newest + 1),),
             )
-            tokens.replace(tx, admitted)
+            tokens.replace_all(tx, admitted)
             for tombstone in erased.memories:
-                _erase_again(tx, copy, tombstone)
+                _erase_memory_again(tx, copy, tombstone)
             for tombstone in erased.events:
-                _silence_again(tx, copy, tombstone)
+                _erase_events_again(tx, copy, tombstone)
         copy.engine.scrub()
         engine.restore(Path(copy.engine.describe()["file"]))
     engine.scrub()
-    report = verify.verify(resources)
+    report = verify.verify(runtime)
     return replace(report, problems=(*report.problems, *unread))
 
 
-class Erased(NamedTuple):
+class Erasures(NamedTuple):
     """What was erased: memories, and by session events and proposals."""
 
     memories: list[Tombstone]
     events: list[Tombstone]
 
 
-def _erasures(resources: Resources) -> tuple[Erased, int, tuple[str, ...]]:
+def _read_erasures(runtime: Runtime) -> tuple[Erasures, int, tuple[str, ...]]:
     """What was erased here, the newest epoch, and what of it could not be read."""
     try:
-        with resources.engine.read() as tx:
-            tx.oversee()
+        with runtime.engine.read() as tx:
+            tx.enter_all_owners()
             row = tx.one("SELECT COALESCE(MAX(epoch), 0) FROM statistics") or (0,)
-            erased = Erased(_tombstones(tx), _silences(tx))
-            return erased, max(row[0], log.lineage(tx)), ()
+            erased = Erasures(_memory_tombstones(tx), _session_tombstones(tx))
+            return erased, max(row[0], log.restore_epoch(tx)), ()
     except StoreDamaged:
         # A damaged store must not keep its own backup from coming back.
         unread = "the former store is damaged: what was erased in it may be back"
-        return Erased([], []), resources.clock.now(), (unread,)
+        return Erasures([], []), runtime.clock.now(), (unread,)
 
 
-def _tokens(resources: Resources) -> list[tuple[str, str]]:
+def _read_tokens(runtime: Runtime) -> list[tuple[str, str]]:
     """Who is let in now; of a damaged store nobody."""
     try:
-        with resources.engine.read() as tx:
-            return tokens.rows(tx)
+        with runtime.engine.read() as tx:
+            return tokens.read_rows(tx)
     except StoreDamaged:
         return []
 
 
 @contextlib.contextmanager
-def _copied(
-    resources: Resources, source: Path, *, sound: bool = True
-) -> Iterator[tuple[Resources, VerifyReport]]:
+def _verified_copy(
+    runtime: Runtime, source: Path, *, sound: bool = True
+) -> Iterator[tuple[Runtime, VerifyReport]]:
     """A backup, copied and opened; a ``sound`` one, or StoreDamaged."""
     if not usable_path(source).is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         file = Path(folder) / "copy.db"
         copy_store(source, file)
-        copy = replace(resources, engine=open_engine(str(file)))
+        copy = replace(runtime, engine=open_engine(str(file)))
         try:
             rebuild.refresh_index(copy)
             report = verify.verify(copy)
@@ -155,19 +155,19 @@ def _copied(
             copy.engine.close()
 
 
-def _tombstones(tx: Transaction) -> list[Tombstone]:
+def _memory_tombstones(tx: Transaction) -> list[Tombstone]:
     return [
         Tombstone(log.scope_of(tx, owner), log.versions(tx, owner, entry.memory))
-        for owner in log.all_owners(tx)
+        for owner in log.list_owners(tx)
         for entry in log.all_entries(tx, owner)
         if entry.op == "erase" and entry.memory
     ]
 
 
-def _silences(tx: Transaction) -> list[Tombstone]:
+def _session_tombstones(tx: Transaction) -> list[Tombstone]:
     """What remains of events and proposals that were erased, by the session they were of."""
-    found: dict[tuple[Scope, str], list[Entry]] = {}
-    for owner in log.all_owners(tx):
+    found: dict[tuple[Scope, str], list[LogEntry]] = {}
+    for owner in log.list_owners(tx):
         scope = log.scope_of(tx, owner)
         for entry in log.all_entries(tx, owner):
             blank = entry.body is None and entry.op in {"append", "propose"}
@@ -176,7 +176,7 @@ def _silences(tx: Transaction) -> list[Tombstone]:
     return [Tombstone(scope, entries) for (scope, _), entries in found.items()]
 
 
-def _erase_again(tx: Transaction, resources: Resources, tombstone: Tombstone) -> None:
+def _erase_memory_again(tx: Transaction, runtime: Runtime, tombstone: Tombstone) -> None:
     scope, entries = tombstone
     owner = log.ensure_owner(tx, scope.space, scope.user)
     memory = entries[0].memory
@@ -184,23 +184,23 @@ def _erase_again(tx: Transaction, resources: Resources, tombstone: Tombstone) ->
     place = index.find(tx, owner, memory)
     if place is not None and held[0].uuid == entries[0].uuid:
         author = Author(scope, "reverie", "agent")
-        stamp = Stamp(reason="it was erased after this backup was made")
+        stamp = WriteStamp(reason="it was erased after this backup was made")
         with_source = bool((entries[-1].body or {}).get("sources"))
-        writer.erase_in(tx, resources, owner, author, place, held, with_source, stamp)
+        writer.erase_in(tx, runtime, owner, author, place, held, with_source, stamp)
     elif not log.id_taken(tx, owner, memory):
         # The backup never knew it: the tombstone must still keep an import from bringing it back.
         for entry in entries:
             position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
             body = None if entry.body is None else {**entry.body, "entries": []}
             left = replace(entry, position=position, recorded_at=recorded_at, key=None, body=body)
-            writer.append(tx, resources, owner, left)
+            writer.append(tx, runtime, owner, left)
 
 
-def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) -> None:
+def _erase_events_again(tx: Transaction, runtime: Runtime, tombstone: Tombstone) -> None:
     scope, entries = tombstone
     owner = log.ensure_owner(tx, scope.space, scope.user)
     session = entries[0].session or ""
-    here = {entry.uuid: entry for entry in log.of_session(tx, owner, session)}
+    here = {entry.uuid: entry for entry in log.session_entries(tx, owner, session)}
     said = [
         here[entry.uuid]
         for entry in entries
@@ -209,26 +209,30 @@ def _silence_again(tx: Transaction, resources: Resources, tombstone: Tombstone) 
     events = [entry for entry in said if entry.op == "append"]
     for entry in events:
         sessions.drop_event(tx, owner, entry)
-    log.blank(tx, owner, [entry.position for entry in events])
+    log.erase_content(tx, owner, [entry.position for entry in events])
     if events:
-        sessions.reckon(tx, owner, session, min(entry.sequence or 0 for entry in events))
+        sessions.recompute_session(tx, owner, session, min(entry.sequence or 0 for entry in events))
     for entry in said:
         if entry.op == "propose":
-            proposals.erase_at(tx, owner, entry.position)
-    ended = max((entry.position for entry in entries if sessions.ends(entry)), default=0)
+            proposals.erase_proposal(tx, owner, entry.position)
+    ended = max(
+        (entry.position for entry in entries if sessions.is_session_erasure(entry)), default=0
+    )
     for entry in entries:
         if entry.uuid in here:
             continue
         # The backup never knew it: what is left must still keep an import from bringing it back.
         position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
-        left = replace(_left_of(entry, ended), position=position, recorded_at=recorded_at, key=None)
-        writer.append(tx, resources, owner, left)
-        session_projection.show(tx, resources, owner, left)
-    if any(sessions.ends(entry) and entry.uuid not in here for entry in entries):
+        left = replace(
+            _tombstone_entry(entry, ended), position=position, recorded_at=recorded_at, key=None
+        )
+        writer.append(tx, runtime, owner, left)
+        session_projection.apply_entry(tx, runtime, owner, left)
+    if any(sessions.is_session_erasure(entry) and entry.uuid not in here for entry in entries):
         session_state.wipe(tx, owner, session)
 
 
-def _left_of(entry: Entry, ended: int) -> Entry:
+def _tombstone_entry(entry: LogEntry, ended: int) -> LogEntry:
     """What stays of something the backup never knew.
 
     An event of a session that was erased whole still counts, so that no sequence is used again. Any

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reverie.engine import log
-from reverie.engine.log import Entry
-from reverie.write.runtime import Resources
+from reverie.engine.log import LogEntry
+from reverie.write.runtime import Runtime
 from reverie.write.writer import Author
 
 FORMAT = 1
@@ -15,7 +15,7 @@ FORMAT = 1
 PAGE = 1_000
 
 
-class Unreadable(NamedTuple):
+class UnreadableRecord(NamedTuple):
     """A part of a file that is no record, and why."""
 
     place: str
@@ -26,19 +26,19 @@ Record = Mapping[str, Any]
 
 
 def export(
-    resources: Resources,
+    runtime: Runtime,
     author: Author,
     session: str | None = None,
     *,
     skip_damaged: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Every entry of this owner, or of one session of it. Nothing is held open between two."""
-    with resources.engine.read() as tx:
-        owner = log.find(tx, author.scope)
+    with runtime.engine.read() as tx:
+        owner = log.resolve_owner(tx, author.scope)
         end = 0 if owner is None else log.last_position(tx, owner)
     after = 0
     while owner is not None:
-        with resources.engine.read() as tx:
+        with runtime.engine.read() as tx:
             tx.enter(owner)
             last = log.page_end(tx, owner, after, end)
             if last is None:
@@ -47,11 +47,11 @@ def export(
         for entry in entries:
             if session is not None and entry.session != session:
                 continue
-            yield record_of(entry)
+            yield to_record(entry)
         after = last
 
 
-def record_of(entry: Entry) -> dict[str, Any]:
+def to_record(entry: LogEntry) -> dict[str, Any]:
     """An entry as it is exported. An erasure names positions, which mean nothing elsewhere."""
     about: dict[str, Any] = {"memory": entry.memory, "version": entry.version}
     if entry.session is not None:

@@ -18,31 +18,31 @@ from typing import Annotated, Any, TextIO
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
 from reverie.text.normalize import category_slug
-from reverie.text.tags import LONGEST_TAG, MOST_TAGS
-from reverie.transfer.export import Unreadable
+from reverie.text.tags import MAX_TAG_CHARS, MAX_TAGS
+from reverie.transfer.export import UnreadableRecord
 
 Record = dict[str, Any]
 
-_PREFIX = re.compile(r"\A(?:[-*+•]|\d{1,3}[.)])(?:\s+|$)")
+_LIST_MARKER = re.compile(r"\A(?:[-*+•]|\d{1,3}[.)])(?:\s+|$)")
 # What somebody meant as JSON, and not as a line of text such as "[x] done".
-_MEANT_AS_JSON = re.compile(r"""\{|\[\s*(?:["{\[\]]|$)""", re.MULTILINE)
+_LOOKS_LIKE_JSON = re.compile(r"""\{|\[\s*(?:["{\[\]]|$)""", re.MULTILINE)
 # Bytes that are no UTF-8, when the stream was opened with errors="surrogateescape".
 _RAW_BYTE = re.compile(r"[\udc80-\udcff]")
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
 # Smaller numbers are seconds: as milliseconds they would all lie before the spring of 1973.
-_SMALLEST_MS = 10**11
-_CONTAINERS = ("results", "memories")
+_MIN_MILLISECONDS = 10**11
+_LIST_KEYS = ("results", "memories")
 
 
-def parse(stream: TextIO) -> Iterator[Record | Unreadable]:
+def parse(stream: TextIO) -> Iterator[Record | UnreadableRecord]:
     """Records for ``Space.import_records``, with what could not be read in between.
 
     JSON lines and plain lines are read one at a time, any other JSON as a whole.
     """
     lines = _lines(stream)
     for first in lines:
-        if not isinstance(first, Unreadable):
-            yield from _laid_out(first, lines)
+        if not isinstance(first, UnreadableRecord):
+            yield from _parse_layout(first, lines)
             return
         yield first
 
@@ -52,7 +52,9 @@ def parse(stream: TextIO) -> Iterator[Record | Unreadable]:
 Line = tuple[int, str]
 
 
-def _laid_out(first: Line, lines: Iterator[Line | Unreadable]) -> Iterator[Record | Unreadable]:
+def _parse_layout(
+    first: Line, lines: Iterator[Line | UnreadableRecord]
+) -> Iterator[Record | UnreadableRecord]:
     number, text = first
     if text[:1] not in {"{", "["}:
         yield from _plain_lines(chain([first], lines))
@@ -62,71 +64,73 @@ def _laid_out(first: Line, lines: Iterator[Line | Unreadable]) -> Iterator[Recor
         yield from _from_value(value, f"line {number}")
         yield from _json_lines(lines)
         return
-    yield from _whole(chain([first], lines))
+    yield from _parse_document(chain([first], lines))
 
 
-def _lines(stream: TextIO) -> Iterator[Line | Unreadable]:
+def _lines(stream: TextIO) -> Iterator[Line | UnreadableRecord]:
     """Every line that is not blank, with its number, without the white space around it."""
     number = 0
     try:
         for number, line in enumerate(stream, 1):
             if number == 1 and line.startswith(_UTF_16):
-                yield Unreadable("the file", "it is UTF-16 text: convert it to UTF-8 first")
+                yield UnreadableRecord("the file", "it is UTF-16 text: convert it to UTF-8 first")
                 return
             if "\0" in line:
-                yield Unreadable(
+                yield UnreadableRecord(
                     "the file", f"line {number} is not text: nothing behind it is read"
                 )
                 return
             text = line.removeprefix("\ufeff").strip()
             if _RAW_BYTE.search(text):
-                yield Unreadable(f"line {number}", "not UTF-8 text: convert it first")
+                yield UnreadableRecord(f"line {number}", "not UTF-8 text: convert it first")
             elif text:
                 yield number, text
     except UnicodeDecodeError:
-        yield Unreadable(f"after line {number}", "not UTF-8 text: convert it first")
+        yield UnreadableRecord(f"after line {number}", "not UTF-8 text: convert it first")
 
 
-def _plain_lines(lines: Iterable[Line | Unreadable]) -> Iterator[Record | Unreadable]:
+def _plain_lines(lines: Iterable[Line | UnreadableRecord]) -> Iterator[Record | UnreadableRecord]:
     for line in lines:
-        if isinstance(line, Unreadable):
+        if isinstance(line, UnreadableRecord):
             yield line
             continue
         number, text = line
         value = _decode(text) if text.startswith("{") else None
         if isinstance(value, dict):
             yield from _from_value(value, f"line {number}")
-        elif content := _PREFIX.sub("", text, count=1).strip():
+        elif content := _LIST_MARKER.sub("", text, count=1).strip():
             yield {"content": content}
 
 
-def _json_lines(lines: Iterable[Line | Unreadable]) -> Iterator[Record | Unreadable]:
+def _json_lines(lines: Iterable[Line | UnreadableRecord]) -> Iterator[Record | UnreadableRecord]:
     for line in lines:
-        if isinstance(line, Unreadable):
+        if isinstance(line, UnreadableRecord):
             yield line
             continue
         number, text = line
         value = _decode(text)
         if isinstance(value, _NotJson):
-            yield Unreadable(f"line {number}", f"not valid JSON ({value.why})")
+            yield UnreadableRecord(f"line {number}", f"not valid JSON ({value.why})")
         else:
             yield from _from_value(value, f"line {number}")
 
 
-def _whole(lines: Iterable[Line | Unreadable]) -> Iterator[Record | Unreadable]:
+def _parse_document(
+    lines: Iterable[Line | UnreadableRecord],
+) -> Iterator[Record | UnreadableRecord]:
     """A file whose first line is no JSON by itself: one document, or JSON lines that begin badly,
     or plain lines that only look like it."""
     kept = list(lines)
-    good = [line for line in kept if not isinstance(line, Unreadable)]
+    good = [line for line in kept if not isinstance(line, UnreadableRecord)]
     text = "\n".join(text for _, text in good)
     value = _decode(text)
     if not isinstance(value, _NotJson):
-        yield from (line for line in kept if isinstance(line, Unreadable))
+        yield from (line for line in kept if isinstance(line, UnreadableRecord))
         yield from _from_value(value, "")
     elif any(isinstance(_decode(text), dict) for _, text in good if text.startswith("{")):
         yield from _json_lines(kept)
-    elif _MEANT_AS_JSON.match(text):
-        yield Unreadable("the file", f"not valid JSON ({value.why})")
+    elif _LOOKS_LIKE_JSON.match(text):
+        yield UnreadableRecord("the file", f"not valid JSON ({value.why})")
     else:
         yield from _plain_lines(kept)
 
@@ -150,14 +154,14 @@ def _decode(text: str) -> Any:
 # -- what an object says --------------------------------------------------------------------------
 
 
-def _from_value(value: Any, place: str) -> Iterator[Record | Unreadable]:
+def _from_value(value: Any, place: str) -> Iterator[Record | UnreadableRecord]:
     if isinstance(value, list):
         for number, item in enumerate(value, 1):
             yield from _from_item(item, _within(place, f"item {number}"))
     elif not isinstance(value, dict):
         yield from _from_item(value, place or "the file")
     else:
-        names = [name for name in _CONTAINERS if isinstance(value.get(name), list)]
+        names = [name for name in _LIST_KEYS if isinstance(value.get(name), list)]
         for name in names:
             for number, item in enumerate(value[name], 1):
                 yield from _from_item(item, _within(place, f"item {number} of {name}"))
@@ -167,28 +171,28 @@ def _from_value(value: Any, place: str) -> Iterator[Record | Unreadable]:
             yield from _from_item(value, place or "the file")
 
 
-def _from_item(item: Any, place: str) -> Iterator[Record | Unreadable]:
+def _from_item(item: Any, place: str) -> Iterator[Record | UnreadableRecord]:
     if isinstance(item, str):
-        yield {"content": item} if item.strip() else Unreadable(place, "it is blank")
+        yield {"content": item} if item.strip() else UnreadableRecord(place, "it is blank")
         return
     if not isinstance(item, dict):
-        yield Unreadable(place, f"neither text nor an object but {json.dumps(item)[:40]}")
+        yield UnreadableRecord(place, f"neither text nor an object but {json.dumps(item)[:40]}")
         return
     if "reverie" in item:
         yield item
         return
     try:
-        yield from _shape_of(item).model_validate(item).records()
+        yield from _model_for(item).model_validate(item).records()
     except ValidationError as error:
-        yield Unreadable(place, _why(error))
+        yield UnreadableRecord(place, _validation_message(error))
 
 
-def _from_graph(value: Record, place: str) -> Iterator[Record | Unreadable]:
+def _from_graph(value: Record, place: str) -> Iterator[Record | UnreadableRecord]:
     """The memory.json of MCP's reference server as one object."""
     for name, kind in (("entities", "entity"), ("relations", "relation")):
         items = value.get(name) or []
         if not isinstance(items, list):
-            yield Unreadable(_within(place, name), "it must be an array")
+            yield UnreadableRecord(_within(place, name), "it must be an array")
             continue
         for number, item in enumerate(items, 1):
             where = _within(place, f"item {number} of {name}")
@@ -196,7 +200,7 @@ def _from_graph(value: Record, place: str) -> Iterator[Record | Unreadable]:
             yield from _from_item(typed, where)
 
 
-def _shape_of(item: Record) -> type[_Shape]:
+def _model_for(item: Record) -> type[_RecordModel]:
     if item.get("type") == "entity" and "name" in item:
         return _Entity
     if item.get("type") == "relation" and "relationType" in item:
@@ -208,7 +212,7 @@ def _within(place: str, part: str) -> str:
     return f"{place}, {part}" if place else part
 
 
-def _why(error: ValidationError) -> str:
+def _validation_message(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}" if where else first["msg"]
@@ -221,7 +225,7 @@ def _as_time(value: Any) -> Any:
     """Numbers become ISO 8601; texts are read by the import itself."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    seconds = value / 1000 if abs(value) >= _SMALLEST_MS else value
+    seconds = value / 1000 if abs(value) >= _MIN_MILLISECONDS else value
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (ValueError, OverflowError, OSError) as error:
@@ -236,22 +240,22 @@ def _as_list(value: Any) -> Any:
 
 
 Time = Annotated[str | None, BeforeValidator(_as_time)]
-Texts = Annotated[list[str], BeforeValidator(_as_list)]
+TextList = Annotated[list[str], BeforeValidator(_as_list)]
 
 
-class _Shape(BaseModel, ABC, extra="ignore"):
+class _RecordModel(BaseModel, ABC, extra="ignore"):
     @abstractmethod
     def records(self) -> Iterator[Record]: ...
 
 
-class _Object(_Shape):
+class _Object(_RecordModel):
     """An element of ``export --format array``, and any object with a content."""
 
     content: str = Field(validation_alias=AliasChoices("content", "text"))
     kind: str | None = None
     category: str | None = None
     subject: str | None = None
-    tags: Texts = []
+    tags: TextList = []
     source: str | None = None
     pinned: bool = False
     created_at: Time = None
@@ -260,12 +264,12 @@ class _Object(_Shape):
         yield self.model_dump(exclude_defaults=True)
 
 
-class _Mem0(_Shape):
+class _Mem0(_RecordModel):
     """One memory of mem0's get_all, search or export."""
 
     memory: str
     metadata: dict[str, Any] | None = None
-    categories: Texts = []
+    categories: TextList = []
     user_id: str | None = None
     agent_id: str | None = None
     run_id: str | None = None
@@ -287,13 +291,13 @@ class _Mem0(_Shape):
         if category:
             record["category"] = category
         if kept := list(dict.fromkeys(tag for tag in tags if _is_tag(tag) and tag != category)):
-            record["tags"] = kept[:MOST_TAGS]
+            record["tags"] = kept[:MAX_TAGS]
         if self.created_at is not None:
             record["created_at"] = self.created_at
         yield record
 
 
-class _Entity(_Shape):
+class _Entity(_RecordModel):
     """An entity of MCP's reference server: each observation is a fact about it."""
 
     name: str
@@ -307,7 +311,7 @@ class _Entity(_Shape):
             yield {"content": observation, **known}
 
 
-class _Relation(_Shape):
+class _Relation(_RecordModel):
     """A relation of MCP's reference server."""
 
     start: str = Field(alias="from")
@@ -324,4 +328,6 @@ def _is_short(value: Any) -> bool:
 
 
 def _is_tag(value: Any) -> bool:
-    return isinstance(value, str) and 0 < len(value.strip()) <= LONGEST_TAG and value.isprintable()
+    return (
+        isinstance(value, str) and 0 < len(value.strip()) <= MAX_TAG_CHARS and value.isprintable()
+    )

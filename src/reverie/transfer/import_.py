@@ -16,104 +16,104 @@ from typing import Any, NamedTuple
 from reverie.clock import ID_LENGTH
 from reverie.dates import to_ms
 from reverie.engine import index, log, sessions
-from reverie.engine.log import Entry
+from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError
 from reverie.model import KINDS, ImportReport, Origin
 from reverie.protocols import Owner, Transaction
-from reverie.text.tags import clean_tags, concept_tags, counted_tags
-from reverie.transfer.export import Record, Unreadable
+from reverie.text.tags import clean_tags, concept_tags, require_tag_limits
+from reverie.transfer.export import Record, UnreadableRecord
 from reverie.write import proposals, session_projection, validate, writer
 from reverie.write.events import measure_message
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft
-from reverie.write.writer import Author, New, Stamp
+from reverie.write.writer import Author, PendingMemory, WriteStamp
 
 # How many records are written in one transaction.
 BATCH = 1_000
-_SAID = ("content", "category", "subject", "tags", "source")
+_TEXT_FIELDS = ("content", "category", "subject", "tags", "source")
 
 
 _MAX_CHARS = {
-    "content": validate.MOST_CHARS,
+    "content": validate.MAX_CHARS,
     "category": validate.MAX_CATEGORY_CHARS,
-    "subject": validate.MOST_SUBJECT_CHARS,
-    "source": validate.MOST_SOURCE_CHARS,
-    "reason": validate.MOST_REASON_CHARS,
+    "subject": validate.MAX_SUBJECT_CHARS,
+    "source": validate.MAX_SOURCE_CHARS,
+    "reason": validate.MAX_REASON_CHARS,
 }
 
 
 def import_records(
-    resources: Resources, author: Author, records: Iterable[Record | Unreadable]
+    runtime: Runtime, author: Author, records: Iterable[Record | UnreadableRecord]
 ) -> ImportReport:
     added, unchanged, skipped = 0, 0, []
     numbered = enumerate(records, 1)
     names: dict[str, str] = {}
     while batch := list(islice(numbered, BATCH)):
-        prepared = [_prepare(resources, number, record) for number, record in batch]
-        plain = [item for item in prepared if isinstance(item, _Plain)]
-        texts = validate.prepare_texts(resources, [item.content for item in plain])
+        prepared = [_prepare(runtime, number, record) for number, record in batch]
+        plain = [item for item in prepared if isinstance(item, _PlainRecord)]
+        texts = validate.prepare_texts(runtime, [item.content for item in plain])
         ready = zip(plain, texts, strict=True)
-        with writer.writing(resources, author.scope) as (tx, owner):
+        with writer.write_transaction(runtime, author.scope) as (tx, owner):
             for form, run in groupby(prepared, type):
                 items = list(run)
-                if form is _Plain:
-                    new = _add_plain(tx, resources, owner, author, islice(ready, len(items)))
+                if form is _PlainRecord:
+                    new = _add_plain(tx, runtime, owner, author, islice(ready, len(items)))
                     added, unchanged = added + new, unchanged + len(items) - new
                 for item in items:
                     if isinstance(item, str):
                         skipped.append(item)
-                    elif isinstance(item, _Ours):
+                    elif isinstance(item, _LogRecord):
                         try:
-                            told = _as_told(author, item.entry)
-                            new = add_entry(tx, resources, owner, told, names)
+                            told = _limit_trust(author, item.entry)
+                            new = add_entry(tx, runtime, owner, told, names)
                         except InvalidInput as error:
                             skipped.append(f"record {item.number}: {error}")
                             continue
                         added, unchanged = added + new, unchanged + (not new)
             if added:
-                sessions.rechain_late(tx, owner)
+                sessions.rechain_forks(tx, owner)
     if added:
         # Only now: what a cap forgets gets a version, and would stand in the way of others.
-        with writer.writing(resources, author.scope) as (tx, owner):
+        with writer.write_transaction(runtime, author.scope) as (tx, owner):
             for kind in KINDS:
-                writer.evict(tx, resources, owner, kind)
+                writer.evict(tx, runtime, owner, kind)
     return ImportReport(added, unchanged, tuple(skipped))
 
 
-class _Plain(NamedTuple):
+class _PlainRecord(NamedTuple):
     number: int
     content: str
     fields: dict[str, Any]
     uuid: str
 
 
-class _Ours(NamedTuple):
+class _LogRecord(NamedTuple):
     number: int
-    entry: Entry
+    entry: LogEntry
 
 
 def _prepare(
-    resources: Resources, number: int, record: Record | Unreadable
-) -> _Plain | _Ours | str:
+    runtime: Runtime, number: int, record: Record | UnreadableRecord
+) -> _PlainRecord | _LogRecord | str:
     """A record checked, or one line that says why it is left out."""
-    if isinstance(record, Unreadable):
+    if isinstance(record, UnreadableRecord):
         return f"{record.place}: {record.why}"
     try:
         if not isinstance(record, Mapping):
             raise InvalidInput("a record must be an object with a content")
-        _measure(record)
-        record = redacted(resources, record)
+        _check_sizes(record)
+        record = redact_record(runtime, record)
         if "reverie" in record:
             from reverie.transfer import record_schema
 
-            return _Ours(number, record_schema.entry_of(record))
-        return _plain(resources, number, record)
+            return _LogRecord(number, record_schema.parse_record(record))
+        return _parse_plain(runtime, number, record)
     except (ReverieError, KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         return f"record {number}: {why}"
 
 
-def _measure(record: Record) -> None:
+def _check_sizes(record: Record) -> None:
     """Refuse what would be refused in the end before it is scanned for secrets."""
     body = record.get("body")
     for held in (record, body if isinstance(body, Mapping) else {}):
@@ -122,15 +122,15 @@ def _measure(record: Record) -> None:
                 raise InvalidInput(f"{name} has {len(held[name])} characters, at most {most}")
         for name in ("tags", "concept_tags"):
             if isinstance(held.get(name), list | tuple):
-                counted_tags(held[name])
+                require_tag_limits(held[name])
         if isinstance(held.get("message"), Mapping):
             measure_message(held["message"])
 
 
-def redacted(resources: Resources, record: Record) -> Record:
+def redact_record(runtime: Runtime, record: Record) -> Record:
     """The record without secrets in what it says; keys and hashes of ours only look like some."""
-    said = {name: record[name] for name in (*_SAID, "body", "reason") if name in record}
-    kept = resources.redaction.each(said, "the record")
+    said = {name: record[name] for name in (*_TEXT_FIELDS, "body", "reason") if name in record}
+    kept = runtime.redaction.each(said, "the record")
     if kept is said:
         return record
     body = kept.get("body")
@@ -141,11 +141,11 @@ def redacted(resources: Resources, record: Record) -> Record:
     return {**record, **kept}
 
 
-def _plain(resources: Resources, number: int, record: Record) -> _Plain:
+def _parse_plain(runtime: Runtime, number: int, record: Record) -> _PlainRecord:
     content = record["content"]
-    longer = isinstance(content, str) and len(content) > resources.settings.fact_chars
+    longer = isinstance(content, str) and len(content) > runtime.settings.fact_chars
     kind = validate.check_kind(record.get("kind") or ("note" if longer else "fact"))
-    validate.check_content(content, kind, resources.settings)
+    validate.check_content(content, kind, runtime.settings)
     created = record.get("created_at")
     fields = {
         "kind": kind,
@@ -153,40 +153,40 @@ def _plain(resources: Resources, number: int, record: Record) -> _Plain:
         "subject": validate.check_subject(record.get("subject")),
         "tags": clean_tags(record.get("tags") or ()),
         "source": validate.check_optional(
-            record.get("source"), "source", validate.MOST_SOURCE_CHARS
+            record.get("source"), "source", validate.MAX_SOURCE_CHARS
         ),
         "created_at": None if created is None else to_ms(created, "created_at"),
         "pinned": bool(record.get("pinned", False)),
     }
-    return _Plain(number, content, fields, _derived_uuid(content, fields))
+    return _PlainRecord(number, content, fields, _derived_uuid(content, fields))
 
 
 def _add_plain(
     tx: Transaction,
-    resources: Resources,
+    runtime: Runtime,
     owner: Owner,
     author: Author,
-    items: Iterable[tuple[_Plain, validate.Text]],
+    items: Iterable[tuple[_PlainRecord, validate.PreparedText]],
 ) -> int:
     """How many of these were not here yet, nor among those before them."""
-    named: dict[str, tuple[_Plain, validate.Text]] = {}
+    named: dict[str, tuple[_PlainRecord, validate.PreparedText]] = {}
     for item, text in items:
         named.setdefault(derived_id(f"{item.uuid}:{owner.number}"), (item, text))
     taken = log.ids_taken(tx, owner, list(named))
     news = [
-        New(
+        PendingMemory(
             memory,
             Draft(text=text, origin=None, happened_at=None, expires_at=None, **item.fields),
-            Stamp(recorded_at=item.fields["created_at"], uuid=item.uuid),
+            WriteStamp(recorded_at=item.fields["created_at"], uuid=item.uuid),
         )
         for memory, (item, text) in named.items()
         if memory not in taken
     ]
-    writer.add_memories(tx, resources, owner, author._replace(trust="import"), news)
+    writer.add_memories(tx, runtime, owner, author._replace(trust="import"), news)
     return len(news)
 
 
-def _as_told(author: Author, entry: Entry) -> Entry:
+def _limit_trust(author: Author, entry: LogEntry) -> LogEntry:
     """An entry as this author can vouch for it: nobody brings in more trust than they have."""
     if author.trust == "person":
         return entry
@@ -198,15 +198,15 @@ def _as_told(author: Author, entry: Entry) -> Entry:
 
 
 def add_entry(
-    tx: Transaction, resources: Resources, owner: Owner, entry: Entry, names: dict[str, str]
+    tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry, names: dict[str, str]
 ) -> bool:
     """One entry of an export: the next version of its memory here, or nothing."""
     if entry.session is not None:
-        return add_session_entry(tx, resources, owner, entry, names)
-    entry = without_other_sessions(entry, names)
+        return add_session_entry(tx, runtime, owner, entry, names)
+    entry = drop_foreign_session(entry, names)
     memory = names.get(entry.memory)
     if memory is None:
-        memory = _name_here(tx, owner, entry)
+        memory = _local_id(tx, owner, entry)
         names[entry.memory] = memory
     here = log.versions(tx, owner, memory)
     if any(known.uuid == entry.uuid for known in here):
@@ -220,38 +220,38 @@ def add_entry(
         raise InvalidInput(f"{memory} was erased where it comes from: erase it here too")
     place = index.find(tx, owner, memory)
     body = entry.body if entry.op != "erase" else {}
-    entry = append(tx, resources, owner, replace(entry, memory=memory, body=body))
-    _index_entry(tx, resources, owner, place, here, entry)
+    entry = append_entry(tx, runtime, owner, replace(entry, memory=memory, body=body))
+    _index_entry(tx, runtime, owner, place, here, entry)
     return True
 
 
 def _index_entry(
     tx: Transaction,
-    resources: Resources,
+    runtime: Runtime,
     owner: Owner,
-    place: index.Place | None,
-    here: list[Entry],
-    entry: Entry,
+    place: index.MemoryRow | None,
+    here: list[LogEntry],
+    entry: LogEntry,
 ) -> None:
     """Let the index show the entry just written."""
     if place is not None:
-        index.remove(tx, owner, place, here[-1].state(None))
+        index.remove_memory(tx, owner, place, here[-1].state(None))
     if entry.op == "erase" or entry.body is None:
         return
     state = entry.state(None)
-    text = writer.text_of(tx, resources, state)
-    born = here[0].position if here else entry.position
-    first = index.add(tx, owner, born, entry.position, state, text.passages)
+    text = writer.prepare_stored(tx, runtime, state)
+    first_position = here[0].position if here else entry.position
+    first = index.add_memory(tx, owner, first_position, entry.position, state, text.passages)
     if state.forgotten_at is None:
-        writer.put_vectors(tx, resources, owner, first, text)
+        writer.put_vectors(tx, runtime, owner, first, text)
     known = here[-1].body.get("expires_at") if here and here[-1].body else None
     if state.expires_at is not None and state.expires_at != known:
-        writer.await_expiry(tx, resources, owner, state)
+        writer.queue_expiry(tx, runtime, owner, state)
     if (document := entry.body.get("document")) is not None and state.source is not None:
-        writer.keep_document(tx, owner, state.source, born, document)
+        writer.put_document(tx, owner, state.source, first_position, document)
 
 
-def _name_here(tx: Transaction, owner: Owner, entry: Entry) -> str:
+def _local_id(tx: Transaction, owner: Owner, entry: LogEntry) -> str:
     """Its own id where that is free or already means this memory, else one made from its uuid."""
     if not log.id_taken(tx, owner, entry.memory):
         return entry.memory
@@ -277,14 +277,14 @@ def derived_id(text: str) -> str:
 
 
 def add_session_entry(
-    tx: Transaction, resources: Resources, owner: Owner, entry: Entry, names: dict[str, str]
+    tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry, names: dict[str, str]
 ) -> bool:
     """One entry of an export: what follows here, or nothing when it is here already.
 
     ``names`` says what things of the export are called here; a session keeps its name or stays out.
     """
     assert entry.session is not None
-    same = log.in_session(tx, owner, entry.session, entry.sequence, entry.uuid)
+    same = log.has_session_entry(tx, owner, entry.session, entry.sequence, entry.uuid)
     name = f"session {entry.session}"
     if entry.op == "append" and name not in names:
         begun = sessions.find(tx, owner, entry.session) is not None
@@ -294,30 +294,30 @@ def add_session_entry(
     if names.get(name) == "other":
         raise InvalidInput(f"session {entry.session} is another conversation here")
     entry = _with_parent(tx, owner, entry, names)
-    _require_place(tx, owner, entry)
-    entry = append(tx, resources, owner, _with_memory_here(tx, owner, entry, names))
-    session_projection.show(tx, resources, owner, entry)
+    _check_session_entry(tx, owner, entry)
+    entry = append_entry(tx, runtime, owner, _with_local_memory(tx, owner, entry, names))
+    session_projection.apply_entry(tx, runtime, owner, entry)
     return True
 
 
-def append(tx: Transaction, resources: Resources, owner: Owner, entry: Entry) -> Entry:
+def append_entry(tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry) -> LogEntry:
     """The entry as it stands in the log here: where it says that it stood, else behind all.
 
     A key that is known here stays with whom it was.
     """
-    if entry.key is not None and log.by_key(tx, owner, entry.key) is not None:
+    if entry.key is not None and log.find_by_key(tx, owner, entry.key) is not None:
         entry = replace(entry, key=None, request=None)
-    now = min(entry.recorded_at, resources.clock.now())
+    now = min(entry.recorded_at, runtime.clock.now())
     if entry.position:
         position, recorded_at = log.advance_to(tx, owner, entry.position, now)
     else:
         position, recorded_at = log.advance(tx, owner.space, now)
     entry = replace(entry, position=position, recorded_at=recorded_at)
-    writer.append(tx, resources, owner, entry)
+    writer.append(tx, runtime, owner, entry)
     return entry
 
 
-def _with_parent(tx: Transaction, owner: Owner, entry: Entry, names: dict[str, str]) -> Entry:
+def _with_parent(tx: Transaction, owner: Owner, entry: LogEntry, names: dict[str, str]) -> LogEntry:
     """A fork goes on from a session of the export, never from another one of that name here."""
     if entry.origin is None:
         return entry
@@ -329,7 +329,7 @@ def _with_parent(tx: Transaction, owner: Owner, entry: Entry, names: dict[str, s
     return replace(entry, origin=None)
 
 
-def without_other_sessions(entry: Entry, names: dict[str, str]) -> Entry:
+def drop_foreign_session(entry: LogEntry, names: dict[str, str]) -> LogEntry:
     """A memory does not come from a session that is another one here, nor belong to it."""
     if entry.body and names.get(f"session {entry.body.get('session')}") == "other":
         raise InvalidInput(f"session {entry.body['session']} is another conversation here")
@@ -338,7 +338,7 @@ def without_other_sessions(entry: Entry, names: dict[str, str]) -> Entry:
     return entry
 
 
-def _require_place(tx: Transaction, owner: Owner, entry: Entry) -> None:
+def _check_session_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None:
     known = sessions.find(tx, owner, entry.session or "")
     if entry.op == "append":
         last = 0 if known is None else known.last_sequence
@@ -356,17 +356,19 @@ def _require_place(tx: Transaction, owner: Owner, entry: Entry) -> None:
     living = bool(known and known.events)
     if entry.op == "erase" and entry.sequence is not None and entry.session is not None:
         here = Origin(entry.session, entry.sequence)
-        living = sessions.entry_of(tx, owner, here) is not None
+        living = sessions.find_event_entry(tx, owner, here) is not None
     if entry.op == "erase" and living:
         what = "it" if entry.sequence is None else f"event {entry.sequence}"
         raise InvalidInput(
             f"{what} of session {entry.session} was erased where it comes from: erase it here too"
         )
     if entry.op in {"propose", "accept", "reject"}:
-        _require_proposal(tx, owner, entry)
+        _check_proposal(tx, owner, entry)
 
 
-def _with_memory_here(tx: Transaction, owner: Owner, entry: Entry, names: dict[str, str]) -> Entry:
+def _with_local_memory(
+    tx: Transaction, owner: Owner, entry: LogEntry, names: dict[str, str]
+) -> LogEntry:
     """What was accepted names its memory as it is called here, if it came along."""
     memory = (entry.body or {}).get("memory")
     if entry.op != "accept" or entry.body is None or memory is None:
@@ -378,7 +380,7 @@ def _with_memory_here(tx: Transaction, owner: Owner, entry: Entry, names: dict[s
     return replace(entry, body={k: v for k, v in entry.body.items() if k != "memory"})
 
 
-def _require_proposal(tx: Transaction, owner: Owner, entry: Entry) -> None:
+def _check_proposal(tx: Transaction, owner: Owner, entry: LogEntry) -> None:
     name = (entry.body or {}).get("proposal")
     if entry.op == "propose" and name is not None and proposals.exists(tx, owner, name):
         raise InvalidInput(f"proposal {name} is another one here")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reverie.engine import open_engine, table_copy
-from reverie.engine.schema import UNFINISHED
+from reverie.engine.schema import MIGRATION_KEY
 from reverie.errors import ConfigError, StoreDamaged
 from reverie.maintenance import damage, rebuild
 from reverie.protocols import Engine, Transaction
@@ -38,36 +38,36 @@ def migrate(source: str, target: str, progress: Progress | None = None) -> Migra
     with contextlib.ExitStack() as opened:
         before = opened.enter_context(contextlib.closing(open_engine(source)))
         after = opened.enter_context(contextlib.closing(open_engine(target)))
-        _require_another(before, after)
+        _require_distinct(before, after)
         if not before.read_only:
             opened.enter_context(before.exclusive())
         opened.enter_context(after.exclusive())
         old = opened.enter_context(before.read())
-        old.oversee()
-        rebuild.require_whole(old, before.url)
+        old.enter_all_owners()
+        rebuild.require_migrated(old, before.url)
         _require_undamaged(old, before.url)
-        _begin(old, after)
-        done = _Done(table_copy.count(old), progress)
+        _mark_unfinished(old, after)
+        done = _CopyProgress(table_copy.count_rows(old), progress)
         _copy(old, after, done)
         return _finish(old, after, done)
 
 
 def _require_undamaged(old: Transaction, url: str) -> None:
-    found = damage.problems(old)
+    found = damage.find_damage(old)
     if found:
         raise StoreDamaged(
             f"{url} is damaged ({found[0]}): run 'reverie salvage' and migrate what it makes"
         )
 
 
-def _require_another(before: Engine, after: Engine) -> None:
+def _require_distinct(before: Engine, after: Engine) -> None:
     """Before either is locked: a file that waits for itself under another name waits for ever."""
     files = [engine.describe().get("file") for engine in (before, after)]
     if before.url == after.url or (files[0] and files[1] and Path(files[0]).samefile(files[1])):
         raise ConfigError("a store cannot be migrated into itself: give another --to")
 
 
-class _Done:
+class _CopyProgress:
     """How far it is: every row is copied once and read twice to be compared."""
 
     def __init__(self, rows: int, progress: Progress | None) -> None:
@@ -82,42 +82,42 @@ class _Done:
             self._progress(min(self._done, 3 * self.rows), 3 * self.rows)
 
 
-def _begin(old: Transaction, after: Engine) -> None:
+def _mark_unfinished(old: Transaction, after: Engine) -> None:
     """Say in the target what is coming; what an earlier run left of another state goes."""
-    state = json.dumps({"state": table_copy.state(old)})
+    state = json.dumps({"state": table_copy.write_fingerprint(old)})
     with after.write() as new:
-        new.oversee()
-        row = new.one("SELECT value FROM meta WHERE key = ?", (UNFINISHED,))
+        new.enter_all_owners()
+        row = new.one("SELECT value FROM meta WHERE key = ?", (MIGRATION_KEY,))
         if row is None and new.one("SELECT 1 FROM spaces LIMIT 1") is not None:
             raise ConfigError(f"{after.url} is not empty: migrate into a fresh store")
         if row is not None and row[0] == state:
             return
-        table_copy.empty(new)
+        table_copy.delete_rows(new)
         new.run(
             "INSERT INTO meta (key, value) VALUES (?, ?) "
             "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-            (UNFINISHED, state),
+            (MIGRATION_KEY, state),
         )
 
 
-def _copy(old: Transaction, after: Engine, done: _Done) -> None:
+def _copy(old: Transaction, after: Engine, done: _CopyProgress) -> None:
     for table in table_copy.TABLES:
         with after.read() as new:
-            new.oversee()
+            new.enter_all_owners()
             last = table_copy.last_key(new, table)
-        for rows in table_copy.rows_of(old, table, last):
+        for rows in table_copy.read_rows(old, table, last):
             with _writing(after) as new:
                 table_copy.put_rows(new, table, rows)
             done.copied += len(rows)
             done.add(len(rows))
-    for owner, generation in table_copy.collections(old):
+    for owner, generation in table_copy.list_vector_sets(old):
         with after.read() as new:
-            new.oversee()
+            new.enter_all_owners()
             there = set(new.vector_numbers(owner, generation))
         wanted = [n for n in old.vector_numbers(owner, generation) if n not in there]
         for numbers in table_copy.chunks(wanted):
             with _writing(after) as new:
-                table_copy.put_vectors(old, new, owner, generation, numbers)
+                table_copy.copy_vectors(old, new, owner, generation, numbers)
             done.copied += len(numbers)
             done.add(len(numbers))
 
@@ -125,18 +125,18 @@ def _copy(old: Transaction, after: Engine, done: _Done) -> None:
 @contextlib.contextmanager
 def _writing(engine: Engine) -> Iterator[Transaction]:
     with engine.write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         yield tx
 
 
-def _finish(old: Transaction, after: Engine, done: _Done) -> MigrationReport:
-    wanted = table_copy.digest(old, done.add)
+def _finish(old: Transaction, after: Engine, done: _CopyProgress) -> MigrationReport:
+    wanted = table_copy.content_digest(old, done.add)
     with _writing(after) as new:
-        found = table_copy.digest(new, done.add)
+        found = table_copy.content_digest(new, done.add)
         if found != wanted:
             raise StoreDamaged(
                 f"what was copied to {after.url} is not what was read: empty it and migrate again"
             )
-        new.run("DELETE FROM meta WHERE key = ?", (UNFINISHED,))
+        new.run("DELETE FROM meta WHERE key = ?", (MIGRATION_KEY,))
         (spaces,) = new.one("SELECT COUNT(*) FROM spaces") or (0,)
     return MigrationReport(spaces, done.rows, done.copied, found)

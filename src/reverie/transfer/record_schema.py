@@ -14,25 +14,25 @@ from pydantic import (
     model_validator,
 )
 
-from reverie.dates import EARLIEST, LATEST
-from reverie.engine.log import Entry
+from reverie.dates import MAX_MS, MIN_MS
+from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput
 from reverie.model import Kind, Origin, Trust
-from reverie.text.json_values import as_mapping
+from reverie.text.json_values import to_json_object
 from reverie.text.normalize import (
     category_slug,
     one_line,
-    plain_name,
-    storable,
+    require_name,
+    require_utf8,
 )
 from reverie.text.tags import clean_tags
 from reverie.transfer.export import FORMAT
 from reverie.write import validate
 
-Time = Annotated[int, Field(ge=EARLIEST, le=LATEST)]
+Time = Annotated[int, Field(ge=MIN_MS, le=MAX_MS)]
 
 
-class Body(BaseModel):
+class MemoryBody(BaseModel):
     """The whole state of a memory, as the log keeps it."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -57,7 +57,7 @@ class Body(BaseModel):
     @field_validator("content")
     @classmethod
     def _content(cls, value: str) -> str:
-        if not one_line(storable(value, "content")) or len(value) > validate.MOST_CHARS:
+        if not one_line(require_utf8(value, "content")) or len(value) > validate.MAX_CHARS:
             raise ValueError("content is empty or too long")
         return value
 
@@ -71,7 +71,7 @@ class Body(BaseModel):
     @field_validator("subject", "source", "document", "session")
     @classmethod
     def _name(cls, value: str | None) -> str | None:
-        return validate.check_optional(value, "a name", validate.MOST_SOURCE_CHARS)
+        return validate.check_optional(value, "a name", validate.MAX_SOURCE_CHARS)
 
     @field_validator("tags", "concept_tags")
     @classmethod
@@ -81,7 +81,7 @@ class Body(BaseModel):
         return value
 
 
-class _Written(BaseModel):
+class _EntryFields(BaseModel):
     """What every entry of a log carries."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
@@ -100,7 +100,7 @@ class _Written(BaseModel):
     @field_validator("actor", "reason")
     @classmethod
     def _said(cls, value: str | None) -> str | None:
-        return None if value is None else plain_name(value, "a name", validate.MOST_REASON_CHARS)
+        return None if value is None else require_name(value, "a name", validate.MAX_REASON_CHARS)
 
     @field_validator("origin")
     @classmethod
@@ -108,13 +108,13 @@ class _Written(BaseModel):
         return validate.check_origin(value)
 
 
-class Record(_Written):
+class MemoryRecord(_EntryFields):
     """One entry of a log about a memory."""
 
     op: Literal["remember", "revise", "forget", "restore", "erase", "promote"]
     memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
     version: Annotated[int, Field(ge=1, lt=2**31)]
-    body: Body | None
+    body: MemoryBody | None
 
 
 class EventBody(BaseModel):
@@ -129,7 +129,7 @@ class EventBody(BaseModel):
     @field_validator("message")
     @classmethod
     def _message(cls, value: dict[str, Any]) -> dict[str, Any]:
-        return as_mapping(value)
+        return to_json_object(value)
 
 
 class ProposalBody(BaseModel):
@@ -138,29 +138,29 @@ class ProposalBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     proposal: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
-    content: Annotated[str, Field(min_length=1, max_length=validate.MOST_CHARS)] | None = None
+    content: Annotated[str, Field(min_length=1, max_length=validate.MAX_CHARS)] | None = None
     category: str | None = None
     subject: str | None = None
     source: str | None = None
     memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")] | None = None
 
 
-def _proposed(body: ProposalBody) -> dict[str, Any]:
+def _check_proposal(body: ProposalBody) -> dict[str, Any]:
     """A proposal as we make them: with everything that accepting it needs."""
     if not (body.content and body.category and body.source):
         raise ValueError("a proposal needs a content, a category and a source")
-    if not one_line(storable(body.content, "content")):
+    if not one_line(require_utf8(body.content, "content")):
         raise ValueError("content is empty")
     return {
         "proposal": body.proposal,
         "content": body.content,
         "category": category_slug(body.category),
         "subject": validate.check_subject(body.subject),
-        "source": validate.check_optional(body.source, "source", validate.MOST_SOURCE_CHARS),
+        "source": validate.check_optional(body.source, "source", validate.MAX_SOURCE_CHARS),
     }
 
 
-class SessionRecord(_Written):
+class SessionRecord(_EntryFields):
     """One entry of a log about a session."""
 
     op: Literal["append", "hide", "restore", "erase", "propose", "accept", "reject"]
@@ -171,10 +171,10 @@ class SessionRecord(_Written):
     @field_validator("session")
     @classmethod
     def _session(cls, value: str) -> str:
-        return plain_name(value, "the id of a session", 200)
+        return require_name(value, "the id of a session", 200)
 
     @model_validator(mode="after")
-    def _whole(self) -> SessionRecord:
+    def _check_body(self) -> SessionRecord:
         if self.op in {"append", "propose", "accept", "reject"} and self.sequence is None:
             raise ValueError("sequence is missing")
         if self.body is None or self.op in {"hide", "restore", "erase"}:
@@ -185,24 +185,24 @@ class SessionRecord(_Written):
             body = ProposalBody.model_validate(self.body)
             self.body = body.model_dump(exclude_unset=True)
             if self.op == "propose":
-                self.body = _proposed(body)
+                self.body = _check_proposal(body)
         return self
 
 
-def entry_of(record: Mapping[str, Any]) -> Entry:
+def parse_record(record: Mapping[str, Any]) -> LogEntry:
     """A record of ours as the entry it was made from, checked. It has no position here yet."""
     if record["reverie"] != FORMAT:
         raise InvalidInput("it was exported by a newer Reverie: upgrade this one")
-    shape = Record if record.get("session") is None else SessionRecord
+    shape = MemoryRecord if record.get("session") is None else SessionRecord
     try:
         found = shape.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InvalidInput(f"{place}: {first['msg']}") from error
-    written = {name: getattr(found, name) for name in _Written.model_fields}
+    written = {name: getattr(found, name) for name in _EntryFields.model_fields}
     if isinstance(found, SessionRecord):
-        return Entry(
+        return LogEntry(
             position=0,
             op=found.op,
             memory="",
@@ -212,7 +212,7 @@ def entry_of(record: Mapping[str, Any]) -> Entry:
             sequence=found.sequence,
             **written,
         )
-    return Entry(
+    return LogEntry(
         position=0,
         op=found.op,
         memory=found.memory,

@@ -1,1 +1,23 @@
 """The store as Markdown files in a git repository, which people may edit."""
+
+from __future__ import annotations
+
+from reverie.agenda.worker import Handler, register
+
+# Handlers are imported when the first job of their kind is due: importing Reverie stays quick.
+
+
+def _mirror() -> Handler:
+    from reverie.vault.jobs import mirror
+
+    return mirror
+
+
+def _commit() -> Handler:
+    from reverie.vault.jobs import commit
+
+    return commit
+
+
+register("mirror", _mirror)
+register("commit", _commit)

@@ -19,7 +19,7 @@ from reverie.protocols import Owner, Transaction
 from reverie.text.normalize import category_slug, one_line
 from reverie.text.tags import concept_tags
 from reverie.transfer import export, log_replay
-from reverie.transfer.log_replay import Told
+from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import (
     agent_cli,
     disk,
@@ -28,22 +28,22 @@ from reverie.vault import (
     render,
     session_files,
 )
-from reverie.vault.agent_cli import Old
-from reverie.vault.file_cache import File
-from reverie.vault.git.commit import commit_pending, repository_of
+from reverie.vault.agent_cli import AgentCliFile
+from reverie.vault.file_cache import VaultFile
+from reverie.vault.git.commit import commit_pending, open_repository
 from reverie.vault.git.commit_policy import CommitPolicy
 from reverie.vault.git.repo import Repository
 from reverie.vault.git.worktree import add_missing_lines
 from reverie.vault.markdown_log import derived_uuid
 from reverie.vault.reader import EDITED, Sync
-from reverie.vault.rebuild import require_own
+from reverie.vault.rebuild import require_same_log
 from reverie.vault.session_edits import ACTOR as PERSON
 from reverie.vault.vault import Vault
 from reverie.write import session_state, vault_link
 from reverie.write.secret_policy import Redaction
 
 ACTOR = "agent-cli"
-AS_IT_WAS = "agent-cli's memory as it was"
+BEFORE_ADOPTION = "agent-cli's memory as it was"
 DELETED = "it was deleted in agent-cli"
 MOVED = "agent-cli's files in their places"
 SUMMED_SINCE = "the session has a summary of its own"
@@ -52,7 +52,7 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass
-class Adopted:
+class AdoptionReport:
     """What was new, and what was left as it is."""
 
     memories: int = 0
@@ -64,51 +64,51 @@ class Adopted:
 
 def adopt(
     store: Store, path: str | Path, *, space: str | None = None, progress: Progress | None = None
-) -> Adopted:
+) -> AdoptionReport:
     """Make agent-cli's folder the vault of a store, and what it holds memories of a space."""
     root = Path(path).expanduser().absolute()
     name = store.space(space or store.settings.space).name
-    if names.folder(name) == agent_cli.ENTRIES:
+    if names.encode_folder(name) == agent_cli.ENTRIES:
         raise VaultError(f"a space in this folder cannot be called {name!r}: give another --space")
-    attached = vault_link.path_of(store._resources)
+    attached = vault_link.find_path(store._runtime)
     if attached not in {None, str(root)}:
         raise VaultError(f"the vault of this store is {attached}: adopt into a store without one")
-    if not Vault.is_at(root):
+    if not Vault.exists(root):
         if not (root / agent_cli.ENTRIES).is_dir():
             raise VaultError(f"{root} has no folder {agent_cli.ENTRIES}: it is not agent-cli's")
         Vault.init(root, None, "apart").close()
     with Vault.open(root) as vault, vault.locked():
-        require_own(store._resources, vault)
-        _keep_as_it_was(root, name, store._resources.redaction)
+        require_same_log(store._runtime, vault)
+        _commit_original(root, name, store._runtime.redaction)
         work = _Adoption(vault, store, Scope(name), progress)
-        work.take_in()
+        work.import_files()
         work.place_files()
-        vault_link.note_made(store._resources, str(root))
-        vault_link.attach(store._resources, str(root))
-        work.sync.mirror.everyone()
-        commit_pending(vault, store._resources.redaction)
+        vault_link.mark_created(store._runtime, str(root))
+        vault_link.attach(store._runtime, str(root))
+        work.sync.mirror.write_all()
+        commit_pending(vault, store._runtime.redaction)
         return work.report
 
 
-def _keep_as_it_was(root: Path, space: str, redaction: Redaction) -> None:
+def _commit_original(root: Path, space: str, redaction: Redaction) -> None:
     """Git holds every file as agent-cli left it before any is touched, but for secrets."""
     add_missing_lines(root / ".gitignore", agent_cli.DERIVED)
     repository = Repository.at(root, policy=CommitPolicy(redaction))
     if repository is not None:
         repository.init()
-        repository.checkpoint(AS_IT_WAS, space)
+        repository.checkpoint(BEFORE_ADOPTION, space)
 
 
 class _Adoption:
     def __init__(self, vault: Vault, store: Store, scope: Scope, progress: Progress | None) -> None:
         self._vault = vault
         self._store = store
-        self._resources = store._resources
+        self._runtime = store._runtime
         self._scope = scope
         self._progress = progress
-        self.report = Adopted()
+        self.report = AdoptionReport()
         self.sync = Sync(vault, store)
-        found = list(agent_cli.files_in(vault.root, self.report.problems.append))
+        found = list(agent_cli.read_files(vault.root, self.report.problems.append))
         self._old = sorted(found, key=lambda old: (old.created_at, _rank(old), old.path))
         self._by_uuid = {old.uuid: old for old in self._old}
         # Where each turn stands: session and sequence by its uuid.
@@ -119,12 +119,12 @@ class _Adoption:
 
     # -- into the store -----------------------------------------------------------------------
 
-    def take_in(self) -> None:
+    def import_files(self) -> None:
         """All that is new, in the order in which it happened."""
         self._find_places()
         before = {old.uuid for old in self._old if self._is_here(old)}
         told = [
-            Told(self._scope, record, old.path)
+            ReplayRecord(self._scope, record, old.path)
             for old in self._old
             if old.uuid not in before
             for record in self._records(old)
@@ -138,7 +138,7 @@ class _Adoption:
             if self._progress is not None:
                 self._progress(done, len(told))
 
-        self.report.problems += log_replay.retell(self._resources, told, advance).skipped
+        self.report.problems += log_replay.replay(self._runtime, told, advance).skipped
         for old in self._old:
             if old.uuid in before:
                 self._follow(old)
@@ -147,7 +147,7 @@ class _Adoption:
             elif self._is_here(old):
                 self._count(old)
 
-    def _count(self, old: Old) -> None:
+    def _count(self, old: AgentCliFile) -> None:
         if not self._is_memory(old):
             self.report.events += 1
         elif old.deleted:
@@ -155,24 +155,24 @@ class _Adoption:
         else:
             self.report.memories += 1
 
-    def _is_memory(self, old: Old) -> bool:
+    def _is_memory(self, old: AgentCliFile) -> bool:
         """A fact; and what was deleted, whatever it was, is a memory that is forgotten."""
         return old.role == "memory" or old.deleted or old.uuid in self._late | self._lone
 
-    def _is_summary(self, old: Old) -> bool:
+    def _is_summary(self, old: AgentCliFile) -> bool:
         return old.role == "summary" and not self._is_memory(old)
 
-    def _is_late(self, old: Old) -> bool:
+    def _is_late(self, old: AgentCliFile) -> bool:
         if old.role != "summary" or old.deleted:
             return False
         known = self._summary(old.conversation)
         return bool(known.epoch) and known.text != self._kept(old)
 
-    def _is_lone(self, old: Old) -> bool:
+    def _is_lone(self, old: AgentCliFile) -> bool:
         if old.role != "summary" or old.deleted or old.uuid in self._late:
             return False
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._scope)
             known = None if owner is None else sessions.find(tx, owner, old.conversation)
         turns = (
             each.conversation
@@ -181,9 +181,9 @@ class _Adoption:
         )
         return known is None and old.conversation not in turns
 
-    def _kept(self, old: Old) -> str:
+    def _kept(self, old: AgentCliFile) -> str:
         """What a file says, as it may be kept."""
-        return self._resources.redaction.quiet(old.content, "the file")
+        return self._runtime.redaction.quiet(old.content, "the file")
 
     def _find_places(self) -> None:
         """Turns in order of time, behind those that are here."""
@@ -199,24 +199,24 @@ class _Adoption:
                 self._origins[old.uuid] = Origin(session, last[session])
 
     def _known_turns(self, session: str) -> int:
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._scope)
             if owner is None:
                 return 0
-            for entry in log.of_session(tx, owner, session):
+            for entry in log.session_entries(tx, owner, session):
                 if entry.op == "append" and entry.sequence is not None:
                     self._origins[entry.uuid] = Origin(session, entry.sequence)
             known = sessions.find(tx, owner, session)
             return 0 if known is None else known.last_sequence
 
-    def _records(self, old: Old) -> Iterator[dict[str, Any]]:
+    def _records(self, old: AgentCliFile) -> Iterator[dict[str, Any]]:
         if self._is_memory(old):
             yield from self._as_memory(old)
         elif not self._is_summary(old):
             yield self._as_event(old)
 
-    def _as_memory(self, old: Old) -> Iterator[dict[str, Any]]:
-        fact = old.role == "memory" and len(old.content) <= self._resources.settings.fact_chars
+    def _as_memory(self, old: AgentCliFile) -> Iterator[dict[str, Any]]:
+        fact = old.role == "memory" and len(old.content) <= self._runtime.settings.fact_chars
         body: dict[str, Any] = {
             "kind": "fact" if fact else "note",
             "content": old.content,
@@ -243,7 +243,7 @@ class _Adoption:
             gone = _record("forget", uuid, at, body | {"forgotten_at": at})
             yield gone | about | {"version": 2, "reason": why}
 
-    def _ended(self, old: Old) -> tuple[int, str]:
+    def _ended(self, old: AgentCliFile) -> tuple[int, str]:
         """When and why something counts no longer."""
         if not old.deleted:
             return old.created_at, SUMMED_SINCE
@@ -255,7 +255,7 @@ class _Adoption:
         at = max(old.created_at, found.created_at)
         return at, f"{DELETED}, replaced by {_memory_id(found)}"
 
-    def _as_event(self, old: Old) -> dict[str, Any]:
+    def _as_event(self, old: AgentCliFile) -> dict[str, Any]:
         message: dict[str, Any] = {"role": old.role, "content": old.content}
         if old.more:
             message["metadata"] = old.more
@@ -264,19 +264,19 @@ class _Adoption:
         record["body"]["at"] = old.created_at
         return record | {"session": session, "sequence": sequence}
 
-    def _is_here(self, old: Old) -> bool:
+    def _is_here(self, old: AgentCliFile) -> bool:
         """Whether the store holds this very thing, in whatever words."""
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._scope)
             if owner is None or self._is_summary(old):
                 return False
             if self._is_memory(old):
                 versions = log.versions(tx, owner, _memory_id(old))
                 return any(each.uuid == old.uuid for each in versions)
-            entry = sessions.entry_of(tx, owner, self._origins[old.uuid])
+            entry = sessions.find_event_entry(tx, owner, self._origins[old.uuid])
             return entry is not None and entry.uuid == old.uuid
 
-    def _follow(self, old: Old) -> None:
+    def _follow(self, old: AgentCliFile) -> None:
         """What was adopted before and says something else now was edited."""
         if not self._is_memory(old) or self._has_said(_memory_id(old), self._kept(old)):
             return
@@ -287,7 +287,7 @@ class _Adoption:
         except ReverieError as error:
             self.report.problems.append(f"{old.path}: {one_line(str(error))}")
 
-    def _summarise(self, old: Old) -> None:
+    def _summarise(self, old: AgentCliFile) -> None:
         """Theirs where there is none yet; one that was written here since stays."""
         session = old.conversation
         try:
@@ -295,7 +295,7 @@ class _Adoption:
         except InvalidInput as error:
             self.report.problems.append(f"{old.path}: {one_line(str(error))}")
             return
-        with self._resources.engine.write() as tx:
+        with self._runtime.engine.write() as tx:
             owner = log.ensure_owner(tx, self._scope.space, self._scope.user)
             if session_state.read_summary(tx, owner, session).epoch:
                 return
@@ -317,7 +317,7 @@ class _Adoption:
             memory = self._memory(_memory_id(old)) if self._is_memory(old) else None
             if memory is not None:
                 self.sync.mirror.write_memory(self._scope, memory.id, memory, "remember")
-        self.sync.mirror.everyone()
+        self.sync.mirror.write_all()
         for old in self._old:
             if self._is_summary(old):
                 self._write_summary(old.conversation)
@@ -325,7 +325,7 @@ class _Adoption:
                 self._let_go(old)
         _prune(self._vault.root / agent_cli.ENTRIES)
 
-    def _is_held(self, old: Old) -> bool:
+    def _is_held(self, old: AgentCliFile) -> bool:
         """Whether the store says what a file does."""
         if self._is_memory(old):
             return self._has_said(_memory_id(old), self._kept(old))
@@ -334,7 +334,7 @@ class _Adoption:
         event = self._event(self._origins[old.uuid])
         return event is not None and event.text == self._kept(old)
 
-    def _move(self, old: Old) -> bool:
+    def _move(self, old: AgentCliFile) -> bool:
         """Put a file to where ours will stand, unless there is one; whether it was moved."""
         vault, path = self._vault, self._target(old)
         if path is None:
@@ -345,14 +345,14 @@ class _Adoption:
         name = old.conversation
         if self._is_memory(old):
             what, name = "memory", _memory_id(old)
-        vault.files.put(File(path, what, self._scope, name, 0, disk.digest(old.raw), stamp))
+        vault.files.put(VaultFile(path, what, self._scope, name, 0, disk.digest(old.raw), stamp))
         vault.files.note(self._scope.space, path)
         self._remove(old)
         return True
 
-    def _target(self, old: Old) -> str | None:
+    def _target(self, old: AgentCliFile) -> str | None:
         vault, scope = self._vault, self._scope
-        vault.know_names(scope, old.conversation)
+        vault.record_names(scope, old.conversation)
         if self._is_memory(old):
             memory = self._memory(_memory_id(old))
             known = vault.files.of(scope, "memory", _memory_id(old))
@@ -360,27 +360,27 @@ class _Adoption:
                 return None
             name = names.file_name(memory.id, memory.subject, memory.content)
             path = f"{layout.memory_folder(scope, memory)}/{name}"
-            path = layout.in_deleted(scope, path) if memory.forgotten_at is not None else path
+            path = layout.to_deleted_path(scope, path) if memory.forgotten_at is not None else path
         elif self._is_summary(old):
             path = layout.summary_path(scope, old.conversation)
         else:
             event = self._event(self._origins[old.uuid])
-            if event is None or vault.wishes.turns != "apart":
+            if event is None or vault.config.turns != "apart":
                 return None
-            path = session_files.apart_path(scope, event.session, event)
+            path = session_files.event_path(scope, event.session, event)
         there = vault.path(path)
         # What is there already may be this very file, copied before somebody stopped us.
         taken = disk.stamp(there) is not None and disk.read(there) != old.raw
         return None if taken or vault.files.at(path) is not None else path
 
     def _commit_moves(self) -> None:
-        repository = repository_of(self._vault, self._resources.redaction)
+        repository = open_repository(self._vault, self._runtime.redaction)
         paths = dict.fromkeys(each.path for each in self._vault.files.pending())
         if repository is not None and paths:
             space = self._scope.space
             repository.commit(paths, f"{one_line(space)}: {MOVED}", author=space)
 
-    def _let_go(self, old: Old) -> None:
+    def _let_go(self, old: AgentCliFile) -> None:
         """Remove a file whose content stands in one of ours."""
         if self._is_held(old) and self._is_shown(old):
             self._remove(old)
@@ -388,7 +388,7 @@ class _Adoption:
             why = "the store says something else: it is left as it is"
             self.report.problems.append(f"{old.path}: {why}")
 
-    def _is_shown(self, old: Old) -> bool:
+    def _is_shown(self, old: AgentCliFile) -> bool:
         files, scope = self._vault.files, self._scope
         if self._is_memory(old):
             return bool(files.of(scope, "memory", _memory_id(old)))
@@ -398,37 +398,39 @@ class _Adoption:
         turns = files.of(scope, "turns", place.session)
         return any(file.version >= place.sequence for file in turns)
 
-    def _remove(self, old: Old) -> None:
+    def _remove(self, old: AgentCliFile) -> None:
         disk.remove(self._vault.root / old.path)
         self._vault.files.note(self._scope.space, old.path)
 
     def _write_summary(self, session: str) -> None:
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._scope)
         if owner is not None:
-            self.sync.mirror.conversations.write_summary(owner, self._scope, session)
+            self.sync.mirror.session_files.write_summary(owner, self._scope, session)
 
     # -- what the store says ------------------------------------------------------------------
 
     def _memory(self, id: str) -> Memory | None:
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._scope)
             return None if owner is None else _current(tx, owner, self._scope, id)
 
     def _summary(self, session: str) -> Summary:
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._scope)
             return Summary() if owner is None else session_state.read_summary(tx, owner, session)
 
     def _event(self, place: Origin) -> Event | None:
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._scope)
-            entry = None if owner is None else sessions.entry_of(tx, owner, place)
-        return None if entry is None or entry.body is None else sessions.event_of(entry, None)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._scope)
+            entry = None if owner is None else sessions.find_event_entry(tx, owner, place)
+        return (
+            None if entry is None or entry.body is None else sessions.event_from_entry(entry, None)
+        )
 
     def _has_said(self, id: str, content: str) -> bool:
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, self._scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, self._scope)
             versions = [] if owner is None else log.versions(tx, owner, id)
         return any(each.body and each.body.get("content") == content for each in versions)
 
@@ -443,7 +445,7 @@ def _prune(folder: Path) -> None:
         folder.rmdir()
 
 
-def _can_become(memory: Memory, old: Old) -> bool:
+def _can_become(memory: Memory, old: AgentCliFile) -> bool:
     """Whether a file can be rewritten as that of the memory."""
     try:
         return bool(render.memory_file(memory, old.raw))
@@ -451,12 +453,12 @@ def _can_become(memory: Memory, old: Old) -> bool:
         return False
 
 
-def _rank(old: Old) -> int:
+def _rank(old: AgentCliFile) -> int:
     """What comes first of what happened at the same moment: a fact comes from a turn."""
     return ["user", "assistant"].index(old.role) if old.role in {"user", "assistant"} else 2
 
 
-def _memory_id(old: Old) -> str:
+def _memory_id(old: AgentCliFile) -> str:
     return agent_cli.memory_id(old.uuid)
 
 
@@ -477,5 +479,5 @@ def _record(op: str, uuid: str, at: int, body: dict[str, Any]) -> dict[str, Any]
 def _current(tx: Transaction, owner: Owner, scope: Scope, id: str) -> Memory | None:
     """What a memory is now; None: it was erased, or is another's."""
     place = index.find(tx, owner, id)
-    entry = None if place is None else log.at_position(tx, owner, place.position)
+    entry = None if place is None else log.find_at_position(tx, owner, place.position)
     return None if entry is None or entry.body is None else entry.state(scope.user)

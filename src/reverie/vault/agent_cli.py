@@ -15,7 +15,7 @@ from reverie.dates import to_ms
 from reverie.errors import InvalidInput
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
-from reverie.text.normalize import one_line, plain_name
+from reverie.text.normalize import one_line, require_name
 from reverie.transfer.import_ import derived_id
 from reverie.vault import disk
 from reverie.vault.markdown_log import derived_uuid
@@ -24,7 +24,7 @@ ENTRIES = "entries"
 # Made from the files, and made again by agent-cli itself.
 DERIVED = ("chroma/", "memory_index.json")
 # What is said in these is for all conversations.
-EVERYWHERE = frozenset({"global", "default"})
+GLOBAL_CONVERSATIONS = frozenset({"global", "default"})
 _DELETED = "deleted"
 _KINDS = {"facts": "memory", "turns": "user", "summaries": "summary"}
 _SPEAKERS = frozenset({"user", "assistant", "system", "tool"})
@@ -33,12 +33,12 @@ _OWN_KEYS = frozenset(
 )
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)[-:](\d\d)[-:](\d\d)(\.\d{1,6})?")
-MOST_NAME_CHARS = 200
+MAX_NAME_CHARS = 200
 
 Report = Callable[[str], None]
 
 
-class Old(NamedTuple):
+class AgentCliFile(NamedTuple):
     """One file of agent-cli. ``role``: memory, summary, or who said it."""
 
     path: str
@@ -56,25 +56,25 @@ class Old(NamedTuple):
     @property
     def session(self) -> str | None:
         """The session that a fact belongs to; None: it is the space's own."""
-        return None if self.conversation in EVERYWHERE else self.conversation
+        return None if self.conversation in GLOBAL_CONVERSATIONS else self.conversation
 
 
-class _Place(NamedTuple):
+class _AgentCliPath(NamedTuple):
     conversation: str
     kind: str
     deleted: bool
 
 
-def files_in(root: Path, report: Report) -> Iterator[Old]:
+def read_files(root: Path, report: Report) -> Iterator[AgentCliFile]:
     """Every file that can be read; what cannot is reported and stays as it is."""
     for path, entry in disk.walk(root, root / ENTRIES):
         if not path.lower().endswith(".md"):
             continue
         try:
             if entry.is_symlink():
-                raise disk.Unreadable("it is a link, and links are not followed")
+                raise disk.UnreadableFile("it is a link, and links are not followed")
             yield _read(root, path)
-        except (disk.Unreadable, InvalidInput) as error:
+        except (disk.UnreadableFile, InvalidInput) as error:
             report(f"{path}: {one_line(str(error))}")
 
 
@@ -83,12 +83,12 @@ def memory_id(uuid: str) -> str:
     return derived_id(f"agent-cli:{uuid}")
 
 
-def _read(root: Path, path: str) -> Old:
+def _read(root: Path, path: str) -> AgentCliFile:
     raw, stamp = disk.read_stamped(root / path)
-    return old_of(path, raw, stamp.mtime // 1_000_000)
+    return parse_file(path, raw, stamp.mtime // 1_000_000)
 
 
-def old_of(path: str, raw: bytes, written_at: int = 0) -> Old:
+def parse_file(path: str, raw: bytes, written_at: int = 0) -> AgentCliFile:
     """What a file says. Raises InvalidInput."""
     document = frontmatter.load(raw)
     if document.broken:
@@ -96,10 +96,10 @@ def old_of(path: str, raw: bytes, written_at: int = 0) -> Old:
     if not one_line(document.content):
         raise InvalidInput("it is empty")
     place = _place(path)
-    conversation = plain_name(
+    conversation = require_name(
         document.text("conversation_id") or place.conversation,
         "the name of a conversation",
-        MOST_NAME_CHARS,
+        MAX_NAME_CHARS,
     )
     role = document.text("role") or place.kind
     if role not in _SPEAKERS:
@@ -107,7 +107,7 @@ def old_of(path: str, raw: bytes, written_at: int = 0) -> Old:
     id = (document.text("id") or "").lower()
     # A summary has the same id whatever it says, and a person's file may have none.
     other = f"agent-cli\0{conversation}\0{id}\0{document.content}"
-    return Old(
+    return AgentCliFile(
         path,
         raw,
         role,
@@ -122,7 +122,7 @@ def old_of(path: str, raw: bytes, written_at: int = 0) -> Old:
     )
 
 
-def _place(path: str) -> _Place:
+def _place(path: str) -> _AgentCliPath:
     """What a path below ``entries`` means. A conversation may be called ``deleted`` itself."""
     rest = path.split("/")[1:]
     deleted = False
@@ -134,7 +134,7 @@ def _place(path: str) -> _Place:
     kind = _KINDS.get(rest[0], "memory") if len(rest) > 1 else "memory"
     if rest[0] == "turns" and len(rest) > 2 and rest[1] in _SPEAKERS:
         kind = rest[1]
-    return _Place(conversation, kind, deleted)
+    return _AgentCliPath(conversation, kind, deleted)
 
 
 def _created(path: str, document: Document, written_at: int) -> int:

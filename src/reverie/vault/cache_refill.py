@@ -10,26 +10,26 @@ from reverie.vault import (
     names,
     render,
 )
-from reverie.vault.disk import Stamp
-from reverie.vault.file_cache import File
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import VaultFile
 from reverie.vault.session_files import conflict_name
 from reverie.vault.vault import Vault
 
 
-def learn_files(vault: Vault, scope: Scope) -> None:
+def refill_cache(vault: Vault, scope: Scope) -> None:
     """How we left them nobody knows: their digest is empty."""
-    found = disk.survey(vault.root, vault.path(layout.owner_folder(scope)))
+    found = disk.scan_folder(vault.root, vault.path(layout.owner_folder(scope)))
     for path in found.files:
-        place = vault.place_of(path)
+        place = vault.parse_path(path)
         if place is None or place.scope != scope or vault.files.at(path) is not None:
             continue
         try:
             document = frontmatter.load(disk.read(vault.path(path)))
-        except disk.Unreadable:
+        except disk.UnreadableFile:
             continue
         name = place.session or ""
         if place.what in {"memory", "conflict"}:
-            told = document.text("id") or document.text("conflict_of") or names.id_in(path)
+            told = document.text("id") or document.text("conflict_of") or names.parse_id(path)
             name = told or conflict_name(name)
-        version = render.number(document.text("version")) if place.what == "summary" else 0
-        vault.files.put(File(path, place.what, scope, name, version, "", Stamp(0, 0, 0)))
+        version = render.parse_number(document.text("version")) if place.what == "summary" else 0
+        vault.files.put(VaultFile(path, place.what, scope, name, version, "", FileStamp(0, 0, 0)))

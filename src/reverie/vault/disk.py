@@ -18,14 +18,14 @@ from reverie.errors import VaultError
 from reverie.vault.permissions import is_shared
 
 # What ends so is being written; a person's programs leave it alone, and so does git.
-DRAFT = ".tmp"
-MOST_BYTES = 64 * 1024 * 1024
+TEMP_SUFFIX = ".tmp"
+MAX_BYTES = 64 * 1024 * 1024
 _OUR_DRAFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 LINK = "it is a link, and links are not followed"
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """By what a file is known again without being read."""
 
     size: int
@@ -33,11 +33,11 @@ class Stamp(NamedTuple):
     inode: int
 
 
-class Obstacle(VaultError):
+class UnusablePath(VaultError):
     """One file or folder that cannot be used; others can."""
 
 
-class Unreadable(Obstacle):
+class UnreadableFile(UnusablePath):
     """A file that cannot be read, or is none."""
 
 
@@ -45,18 +45,18 @@ def digest(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
 
 
-def stamp(path: Path) -> Stamp | None:
+def stamp(path: Path) -> FileStamp | None:
     """None: there is no file."""
     try:
         return _stamp_of(path.lstat())
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise Unreadable(f"{path.name} cannot be looked at: {error.strerror}") from error
+        raise UnreadableFile(f"{path.name} cannot be looked at: {error.strerror}") from error
 
 
-def _stamp_of(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_size, found.st_mtime_ns, found.st_ino)
+def _stamp_of(found: os.stat_result) -> FileStamp:
+    return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def read(path: Path) -> bytes:
@@ -64,16 +64,16 @@ def read(path: Path) -> bytes:
     return read_stamped(path)[0]
 
 
-def read_stamped(path: Path) -> tuple[bytes, Stamp]:
+def read_stamped(path: Path) -> tuple[bytes, FileStamp]:
     """The same, with the stamp that it had before: what is written meanwhile has another."""
     with _opened(path) as file:
         found = os.fstat(file.fileno())
-        if found.st_size > MOST_BYTES:
-            raise Unreadable(f"cannot be read: it is larger than {MOST_BYTES >> 20} MB")
+        if found.st_size > MAX_BYTES:
+            raise UnreadableFile(f"cannot be read: it is larger than {MAX_BYTES >> 20} MB")
         try:
             return file.read(), _stamp_of(found)
         except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror}") from error
+            raise UnreadableFile(f"cannot be read: {error.strerror}") from error
 
 
 def lines(path: Path) -> Iterator[bytes]:
@@ -82,7 +82,7 @@ def lines(path: Path) -> Iterator[bytes]:
         try:
             yield from file
         except OSError as error:
-            raise Unreadable(f"cannot be read: {error.strerror}") from error
+            raise UnreadableFile(f"cannot be read: {error.strerror}") from error
 
 
 def ends_with(path: Path, ending: bytes) -> bool:
@@ -98,10 +98,10 @@ def _opened(path: Path) -> BinaryIO:
         handle = os.open(path, flags)
     except OSError as error:
         why = LINK if path.is_symlink() else str(error.strerror)
-        raise Unreadable(f"cannot be read: {why}") from error
+        raise UnreadableFile(f"cannot be read: {why}") from error
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise Unreadable("cannot be read: it is no file")
+        raise UnreadableFile("cannot be read: it is no file")
     return os.fdopen(handle, "rb")
 
 
@@ -110,14 +110,14 @@ def write(
     raw: bytes,
     *,
     sync: bool = True,
-    before: Callable[[Stamp], None] | None = None,
-) -> Stamp:
+    before: Callable[[FileStamp], None] | None = None,
+) -> FileStamp:
     """Put a file in its place whole. Not ``sync``: the caller syncs all of them at once.
 
     ``before`` is told the stamp that the file will have when all is ready, and may refuse.
     """
     make_folder(path.parent)
-    draft = draft_of(path)
+    draft = temp_path(path)
     try:
         made = _write_draft(draft, raw, sync=sync)
         if before is not None:
@@ -144,15 +144,15 @@ _OF_ONE_FILE = {
 
 def _failed(what: str, error: OSError) -> VaultError:
     """A full or a broken disk is in everybody's way."""
-    kind = Obstacle if error.errno in _OF_ONE_FILE else VaultError
+    kind = UnusablePath if error.errno in _OF_ONE_FILE else VaultError
     return kind(f"{what}: {error.strerror}")
 
 
-def draft_of(path: Path) -> Path:
-    return path.with_name(f".{digest(os.fsencode(path.name))[:16]}{DRAFT}")
+def temp_path(path: Path) -> Path:
+    return path.with_name(f".{digest(os.fsencode(path.name))[:16]}{TEMP_SUFFIX}")
 
 
-def _write_draft(draft: Path, raw: bytes, *, sync: bool) -> Stamp:
+def _write_draft(draft: Path, raw: bytes, *, sync: bool) -> FileStamp:
     # A draft that was left, or planted, is not written through.
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
@@ -186,7 +186,7 @@ def remove(path: Path) -> None:
     """Remove a file and its draft; the folders that it leaves empty are left to ``prune``."""
     try:
         path.unlink(missing_ok=True)
-        draft_of(path).unlink(missing_ok=True)
+        temp_path(path).unlink(missing_ok=True)
     except NotADirectoryError:
         return
     except OSError as error:
@@ -243,7 +243,7 @@ def walk(root: Path, below: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise Unreadable(f"{folder} cannot be read: {error.strerror}") from error
+            raise UnreadableFile(f"{folder} cannot be read: {error.strerror}") from error
         for entry in entries:
             if entry.name.startswith("."):
                 continue
@@ -254,11 +254,11 @@ def walk(root: Path, below: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 @dataclass
-class Survey:
+class FolderScan:
     """What lies below a folder: files with their stamps, what nobody can look into and why,
     drafts that a killed process left, and what other users of the machine have permissions for."""
 
-    files: dict[str, Stamp] = field(default_factory=dict)
+    files: dict[str, FileStamp] = field(default_factory=dict)
     closed: dict[str, str] = field(default_factory=dict)
     drafts: list[Path] = field(default_factory=list)
     shared: list[Path] = field(default_factory=list)
@@ -269,8 +269,8 @@ class Survey:
         return any("/".join(parts[:many]) in self.closed for many in range(1, len(parts) + 1))
 
 
-def survey(root: Path, below: Path) -> Survey:
-    found, waiting = Survey(), [below]
+def scan_folder(root: Path, below: Path) -> FolderScan:
+    found, waiting = FolderScan(), [below]
     start = len(str(root)) + 1
     while waiting:
         folder = waiting.pop()
@@ -282,11 +282,11 @@ def survey(root: Path, below: Path) -> Survey:
             found.closed[str(folder)[start:]] = f"cannot be read: {error.strerror}"
             continue
         for entry in entries:
-            _see(found, entry, Path(entry.path).as_posix()[start:], waiting)
+            _scan_entry(found, entry, Path(entry.path).as_posix()[start:], waiting)
     return found
 
 
-def _see(found: Survey, entry: os.DirEntry[str], path: str, waiting: list[Path]) -> None:
+def _scan_entry(found: FolderScan, entry: os.DirEntry[str], path: str, waiting: list[Path]) -> None:
     if entry.name.startswith("."):
         if _OUR_DRAFT.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
             found.drafts.append(Path(entry.path))

@@ -11,7 +11,7 @@ from reverie.text.normalize import category_slug, one_line
 from reverie.text.tags import clean_tags
 
 
-class Wanted(TypedDict):
+class FileLabels(TypedDict):
     """What a file asks for besides its content."""
 
     category: str
@@ -20,7 +20,7 @@ class Wanted(TypedDict):
     pinned: bool
 
 
-def wanted(document: Document) -> Wanted:
+def parse_labels(document: Document) -> FileLabels:
     """What it does not name has its default."""
     return {
         "category": document.text("category") or "general",
@@ -30,12 +30,12 @@ def wanted(document: Document) -> Wanted:
     }
 
 
-def trust(document: Document) -> Trust:
+def parse_trust(document: Document) -> Trust:
     """A person's, unless the file says less: it may have been moved here from another owner."""
     return next((trust for trust in TRUSTS if trust == document.text("trust")), "person")
 
 
-def labels(memory: Memory) -> Wanted:
+def memory_labels(memory: Memory) -> FileLabels:
     return {
         "category": memory.category,
         "subject": memory.subject,
@@ -44,10 +44,10 @@ def labels(memory: Memory) -> Wanted:
     }
 
 
-def says(state: Memory, document: Document, wanted: Wanted) -> bool:
+def matches_version(state: Memory, document: Document, wanted: FileLabels) -> bool:
     """Whether a file says what a version does."""
     return (
-        frontmatter.same_text(document.content, state.content)
+        frontmatter.equal_ignoring_crlf(document.content, state.content)
         and category_slug(wanted["category"]) == state.category
         and (one_line(wanted["subject"] or "") or None) == state.subject
         and clean_tags(wanted["tags"]) == state.tags
@@ -55,7 +55,7 @@ def says(state: Memory, document: Document, wanted: Wanted) -> bool:
     )
 
 
-def same(one: Memory, other: Memory) -> bool:
+def same_state(one: Memory, other: Memory) -> bool:
     """Whether two versions say the same."""
     told = ("content", "category", "subject", "tags", "pinned")
     return all(getattr(one, name) == getattr(other, name) for name in told)

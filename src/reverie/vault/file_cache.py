@@ -16,7 +16,7 @@ import apsw
 
 from reverie.errors import VaultError
 from reverie.model import Scope
-from reverie.vault.disk import Stamp
+from reverie.vault.disk import FileStamp
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS files (
@@ -41,7 +41,7 @@ _NAMES = ("files", "cursors", "pending", "held", "withheld", "forgotten", "facts
 FORMAT = 2
 
 
-class File(NamedTuple):
+class VaultFile(NamedTuple):
     """One file of ours. ``what``: memory, turns, summary, index or conflict; ``name``: the id of
     the memory or session; ``version``: of the memory, or the last sequence that turns hold."""
 
@@ -51,10 +51,10 @@ class File(NamedTuple):
     name: str
     version: int
     digest: str
-    stamp: Stamp
+    stamp: FileStamp
 
 
-class Pending(NamedTuple):
+class PendingChange(NamedTuple):
     """A change that git does not hold yet. ``line`` is empty where the change says nothing new."""
 
     number: int
@@ -63,7 +63,7 @@ class Pending(NamedTuple):
     line: str
 
 
-class Withheld(NamedTuple):
+class WithheldFile(NamedTuple):
     """A file that stays out of git. ``space`` is empty for a person's own, which only a checkpoint
     would commit; ``why`` names the kinds of secrets."""
 
@@ -72,14 +72,14 @@ class Withheld(NamedTuple):
     why: str
 
 
-class Damaged(VaultError):
+class CacheDamaged(VaultError):
     """The cache could not be read and was thrown away: begin again."""
 
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.ConstraintError)
 
 
-class Files:
+class FileCache:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
@@ -129,7 +129,7 @@ class Files:
             with contextlib.suppress(apsw.Error):
                 self._connection.close()
             self._throw_away()
-            raise Damaged(f"{self._path} was damaged and is made anew: try again") from error
+            raise CacheDamaged(f"{self._path} was damaged and is made anew: try again") from error
         except apsw.Error as error:
             raise VaultError(f"{self._path} cannot be used: {error}") from error
 
@@ -156,18 +156,18 @@ class Files:
 
     # -- files --------------------------------------------------------------------------------
 
-    def at(self, path: str) -> File | None:
+    def at(self, path: str) -> VaultFile | None:
         return next(self._found("path = ?", (path,)), None)
 
-    def of(self, scope: Scope, what: str, name: str) -> list[File]:
+    def of(self, scope: Scope, what: str, name: str) -> list[VaultFile]:
         values = (scope.space, scope.user or "", what, name)
         return list(self._found("space = ? AND user = ? AND what = ? AND name = ?", values))
 
-    def of_owner(self, scope: Scope, what: str) -> list[File]:
+    def list_type(self, scope: Scope, what: str) -> list[VaultFile]:
         values = (scope.space, scope.user or "", what)
         return list(self._found("space = ? AND user = ? AND what = ?", values))
 
-    def of_scope(self, scope: Scope) -> list[File]:
+    def list_owner(self, scope: Scope) -> list[VaultFile]:
         return list(self._found("space = ? AND user = ?", (scope.space, scope.user or "")))
 
     def knows(self, scope: Scope) -> bool:
@@ -175,13 +175,13 @@ class Files:
         values = (scope.space, scope.user or "")
         return bool(self._run("SELECT 1 FROM files WHERE space = ? AND user = ? LIMIT 1", values))
 
-    def below(self, folder: str) -> list[File]:
+    def below(self, folder: str) -> list[VaultFile]:
         """All of a folder; of everything, for the empty one."""
         if not folder:
             return list(self._found("1", ()))
         return list(self._found("path > ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
-    def with_digest(self, what: str, digest: str) -> list[File]:
+    def with_digest(self, what: str, digest: str) -> list[VaultFile]:
         """What we left exactly so, wherever that was."""
         return list(self._found("digest = ? AND what = ?", (digest, what)))
 
@@ -189,7 +189,7 @@ class Files:
         rows = self._run("SELECT DISTINCT space, user FROM files")
         return [Scope(space, user or None) for space, user in rows]
 
-    def put(self, file: File) -> None:
+    def put(self, file: VaultFile) -> None:
         scope = file.scope
         self._run(
             "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -216,7 +216,7 @@ class Files:
             for scope in scopes:
                 self.drop_owner(scope)
 
-    def _found(self, where: str, values: Iterable[object]) -> Iterator[File]:
+    def _found(self, where: str, values: Iterable[object]) -> Iterator[VaultFile]:
         rows = self._run(
             "SELECT path, what, space, user, name, version, digest, size, mtime, inode "
             f"FROM files WHERE {where} ORDER BY path",
@@ -224,7 +224,9 @@ class Files:
         )
         for each in rows:
             path, what, space, user, name, version, digest, *stamp = each
-            yield File(path, what, Scope(space, user or None), name, version, digest, Stamp(*stamp))
+            yield VaultFile(
+                path, what, Scope(space, user or None), name, version, digest, FileStamp(*stamp)
+            )
 
     # -- files that are gone ------------------------------------------------------------------
 
@@ -295,10 +297,10 @@ class Files:
         )
         return {name.removeprefix(prefix): value for name, value in rows}
 
-    def set_fact(self, name: str, value: str) -> None:
+    def set_meta(self, name: str, value: str) -> None:
         self._run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
-    def drop_facts(self, prefix: str) -> None:
+    def drop_meta(self, prefix: str) -> None:
         """The facts whose names begin so."""
         names = (prefix, f"{prefix}\U0010ffff")
         self._run("DELETE FROM facts WHERE name >= ? AND name < ?", names)
@@ -308,22 +310,22 @@ class Files:
     def note(self, space: str, path: str, line: str = "") -> None:
         self._run("INSERT INTO pending (space, path, line) VALUES (?, ?, ?)", (space, path, line))
 
-    def pending(self) -> list[Pending]:
+    def pending(self) -> list[PendingChange]:
         rows = self._run("SELECT number, space, path, line FROM pending ORDER BY 1")
-        return [Pending(*row) for row in rows]
+        return [PendingChange(*row) for row in rows]
 
-    def withheld(self) -> list[Withheld]:
+    def withheld(self) -> list[WithheldFile]:
         """Return the files that stay out of git because they hold a secret."""
         rows = self._run("SELECT path, space, why FROM withheld ORDER BY path")
-        return [Withheld(*row) for row in rows]
+        return [WithheldFile(*row) for row in rows]
 
-    def set_withheld(self, withheld: Iterable[Withheld]) -> None:
+    def set_withheld(self, withheld: Iterable[WithheldFile]) -> None:
         with self.together():
             self._run("DELETE FROM withheld")
             for each in withheld:
                 self._run("INSERT OR REPLACE INTO withheld VALUES (?, ?, ?)", each)
 
-    def committed(self, pending: Iterable[Pending]) -> None:
+    def committed(self, pending: Iterable[PendingChange]) -> None:
         with self.together():
             for each in pending:
                 self._run("DELETE FROM pending WHERE number = ?", (each.number,))

@@ -10,24 +10,24 @@ from reverie.model import Scope
 from reverie.prompt import profile
 from reverie.protocols import Owner
 from reverie.vault import disk, layout, render
-from reverie.vault.disk import Stamp
-from reverie.vault.file_cache import File
-from reverie.vault.session_files import Edited
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import VaultFile
+from reverie.vault.session_files import OnEdited
 from reverie.vault.vault import Vault
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
-TOKENS = 4_000
+INDEX_TOKENS = 4_000
 
 
 def write_index(
-    vault: Vault, resources: Resources, owner: Owner, scope: Scope, edited: Edited | None = None
+    vault: Vault, runtime: Runtime, owner: Owner, scope: Scope, edited: OnEdited | None = None
 ) -> None:
-    with resources.engine.read() as tx:
+    with runtime.engine.read() as tx:
         tx.enter(owner)
         known = index.statistics(tx, owner)
-        now = resources.clock.now()
+        now = runtime.clock.now()
         chosen = profile.choose_cached(
-            resources.profiles, tx, {owner: scope.user}, now, None, TOKENS, count_tokens
+            runtime.profiles, tx, {owner: scope.user}, now, None, INDEX_TOKENS, count_tokens
         )
     folder = layout.owner_folder(scope)
     listed = [
@@ -37,9 +37,9 @@ def write_index(
     ]
     raw = render.index_file(scope, known.facts, known.notes, listed)
     path = f"{folder}/{layout.INDEX}"
-    new = File(path, "index", scope, "", 0, "", Stamp(0, 0, 0))
+    new = VaultFile(path, "index", scope, "", 0, "", FileStamp(0, 0, 0))
     before = vault.files.at(path)
-    if before is not None and vault.as_we_left_it(before):
+    if before is not None and vault.unchanged_since_write(before):
         if before.digest == disk.digest(raw):
             return
     elif edited is not None and vault.stamp(path) is not None:

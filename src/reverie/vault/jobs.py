@@ -7,11 +7,11 @@ from pathlib import Path
 
 from reverie.agenda.jobs import Claim
 from reverie.memory.store import Store
-from reverie.vault.git.commit import commit_pending, withheld_logged
+from reverie.vault.git.commit import commit_pending, log_withheld
 from reverie.vault.reader import Sync
 from reverie.vault.vault import Vault
 from reverie.write import vault_link
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 # What is learned in one go is one commit.
 COMMIT_AFTER_MS = 2_000
@@ -20,66 +20,66 @@ ELSEWHERE_MS = 5_000
 _log = logging.getLogger("reverie.vault")
 
 
-def mirror(resources: Resources, claim: Claim) -> None:
+def mirror(runtime: Runtime, claim: Claim) -> None:
     """What a ``mirror`` job does."""
-    vault = _vault(resources, claim)
+    vault = _vault(runtime, claim)
     if vault is None:
         return
     with vault:
         with vault.locked():
-            sync = Sync(vault, Store(resources))
+            sync = Sync(vault, Store(runtime))
             sync.mirror.owner(claim.owner)
             if (session := claim.payload.get("summary")) is not None:
                 sync.mirror.summary(claim.owner, session)
             waiting = bool(vault.files.pending())
         for line in (*sync.report.conflicts, *sync.report.problems):
             _log.warning("%s", line)
-    with resources.engine.write() as tx:
+    with runtime.engine.write() as tx:
         tx.enter(claim.owner)
         claim.finish(tx)
         if waiting:
-            vault_link.await_commit(tx, resources, claim.owner, COMMIT_AFTER_MS)
+            vault_link.queue_commit(tx, runtime, claim.owner, COMMIT_AFTER_MS)
 
 
-def commit(resources: Resources, claim: Claim) -> None:
+def commit(runtime: Runtime, claim: Claim) -> None:
     """What a ``commit`` job does."""
-    vault = _vault(resources, claim)
+    vault = _vault(runtime, claim)
     if vault is None:
         return
-    with vault, vault.locked(), withheld_logged(vault, resources.redaction):
-        commit_pending(vault, resources.redaction)
-    _finish(resources, claim)
+    with vault, vault.locked(), log_withheld(vault, runtime.redaction):
+        commit_pending(vault, runtime.redaction)
+    _finish(runtime, claim)
 
 
-def _vault(resources: Resources, claim: Claim) -> Vault | None:
+def _vault(runtime: Runtime, claim: Claim) -> Vault | None:
     """The vault, made the first time; None when there is nothing for this process to do."""
-    path = vault_link.path_of(resources)
+    path = vault_link.find_path(runtime)
     if path is None:
-        _finish(resources, claim)
+        _finish(runtime, claim)
         return None
     root = Path(path)
-    if (half := vault_link.untold(resources)) is not None:
+    if (half := vault_link.partial_replay_problem(runtime)) is not None:
         _log.warning("%s", half)
-        _wait(resources, claim)
+        _wait(runtime, claim)
         return None
-    if Vault.is_at(root):
+    if Vault.exists(root):
         return Vault.open(root)
-    if root.parent.is_dir() and not vault_link.was_made(resources, path):
+    if root.parent.is_dir() and not vault_link.is_created(runtime, path):
         vault = Vault.init(root)
-        vault_link.note_made(resources, path)
+        vault_link.mark_created(runtime, path)
         return vault
     _log.warning("the vault %s is away: 'reverie vault init' makes it anew", root)
-    _wait(resources, claim)
+    _wait(runtime, claim)
     return None
 
 
-def _wait(resources: Resources, claim: Claim) -> None:
-    with resources.engine.write() as tx:
+def _wait(runtime: Runtime, claim: Claim) -> None:
+    with runtime.engine.write() as tx:
         tx.enter(claim.owner)
-        claim.again(tx, resources.clock.now() + ELSEWHERE_MS)
+        claim.reschedule(tx, runtime.clock.now() + ELSEWHERE_MS)
 
 
-def _finish(resources: Resources, claim: Claim) -> None:
-    with resources.engine.write() as tx:
+def _finish(runtime: Runtime, claim: Claim) -> None:
+    with runtime.engine.write() as tx:
         tx.enter(claim.owner)
         claim.finish(tx)

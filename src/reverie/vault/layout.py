@@ -9,7 +9,7 @@ from typing import NamedTuple
 from reverie.model import Memory, Scope
 from reverie.vault import names
 
-OWN = ".reverie"
+STATE_FOLDER = ".reverie"
 INDEX = "MEMORY.md"
 USERS, DELETED, SESSIONS = "users", "deleted", "sessions"
 TURNS, SUMMARIES, SUMMARY = "turns", "summaries", "summary.md"
@@ -20,7 +20,7 @@ PART_BYTES = 256 * 1024
 _PART = re.compile(rf"{TURNS}(-[1-9]\d*)?\.md", re.ASCII)
 
 
-class Place(NamedTuple):
+class ParsedPath(NamedTuple):
     """What a path means: whose file it is, and where it lies in their folder.
 
     ``what``: memory, turns, summary, index or conflict.
@@ -34,12 +34,12 @@ class Place(NamedTuple):
 
 
 def owner_folder(scope: Scope) -> str:
-    space = names.folder(scope.space)
-    return space if scope.user is None else f"{space}/{USERS}/{names.folder(scope.user)}"
+    space = names.encode_folder(scope.space)
+    return space if scope.user is None else f"{space}/{USERS}/{names.encode_folder(scope.user)}"
 
 
 def session_folder(scope: Scope, session: str) -> str:
-    return f"{owner_folder(scope)}/{SESSIONS}/{names.folder(session)}"
+    return f"{owner_folder(scope)}/{SESSIONS}/{names.encode_folder(session)}"
 
 
 def memory_folder(scope: Scope, memory: Memory) -> str:
@@ -58,30 +58,30 @@ def summary_path(scope: Scope, session: str) -> str:
     return f"{session_folder(scope, session)}/{SUMMARIES}/{SUMMARY}"
 
 
-def in_deleted(scope: Scope, path: str) -> str:
+def to_deleted_path(scope: Scope, path: str) -> str:
     """The same file among what was forgotten."""
-    above, rest = _parted(scope, path)
+    above, rest = _split_owner(scope, path)
     return f"{above}/{rest}" if rest.startswith(f"{DELETED}/") else f"{above}/{DELETED}/{rest}"
 
 
-def out_of_deleted(scope: Scope, path: str) -> str:
-    above, rest = _parted(scope, path)
+def from_deleted_path(scope: Scope, path: str) -> str:
+    above, rest = _split_owner(scope, path)
     return f"{above}/{rest.removeprefix(f'{DELETED}/')}"
 
 
 def is_deleted(scope: Scope, path: str) -> bool:
     """Return whether a file of an owner lies among what was forgotten."""
-    return _parted(scope, path)[1].startswith(f"{DELETED}/")
+    return _split_owner(scope, path)[1].startswith(f"{DELETED}/")
 
 
-def _parted(scope: Scope, path: str) -> tuple[str, str]:
+def _split_owner(scope: Scope, path: str) -> tuple[str, str]:
     """The folder of an owner, and where a file of theirs lies in it.
 
     A person may have written ``Ana/`` for ``Ana=1/``: that is no folder of ours.
     """
     parts, many, own = path.split("/"), 1 if scope.user is None else 3, owner_folder(scope)
     above = "/".join(parts[:many])
-    same = names.disk_key(above) == names.disk_key(own)
+    same = names.casefold_key(above) == names.casefold_key(own)
     return above if same else own, "/".join(parts[many:])
 
 
@@ -94,13 +94,13 @@ def is_conflict(name: str) -> bool:
     return bool(stem and found) and version.isdecimal()
 
 
-def place_of(path: str, cut: Mapping[str, str]) -> Place | None:
+def parse_path(path: str, cut: Mapping[str, str]) -> ParsedPath | None:
     """What a path below the root means; None: it belongs to no space, or is no Markdown.
 
     ``cut`` are the names of folders that are too long to stand there whole.
     """
     parts = path.split("/")
-    if len(parts) < 2 or not parts[-1].lower().endswith(".md") or is_astray(path):
+    if len(parts) < 2 or not parts[-1].lower().endswith(".md") or is_misplaced(path):
         return None
     user: str | None = None
     space, rest = _name(parts[0], cut), parts[1:]
@@ -117,10 +117,10 @@ def place_of(path: str, cut: Mapping[str, str]) -> Place | None:
         if not session:
             return None
     kind = next((kind for kind, folder in FOLDERS.items() if rest[0] == folder), None)
-    return Place(scope, _what(rest, session), deleted, session, kind)
+    return ParsedPath(scope, _what(rest, session), deleted, session, kind)
 
 
-def is_astray(path: str) -> bool:
+def is_misplaced(path: str) -> bool:
     """Whether it is a user's file where users have none: it is neither theirs nor everybody's.
 
     So it is below ``deleted/`` of the space, and below ``Users/``, which some disks do not tell
@@ -144,4 +144,4 @@ def _what(rest: list[str], session: str | None) -> str:
 
 
 def _name(folder: str, cut: Mapping[str, str]) -> str:
-    return cut.get(folder, "") if names.is_cut(folder) else names.name_of(folder)
+    return cut.get(folder, "") if names.is_truncated(folder) else names.decode_folder(folder)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reverie.engine.log import Entry
+from reverie.engine.log import LogEntry
 from reverie.model import Scope
 from reverie.text.normalize import SURROGATE
 from reverie.transfer import export
@@ -21,27 +21,27 @@ from reverie.vault import disk
 
 NEWEST = "log.jsonl"
 FULL_BYTES = 1024 * 1024
-MOST = 1 << 53
+MAX_POSITION = 1 << 53
 # Lines of a log that were none, or that did not fit the others.
-ASIDE = "damaged.jsonl"
+DAMAGED_FILE = "damaged.jsonl"
 _PART = re.compile(r'"(space|user|memory|session|sequence)": ("(?:[^"\\]|\\.)*"|null|\d{1,15})[,}]')
 _FULL = re.compile(r"log-(\d{6,})\.jsonl", re.ASCII)
 
-Line = dict[str, Any]
+LogLine = dict[str, Any]
 
 
-def line_of(scope: Scope, entry: Entry) -> Line:
+def build_line(scope: Scope, entry: LogEntry) -> LogLine:
     """An entry with whose it is and where it stands."""
-    record = export.record_of(entry)
+    record = export.to_record(entry)
     return {"space": scope.space, "user": scope.user, "position": entry.position, **record}
 
 
-def blanked(line: Line) -> Line:
+def blank_line(line: LogLine) -> LogLine:
     """An entry as it is when what it said was erased."""
     return {**line, "body": None, "reason": None, "request": None}
 
 
-class Journal:
+class VaultLog:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -59,11 +59,11 @@ class Journal:
         found = disk.stamp(self.newest)
         return 0 if found is None else found.size
 
-    def append(self, lines: Iterable[Line]) -> list[Path]:
+    def append(self, lines: Iterable[LogLine]) -> list[Path]:
         """Write lines, synced; the files that were changed."""
         self._mend()
         changed, size, waiting = [self.newest], self.size(), list[bytes]()
-        for raw in map(encoded, lines):
+        for raw in map(encode_line, lines):
             if size and size + len(raw) > FULL_BYTES:
                 disk.append(self.newest, b"".join(waiting))
                 changed.append(self._put_away())
@@ -89,16 +89,16 @@ class Journal:
         if not self.size() or disk.ends_with(self.newest, b"\n"):
             return
         *_, last = disk.lines(self.newest)
-        if decoded(last) is None:
+        if decode_line(last) is None:
             os.truncate(self.newest, self.size() - len(last))
         else:
             disk.append(self.newest, b"\n")
 
-    def lines(self, report: Callable[[str], None] | None = None) -> Iterator[Line]:
+    def lines(self, report: Callable[[str], None] | None = None) -> Iterator[LogLine]:
         """Every entry there is; what is no entry is reported."""
         for path in self.files():
             for number, raw in enumerate(disk.lines(path), 1):
-                line = decoded(raw)
+                line = decode_line(raw)
                 if line is not None:
                     yield line
                 elif report is not None and raw.strip():
@@ -113,10 +113,10 @@ class Journal:
         found: dict[Scope, tuple[int, str]] = {}
         for line in self.lines():
             scope = Scope(line["space"], line["user"])
-            found[scope] = max(found.get(scope, (0, "")), mark_of(line))
+            found[scope] = max(found.get(scope, (0, "")), line_mark(line))
         return found
 
-    def change(self, alter: Callable[[Line], Line | None]) -> list[Path]:
+    def change(self, alter: Callable[[LogLine], LogLine | None]) -> list[Path]:
         """Rewrite what has to change, such as what was erased; the files that were changed."""
         changed = []
         for path in self.files():
@@ -128,17 +128,17 @@ class Journal:
         return changed
 
     @staticmethod
-    def _altered(raw: bytes, alter: Callable[[Line], Line | None]) -> bytes:
-        line = decoded(raw)
+    def _altered(raw: bytes, alter: Callable[[LogLine], LogLine | None]) -> bytes:
+        line = decode_line(raw)
         changed = None if line is None else alter(line)
-        return raw if changed is None else encoded(changed)
+        return raw if changed is None else encode_line(changed)
 
-    def keep(self, wanted: Callable[[Line], bool]) -> list[Path]:
+    def keep(self, wanted: Callable[[LogLine], bool]) -> list[Path]:
         """Leave out entries of another life; the files that were changed."""
         changed = []
         for path in self.files():
             raws = list(disk.lines(path))
-            kept = [raw for raw in raws if (line := decoded(raw)) is None or wanted(line)]
+            kept = [raw for raw in raws if (line := decode_line(raw)) is None or wanted(line)]
             if kept != raws:
                 disk.write(path, b"".join(kept))
                 changed.append(path)
@@ -150,13 +150,13 @@ class Journal:
             disk.remove(path)
 
 
-def mark_of(line: Line) -> tuple[int, str]:
+def line_mark(line: LogLine) -> tuple[int, str]:
     return line["position"], str(line.get("uuid"))
 
 
-def half_decoded(raw: bytes) -> Line:
+def decode_partial_line(raw: bytes) -> LogLine:
     """Of a line that is no entry, such as half of one: whose it was and what it was about."""
-    text, found = raw.decode("utf-8", "replace"), Line()
+    text, found = raw.decode("utf-8", "replace"), LogLine()
     for name, value in _PART.findall(text[: text.find('"body": ')]):
         try:
             found.setdefault(name, json.loads(value))
@@ -165,12 +165,12 @@ def half_decoded(raw: bytes) -> Line:
     return found
 
 
-def encoded(line: Mapping[str, Any]) -> bytes:
+def encode_line(line: Mapping[str, Any]) -> bytes:
     # Half a character in a message is kept as it came.
     return json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def decoded(raw: bytes) -> Line | None:
+def decode_line(raw: bytes) -> LogLine | None:
     try:
         line = json.loads(raw.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):
@@ -178,10 +178,10 @@ def decoded(raw: bytes) -> Line | None:
     if not isinstance(line, dict) or type(at := line.get("position")) is not int:
         return None
     named = _is_name(line.get("space")) and (line.get("user") is None or _is_name(line["user"]))
-    return line if named and 0 < at < MOST and _is_flat(line) else None
+    return line if named and 0 < at < MAX_POSITION and _is_flat(line) else None
 
 
-def _is_flat(line: Line) -> bool:
+def _is_flat(line: LogLine) -> bool:
     """Whether what others are compared with can be compared."""
     names = ("memory", "session", "sequence", "uuid")
     origin = line.get("origin") or (None, None)

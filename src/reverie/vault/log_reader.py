@@ -13,23 +13,23 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import NamedTuple
 
-from reverie.engine.log import OVERWRITTEN
+from reverie.engine.log import OVERWRITTEN_REASON
 from reverie.errors import ReverieError
 from reverie.model import Scope
 from reverie.text.normalize import one_line
 from reverie.transfer import record_schema
-from reverie.transfer.log_replay import Told
+from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import disk, log_file, markdown_log
-from reverie.vault.log_file import Line
-from reverie.vault.markdown_log import Conversation, Happened
+from reverie.vault.log_file import LogLine
+from reverie.vault.markdown_log import DatedRecord, MarkdownSession
 
 Report = Callable[[str], None]
-MOST = 1 << 53
+MAX_POSITION = 1 << 53
 # So many versions of a memory in a row are filled in.
-MOST_LOST = 1_000
+MAX_LOST = 1_000
 
 
-class _Spot(NamedTuple):
+class _LineLocation(NamedTuple):
     """Where a line stands."""
 
     path: Path
@@ -37,20 +37,20 @@ class _Spot(NamedTuple):
     offset: int
 
 
-class Filled(NamedTuple):
+class GapEntry(NamedTuple):
     """A record for a place that the log has lost."""
 
     position: int
-    happened: Happened
+    happened: DatedRecord
 
 
-class Logbook:
+class LogReader:
     """Every entry that the files of a journal hold; what is no entry is reported."""
 
     def __init__(self, files: Iterable[Path], report: Report) -> None:
         self._report = report
         # Spaces as they were first mirrored.
-        self._spaces: dict[str, dict[int, _Spot]] = {}
+        self._spaces: dict[str, dict[int, _LineLocation]] = {}
         self.damaged = 0
         for path in files:
             self._take(path)
@@ -61,10 +61,10 @@ class Logbook:
     def _take(self, path: Path) -> None:
         offset = 0
         for number, raw in enumerate(disk.lines(path), 1):
-            spot, offset = _Spot(path, number, offset), offset + len(raw)
+            spot, offset = _LineLocation(path, number, offset), offset + len(raw)
             if not raw.strip():
                 continue
-            line = log_file.decoded(raw)
+            line = log_file.decode_line(raw)
             why = "no entry of a log" if line is None else problem(line)
             if line is not None and why is None:
                 why = self._add(line, spot)
@@ -72,7 +72,7 @@ class Logbook:
                 self.damaged += 1
                 self._report(f"{path.name}, line {number}: {why}")
 
-    def _add(self, line: Line, spot: _Spot) -> str | None:
+    def _add(self, line: LogLine, spot: _LineLocation) -> str | None:
         spots = self._spaces.setdefault(line["space"], {})
         position = line["position"]
         known = spots.get(position)
@@ -83,13 +83,13 @@ class Logbook:
         if other["uuid"] != line["uuid"]:
             return f"position {position} is that of another entry already"
         # Of two copies the one that was emptied since counts: what was erased stays erased.
-        if line["body"] is None or (other["body"] and line.get("reason") == OVERWRITTEN):
+        if line["body"] is None or (other["body"] and line.get("reason") == OVERWRITTEN_REASON):
             spots[position] = spot
         return None
 
     # -- what is there ------------------------------------------------------------------------
 
-    def lines(self, space: str | None = None) -> Iterator[tuple[Line, str]]:
+    def lines(self, space: str | None = None) -> Iterator[tuple[LogLine, str]]:
         """Every entry in the order of its space, and where it stands."""
         for name, spots in self._spaces.items():
             if space is None or name == space:
@@ -97,45 +97,47 @@ class Logbook:
                     spot = spots[position]
                     yield _read(spot), f"{spot.path.name}, line {spot.number}"
 
-    def told(self, filled: Iterable[Filled] = ()) -> Iterator[Told]:
+    def told(self, filled: Iterable[GapEntry] = ()) -> Iterator[ReplayRecord]:
         """The same as records to be told again, with what fills the gaps in its place."""
-        waiting: dict[str, list[Filled]] = {}
+        waiting: dict[str, list[GapEntry]] = {}
         for each in filled:
             waiting.setdefault(each.happened.scope.space, []).append(each)
         for space in dict.fromkeys((*self._spaces, *waiting)):
             more = deque(sorted(waiting.get(space, ()), key=lambda each: each.position))
             for line, where in self.lines(space):
                 while more and more[0].position < line["position"]:
-                    yield _told(more.popleft())
+                    yield _to_replay(more.popleft())
                 scope = Scope(line["space"], line["user"])
-                yield Told(scope, line, where, line["position"])
-            yield from map(_told, more)
+                yield ReplayRecord(scope, line, where, line["position"])
+            yield from map(_to_replay, more)
 
     # -- what is missing ----------------------------------------------------------------------
 
-    def filled(self, conversations: Iterable[Conversation], now: int) -> list[Filled]:
+    def fill_gaps(self, conversations: Iterable[MarkdownSession], now: int) -> list[GapEntry]:
         """What the files of these sessions tell of events that the log has lost.
 
         And in the place of each lost version of a memory the one beside it.
         """
-        wanted: dict[str, list[_Wanted]] = {space: [] for space in self._spaces}
+        wanted: dict[str, list[_MissingEntry]] = {space: [] for space in self._spaces}
         lives = self._lives()
         for one in conversations:
-            life = lives.get((one.scope, one.session), _Life())
+            life = lives.get((one.scope, one.session), _SessionEntries())
             own = wanted.setdefault(one.scope.space, [])
             for sequence in sorted(set(one.turns) - set(life.events)):
-                event = markdown_log.event_of(one, one.turns[sequence], now)
-                own.append(_Wanted(*life.around(sequence), event))
+                event = markdown_log.event_record(one, one.turns[sequence], now)
+                own.append(_MissingEntry(*life.around(sequence), event))
             for after, before, at in life.returns:
                 # It went on, so it was brought back: what says so is lost.
-                own.append(_Wanted(after, before, markdown_log.turned(one, "restore", at)))
+                own.append(
+                    _MissingEntry(after, before, markdown_log.visibility_record(one, "restore", at))
+                )
         return [
             each
             for space, own in wanted.items()
             for each in self._placed(space, [*own, *self._versions(space)])
         ]
 
-    def _versions(self, space: str) -> Iterator[_Wanted]:
+    def _versions(self, space: str) -> Iterator[_MissingEntry]:
         """The versions of memories that are lost between others, or before them."""
         latest: dict[str, tuple[int, int]] = {}
         for line, where in self.lines(space):
@@ -143,27 +145,27 @@ class Logbook:
                 continue
             version, position = latest.get(line["memory"], (0, 0))
             latest[line["memory"]] = (line["version"], line["position"])
-            for lost in range(version + 1, min(line["version"], version + MOST_LOST)):
+            for lost in range(version + 1, min(line["version"], version + MAX_LOST)):
                 beside = _read(self._spaces[space][position]) if version else line
-                record = markdown_log.lost_version(beside, lost, line["recorded_at"])
-                told = Happened(Scope(space, line["user"]), line["recorded_at"], record, where)
-                yield _Wanted(position, line["position"], told)
+                record = markdown_log.lost_version_record(beside, lost, line["recorded_at"])
+                told = DatedRecord(Scope(space, line["user"]), line["recorded_at"], record, where)
+                yield _MissingEntry(position, line["position"], told)
 
-    def _lives(self) -> dict[tuple[Scope, str], _Life]:
-        lives: dict[tuple[Scope, str], _Life] = {}
+    def _lives(self) -> dict[tuple[Scope, str], _SessionEntries]:
+        lives: dict[tuple[Scope, str], _SessionEntries] = {}
         for line, _ in self.lines():
             if line.get("session") is not None:
                 scope = Scope(line["space"], line["user"])
-                lives.setdefault((scope, line["session"]), _Life()).live(line)
+                lives.setdefault((scope, line["session"]), _SessionEntries()).live(line)
         return lives
 
-    def _placed(self, space: str, wanted: Sequence[_Wanted]) -> Iterator[Filled]:
+    def _placed(self, space: str, wanted: Sequence[_MissingEntry]) -> Iterator[GapEntry]:
         """A lost position for each, the one that must come first before others."""
         coming = deque(sorted(enumerate(wanted), key=lambda each: each[1].after))
         waiting: list[tuple[int, int]] = []
         taken, position = sorted(self._spaces.get(space, ())), 0
         while coming or waiting:
-            position = _free_behind(taken, position if waiting else coming[0][1].after, position)
+            position = _next_free(taken, position if waiting else coming[0][1].after, position)
             while coming and coming[0][1].after < position:
                 number, each = coming.popleft()
                 heappush(waiting, (each.before, number))
@@ -171,18 +173,18 @@ class Logbook:
                 told = wanted[heappop(waiting)[1]].told
                 self._report(f"{told.path}: what the log has lost has no place in it any more")
             if waiting:
-                yield Filled(position, wanted[heappop(waiting)[1]].told)
+                yield GapEntry(position, wanted[heappop(waiting)[1]].told)
 
 
-class _Wanted(NamedTuple):
+class _MissingEntry(NamedTuple):
     """Something lost, and the positions between which it stood."""
 
     after: int
     before: int
-    told: Happened
+    told: DatedRecord
 
 
-class _Life:
+class _SessionEntries:
     """What the log still knows of one session."""
 
     def __init__(self) -> None:
@@ -190,7 +192,7 @@ class _Life:
         self.returns: list[tuple[int, int, int]] = []
         self._hidden: int | None = None
 
-    def live(self, line: Line) -> None:
+    def live(self, line: LogLine) -> None:
         op, position = line["op"], line["position"]
         if op == "append":
             if self._hidden is not None and line["body"] is not None:
@@ -205,11 +207,11 @@ class _Life:
         """The positions between which an event was said; to a hidden session nothing is."""
         before = [self.events[each] for each in self.events if each < sequence]
         behind = [self.events[each] for each in self.events if each > sequence]
-        last = MOST if self._hidden is None else self._hidden
+        last = MAX_POSITION if self._hidden is None else self._hidden
         return max(before, default=0), min(behind, default=last)
 
 
-def _free_behind(taken: Sequence[int], *positions: int) -> int:
+def _next_free(taken: Sequence[int], *positions: int) -> int:
     """The first position behind these that no entry has."""
     free = max(positions) + 1
     at = bisect_left(taken, free)
@@ -218,24 +220,24 @@ def _free_behind(taken: Sequence[int], *positions: int) -> int:
     return free
 
 
-def problem(line: Line) -> str | None:
+def problem(line: LogLine) -> str | None:
     """Why a line is no entry."""
     try:
-        record_schema.entry_of(line)
+        record_schema.parse_record(line)
     except (ReverieError, KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         return f"no entry of a log ({one_line(why)})"
-    return None if 0 < line["position"] < MOST else "its position is none"
+    return None if 0 < line["position"] < MAX_POSITION else "its position is none"
 
 
-def _read(spot: _Spot) -> Line:
+def _read(spot: _LineLocation) -> LogLine:
     with spot.path.open("rb") as file:
         file.seek(spot.offset)
-        line = log_file.decoded(file.readline())
+        line = log_file.decode_line(file.readline())
     assert line is not None
     return line
 
 
-def _told(filled: Filled) -> Told:
+def _to_replay(filled: GapEntry) -> ReplayRecord:
     scope, _, record, path = filled.happened
-    return Told(scope, record, path, filled.position)
+    return ReplayRecord(scope, record, path, filled.position)

@@ -25,7 +25,7 @@ from reverie.vault import (
     names,
     render,
 )
-from reverie.vault.layout import Place
+from reverie.vault.layout import ParsedPath
 from reverie.vault.vault import Vault
 from reverie.write import session_state
 
@@ -39,15 +39,15 @@ Report = Callable[[str], None]
 Record = dict[str, Any]
 
 
-class Seen(NamedTuple):
+class MarkdownFile(NamedTuple):
     """A file of the vault that could be read."""
 
     path: str
-    place: Place
+    place: ParsedPath
     raw: bytes
 
 
-class Happened(NamedTuple):
+class DatedRecord(NamedTuple):
     """A record, whose it is, and when it happened."""
 
     scope: Scope
@@ -57,7 +57,7 @@ class Happened(NamedTuple):
 
 
 @dataclass
-class Conversation:
+class MarkdownSession:
     """The turns of one session, by sequence, as its files show them."""
 
     scope: Scope
@@ -65,33 +65,33 @@ class Conversation:
     path: str
     hidden: bool = False
     forked_from: tuple[str, int] | None = None
-    turns: dict[int, render.Turn] = field(default_factory=dict)
+    turns: dict[int, render.EventBlock] = field(default_factory=dict)
 
 
-def learn_names(vault: Vault) -> None:
+def load_names(vault: Vault) -> None:
     """Names that are too long for a folder stand in the files below it."""
     for path in _markdown(vault):
-        if not any(names.is_cut(part) for part in path.split("/")[:-1]):
+        if not any(names.is_truncated(part) for part in path.split("/")[:-1]):
             continue
         document = _document(vault, path)
         if path.endswith(f"/{layout.INDEX}") and (space := document.text("space")):
-            vault.know_names(Scope(space, document.text("user")))
+            vault.record_names(Scope(space, document.text("user")))
         if f"/{layout.SESSIONS}/" in path and (session := document.text("conversation_id")):
-            vault.know_names(Scope(session))
+            vault.record_names(Scope(session))
 
 
-def files_of(vault: Vault, *what: str) -> Iterator[Seen]:
+def read_files(vault: Vault, *what: str) -> Iterator[MarkdownFile]:
     """Every file that means this in a space that the vault shows, in order; all, without ``what``.
 
     What cannot be read is passed over: a sync reports it.
     """
     for path in sorted(_markdown(vault)):
-        place = vault.place_of(path)
-        if place is None or not vault.wishes.shows(place.scope.space):
+        place = vault.parse_path(path)
+        if place is None or not vault.config.shows(place.scope.space):
             continue
         if not what or place.what in what:
             with contextlib.suppress(ReverieError):
-                yield Seen(path, place, _with_our_line_ends(disk.read(vault.path(path))))
+                yield MarkdownFile(path, place, _with_our_line_ends(disk.read(vault.path(path))))
 
 
 def _with_our_line_ends(raw: bytes) -> bytes:
@@ -106,7 +106,7 @@ def _markdown(vault: Vault) -> list[str]:
 def _document(vault: Vault, path: str) -> Document:
     try:
         return frontmatter.load(disk.read(vault.root / path))
-    except disk.Unreadable:
+    except disk.UnreadableFile:
         return Document({}, "", broken=True)
 
 
@@ -119,7 +119,9 @@ def memory_id(document: Document) -> str | None:
     return id if not document.broken and _ID.fullmatch(id) else None
 
 
-def memory_of(seen: Seen, document: Document, now: int, report: Report) -> list[Happened]:
+def memory_records(
+    seen: MarkdownFile, document: Document, now: int, report: Report
+) -> list[DatedRecord]:
     """A memory as its file shows it: what it is now, and that it was forgotten."""
     id = memory_id(document)
     if id is None or not one_line(document.content):
@@ -133,14 +135,14 @@ def memory_of(seen: Seen, document: Document, now: int, report: Report) -> list[
     body = _body(seen, document) | times | {"created_at": created, "updated_at": created}
     living = _record(seen, id, "remember", 1, created, body)
     living["body"] = body | {"forgotten_at": None}
-    happened = [Happened(seen.place.scope, created, living, seen.path)]
+    happened = [DatedRecord(seen.place.scope, created, living, seen.path)]
     if forgotten is not None:
         gone = _record(seen, id, "forget", 2, forgotten, body)
-        happened.append(Happened(seen.place.scope, max(created, forgotten), gone, seen.path))
+        happened.append(DatedRecord(seen.place.scope, max(created, forgotten), gone, seen.path))
     return happened
 
 
-def lost_version(beside: Mapping[str, Any], version: int, at: int) -> Record:
+def lost_version_record(beside: Mapping[str, Any], version: int, at: int) -> Record:
     """What stands for a version that is lost: what the one beside it says."""
     body = beside["body"]
     if body is not None and version < beside["version"]:
@@ -159,8 +161,8 @@ def lost_version(beside: Mapping[str, Any], version: int, at: int) -> Record:
     }
 
 
-def _body(seen: Seen, document: Document) -> Record:
-    kind, asked = document.text("kind") or seen.place.kind, edits.wanted(document)
+def _body(seen: MarkdownFile, document: Document) -> Record:
+    kind, asked = document.text("kind") or seen.place.kind, edits.parse_labels(document)
     return {
         "kind": kind if kind in KINDS else "note",
         "content": document.content,
@@ -170,7 +172,7 @@ def _body(seen: Seen, document: Document) -> Record:
         "concept_tags": list(concept_tags(document.content)),
         "session": seen.place.session,
         "source": document.text("source") or None,
-        "trust": edits.trust(document),
+        "trust": edits.parse_trust(document),
         "pinned": asked["pinned"],
     }
 
@@ -182,7 +184,9 @@ def _tags(asked: list[str]) -> tuple[str, ...]:
         return ()
 
 
-def _record(seen: Seen, id: str, op: str, version: int, recorded_at: int, body: Record) -> Record:
+def _record(
+    seen: MarkdownFile, id: str, op: str, version: int, recorded_at: int, body: Record
+) -> Record:
     said = f"{seen.place.scope.space}\0{seen.place.scope.user}\0{id}\0{version}\0{body['content']}"
     return {
         "reverie": export.FORMAT,
@@ -212,33 +216,33 @@ def _time(document: Document, name: str, report: Report) -> int | None:
 # -- conversations --------------------------------------------------------------------------------
 
 
-def conversations_in(files: Iterable[Seen]) -> list[Conversation]:
+def read_sessions(files: Iterable[MarkdownFile]) -> list[MarkdownSession]:
     """The sessions whose turns stand in these files."""
-    found: dict[tuple[Scope, str], Conversation] = {}
+    found: dict[tuple[Scope, str], MarkdownSession] = {}
     for seen in files:
         if seen.place.what != "turns" or seen.place.session is None:
             continue
         name = (seen.place.scope, seen.place.session)
-        one = found.setdefault(name, Conversation(*name, seen.path))
+        one = found.setdefault(name, MarkdownSession(*name, seen.path))
         one.hidden = seen.place.deleted
         document = frontmatter.load(seen.raw)
         if f"/{layout.TURNS}/" in seen.path:
             turns = _turn_apart(seen, document)
         else:
-            turns = list(render.turns_in(seen.raw))
+            turns = list(render.parse_events(seen.raw))
             one.forked_from = one.forked_from or _forked_from(document)
         for turn in turns:
             one.turns.setdefault(turn.sequence, turn)
     return list(found.values())
 
 
-def _turn_apart(seen: Seen, document: Document) -> list[render.Turn]:
+def _turn_apart(seen: MarkdownFile, document: Document) -> list[render.EventBlock]:
     named = _TURN_ID.fullmatch(document.text("id") or "")
     if document.broken or named is None or named["session"] != seen.place.session:
         return []
     role, at = document.text("role") or "user", document.text("created_at") or ""
     cut = (document.text("interrupted") or "") == "true"
-    return [render.Turn(int(named["sequence"]), role, at, document.content, cut)]
+    return [render.EventBlock(int(named["sequence"]), role, at, document.content, cut)]
 
 
 def _forked_from(document: Document) -> tuple[str, int] | None:
@@ -246,7 +250,7 @@ def _forked_from(document: Document) -> tuple[str, int] | None:
     return None if named is None else (named["session"], int(named["sequence"]))
 
 
-def event_of(one: Conversation, turn: render.Turn, now: int) -> Happened:
+def event_record(one: MarkdownSession, turn: render.EventBlock, now: int) -> DatedRecord:
     """What a turn says, as an event."""
     try:
         at = to_ms(turn.at, "at")
@@ -258,16 +262,16 @@ def event_of(one: Conversation, turn: render.Turn, now: int) -> Happened:
     begins = turn.sequence == min(one.turns)
     record = _about(one, "append", at, body, turn.sequence)
     record["origin"] = one.forked_from if begins else None
-    return Happened(one.scope, at, record, one.path)
+    return DatedRecord(one.scope, at, record, one.path)
 
 
-def turned(one: Conversation, op: str, at: int) -> Happened:
+def visibility_record(one: MarkdownSession, op: str, at: int) -> DatedRecord:
     """A session was hidden or brought back."""
-    return Happened(one.scope, at, _about(one, op, at, {}), one.path)
+    return DatedRecord(one.scope, at, _about(one, op, at, {}), one.path)
 
 
 def _about(
-    one: Conversation, op: str, at: int, body: Record, sequence: int | None = None
+    one: MarkdownSession, op: str, at: int, body: Record, sequence: int | None = None
 ) -> Record:
     whose = f"{one.scope.space}\0{one.scope.user}\0{one.session}\0{sequence}"
     return {
@@ -285,23 +289,23 @@ def _about(
     }
 
 
-def whole(one: Conversation, now: int) -> list[Happened]:
+def session_records(one: MarkdownSession, now: int) -> list[DatedRecord]:
     """A session as its files alone tell it, in its own order whatever its times are."""
-    told = list[Happened]()
+    told = list[DatedRecord]()
     for sequence in sorted(one.turns):
-        event = event_of(one, one.turns[sequence], now)
+        event = event_record(one, one.turns[sequence], now)
         told.append(event._replace(at=max(event.at, told[-1].at if told else event.at)))
     if one.hidden and told:
-        told.append(turned(one, "hide", told[-1].at))
+        told.append(visibility_record(one, "hide", told[-1].at))
     return told
 
 
-def summary_of(seen: Seen) -> Summary | None:
+def parse_summary(seen: MarkdownFile) -> Summary | None:
     """The summary that a file holds, with its epoch and what it covers. Raises InvalidInput."""
     document = frontmatter.load(seen.raw)
     if document.broken or not document.content.strip():
         return None
-    epoch, upper = (render.number(document.text(name)) for name in ("version", "covers_to"))
+    epoch, upper = (render.parse_number(document.text(name)) for name in ("version", "covers_to"))
     return Summary(session_state.check_summary(document.content, upper), max(epoch, 1), upper)
 
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from reverie.engine import log, sessions
-from reverie.engine.log import Entry
+from reverie.engine.log import LogEntry
 from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Memory, Scope
 from reverie.vault import layout, render
-from reverie.vault.file_cache import Damaged, File
-from reverie.vault.session_edits import DELETED, Records
+from reverie.vault.file_cache import CacheDamaged, VaultFile
+from reverie.vault.session_edits import DELETED, SessionEdits
 from reverie.vault.vault import Vault
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 # More than these at once are asked about, however many there are in all.
 MAX_AT_ONCE = 20
@@ -30,10 +30,10 @@ MIN_FOR_SHARE = 3
 # Deletions that arrive in pieces count together for this long.
 WINDOW_MS = 60_000
 
-Answer = Literal["ask", "forget", "restore"]
+MissingAction = Literal["ask", "forget", "restore"]
 
 
-class Unit(NamedTuple):
+class LostItem(NamedTuple):
     """What a missing file would make forgotten: a memory, or a conversation with all its files."""
 
     scope: Scope
@@ -48,15 +48,15 @@ class MissingReport(Protocol):
     conflicts: list[str]
 
 
-def must_ask(lost: int, total: int) -> bool:
+def needs_confirmation(lost: int, total: int) -> bool:
     """Return whether so many deletions of so many files are confirmed before they count."""
     return lost > MAX_AT_ONCE or (lost >= MIN_FOR_SHARE and 2 * lost > total)
 
 
-def versions_of(resources: Resources, scope: Scope, id: str) -> list[Entry]:
+def versions_of(runtime: Runtime, scope: Scope, id: str) -> list[LogEntry]:
     """Return every version of a memory, the oldest first."""
-    with resources.engine.read() as tx:
-        owner = log.find(tx, scope)
+    with runtime.engine.read() as tx:
+        owner = log.resolve_owner(tx, scope)
         return [] if owner is None else log.versions(tx, owner, id)
 
 
@@ -66,39 +66,39 @@ class MissingFiles:
     def __init__(
         self,
         vault: Vault,
-        resources: Resources,
-        records: Records,
+        runtime: Runtime,
+        records: SessionEdits,
         report: MissingReport,
         problem: Callable[[str, str], None],
         handle: Callable[[Scope, str | None], Space],
-        answer: Answer = "ask",
+        answer: MissingAction = "ask",
     ) -> None:
         self._vault = vault
-        self._resources = resources
+        self._runtime = runtime
         self._records = records
         self._report = report
         self._problem = problem
         self._handle = handle
         self._answer = answer
         # Conversations that were looked at, and whether all their files are gone.
-        self._lost: dict[Unit, bool] = {}
+        self._lost: dict[LostItem, bool] = {}
 
-    def take(self, gone: Iterable[File]) -> None:
+    def take(self, gone: Iterable[VaultFile]) -> None:
         """Forget what these files held, or hold them and ask."""
         self._lost.clear()
         held = self._still_held()
-        missed = dict[Scope, list[File]]()
+        missed = dict[Scope, list[VaultFile]]()
         for file in gone:
             if not self._is_missing(file):
                 continue
-            if self._vault.wishes.shows(file.scope.space):
+            if self._vault.config.shows(file.scope.space):
                 missed.setdefault(file.scope, []).append(file)
             else:
                 # Tidied away. Shown again, it is written again.
                 self._vault.files.drop(file.path)
                 self._vault.files.note(file.scope.space, file.path)
         asked = {file.scope for file in held}
-        units = dict[Unit, list[File]]()
+        units = dict[LostItem, list[VaultFile]]()
         for scope, files in missed.items():
             if scope not in asked and self._answer != "forget" and self._is_away(scope, files):
                 continue
@@ -112,9 +112,9 @@ class MissingFiles:
         else:
             self._do_as_answered(units)
 
-    def _still_held(self) -> list[File]:
+    def _still_held(self) -> list[VaultFile]:
         """Return the held files that are still missing; the others need no answer any more."""
-        files, held = self._vault.files, list[File]()
+        files, held = self._vault.files, list[VaultFile]()
         for path in files.held():
             file = files.at(path)
             if file is not None and self._is_missing(file):
@@ -123,16 +123,16 @@ class MissingFiles:
                 files.release(path)
         return held
 
-    def _is_missing(self, file: File) -> bool:
+    def _is_missing(self, file: VaultFile) -> bool:
         # What was changed first may have been written there, or moved.
         return self._vault.files.at(file.path) is not None and self._vault.is_gone(file)
 
-    def _is_away(self, scope: Scope, files: Sequence[File]) -> bool:
+    def _is_away(self, scope: Scope, files: Sequence[VaultFile]) -> bool:
         """All that an owner had at once is a disk that is away, or an accident, and not a wish."""
         vault = self._vault
-        if not vault.lacks(f"{layout.owner_folder(scope)}/{layout.INDEX}"):
+        if not vault.is_missing(f"{layout.owner_folder(scope)}/{layout.INDEX}"):
             return False
-        left = vault.files.of_scope(scope)
+        left = vault.files.list_owner(scope)
         if any(not vault.is_gone(file) for file in left):
             return False
         vault.files.drop_owner(scope)
@@ -146,25 +146,25 @@ class MissingFiles:
 
     # -- what would be forgotten --------------------------------------------------------------
 
-    def _unit_of(self, file: File) -> Unit | None:
+    def _unit_of(self, file: VaultFile) -> LostItem | None:
         """Return what is forgotten with a file; None where its loss forgets nothing."""
         if file.what == "memory":
             own = self._vault.files.of(file.scope, "memory", file.name)
             if any(not self._vault.is_gone(each) for each in own):
                 return None
             held = self._shown_versions(file)
-            return None if held is None else Unit(file.scope, "memory", file.name)
+            return None if held is None else LostItem(file.scope, "memory", file.name)
         if file.what not in {"turns", "summary"}:
             return None
-        unit = Unit(file.scope, "turns", file.name)
+        unit = LostItem(file.scope, "turns", file.name)
         # A conversation may have thousands of files: they are looked at once.
         if unit not in self._lost:
             self._lost[unit] = self._is_session_lost(file.scope, file.name)
         return unit if self._lost[unit] else None
 
-    def _shown_versions(self, file: File) -> list[Entry] | None:
+    def _shown_versions(self, file: VaultFile) -> list[LogEntry] | None:
         """Return the versions of a memory that counts, and that the vault has shown as it is."""
-        held = versions_of(self._resources, file.scope, file.name)
+        held = versions_of(self._runtime, file.scope, file.name)
         if not held or held[-1].op == "erase":
             return None
         if held[-1].state(file.scope.user).forgotten_at is not None:
@@ -175,8 +175,8 @@ class MissingFiles:
         files = self._vault.files.of(scope, "turns", session)
         if not files or any(not self._vault.is_gone(each) for each in files):
             return False
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, scope)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, scope)
             known = None if owner is None else sessions.find(tx, owner, session)
         if known is None or known.hidden_at is not None:
             return False
@@ -188,7 +188,7 @@ class MissingFiles:
             len(
                 {
                     file.name
-                    for file in self._vault.files.of_owner(scope, what)
+                    for file in self._vault.files.list_type(scope, what)
                     if not layout.is_deleted(scope, file.path)
                 }
             )
@@ -197,12 +197,14 @@ class MissingFiles:
 
     # -- asking -------------------------------------------------------------------------------
 
-    def _hold_or_forget(self, units: Mapping[Unit, Sequence[File]], held: Sequence[File]) -> None:
+    def _hold_or_forget(
+        self, units: Mapping[LostItem, Sequence[VaultFile]], held: Sequence[VaultFile]
+    ) -> None:
         waiting = {unit for file in held if (unit := self._unit_of(file)) is not None}
         new = [unit for unit in units if unit not in waiting]
         lost = Counter(unit.scope for unit in (*waiting, *new))
         asked = self._asked_about(lost) if new else set()
-        now = self._resources.clock.now()
+        now = self._runtime.clock.now()
         for unit, files in units.items():
             if unit in waiting or unit.scope in asked:
                 for file in files:
@@ -224,7 +226,7 @@ class MissingFiles:
 
     def _asked_about(self, lost: Mapping[Scope, int]) -> set[Scope]:
         """Return the owners whose deletions have to be confirmed."""
-        recent = self._vault.files.forgotten_since(self._resources.clock.now() - WINDOW_MS)
+        recent = self._vault.files.forgotten_since(self._runtime.clock.now() - WINDOW_MS)
         asked = set[Scope]()
         for space in dict.fromkeys(scope.space for scope in lost):
             own = [scope for scope in lost if scope.space == space]
@@ -234,16 +236,16 @@ class MissingFiles:
                 continue
             every = [each for each in self._vault.files.scopes() if each.space == space]
             totals = {scope: self._total(scope) for scope in every}
-            if must_ask(many, sum(totals.values()) + before):
+            if needs_confirmation(many, sum(totals.values()) + before):
                 asked.update(own)
                 continue
             for scope in own:
                 gone = recent.get(scope, 0)
-                if must_ask(lost[scope] + gone, totals.get(scope, 0) + gone):
+                if needs_confirmation(lost[scope] + gone, totals.get(scope, 0) + gone):
                     asked.add(scope)
         return asked
 
-    def _do_as_answered(self, units: Mapping[Unit, Sequence[File]]) -> None:
+    def _do_as_answered(self, units: Mapping[LostItem, Sequence[VaultFile]]) -> None:
         for unit, files in units.items():
             if self._answer == "forget":
                 for file in files:
@@ -253,7 +255,7 @@ class MissingFiles:
         # What was confirmed does not count against what is deleted next.
         self._vault.files.forget_window()
 
-    def _restore(self, unit: Unit, files: Sequence[File]) -> None:
+    def _restore(self, unit: LostItem, files: Sequence[VaultFile]) -> None:
         """Write again what a person deleted, a memory where its file was."""
         vault = self._vault
         if unit.what == "turns":
@@ -263,8 +265,8 @@ class MissingFiles:
             self._records.touch(unit.scope, unit.name)
             return
         first, *others = files
-        memory = versions_of(self._resources, unit.scope, unit.name)[-1].state(unit.scope.user)
-        line = f"{render.line_of(memory.content)} (restore {memory.id})"
+        memory = versions_of(self._runtime, unit.scope, unit.name)[-1].state(unit.scope.user)
+        line = f"{render.first_line(memory.content)} (restore {memory.id})"
         try:
             vault.write(first._replace(version=memory.version), render.memory_file(memory), line)
         except ReverieError as error:
@@ -276,7 +278,7 @@ class MissingFiles:
 
     # -- forgetting ---------------------------------------------------------------------------
 
-    def _missing(self, file: File) -> None:
+    def _missing(self, file: VaultFile) -> None:
         try:
             if file.what == "memory":
                 self._forgotten(file)
@@ -285,12 +287,12 @@ class MissingFiles:
                 self._vault.files.note(file.scope.space, file.path)
             else:
                 self._records.gone(file)
-        except Damaged:
+        except CacheDamaged:
             raise
         except ReverieError as error:
             self._problem(file.path, str(error))
 
-    def _forgotten(self, file: File) -> None:
+    def _forgotten(self, file: VaultFile) -> None:
         """What we knew of the file goes last: what fails, or is killed, is done the next time."""
         files = self._vault.files
         if all(other.path == file.path for other in files.of(file.scope, "memory", file.name)):
@@ -299,8 +301,8 @@ class MissingFiles:
             files.drop(file.path)
             files.note(file.scope.space, file.path)
 
-    def _forget(self, file: File) -> None:
-        held = versions_of(self._resources, file.scope, file.name)
+    def _forget(self, file: VaultFile) -> None:
+        held = versions_of(self._runtime, file.scope, file.name)
         current: Memory | None = None
         if held and held[-1].op != "erase":
             current = held[-1].state(file.scope.user)

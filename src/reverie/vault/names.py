@@ -14,13 +14,13 @@ from pathlib import Path
 
 from reverie.clock import ID_LENGTH
 from reverie.errors import InvalidInput, VaultError
-from reverie.text.normalize import storable
+from reverie.text.normalize import require_utf8
 
-MOST_FOLDER_BYTES = 120
-MOST_STEM_CHARS = 60
-MOST_STEM_BYTES = 120
-_MOST_COMPONENT_BYTES = 255
-_MOST_READ = 1_000
+MAX_FOLDER_BYTES = 120
+MAX_STEM_CHARS = 60
+MAX_STEM_BYTES = 120
+_MAX_COMPONENT_BYTES = 255
+_MAX_READ = 1_000
 
 # A vault keeps these for itself.
 _OURS = frozenset(
@@ -61,26 +61,26 @@ _NAMED = re.compile(
 )
 
 
-def folder(name: str) -> str:
+def encode_folder(name: str) -> str:
     """The folder of a name: letters, digits and ``-_.`` as they are, the rest as ``%20``.
 
     Where it has capitals, a number behind it says which: ``Ana=1``, as not every disk tells ``Ana``
     from ``ana``. A long name is cut and closed with its hash: see ``is_cut``.
     """
-    storable(name, "a name")
+    require_utf8(name, "a name")
     units = list(_units(name))
     if not unicodedata.is_normalized("NFC", "".join(units)):
         units = [unit if unit.isascii() else _percent(unit) for unit in units]
     capitals = sum(1 << place for place, unit in enumerate(units) if _is_capital(unit))
     encoded = "".join(units) + (f"={capitals:x}" if capitals else "")
-    if len(encoded.encode()) <= MOST_FOLDER_BYTES:
+    if len(encoded.encode()) <= MAX_FOLDER_BYTES:
         return encoded
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    room = MOST_FOLDER_BYTES - len(digest) - 1
+    room = MAX_FOLDER_BYTES - len(digest) - 1
     return f"{_beginning(units, room)}~{digest}"
 
 
-def name_of(component: str) -> str:
+def decode_folder(component: str) -> str:
     """The name a folder stands for; of one that is cut, only the beginning is right."""
     # macOS may list what it was given in NFC as NFD; what must not change is encoded.
     seen = unicodedata.normalize("NFC", component)
@@ -91,19 +91,19 @@ def name_of(component: str) -> str:
         if marked is not None:
             letters = _ESCAPES.sub(_decoded, seen[: marked.start()])
             name = _capitalised(letters, int(marked[1], 16))
-            if disk_key(folder(name)) == disk_key(seen):
+            if casefold_key(encode_folder(name)) == casefold_key(seen):
                 return name
         return _ESCAPES.sub(_decoded, seen)
     except (UnicodeDecodeError, InvalidInput):
         return seen
 
 
-def is_cut(folder: str) -> bool:
+def is_truncated(folder: str) -> bool:
     """Whether the name was too long for a folder: then it is read from front matter."""
     return _CUT.search(folder) is not None
 
 
-def disk_key(component: str) -> str:
+def casefold_key(component: str) -> str:
     """Components with the same key are one on a disk that knows no case."""
     composed = unicodedata.normalize("NFC", component).casefold()
     return unicodedata.normalize("NFC", composed)
@@ -123,7 +123,7 @@ def file_name(id: str, subject: str | None, content: str) -> str:
     return f"{words}--{id}{f'_{capitals:02x}' if capitals else ''}.md"
 
 
-def id_in(file_name: str) -> str | None:
+def parse_id(file_name: str) -> str | None:
     """The id that a file's name ends with. A hint: what the front matter says counts."""
     found = _NAMED.search(file_name)
     if found is None or found.end() != len(file_name):
@@ -139,7 +139,7 @@ def id_in(file_name: str) -> str | None:
     return spelled if marked == capitals else None
 
 
-def within(root: Path, *parts: str) -> Path:
+def safe_join(root: Path, *parts: str) -> Path:
     """The path below the root; VaultError when a part is not one component safe on any system."""
     for part in parts:
         if not _is_safe(part):
@@ -220,7 +220,7 @@ def _beginning(units: list[str], room: int) -> str:
 
 def _first_words(text: str) -> str:
     """The words of the first line that has any, as many as fit, with hyphens between them."""
-    for line in text[:_MOST_READ].splitlines():
+    for line in text[:_MAX_READ].splitlines():
         lowered = unicodedata.normalize("NFC", line.replace("\0", " ").lower())
         spelled = "".join(char if _is_word(char) else " " for char in lowered)
         kept = ""
@@ -228,8 +228,8 @@ def _first_words(text: str) -> str:
             if not word:
                 continue
             longer = f"{kept}-{word}" if kept else word
-            if len(longer) > MOST_STEM_CHARS or len(longer.encode()) > MOST_STEM_BYTES:
-                kept = kept or _beginning(list(word[:MOST_STEM_CHARS]), MOST_STEM_BYTES)
+            if len(longer) > MAX_STEM_CHARS or len(longer.encode()) > MAX_STEM_BYTES:
+                kept = kept or _beginning(list(word[:MAX_STEM_CHARS]), MAX_STEM_BYTES)
                 break
             kept = longer
         if kept:
@@ -252,7 +252,7 @@ def _is_safe(part: str) -> bool:
     except UnicodeEncodeError:
         return False
     return (
-        0 < size <= _MOST_COMPONENT_BYTES
+        0 < size <= _MAX_COMPONENT_BYTES
         and not _UNSAFE.search(part)
         and not part.endswith((".", " "))
         and not _WINDOWS.fullmatch(part)

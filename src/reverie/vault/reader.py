@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from reverie.engine import log, sessions
-from reverie.engine.log import Entry
+from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError, VaultError
 from reverie.memory.space import Space
 from reverie.memory.store import Store
@@ -27,24 +27,24 @@ from reverie.vault import (
     permissions,
     render,
 )
-from reverie.vault.disk import Stamp
-from reverie.vault.file_cache import Damaged, File
-from reverie.vault.layout import Place
-from reverie.vault.missing_files import Answer, MissingFiles, versions_of
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import CacheDamaged, VaultFile
+from reverie.vault.layout import ParsedPath
+from reverie.vault.missing_files import MissingAction, MissingFiles, versions_of
 from reverie.vault.session_edits import ACTOR as ACTOR
 from reverie.vault.session_edits import DELETED as DELETED
 from reverie.vault.session_edits import MOVED as MOVED
-from reverie.vault.session_edits import Records
+from reverie.vault.session_edits import SessionEdits
 from reverie.vault.session_files import conflict_name
 from reverie.vault.vault import Vault
-from reverie.vault.writer import LOOKED, STRANGER, Mirror
+from reverie.vault.writer import DIVERGED, SCANNED, Mirror
 
 EDITED = "its file was edited"
-_NEW = Stamp(0, 0, 0)
+_NEW = FileStamp(0, 0, 0)
 
 
 @dataclass
-class Report:
+class SyncReport:
     """What people's changes came to, by path, and what needs a look."""
 
     remembered: list[str] = field(default_factory=list)
@@ -62,16 +62,16 @@ class Report:
 class Sync:
     """Reads people's changes into a store. The caller holds the lock of the vault."""
 
-    def __init__(self, vault: Vault, store: Store, missing: Answer = "ask") -> None:
+    def __init__(self, vault: Vault, store: Store, missing: MissingAction = "ask") -> None:
         """``missing`` answers what becomes of many files that are gone at once."""
         self._vault = vault
         self._store = store
-        self._resources = store._resources
-        self.report = Report()
-        self.mirror = Mirror(vault, store._resources, self._edited, self.everything, self._problem)
-        self._records = Records(vault, store, self.mirror, self.report, self._problem)
+        self._runtime = store._runtime
+        self.report = SyncReport()
+        self.mirror = Mirror(vault, store._runtime, self._edited, self.everything, self._problem)
+        self._records = SessionEdits(vault, store, self.mirror, self.report, self._problem)
         self._missing = MissingFiles(
-            *(vault, store._resources, self._records, self.report, self._problem),
+            *(vault, store._runtime, self._records, self.report, self._problem),
             *(self._handle, missing),
         )
         # Files of this run that were looked at: the mirror may ask for one of them again.
@@ -82,17 +82,17 @@ class Sync:
 
     # -- what to look at ----------------------------------------------------------------------
 
-    def everything(self) -> Report:
+    def everything(self) -> SyncReport:
         """All files of all spaces that the vault shows."""
         if self._looking:
             return self.report
         self._looking = True
         vault = self._vault
         self.mirror.begin()
-        self.mirror.retrace()
-        if vault.files.fact(LOOKED) is None:
+        self.mirror.rewind_all()
+        if vault.files.fact(SCANNED) is None:
             self._learn_names()
-        survey = disk.survey(vault.root, vault.root)
+        survey = disk.scan_folder(vault.root, vault.root)
         for closed, why in survey.closed.items():
             self._problem(closed, why)
         for draft in survey.drafts:
@@ -104,7 +104,7 @@ class Sync:
         known = {file.path: file for file in vault.files.below("")}
         shown = {path: stamp for path, stamp in survey.files.items() if self._is_shown(path)}
         changed = [path for path, stamp in sorted(shown.items()) if not _is(known.get(path), stamp)]
-        gone = list[File]()
+        gone = list[VaultFile]()
         for path, file in known.items():
             if path in survey.files or survey.hides(path):
                 continue
@@ -114,15 +114,15 @@ class Sync:
                 self._problem(path, "a folder stands where its file was: nothing was changed")
         self._take(changed, gone)
         with vault.files.together():
-            vault.files.drop_facts(STRANGER)
-            vault.files.set_fact(LOOKED, "yes")
+            vault.files.drop_meta(DIVERGED)
+            vault.files.set_meta(SCANNED, "yes")
         return self.report
 
-    def these(self, paths: Iterable[str]) -> Report:
+    def read_paths(self, paths: Iterable[str]) -> SyncReport:
         """What a watcher saw change: files and folders, or files that are gone."""
-        vault, changed, gone = self._vault, dict[str, None](), dict[str, File]()
+        vault, changed, gone = self._vault, dict[str, None](), dict[str, VaultFile]()
         self.mirror.begin()
-        if vault.files.fact(LOOKED) is None:
+        if vault.files.fact(SCANNED) is None:
             return self.everything()
         for path in paths:
             try:
@@ -136,7 +136,7 @@ class Sync:
                 missed = vault.files.below(path) if at is None else [at]
                 gone.update((each.path, each) for each in missed if self._vault.is_gone(each))
             elif full.is_dir() and not full.is_symlink():
-                survey = disk.survey(vault.root, full)
+                survey = disk.scan_folder(vault.root, full)
                 changed.update(dict.fromkeys(sorted(survey.files)))
                 for closed, why in survey.closed.items():
                     self._problem(closed, why)
@@ -150,42 +150,42 @@ class Sync:
 
     def _learn_names(self) -> None:
         """The names of folders that are too long to say them, as the store knows them."""
-        with self._resources.engine.read() as tx:
-            tx.oversee()
-            owners = log.all_owners(tx)
+        with self._runtime.engine.read() as tx:
+            tx.enter_all_owners()
+            owners = log.list_owners(tx)
         for owner in owners:
-            with self._resources.engine.read() as tx:
+            with self._runtime.engine.read() as tx:
                 tx.enter(owner)
-                scope, talks = log.scope_of(tx, owner), sessions.every(tx, owner)
-            self._vault.know_names(scope)
+                scope, talks = log.scope_of(tx, owner), sessions.list_all_sessions(tx, owner)
+            self._vault.record_names(scope)
             for talk in talks:
-                self._vault.know_names(scope, talk.session)
+                self._vault.record_names(scope, talk.session)
 
     def _is_ours(self, path: str) -> bool:
         known = self._vault.files.at(path)
-        return known is not None and self._vault.as_we_left_it(known)
+        return known is not None and self._vault.unchanged_since_write(known)
 
     def _is_shown(self, path: str) -> bool:
         """Whether a file is one of the vault's. What is Markdown and nobody's is told."""
         if self._place(path) is not None:
             return True
         folder, _, rest = path.partition("/")
-        if path.lower().endswith(".md") and names.is_cut(folder) and rest:
+        if path.lower().endswith(".md") and names.is_truncated(folder) and rest:
             self._problem(path, "nobody of this name is known: nothing was changed")
-        elif layout.is_astray(path) and self._vault.wishes.shows(names.name_of(folder)):
+        elif layout.is_misplaced(path) and self._vault.config.shows(names.decode_folder(folder)):
             self._problem(
                 path, "what is a user's stands in users/, also what was forgotten: move it"
             )
         return False
 
-    def _place(self, path: str) -> Place | None:
+    def _place(self, path: str) -> ParsedPath | None:
         if any(part.startswith(".") for part in path.split("/")):
             return None
-        place = self._vault.place_of(path)
-        shown = place is not None and self._vault.wishes.shows(place.scope.space)
+        place = self._vault.parse_path(path)
+        shown = place is not None and self._vault.config.shows(place.scope.space)
         return place if shown else None
 
-    def _take(self, changed: Iterable[str], gone: Iterable[File]) -> None:
+    def _take(self, changed: Iterable[str], gone: Iterable[VaultFile]) -> None:
         """Changes first: what is gone may stand elsewhere now."""
         for path in changed:
             self._file(path)
@@ -201,7 +201,7 @@ class Sync:
 
     # -- one file -----------------------------------------------------------------------------
 
-    def _edited(self, file: File) -> None:
+    def _edited(self, file: VaultFile) -> None:
         """The mirror is about to write a file that somebody changed, moved or deleted."""
         if not self._vault.is_gone(file):
             self._file(file.path)
@@ -228,23 +228,27 @@ class Sync:
                 self._conflict(path, place, raw, stamp)
             else:
                 self._records.changed(path, place, raw, stamp)
-        except Damaged:
+        except CacheDamaged:
             raise
         except ReverieError as error:
             # What has vanished since it was seen is missed the next time.
-            if not self._vault.lacks(path):
+            if not self._vault.is_missing(path):
                 self._problem(path, str(error))
 
-    def _conflict(self, path: str, place: Place, raw: bytes, stamp: Stamp) -> None:
+    def _conflict(self, path: str, place: ParsedPath, raw: bytes, stamp: FileStamp) -> None:
         """What was kept beside a file is a person's to use and to remove."""
         known = self._vault.files.at(path)
         document = frontmatter.load(raw)
         told = document.text("conflict_of") or conflict_name(place.session or "")
         name = told if known is None else known.name
-        self._vault.files.put(File(path, "conflict", place.scope, name, 0, disk.digest(raw), stamp))
+        self._vault.files.put(
+            VaultFile(path, "conflict", place.scope, name, 0, disk.digest(raw), stamp)
+        )
         self._vault.files.note(place.scope.space, path)
 
-    def _memory(self, path: str, place: Place, raw: bytes, stamp: Stamp, *, late: bool) -> None:
+    def _memory(
+        self, path: str, place: ParsedPath, raw: bytes, stamp: FileStamp, *, late: bool
+    ) -> None:
         document = frontmatter.load(raw)
         for problem in document.problems:
             self._problem(path, problem)
@@ -270,25 +274,25 @@ class Sync:
         if elsewhere:
             self._copied(path, place, document, raw, stamp, states, elsewhere[0])
             return
-        version = render.number(document.text("version"))
+        version = render.parse_number(document.text("version"))
         base = states.get(self.mirror.shared(place.scope, id, version))
         self._revised(path, place, document, states, base, bare=told is None)
         self._moved(path, place, document, id, base)
         self._settle(path, place, id, raw, stamp)
 
-    def _says_id(self, file: File) -> bool:
+    def _says_id(self, file: VaultFile) -> bool:
         """Whether a file that we left somewhere is still there, and not another in its place."""
         if self._vault.is_gone(file):
             return False
-        if self._vault.as_we_left_it(file):
+        if self._vault.unchanged_since_write(file):
             return True
         try:
             document = frontmatter.load(disk.read(self._vault.path(file.path)))
-        except disk.Unreadable:
+        except disk.UnreadableFile:
             return True
         return document.broken or document.text("id") == file.name
 
-    def _known_as(self, path: str, place: Place) -> str | None:
+    def _known_as(self, path: str, place: ParsedPath) -> str | None:
         """The memory of a file that says nothing of it any more."""
         known = self._vault.files.at(path)
         if known is None or known.what != "memory" or known.scope != place.scope:
@@ -296,7 +300,7 @@ class Sync:
         entries = self._versions(place.scope, known.name)
         return known.name if entries and entries[-1].op != "erase" else None
 
-    def _is_erased(self, path: str, place: Place, id: str) -> bool:
+    def _is_erased(self, path: str, place: ParsedPath, id: str) -> bool:
         """An erasure that the vault has not followed yet takes every file of the memory along."""
         entries = self._versions(place.scope, id)
         if not entries or entries[-1].op != "erase":
@@ -304,14 +308,14 @@ class Sync:
         if entries[-1].position <= self._vault.files.cursor(place.scope):
             return False
         known = self._vault.files.at(path)
-        file = known or File(path, "memory", place.scope, id, 0, "", _NEW)
+        file = known or VaultFile(path, "memory", place.scope, id, 0, "", _NEW)
         self._vault.remove(file, f"(erase {id})")
         return True
 
-    def _versions(self, scope: Scope, id: str) -> list[Entry]:
-        return versions_of(self._resources, scope, id)
+    def _versions(self, scope: Scope, id: str) -> list[LogEntry]:
+        return versions_of(self._runtime, scope, id)
 
-    def _held(self, scope: Scope, id: str) -> list[Entry]:
+    def _held(self, scope: Scope, id: str) -> list[LogEntry]:
         """Every version of a memory of this owner. Raises when it was erased."""
         entries = self._versions(scope, id)
         if entries and entries[-1].op == "erase":
@@ -329,7 +333,7 @@ class Sync:
     def _revised(
         self,
         path: str,
-        place: Place,
+        place: ParsedPath,
         document: Document,
         states: Mapping[int, Memory],
         base: Memory | None,
@@ -338,14 +342,14 @@ class Sync:
     ) -> None:
         """``bare``: the front matter is gone, and with it nothing but what it said."""
         current = states[max(states)]
-        wanted = edits.wanted(document)
+        wanted = edits.parse_labels(document)
         if bare:
-            wanted = edits.labels(current)
-        if (base is not None and edits.says(base, document, wanted)) or edits.says(
-            current, document, wanted
-        ):
+            wanted = edits.memory_labels(current)
+        if (
+            base is not None and edits.matches_version(base, document, wanted)
+        ) or edits.matches_version(current, document, wanted):
             return
-        if base is not None and not edits.same(base, current):
+        if base is not None and not edits.same_state(base, current):
             self._keep_both(path, place, current)
         handle = self._handle(place.scope, current.session)
         said = document.content.encode("utf-8", "surrogatepass")
@@ -354,7 +358,7 @@ class Sync:
         if forgotten:
             current = handle.restore(current.id)
         # Other words are the person's; what only got another label is still by whoever wrote it.
-        same = frontmatter.same_text(document.content, current.content)
+        same = frontmatter.equal_ignoring_crlf(document.content, current.content)
         handle.revise(
             current.id,
             None if same else document.content,
@@ -371,13 +375,13 @@ class Sync:
                 f"{path}: edited here and forgotten in the store; it is back"
             )
 
-    def _keep_both(self, path: str, place: Place, current: Memory) -> None:
+    def _keep_both(self, path: str, place: ParsedPath, current: Memory) -> None:
         raw = render.conflict_file(current)
         copy = layout.conflict_path(path, current.version)
-        file = File(copy, "conflict", place.scope, current.id, current.version, "", _NEW)
+        file = VaultFile(copy, "conflict", place.scope, current.id, current.version, "", _NEW)
         known = self._vault.files.at(copy)
         there = self._vault.stamp(copy) is not None
-        if there and (known is None or not self._vault.as_we_left_it(known)):
+        if there and (known is None or not self._vault.unchanged_since_write(known)):
             folder, _, name = copy.rpartition("/")
             file = file._replace(path=self._vault.free_path(folder, name))
         self._vault.write(file, raw)
@@ -387,13 +391,13 @@ class Sync:
         )
 
     def _moved(
-        self, path: str, place: Place, document: Document, id: str, base: Memory | None
+        self, path: str, place: ParsedPath, document: Document, id: str, base: Memory | None
     ) -> None:
         """A person forgets and restores by moving a file."""
         current = self._current(place.scope, id)
         gone = current.forgotten_at is not None
         known = self._vault.files.of(place.scope, "memory", id)
-        here = self._vault.place_of(known[0].path) if known else None
+        here = self._vault.parse_path(known[0].path) if known else None
         # Where it was says more than a line of its own, which may have been taken out.
         before = here.deleted if here is not None else "forgotten_at" in document.fields
         # Where the version stood that it names, it was not moved: it only lags behind.
@@ -409,14 +413,20 @@ class Sync:
             self.report.restored.append(path)
 
     def _settle(
-        self, path: str, place: Place, id: str, raw: bytes, stamp: Stamp, op: str = "revise"
+        self,
+        path: str,
+        place: ParsedPath,
+        id: str,
+        raw: bytes,
+        stamp: FileStamp,
+        op: str = "revise",
     ) -> None:
         """The file says what the memory is now, where the person put it."""
         known = self._vault.files.of(place.scope, "memory", id)
         others = [file for file in known if file.path != path]
         # Killed between the two, we gave a file to what a person had written.
         ours = [file for file in others if self._is_ours(file.path)]
-        found = File(path, "memory", place.scope, id, 0, disk.digest(raw), stamp)
+        found = VaultFile(path, "memory", place.scope, id, 0, disk.digest(raw), stamp)
         # At no moment is it nobody's: whoever mirrors next would give it a file.
         with self._vault.files.together():
             self._vault.files.put(found)
@@ -437,17 +447,17 @@ class Sync:
     def _new(
         self,
         path: str,
-        place: Place,
+        place: ParsedPath,
         document: Document,
         raw: bytes,
-        stamp: Stamp,
+        stamp: FileStamp,
         id: str | None,
     ) -> None:
         """A memory that a person wrote down. Its id is written into the file."""
         kind = place.kind or document.text("kind")
         longer = len(document.content) > self._store.settings.fact_chars
         kind = kind if kind in {"fact", "note"} and not (kind == "fact" and longer) else None
-        handle = self._handle(place.scope, place.session, edits.trust(document))
+        handle = self._handle(place.scope, place.session, edits.parse_trust(document))
         memory = handle.remember(
             document.content,
             kind=kind or ("note" if longer else "fact"),
@@ -457,7 +467,7 @@ class Sync:
             source=document.text("source") or None,
             happened_at=document.text("happened_at") or None,
             expires_at=document.text("expires_at") or None,
-            **edits.wanted(document),
+            **edits.parse_labels(document),
         )
         if id is not None:
             self._problem(path, f"memory {id} is not known here: remembered as {memory.id}")
@@ -469,12 +479,12 @@ class Sync:
     def _copied(
         self,
         path: str,
-        place: Place,
+        place: ParsedPath,
         document: Document,
         raw: bytes,
-        stamp: Stamp,
+        stamp: FileStamp,
         states: Mapping[int, Memory],
-        other: File,
+        other: VaultFile,
     ) -> None:
         """Two files with one id: the one that says something new is a memory of its own."""
         current = states[max(states)]
@@ -482,9 +492,12 @@ class Sync:
             path, place.scope, current
         ):
             # Killed in between, we gave a file to what had one.
-            self._vault.remove(File(path, "memory", place.scope, current.id, 0, "", _NEW))
+            self._vault.remove(VaultFile(path, "memory", place.scope, current.id, 0, "", _NEW))
             return
-        if any(frontmatter.same_text(document.content, each.content) for each in states.values()):
+        if any(
+            frontmatter.equal_ignoring_crlf(document.content, each.content)
+            for each in states.values()
+        ):
             self._problem(path, f"a copy of {other.path}: both say they are memory {current.id}")
             return
         self._problem(path, f"{other.path} is memory {current.id} already: this is a new one")
@@ -503,5 +516,5 @@ class Sync:
             self.report.problems.append(line)
 
 
-def _is(known: File | None, stamp: Stamp) -> bool:
+def _is(known: VaultFile | None, stamp: FileStamp) -> bool:
     return known is not None and known.stamp == stamp

@@ -18,23 +18,23 @@ LINE_CHARS = 100
 _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
-def when(ms: int) -> str:
+def format_time(ms: int) -> str:
     """ISO 8601 with +00:00, to the millisecond."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def number(text: str | None) -> int:
+def parse_number(text: str | None) -> int:
     """A number as we write it; 0 for anything else, also for more digits than a number has."""
     return int(text) if text and _NUMBER.fullmatch(text) else 0
 
 
-def fields_of(memory: Memory) -> Fields:
+def memory_fields(memory: Memory) -> Fields:
     """The front matter of a memory: what has a value, in one order."""
     every: Mapping[str, object] = {
         "id": memory.id,
         "role": "memory",
         "conversation_id": memory.session,
-        "created_at": when(memory.created_at),
+        "created_at": format_time(memory.created_at),
         "version": memory.version,
         "kind": memory.kind,
         "category": memory.category,
@@ -42,9 +42,9 @@ def fields_of(memory: Memory) -> Fields:
         "tags": list(memory.tags) or None,
         "source": memory.source,
         "pinned": memory.pinned or None,
-        "happened_at": None if memory.happened_at is None else when(memory.happened_at),
-        "expires_at": None if memory.expires_at is None else when(memory.expires_at),
-        "forgotten_at": None if memory.forgotten_at is None else when(memory.forgotten_at),
+        "happened_at": None if memory.happened_at is None else format_time(memory.happened_at),
+        "expires_at": None if memory.expires_at is None else format_time(memory.expires_at),
+        "forgotten_at": None if memory.forgotten_at is None else format_time(memory.forgotten_at),
         "trust": memory.trust,
     }
     return {key: value for key, value in every.items() if value is not None}  # type: ignore[misc]
@@ -58,15 +58,15 @@ OURS = (
 
 def memory_file(memory: Memory, before: bytes | None = None) -> bytes:
     """The file of a memory; ``before`` is what a person may have added keys of their own to."""
-    fields = fields_of(memory)
+    fields = memory_fields(memory)
     if before is None:
         return frontmatter.dump(fields, memory.content)
-    return frontmatter.updated(before, dict.fromkeys(OURS) | fields, memory.content)
+    return frontmatter.update(before, dict.fromkeys(OURS) | fields, memory.content)
 
 
 def conflict_file(memory: Memory) -> bytes:
     """The store's version of a memory that was edited here and there."""
-    fields = fields_of(memory)
+    fields = memory_fields(memory)
     own = fields.pop("id")
     return frontmatter.dump({"conflict_of": own, **fields}, memory.content)
 
@@ -79,13 +79,13 @@ _CLOSING = b"---\n"
 _SEAL = re.compile(rb"seal: s([0-9a-f]{16})\n\Z")
 
 
-def sealed(raw: bytes) -> bytes:
+def add_seal(raw: bytes) -> bytes:
     """A record as it is written."""
     front, rest = _parted(raw)
     return front + b"seal: s" + _mark(raw) + b"\n" + rest
 
 
-def unsealed(raw: bytes) -> bytes | None:
+def strip_seal(raw: bytes) -> bytes | None:
     """What was sealed; None when it was changed since, or never was."""
     front, rest = _parted(raw)
     found = _SEAL.search(front)
@@ -97,7 +97,7 @@ def unsealed(raw: bytes) -> bytes | None:
 
 def _parted(raw: bytes) -> tuple[bytes, bytes]:
     """Before and from the line that ends the front matter."""
-    end = raw.find(b"\n" + _CLOSING, 0, frontmatter.MOST_BYTES) + 1
+    end = raw.find(b"\n" + _CLOSING, 0, frontmatter.MAX_BYTES) + 1
     return (raw[:end], raw[end:]) if raw.startswith(_CLOSING) and end else (b"", raw)
 
 
@@ -112,7 +112,7 @@ _EVENT = re.compile(
 )
 
 
-class Turn(NamedTuple):
+class EventBlock(NamedTuple):
     """An event as a file of turns shows it."""
 
     sequence: int
@@ -124,33 +124,33 @@ class Turn(NamedTuple):
 
 def turns_head(session: str, forked_from: str | None, begun: int) -> bytes:
     fields: Fields = {"id": session, "role": "turns", "conversation_id": session}
-    fields["created_at"] = when(begun)
+    fields["created_at"] = format_time(begun)
     if forked_from is not None:
         fields["forked_from"] = forked_from
     return frontmatter.dump(fields, "")[:-1]
 
 
-def readable(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text without half characters, which no file holds; the log keeps them."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def turn_block(event: Event) -> bytes:
+def event_block(event: Event) -> bytes:
     """One event: who, when, and exactly what; the length says where it ends."""
-    text = readable(event.text).encode()
+    text = replace_surrogates(event.text).encode()
     role = re.sub(r"\W", "_", event.role) or "_"
     cut = " interrupted" if event.interrupted else ""
-    mark = f"<!-- event {event.sequence} {role} {when(event.at)} {len(text)} bytes{cut} -->"
+    mark = f"<!-- event {event.sequence} {role} {format_time(event.at)} {len(text)} bytes{cut} -->"
     return f"## {role}\n\n{mark}\n\n".encode() + text + b"\n\n"
 
 
-def turns_in(raw: bytes) -> Iterator[Turn]:
+def parse_events(raw: bytes) -> Iterator[EventBlock]:
     """The events of a file of turns. Where a length is wrong, a text ends before the next mark."""
     for turn, _, _ in _blocks(raw):
         yield turn
 
 
-def without_turns(raw: bytes, sequences: Container[int]) -> tuple[bytes, list[str]]:
+def remove_events(raw: bytes, sequences: Container[int]) -> tuple[bytes, list[str]]:
     """A file of turns without these events, and what they said."""
     kept, said, at = b"", list[str](), 0
     for turn, start, end in _blocks(raw):
@@ -168,7 +168,7 @@ def _without_title(block: bytes) -> bytes:
     return before[:-2].rstrip() if is_title else text
 
 
-def _blocks(raw: bytes) -> Iterator[tuple[Turn, int, int]]:
+def _blocks(raw: bytes) -> Iterator[tuple[EventBlock, int, int]]:
     """Each event with where its block begins and ends."""
     at = 0
     while found := _EVENT.search(raw, at):
@@ -179,7 +179,7 @@ def _blocks(raw: bytes) -> Iterator[tuple[Turn, int, int]]:
             block = raw[found.end() : following.start() if following else len(raw)]
             end = found.end() + len(_without_title(block))
         text = raw[found.end() : end].decode("utf-8", "replace")
-        turn = Turn(int(sequence), role.decode(), time.decode(), text, cut is not None)
+        turn = EventBlock(int(sequence), role.decode(), time.decode(), text, cut is not None)
         title = b"## " + role + b"\n\n"
         start = found.start()
         start -= len(title) if raw.endswith(title, 0, start) else 0
@@ -194,11 +194,11 @@ def turn_file(event: Event, session: str) -> bytes:
         "id": f"{session}:{event.sequence}",
         "role": event.role,
         "conversation_id": session,
-        "created_at": when(event.at),
+        "created_at": format_time(event.at),
     }
     if event.interrupted:
         fields["interrupted"] = True
-    return sealed(frontmatter.dump(fields, readable(event.text)))
+    return add_seal(frontmatter.dump(fields, replace_surrogates(event.text)))
 
 
 def summary_file(session: str, summary: Summary, at: int) -> bytes:
@@ -206,12 +206,12 @@ def summary_file(session: str, summary: Summary, at: int) -> bytes:
         "id": f"{session}::summary",
         "role": "summary",
         "conversation_id": session,
-        "created_at": when(at),
+        "created_at": format_time(at),
         "summary_kind": "summary",
         "version": summary.epoch,
         "covers_to": summary.upper,
     }
-    return sealed(frontmatter.dump(fields, summary.text))
+    return add_seal(frontmatter.dump(fields, summary.text))
 
 
 # -- the index of an owner ------------------------------------------------------------------------
@@ -228,24 +228,24 @@ def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memo
     lines += ["", "This file is written anew with every change; edit the memories themselves."]
     for category, group in groupby(listed, key=lambda pair: pair[0].category):
         lines += ["", f"## {category.replace('_', ' ').title()}", ""]
-        lines += [f"- [{label(memory.content)}]({_link(path)})" for memory, path in group]
+        lines += [f"- [{link_label(memory.content)}]({_link(path)})" for memory, path in group]
     if len(listed) < facts + notes:
         lines += ["", f"These are {len(listed)} of {facts + notes}."]
     fields: Fields = {"space": scope.space}
     if scope.user is not None:
         fields["user"] = scope.user
-    return sealed(frontmatter.dump(fields, "\n".join(lines)))
+    return add_seal(frontmatter.dump(fields, "\n".join(lines)))
 
 
-def line_of(content: str) -> str:
+def first_line(content: str) -> str:
     """What a memory says, as long as the subject of a commit."""
     text = one_line(content)
     return text if len(text) <= LINE_CHARS else f"{text[: LINE_CHARS - 1].rstrip()}…"
 
 
-def label(content: str) -> str:
+def link_label(content: str) -> str:
     """The same as the text of a link."""
-    return re.sub(r"([\\\[\]<>`*_])", r"\\\1", line_of(content))
+    return re.sub(r"([\\\[\]<>`*_])", r"\\\1", first_line(content))
 
 
 def _link(path: str) -> str:

@@ -11,31 +11,31 @@ from reverie.memory.space import Space
 from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.vault import layout
-from reverie.vault.file_cache import Damaged
+from reverie.vault.file_cache import CacheDamaged
 from reverie.vault.git import purge
 from reverie.vault.git.commit import (
     commit_pending,
-    note_withheld,
-    repository_of,
+    log_withheld,
+    open_repository,
+    record_withheld,
     withheld_lines,
-    withheld_logged,
 )
 from reverie.vault.git.commit_policy import CommitPolicy
-from reverie.vault.git.purge import Scrubbed
-from reverie.vault.git.repo import Commit, Repository
-from reverie.vault.missing_files import Answer
-from reverie.vault.reader import Report, Sync
-from reverie.vault.vault import Vault, Wishes
+from reverie.vault.git.purge import ScrubReport
+from reverie.vault.git.repo import CommitInfo, Repository
+from reverie.vault.missing_files import MissingAction
+from reverie.vault.reader import Sync, SyncReport
+from reverie.vault.vault import Vault, VaultConfig
 from reverie.write import vault_link
 from reverie.write.secret_policy import Redaction
 
-MANUAL = "manual"
+DEFAULT_NOTE = "manual"
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class VaultStatus:
     """A vault at a glance."""
 
     path: Path
@@ -59,27 +59,27 @@ def init(
     spaces: Sequence[str] | None = None,
     turns: str = "together",
     progress: Progress | None = None,
-) -> Report:
+) -> SyncReport:
     """Make a folder the vault of a store, and write all there is into it, in one commit."""
     root = Path(path).expanduser().absolute()
-    _require_kin(store, root)
+    _require_same_store(store, root)
     Vault.init(root, spaces, turns).close()
     # First: a worker on another machine makes a folder that was never made.
-    vault_link.note_made(store._resources, str(root))
-    vault_link.attach(store._resources, str(root))
+    vault_link.mark_created(store._runtime, str(root))
+    vault_link.attach(store._runtime, str(root))
     return sync(store, progress)
 
 
-def _require_kin(store: Store, root: Path) -> None:
+def _require_same_store(store: Store, root: Path) -> None:
     """Another store's vault stays as it is, and this store without one."""
-    if (root / layout.OWN).is_dir():
-        with Vault(root, Wishes()) as vault, vault.locked():
+    if (root / layout.STATE_FOLDER).is_dir():
+        with Vault(root, VaultConfig()) as vault, vault.locked():
             Sync(vault, store).mirror.begin()
 
 
-def opened(store: Store) -> Vault:
+def open_vault(store: Store) -> Vault:
     """The vault of a store."""
-    path = vault_link.path_of(store._resources)
+    path = vault_link.find_path(store._runtime)
     if path is None:
         raise VaultError("the store has no vault: make one with 'reverie vault init PATH'")
     return Vault.open(Path(path))
@@ -89,8 +89,8 @@ def sync(
     store: Store,
     progress: Progress | None = None,
     paths: Iterable[str] | None = None,
-    missing: Answer = "ask",
-) -> Report:
+    missing: MissingAction = "ask",
+) -> SyncReport:
     """People's changes into the store, the store's into the files, all of it into git.
 
     ``paths``: only these were changed by people. ``missing`` says what becomes of many files that
@@ -99,21 +99,21 @@ def sync(
     chosen = None if paths is None else list(paths)
     try:
         return _synced(store, progress, chosen, missing)
-    except Damaged:
+    except CacheDamaged:
         # Now there is a new cache, which is filled by looking at all there is.
         return _synced(store, progress, None, missing)
 
 
 def _synced(
-    store: Store, progress: Progress | None, paths: Sequence[str] | None, missing: Answer
-) -> Report:
-    with opened(store) as vault, vault.locked():
+    store: Store, progress: Progress | None, paths: Sequence[str] | None, missing: MissingAction
+) -> SyncReport:
+    with open_vault(store) as vault, vault.locked():
         work = Sync(vault, store, missing)
         if paths is None:
             work.everything()
         else:
-            work.these(paths)
-        done, many = 0, _behind(store, vault) if progress is not None else 0
+            work.read_paths(paths)
+        done, many = 0, _count_pending(store, vault) if progress is not None else 0
 
         def advance(count: int) -> None:
             nonlocal done
@@ -121,76 +121,76 @@ def _synced(
             if progress is not None:
                 progress(done, max(many, done))
 
-        work.mirror.everyone(advance)
+        work.mirror.write_all(advance)
         if paths is None:
             work.mirror.complete()
-        commit_pending(vault, store._resources.redaction)
-        work.report.problems += withheld_lines(vault, store._resources.redaction)
+        commit_pending(vault, store._runtime.redaction)
+        work.report.problems += withheld_lines(vault, store._runtime.redaction)
         return work.report
 
 
-def status(store: Store) -> Status:
-    shown = CommitPolicy(store._resources.redaction).shown
-    with opened(store) as vault:
+def status(store: Store) -> VaultStatus:
+    shown = CommitPolicy(store._runtime.redaction).shown
+    with open_vault(store) as vault:
         files = vault.files.below("")
-        return Status(
+        return VaultStatus(
             vault.root,
-            vault.wishes.spaces,
+            vault.config.spaces,
             len(files),
             len({each.path for each in vault.files.pending()}),
-            _behind(store, vault),
+            _count_pending(store, vault),
             tuple(file.path for file in files if file.what == "conflict"),
             Repository.at(vault.root) is not None,
-            tuple(path for path in vault.files.held() if vault.lacks(path)),
+            tuple(path for path in vault.files.held() if vault.is_missing(path)),
             tuple(shown(each.path) for each in vault.files.withheld()),
         )
 
 
-def _behind(store: Store, vault: Vault) -> int:
+def _count_pending(store: Store, vault: Vault) -> int:
     from reverie.engine import log
 
     count = 0
-    with store._resources.engine.read() as tx:
-        tx.oversee()
-        for owner in log.all_owners(tx):
+    with store._runtime.engine.read() as tx:
+        tx.enter_all_owners()
+        for owner in log.list_owners(tx):
             scope = log.scope_of(tx, owner)
-            if vault.wishes.shows(scope.space):
-                count += log.count_behind(tx, owner, vault.files.cursor(scope))
+            if vault.config.shows(scope.space):
+                count += log.count_after(tx, owner, vault.files.cursor(scope))
     return count
 
 
 def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str | None:
     """Commit all that the vault holds, under a note; None: nothing has changed."""
-    redaction = store._resources.redaction
-    with opened(store) as vault, vault.locked(), withheld_logged(vault, redaction):
-        Sync(vault, store).mirror.everyone()
+    redaction = store._runtime.redaction
+    with open_vault(store) as vault, vault.locked(), log_withheld(vault, redaction):
+        Sync(vault, store).mirror.write_all()
         pending = vault.files.pending()
         repository = _repository(vault, redaction)
-        made = repository.checkpoint(note.strip() or MANUAL, author, vault.files.held())
+        made = repository.checkpoint(note.strip() or DEFAULT_NOTE, author, vault.files.held())
         spaces = {each.path: each.space for each in pending}
-        note_withheld(vault, repository, spaces, everything=True)
+        record_withheld(vault, repository, spaces, everything=True)
         vault.files.committed(pending)
         return made
 
 
-def history(space: Space, id: str | None = None, limit: int = 10) -> list[Commit]:
+def history(space: Space, id: str | None = None, limit: int = 10) -> list[CommitInfo]:
     """The commits of the vault, or of one memory's file, the newest first."""
-    with opened(_store(space)) as vault:
+    with open_vault(_store(space)) as vault:
         path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
-        return _repository(vault, space._resources.redaction).log(path, limit)
+        return _repository(vault, space._runtime.redaction).log(path, limit)
 
 
 def diff(space: Space, id: str | None = None, *, since: str | None = None) -> str:
     """What has changed since a commit, or with the last one."""
-    with opened(_store(space)) as vault:
+    with open_vault(_store(space)) as vault:
         path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
-        return _repository(vault, space._resources.redaction).diff(path, since=since)
+        return _repository(vault, space._runtime.redaction).diff(path, since=since)
 
 
-def file_of(space: Space, id: str) -> Path | None:
+def find_memory_file(space: Space, id: str) -> Path | None:
     """The file of a memory; None without a vault, or where the vault does not show it."""
-    path = vault_link.path_of(space._resources)
-    if path is None or not Vault.is_at(Path(path)):
+    path = vault_link.find_path(space._runtime)
+    if path is None or not Vault.exists(Path(path)):
         return None
     with Vault.open(Path(path)) as vault:
         for user in dict.fromkeys((space.user, None)):
@@ -207,7 +207,7 @@ def _path(vault: Vault, space: Space, id: str) -> str:
 
 
 def _repository(vault: Vault, redaction: Redaction) -> Repository:
-    found = repository_of(vault, redaction)
+    found = open_repository(vault, redaction)
     if found is None:
         raise VaultError("git is not installed, or too old: the vault has no history")
     found.init()
@@ -215,16 +215,16 @@ def _repository(vault: Vault, redaction: Redaction) -> Repository:
 
 
 def _store(space: Space) -> Store:
-    return Store(space._resources)
+    return Store(space._runtime)
 
 
 def _scope(space: Space) -> Scope:
     return Scope(space.name, space.user)
 
 
-def scrub(store: Store) -> Scrubbed:
+def scrub(store: Store) -> ScrubReport:
     """Take what was erased out of the files and of git's history, and look whether it is gone."""
-    with opened(store) as vault, vault.locked():
-        Sync(vault, store).mirror.everyone()
-        commit_pending(vault, store._resources.redaction)
+    with open_vault(store) as vault, vault.locked():
+        Sync(vault, store).mirror.write_all()
+        commit_pending(vault, store._runtime.redaction)
         return purge.scrub(vault)

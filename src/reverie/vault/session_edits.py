@@ -17,10 +17,10 @@ from reverie.model import Scope
 from reverie.protocols import Owner
 from reverie.text import frontmatter
 from reverie.vault import disk, layout, render
-from reverie.vault.disk import Stamp
-from reverie.vault.file_cache import File
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import VaultFile
 from reverie.vault.index_file import write_index
-from reverie.vault.layout import Place
+from reverie.vault.layout import ParsedPath
 from reverie.vault.session_files import conflict_name
 from reverie.vault.vault import Vault
 from reverie.vault.writer import Mirror
@@ -28,10 +28,10 @@ from reverie.vault.writer import Mirror
 ACTOR = "vault"
 DELETED = "its file was deleted"
 MOVED = "its file was moved to deleted/"
-_NEW = Stamp(0, 0, 0)
+_NEW = FileStamp(0, 0, 0)
 
 
-class Told(Protocol):
+class EditReport(Protocol):
     """What a report takes."""
 
     forgotten: list[str]
@@ -39,7 +39,7 @@ class Told(Protocol):
     conflicts: list[str]
 
 
-class Records:
+class SessionEdits:
     """The records of a vault, whose lock the caller holds."""
 
     def __init__(
@@ -47,12 +47,12 @@ class Records:
         vault: Vault,
         store: Store,
         mirror: Mirror,
-        report: Told,
+        report: EditReport,
         problem: Callable[[str, str], None],
     ) -> None:
         self._vault = vault
         self._store = store
-        self._resources = store._resources
+        self._runtime = store._runtime
         self._mirror = mirror
         self._report = report
         self._problem = problem
@@ -71,21 +71,21 @@ class Records:
             if owner is None or known is None:
                 continue
             try:
-                self._mirror.conversations.complete(owner, scope, known)
-            except disk.Obstacle as error:
+                self._mirror.session_files.complete(owner, scope, known)
+            except disk.UnusablePath as error:
                 self._problem(layout.session_folder(scope, session), str(error))
 
-    def changed(self, path: str, place: Place, raw: bytes, stamp: Stamp) -> None:
+    def changed(self, path: str, place: ParsedPath, raw: bytes, stamp: FileStamp) -> None:
         """A file that differs from what we left, or that we do not know."""
         known = self._vault.files.at(path)
         if known is not None and disk.digest(raw) == known.digest:
             self._vault.files.put(known._replace(stamp=stamp))
-        elif (plain := render.unsealed(raw)) is None or not self._own(
+        elif (plain := render.strip_seal(raw)) is None or not self._own(
             path, place, raw, plain, stamp
         ):
             self._keep_beside(path, place, raw, known)
 
-    def gone(self, file: File) -> None:
+    def gone(self, file: VaultFile) -> None:
         """A conversation whose files are gone is hidden; any other record is written again."""
         vault = self._vault
         owner = self._owner(file.scope)
@@ -112,12 +112,14 @@ class Records:
 
     # -- ours ---------------------------------------------------------------------------------
 
-    def _own(self, path: str, place: Place, raw: bytes, plain: bytes, stamp: Stamp) -> bool:
+    def _own(
+        self, path: str, place: ParsedPath, raw: bytes, plain: bytes, stamp: FileStamp
+    ) -> bool:
         """Take in a file that we wrote and nobody changed; False when the store lacks its words."""
         if place.what == "index":
             whole = path == f"{layout.owner_folder(place.scope)}/{layout.INDEX}"
             if whole:
-                self._put(File(path, "index", place.scope, "", 0, disk.digest(raw), stamp))
+                self._put(VaultFile(path, "index", place.scope, "", 0, disk.digest(raw), stamp))
             else:
                 self._problem(path, "a copy of an index: nothing was changed")
             return True
@@ -129,23 +131,25 @@ class Records:
         if session != place.session or owner is None or known is None:
             return self._put_back(path, place, raw)
         if place.what == "summary":
-            number = render.number(document.text("version"))
+            number = render.parse_number(document.text("version"))
         else:
             version = str(fields.get("id", "")).rpartition(":")[2]
             apart = path.rpartition("/")[0].rpartition("/")[0].endswith(f"/{layout.TURNS}")
-            told = [(turn.sequence, turn.text) for turn in render.turns_in(plain)]
-            told = [(render.number(version), document.content)] if apart else told
-            if told and not self._mirror.conversations.holds(owner, place.scope, session, told):
+            told = [(turn.sequence, turn.text) for turn in render.parse_events(plain)]
+            told = [(render.parse_number(version), document.content)] if apart else told
+            if told and not self._mirror.session_files.holds(owner, place.scope, session, told):
                 return False
             number = max(told)[0] if told else 0
         self._turned(path, place, known)
-        self._put(File(path, place.what, place.scope, session, number, disk.digest(raw), stamp))
+        self._put(
+            VaultFile(path, place.what, place.scope, session, number, disk.digest(raw), stamp)
+        )
         self._touched.add((place.scope, session))
         return True
 
-    def _turned(self, path: str, place: Place, known: sessions.Session) -> None:
+    def _turned(self, path: str, place: ParsedPath, known: sessions.SessionRow) -> None:
         """Whether a conversation was moved to what is forgotten, or out of it."""
-        turn = layout.out_of_deleted if place.deleted else layout.in_deleted
+        turn = layout.from_deleted_path if place.deleted else layout.to_deleted_path
         was = self._vault.files.at(turn(place.scope, path))
         if was is None or not self._vault.is_gone(was):
             return
@@ -165,13 +169,13 @@ class Records:
     def _lags(self, scope: Scope, session: str) -> bool:
         """Whether a conversation was hidden or restored since; then its files were not moved, but
         stand where they stood at an earlier commit."""
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, scope)
-            entries = [] if owner is None else log.of_session(tx, owner, session)
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, scope)
+            entries = [] if owner is None else log.session_entries(tx, owner, session)
         turned = [entry.position for entry in entries if entry.op in {"hide", "restore"}]
         return max(turned, default=0) > self._vault.files.cursor(scope)
 
-    def _put_back(self, path: str, place: Place, raw: bytes) -> bool:
+    def _put_back(self, path: str, place: ParsedPath, raw: bytes) -> bool:
         """A record under another name or another's: it goes back where it was."""
         for file in self._vault.files.with_digest(place.what, disk.digest(raw)):
             if file.path != path and self._vault.is_gone(file):
@@ -186,7 +190,9 @@ class Records:
 
     # -- a person's ---------------------------------------------------------------------------
 
-    def _keep_beside(self, path: str, place: Place, raw: bytes, known: File | None) -> None:
+    def _keep_beside(
+        self, path: str, place: ParsedPath, raw: bytes, known: VaultFile | None
+    ) -> None:
         """What somebody wrote into a record stays beside it, and the record is written again."""
         owner = self._owner(place.scope)
         if owner is None or (place.session and self._find(owner, place.session) is None):
@@ -195,7 +201,7 @@ class Records:
         wanted = layout.conflict_path(path, 0 if known is None else known.version)
         copy = self._vault.free_path(*_parted(wanted))
         name = conflict_name(place.session or "")
-        stray = File(copy, "conflict", place.scope, name, 0, "", _NEW)
+        stray = VaultFile(copy, "conflict", place.scope, name, 0, "", _NEW)
         self._vault.write(stray, raw)
         self._report.conflicts.append(
             f"{path}: it is a record and was written again; what you wrote is in "
@@ -205,32 +211,34 @@ class Records:
             disk.remove(self._vault.path(path))
             self._vault.files.drop(path)
             self._vault.files.note(place.scope.space, path)
-            self._write_anew(File(path, place.what, place.scope, place.session or "", 0, "", _NEW))
+            self._write_anew(
+                VaultFile(path, place.what, place.scope, place.session or "", 0, "", _NEW)
+            )
 
-    def _write_anew(self, file: File) -> None:
+    def _write_anew(self, file: VaultFile) -> None:
         owner = self._owner(file.scope)
         if owner is None:
             return
-        conversations = self._mirror.conversations
+        conversations = self._mirror.session_files
         if file.what == "index":
-            write_index(self._vault, self._resources, owner, file.scope)
+            write_index(self._vault, self._runtime, owner, file.scope)
         elif file.what == "summary":
             conversations.write_summary(owner, file.scope, file.name)
         else:
-            conversations.write_anew(owner, file.scope, file.name)
+            conversations.rewrite(owner, file.scope, file.name)
 
     # -- parts --------------------------------------------------------------------------------
 
-    def _put(self, file: File) -> None:
+    def _put(self, file: VaultFile) -> None:
         self._vault.files.put(file)
         self._vault.files.note(file.scope.space, file.path)
 
     def _owner(self, scope: Scope) -> Owner | None:
-        with self._resources.engine.read() as tx:
-            return log.find(tx, scope)
+        with self._runtime.engine.read() as tx:
+            return log.resolve_owner(tx, scope)
 
-    def _find(self, owner: Owner, session: str) -> sessions.Session | None:
-        with self._resources.engine.read() as tx:
+    def _find(self, owner: Owner, session: str) -> sessions.SessionRow | None:
+        with self._runtime.engine.read() as tx:
             tx.enter(owner)
             return sessions.find(tx, owner, session)
 

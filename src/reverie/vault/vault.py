@@ -17,10 +17,10 @@ from reverie.engine.sqlite.file_lock import FileLock
 from reverie.errors import VaultError
 from reverie.model import Scope
 from reverie.vault import disk, layout, names, permissions
-from reverie.vault.disk import Stamp
-from reverie.vault.file_cache import File, Files
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import FileCache, VaultFile
 from reverie.vault.git.repo import Repository
-from reverie.vault.log_file import Journal
+from reverie.vault.log_file import VaultLog
 
 FORMAT = 1
 Turns = Literal["together", "apart"]
@@ -34,7 +34,7 @@ _threads = threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class VaultConfig:
     """What a vault shows: these spaces or all; turns in one file of a session or one each."""
 
     spaces: tuple[str, ...] | None = None
@@ -44,29 +44,29 @@ class Wishes:
         return self.spaces is None or space in self.spaces
 
 
-class Busy(VaultError):
+class VaultBusy(VaultError):
     """Somebody else is changing the vault."""
 
 
-class NoVault(VaultError):
+class VaultNotFound(VaultError):
     """A folder that is none, or does not say any more what it shows."""
 
 
-class Changed(disk.Obstacle):
+class FileChanged(disk.UnusablePath):
     """A person changed a file just when it was to be written; theirs stays."""
 
 
 class Vault:
     """An open vault. Close it, or use it as a context manager."""
 
-    def __init__(self, root: Path, wishes: Wishes) -> None:
+    def __init__(self, root: Path, wishes: VaultConfig) -> None:
         self.root = root
-        self.wishes = wishes
-        self.own = root / layout.OWN
-        _require_own(self.own)
+        self.config = wishes
+        self.own = root / layout.STATE_FOLDER
+        _require_no_links(self.own)
         self.is_private = permissions.close_top(root, self.own, ("vault.json", *_DATABASE))
-        self.files = Files(self.own / "files.db")
-        self.journal = Journal(self.own)
+        self.files = FileCache(self.own / "files.db")
+        self.journal = VaultLog(self.own)
         try:
             self._close_once()
         except BaseException:
@@ -80,13 +80,13 @@ class Vault:
         """Make a vault of a folder, or open the one that is there with other wishes."""
         if turns not in get_args(Turns):
             raise VaultError(f"turns must be together or apart, not {turns!r}")
-        wishes = Wishes(None if spaces is None else tuple(spaces), cast(Turns, turns))
+        wishes = VaultConfig(None if spaces is None else tuple(spaces), cast(Turns, turns))
         asked = {"format": FORMAT, "spaces": wishes.spaces, "turns": wishes.turns}
-        disk.make_folder(root / layout.OWN)
-        _require_own(root / layout.OWN)
-        with contextlib.suppress(NoVault):
-            _wishes_at(root)
-        disk.write(root / layout.OWN / "vault.json", (json.dumps(asked) + "\n").encode())
+        disk.make_folder(root / layout.STATE_FOLDER)
+        _require_no_links(root / layout.STATE_FOLDER)
+        with contextlib.suppress(VaultNotFound):
+            _read_config(root)
+        disk.write(root / layout.STATE_FOLDER / "vault.json", (json.dumps(asked) + "\n").encode())
         return cls.open(root)
 
     def _close_once(self) -> None:
@@ -105,15 +105,15 @@ class Vault:
                 repository.keep_private()
             except VaultError as error:
                 _log.warning("%s", error)
-        self.files.set_fact(_PRIVATE, "yes")
+        self.files.set_meta(_PRIVATE, "yes")
 
     @classmethod
     def open(cls, root: Path) -> Vault:
-        return cls(root, _wishes_at(root))
+        return cls(root, _read_config(root))
 
     @staticmethod
-    def is_at(root: Path) -> bool:
-        return (root / layout.OWN / "vault.json").is_file()
+    def exists(root: Path) -> bool:
+        return (root / layout.STATE_FOLDER / "vault.json").is_file()
 
     def __enter__(self) -> Vault:
         return self
@@ -129,7 +129,7 @@ class Vault:
         """Alone in the vault, among threads and processes."""
         end = time.monotonic() + seconds
         if not _threads.acquire(timeout=seconds):
-            raise Busy(f"another thread is changing {self.root}: try again")
+            raise VaultBusy(f"another thread is changing {self.root}: try again")
         try:
             try:
                 lock = FileLock(self.own / "lock")
@@ -147,7 +147,7 @@ class Vault:
         except (OSError, RuntimeError) as error:
             raise VaultError(f"{self.root} cannot be locked: {error}") from error
         if not taken:
-            raise Busy(
+            raise VaultBusy(
                 f"{lock.holder()} is changing {self.root} and did not end within {seconds:g} s: "
                 "try again"
             )
@@ -163,25 +163,25 @@ class Vault:
         for part in parts[:-1]:
             above = f"{above}{os.sep}{part}"
             if os.path.islink(above):  # noqa: PTH114 - for every file: a Path costs ten times this
-                raise disk.Unreadable(f"cannot be used: {part} is a link")
-        return names.within(self.root, *parts) if os.name == "nt" else Path(above, parts[-1])
+                raise disk.UnreadableFile(f"cannot be used: {part} is a link")
+        return names.safe_join(self.root, *parts) if os.name == "nt" else Path(above, parts[-1])
 
-    def place_of(self, relative: str) -> layout.Place | None:
-        return layout.place_of(relative, self._cut())
+    def parse_path(self, relative: str) -> layout.ParsedPath | None:
+        return layout.parse_path(relative, self._cut())
 
     def _cut(self) -> dict[str, str]:
         return self.files.facts(_CUT)
 
-    def know_names(self, scope: Scope, session: str | None = None) -> None:
+    def record_names(self, scope: Scope, session: str | None = None) -> None:
         """Names that are too long for a folder are kept beside it."""
         for name in (scope.space, scope.user, session):
-            folder = "" if name is None else names.folder(name)
-            if name is not None and names.is_cut(folder):
-                self.files.set_fact(_CUT + folder, name)
+            folder = "" if name is None else names.encode_folder(name)
+            if name is not None and names.is_truncated(folder):
+                self.files.set_meta(_CUT + folder, name)
 
     # -- files --------------------------------------------------------------------------------
 
-    def write(self, file: File, raw: bytes, line: str = "", *, sync: bool = True) -> File:
+    def write(self, file: VaultFile, raw: bytes, line: str = "", *, sync: bool = True) -> VaultFile:
         """Put a file in its place, and remember how we left it.
 
         What a person put or wrote there meanwhile stays: Changed. That the file is ours is known
@@ -190,7 +190,7 @@ class Vault:
         path, known = self.path(file.path), self.files.at(file.path)
         written = file._replace(digest=disk.digest(raw))
 
-        def ready(stamp: Stamp) -> None:
+        def ready(stamp: FileStamp) -> None:
             self._require_spare(path, known, written.digest)
             with self.files.together():
                 self.files.put(written._replace(stamp=stamp))
@@ -205,16 +205,16 @@ class Vault:
                 self.files.drop(file.path)
             raise
 
-    def _require_spare(self, path: Path, known: File | None, digest: str) -> None:
+    def _require_spare(self, path: Path, known: VaultFile | None, digest: str) -> None:
         """Only what we left, or what says the same already, is written over."""
         stamp = disk.stamp(path)
         if stamp is None or (known is not None and stamp == known.stamp):
             return
         allowed = {digest, "" if known is None else known.digest}
         if disk.digest(disk.read(path)) not in allowed:
-            raise Changed(f"{path.name} was changed just now: it is left as it is")
+            raise FileChanged(f"{path.name} was changed just now: it is left as it is")
 
-    def remove(self, file: File, line: str = "") -> None:
+    def remove(self, file: VaultFile, line: str = "") -> None:
         """Remove a file of ours, whatever it says by now."""
         path = self.path(file.path)
         disk.remove(path)
@@ -223,7 +223,7 @@ class Vault:
             self.files.drop(file.path)
             self.files.note(file.scope.space, file.path, line)
 
-    def move(self, file: File, target: str) -> File:
+    def move(self, file: VaultFile, target: str) -> VaultFile:
         """Another place, where nothing is, for a file that stays as it is."""
         source, there = self.path(file.path), self.path(target)
         disk.make_folder(there.parent)
@@ -241,21 +241,21 @@ class Vault:
         self.files.drop(file.path)
         return moved
 
-    def stamp(self, path: str) -> Stamp | None:
+    def stamp(self, path: str) -> FileStamp | None:
         """None: there is nothing."""
         return disk.stamp(self.path(path))
 
-    def is_gone(self, file: File) -> bool:
-        return self.lacks(file.path)
+    def is_gone(self, file: VaultFile) -> bool:
+        return self.is_missing(file.path)
 
-    def lacks(self, path: str) -> bool:
+    def is_missing(self, path: str) -> bool:
         """Whether there is nothing; what stands behind a link is not known to be gone."""
         try:
             return self.stamp(path) is None
-        except disk.Unreadable:
+        except disk.UnreadableFile:
             return False
 
-    def as_we_left_it(self, file: File) -> bool:
+    def unchanged_since_write(self, file: VaultFile) -> bool:
         """Whether nobody has touched a file since; one that is gone was touched."""
         try:
             path = self.path(file.path)
@@ -263,7 +263,7 @@ class Vault:
             if stamp is None or stamp == file.stamp:
                 return stamp is not None
             raw, stamp = disk.read_stamped(path)
-        except disk.Unreadable:
+        except disk.UnreadableFile:
             return False
         same = disk.digest(raw) == file.digest
         if same:
@@ -281,18 +281,20 @@ class Vault:
             name = f"{stem}~{number}.md"
 
 
-def _wishes_at(root: Path) -> Wishes:
+def _read_config(root: Path) -> VaultConfig:
     try:
-        told = json.loads(disk.read(root / layout.OWN / "vault.json"))
+        told = json.loads(disk.read(root / layout.STATE_FOLDER / "vault.json"))
         form, spaces, turns = told["format"], told["spaces"], told["turns"]
-    except (disk.Unreadable, ValueError, KeyError, TypeError) as error:
-        raise NoVault(f"{root} is no vault: make one with 'reverie vault init {root}'") from error
+    except (disk.UnreadableFile, ValueError, KeyError, TypeError) as error:
+        raise VaultNotFound(
+            f"{root} is no vault: make one with 'reverie vault init {root}'"
+        ) from error
     if form != FORMAT:
         raise VaultError(f"{root} was made by a newer Reverie: upgrade it")
-    return Wishes(None if spaces is None else tuple(spaces), turns)
+    return VaultConfig(None if spaces is None else tuple(spaces), turns)
 
 
-def _require_own(own: Path) -> None:
+def _require_no_links(own: Path) -> None:
     """What the vault keeps for itself is no link to somewhere else."""
     for path in (own, *(own / name for name in ("vault.json", *_DATABASE))):
         if path.is_symlink():

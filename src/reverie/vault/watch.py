@@ -17,26 +17,26 @@ from types import TracebackType
 from reverie.errors import ForkedHandle, MissingExtra, ReverieError, StoreClosed
 from reverie.memory.store import Store
 from reverie.vault import disk, layout, service
-from reverie.vault.reader import Report
+from reverie.vault.reader import SyncReport
 from reverie.vault.vault import Vault
 
 # Saved again within so much, it is one change.
 STEP_MS = 100
-LONGEST_MS = 1_000
+DEBOUNCE_MS = 1_000
 # After so long a quiet we look whether the folder is still there, and what stayed away.
 LOOK_MS = 500
 POLL_MS = 1_000
 # Deletions are taken in when none followed for so long, and at the latest after the longer time.
-GONE_SECONDS = 1.5
-LONGEST_GONE_SECONDS = 30.0
-EVERYTHING_SECONDS = 600.0
+DELETION_QUIET_SECONDS = 1.5
+MAX_DELETION_SECONDS = 30.0
+FULL_SCAN_SECONDS = 600.0
 # What could not be taken in may have been the store's fault, not the file's.
-PROBLEM_SECONDS = 60.0
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
+PROBLEM_SCAN_SECONDS = 60.0
+MIN_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 60.0
 _log = logging.getLogger("reverie.vault")
 
-Told = Callable[[Report], None]
+OnReport = Callable[[SyncReport], None]
 
 
 class Watch:
@@ -45,13 +45,13 @@ class Watch:
     ``told`` hears what people's changes came to; without it, the log does.
     """
 
-    def __init__(self, store: Store, told: Told | None = None) -> None:
+    def __init__(self, store: Store, told: OnReport | None = None) -> None:
         require_watchfiles()
         self._store = store
-        self._told = told or _logged
+        self._on_report = told or _logged
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._pause = FIRST_PAUSE
+        self._pause = MIN_BACKOFF_SECONDS
         self._said: set[str] = set()
         # The system has no more watches to give, or none at all.
         self._polling: bool | None = None
@@ -96,21 +96,21 @@ class Watch:
         foreseen = isinstance(error, ReverieError | OSError)
         line = str(error) if foreseen else f"{type(error).__name__}: {error}"
         # What passes at once is not worth a line, such as a vault that is just being made.
-        if self._pause > FIRST_PAUSE and line not in self._said:
+        if self._pause > MIN_BACKOFF_SECONDS and line not in self._said:
             _log.warning("the vault is not watched at the moment: %s", line)
             self._said.add(line)
         stop.wait(self._pause)
-        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+        self._pause = min(self._pause * 2, MAX_BACKOFF_SECONDS)
 
     # -- one watch ----------------------------------------------------------------------------
 
     def _watch(self, stop: threading.Event) -> None:
         """Until the folder is another one, or folders need to be watched that are not."""
-        with service.opened(self._store) as vault:
+        with service.open_vault(self._store) as vault:
             root = vault.root
         before = _identity(root)
         folders, linked = _real_folders(root)
-        missing = Vanished()
+        missing = DeletionBuffer()
         due_at = 0.0
         for paths in self._changes(root, folders if linked else [root], not linked, stop):
             if _identity(root) != before:
@@ -118,19 +118,19 @@ class Watch:
             if time.monotonic() >= due_at:
                 # Watched from before this look: nothing falls between the two.
                 wrong = self._sync(None)
-                due_at = time.monotonic() + (PROBLEM_SECONDS if wrong else EVERYTHING_SECONDS)
+                due_at = time.monotonic() + (PROBLEM_SCAN_SECONDS if wrong else FULL_SCAN_SECONDS)
                 continue
             gone = {path for path in paths if disk.stamp(root / path) is None}
-            due = (paths - gone) | missing.settled(gone, time.monotonic())
+            due = (paths - gone) | missing.take_settled(gone, time.monotonic())
             if due and (strange := self._foreign(due)) and self._sync(strange):
-                due_at = min(due_at, time.monotonic() + PROBLEM_SECONDS)
+                due_at = min(due_at, time.monotonic() + PROBLEM_SCAN_SECONDS)
             if _unwatched(root, paths, set(folders) if linked else None):
                 return
 
     def _foreign(self, paths: Iterable[str]) -> list[str]:
         """Opened for each look: what is held open could be another's, or another disk's, by now."""
-        with service.opened(self._store) as vault:
-            return foreign(vault, paths)
+        with service.open_vault(self._store) as vault:
+            return changed_paths(vault, paths)
 
     def _changes(
         self, root: Path, folders: list[Path], recursive: bool, stop: threading.Event
@@ -144,7 +144,7 @@ class Watch:
                 *folders,
                 # Filtered below: what is left out here is not even a reason to look around.
                 watch_filter=None,
-                debounce=LONGEST_MS,
+                debounce=DEBOUNCE_MS,
                 step=STEP_MS,
                 rust_timeout=LOOK_MS,
                 yield_on_timeout=True,
@@ -155,7 +155,9 @@ class Watch:
                 ignore_permission_denied=True,
             ):
                 paths = {Path(path) for _, path in changes}
-                yield {path.relative_to(root).as_posix() for path in paths if is_theirs(root, path)}
+                yield {
+                    path.relative_to(root).as_posix() for path in paths if is_user_path(root, path)
+                }
         except WatchfilesRustInternalError as error:
             if self._polling:
                 raise
@@ -165,17 +167,17 @@ class Watch:
     def _sync(self, paths: Iterable[str] | None) -> bool:
         """Take in what people did; whether there were problems."""
         report = service.sync(self._store, paths=paths)
-        self._pause, wrong = FIRST_PAUSE, bool(report.problems)
+        self._pause, wrong = MIN_BACKOFF_SECONDS, bool(report.problems)
         lines = {*report.problems, *report.conflicts}
         # What is still wrong when everything is looked at again was told the first time.
         report.problems = [line for line in report.problems if line not in self._said]
         self._said = lines if paths is None else self._said | lines
         if report:
-            self._told(report)
+            self._on_report(report)
         return wrong
 
 
-class Vanished:
+class DeletionBuffer:
     """Paths that are gone, gathered until no more follow for a moment.
 
     An editor that saves by renaming leaves a gap, so what is gone may be back at once. And who
@@ -186,13 +188,15 @@ class Vanished:
         self._paths: set[str] = set()
         self._first = self._last = 0.0
 
-    def settled(self, gone: set[str], now: float) -> set[str]:
+    def take_settled(self, gone: set[str], now: float) -> set[str]:
         """Add paths; return all of them once none were added for a while, or at last."""
         if gone - self._paths:
             self._first = self._first if self._paths else now
             self._last = now
             self._paths |= gone
-        quiet = now - self._last >= GONE_SECONDS or now - self._first >= LONGEST_GONE_SECONDS
+        quiet = (
+            now - self._last >= DELETION_QUIET_SECONDS or now - self._first >= MAX_DELETION_SECONDS
+        )
         if not self._paths or not quiet:
             return set()
         found, self._paths = self._paths, set()
@@ -206,27 +210,27 @@ def require_watchfiles() -> None:
         raise MissingExtra("watching the vault", "vault") from error
 
 
-def is_theirs(root: Path, path: Path) -> bool:
+def is_user_path(root: Path, path: Path) -> bool:
     """Whether a path may hold what people write: not hidden, no draft, behind no link."""
     try:
         parts = path.relative_to(root).parts
     except ValueError:
         return False
-    if not parts or parts[-1].endswith(disk.DRAFT) or any(part[0] == "." for part in parts):
+    if not parts or parts[-1].endswith(disk.TEMP_SUFFIX) or any(part[0] == "." for part in parts):
         return False
     above = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts))]
     return not any(folder.is_symlink() for folder in above)
 
 
-def foreign(vault: Vault, paths: Iterable[str]) -> list[str]:
+def changed_paths(vault: Vault, paths: Iterable[str]) -> list[str]:
     """Those that are not as we left them. Looked at without the lock: a guess that saves work."""
-    return sorted(path for path in paths if not _as_left(vault, path))
+    return sorted(path for path in paths if not _is_unchanged(vault, path))
 
 
-def _as_left(vault: Vault, path: str) -> bool:
+def _is_unchanged(vault: Vault, path: str) -> bool:
     full = vault.root / path
     if full.is_dir() and not full.is_symlink():
-        return all(_as_left(vault, each) for each, _ in disk.walk(vault.root, full))
+        return all(_is_unchanged(vault, each) for each, _ in disk.walk(vault.root, full))
     stamp, known = disk.stamp(full), vault.files.at(path)
     if stamp is None:
         return known is None and not vault.files.below(path)
@@ -236,7 +240,7 @@ def _as_left(vault: Vault, path: str) -> bool:
 def _identity(root: Path) -> tuple[int, ...]:
     """By what a vault is known again: a disk, or a folder made anew, may come in its place. A new
     folder can have the number of the old one, so what is always in it has its say too."""
-    folder, own = root.stat(), (root / layout.OWN / "vault.json").stat()
+    folder, own = root.stat(), (root / layout.STATE_FOLDER / "vault.json").stat()
     return folder.st_dev, folder.st_ino, own.st_ino, own.st_mtime_ns
 
 
@@ -266,7 +270,7 @@ def _unwatched(root: Path, paths: Iterable[str], watched: set[Path] | None) -> b
     return False
 
 
-def _logged(report: Report) -> None:
+def _logged(report: SyncReport) -> None:
     for name, values in vars(report).items():
         level = logging.WARNING if name in {"conflicts", "problems"} else logging.INFO
         for value in values:

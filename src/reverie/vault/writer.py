@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from reverie.engine import index, log, sessions
-from reverie.engine.log import Entry
+from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError, VaultError
 from reverie.model import Memory, Origin, Scope
 from reverie.protocols import Owner
@@ -24,28 +24,28 @@ from reverie.vault import (
     names,
     render,
 )
-from reverie.vault.cache_refill import learn_files
-from reverie.vault.disk import Stamp
-from reverie.vault.file_cache import File
+from reverie.vault.cache_refill import refill_cache
+from reverie.vault.disk import FileStamp
+from reverie.vault.file_cache import VaultFile
 from reverie.vault.git import purge
 from reverie.vault.index_file import write_index
-from reverie.vault.session_files import Conversations, Edited, conflict_name
+from reverie.vault.session_files import OnEdited, SessionFiles, conflict_name
 from reverie.vault.vault import Vault
 from reverie.write import vault_link
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 BATCH = 500
 # More files than these are synced all at once.
-FEW = 16
+SYNC_EACH_LIMIT = 16
 # Whether files were ever looked at since the cache was made.
-LOOKED = "looked"
+SCANNED = "looked"
 # How far an owner whom the vault does not show any more was looked through for erasures.
-ERASED = "erased:"
+ERASURES_DONE = "erased:"
 # From which version on a file may tell of another past than the store's, until all are looked at.
-STRANGER = "stranger:"
+DIVERGED = "stranger:"
 # What one file stands in the way of, and no other. A full disk is none of these.
-OBSTACLES = (disk.Obstacle, InvalidInput)
-_NEW = Stamp(0, 0, 0)
+OBSTACLES = (disk.UnusablePath, InvalidInput)
+_NEW = FileStamp(0, 0, 0)
 T = TypeVar("T")
 
 Progress = Callable[[int], None]
@@ -64,42 +64,42 @@ class Mirror:
     def __init__(
         self,
         vault: Vault,
-        resources: Resources,
-        edited: Edited,
+        runtime: Runtime,
+        edited: OnEdited,
         look: Callable[[], object] | None = None,
         problem: Callable[[str, str], None] | None = None,
     ) -> None:
         self._vault = vault
-        self._resources = resources
+        self._runtime = runtime
         self._edited = edited
         self._look = look
         self._problem = problem
         # Whether the vault is known to be this store's: to ask is to look at all owners.
-        self._kin = False
-        self.conversations = Conversations(vault, resources, edited)
+        self._same_store = False
+        self.session_files = SessionFiles(vault, runtime, edited)
 
-    def everyone(self, progress: Progress | None = None) -> int:
+    def write_all(self, progress: Progress | None = None) -> int:
         """All owners; how many entries that were."""
         return sum(self.owner(owner, progress) for owner in self._owners())
 
     def owner(self, owner: Owner, progress: Progress | None = None) -> int:
         """One owner's entries behind those the vault has; how many that were."""
         vault = self._vault
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             tx.enter(owner)
             scope, last = log.scope_of(tx, owner), log.last_position(tx, owner)
         self.begin()
         if vault.files.cursor(scope):
-            self._go_back([scope])
-        if not vault.wishes.shows(scope.space):
-            self._take_out(owner, scope, last)
+            self._rewind([scope])
+        if not vault.config.shows(scope.space):
+            self._remove_erased(owner, scope, last)
             return 0
         after, many = vault.files.cursor(scope), 0
-        away = vault.lacks(layout.owner_folder(scope)) and vault.files.knows(scope)
-        if self._look is not None and (away or vault.files.fact(LOOKED) is None):
+        away = vault.is_missing(layout.owner_folder(scope)) and vault.files.knows(scope)
+        if self._look is not None and (away or vault.files.fact(SCANNED) is None):
             self._look()
         while True:
-            with self._resources.engine.read() as tx:
+            with self._runtime.engine.read() as tx:
                 tx.enter(owner)
                 entries = log.entries(tx, owner, after, last, BATCH)
             if not entries:
@@ -115,12 +115,12 @@ class Mirror:
 
     def summary(self, owner: Owner, session: str) -> None:
         """The summary of a session, of which the log knows nothing."""
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             tx.enter(owner)
             scope = log.scope_of(tx, owner)
-        if self._vault.wishes.shows(scope.space):
+        if self._vault.config.shows(scope.space):
             try:
-                self.conversations.write_summary(owner, scope, session)
+                self.session_files.write_summary(owner, scope, session)
             except OBSTACLES as error:
                 self._tell(layout.session_folder(scope, session), error)
 
@@ -132,36 +132,36 @@ class Mirror:
         Raises when the log is another store's, or was not wholly told to this one: what it holds is
         nowhere else, perhaps.
         """
-        if (half := vault_link.untold(self._resources)) is not None:
+        if (half := vault_link.partial_replay_problem(self._runtime)) is not None:
             raise VaultError(half)
         files, journal_ = self._vault.files, self._vault.journal
         if files.fact("journal") != str(journal_.size()):
             files.forget_cursors()
             for scope, (position, uuid) in journal_.marks().items():
                 files.set_cursor(scope, position, uuid)
-            files.set_fact("journal", str(journal_.size()))
-            self._kin = False
-        if self._kin:
+            files.set_meta("journal", str(journal_.size()))
+            self._same_store = False
+        if self._same_store:
             return
         marks = files.marks()
-        if marks and not any(self._knows(scope, mark) for scope, mark in marks.items()):
-            self._require_kin()
-        self._kin = True
+        if marks and not any(self._has_entry(scope, mark) for scope, mark in marks.items()):
+            self._require_same_store()
+        self._same_store = True
 
-    def _knows(self, scope: Scope, mark: Mark) -> bool:
+    def _has_entry(self, scope: Scope, mark: Mark) -> bool:
         """Whether this entry is in the store."""
-        with self._resources.engine.read() as tx:
-            owner = log.find(tx, scope)
-            entry = None if owner is None else log.at_position(tx, owner, mark[0])
+        with self._runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, scope)
+            entry = None if owner is None else log.find_at_position(tx, owner, mark[0])
         return entry is not None and entry.uuid == mark[1]
 
-    def _require_kin(self) -> None:
+    def _require_same_store(self) -> None:
         uuids = dict[Scope, set[str]]()
         for line in self._vault.journal.lines():
             scope = _scope_of(line)
             if scope not in uuids:
-                with self._resources.engine.read() as tx:
-                    owner = log.find(tx, scope)
+                with self._runtime.engine.read() as tx:
+                    owner = log.resolve_owner(tx, scope)
                     entries = [] if owner is None else list(log.all_entries(tx, owner))
                 uuids[scope] = {entry.uuid for entry in entries}
             if line.get("uuid") in uuids[scope]:
@@ -171,11 +171,11 @@ class Mirror:
             "or make a store of it with 'reverie vault rebuild'"
         )
 
-    def retrace(self) -> None:
+    def rewind_all(self) -> None:
         """Go back for every owner, also one that the store does not have any more."""
-        self._go_back([scope for scope, mark in self._vault.files.marks().items() if mark[0]])
+        self._rewind([scope for scope, mark in self._vault.files.marks().items() if mark[0]])
 
-    def _go_back(self, scopes: Iterable[Scope]) -> None:
+    def _rewind(self, scopes: Iterable[Scope]) -> None:
         """To the last entry that store and vault share.
 
         A store that a backup was put in the place of has another past than the vault's log from
@@ -183,50 +183,58 @@ class Mirror:
         """
         files, journal_ = self._vault.files, self._vault.journal
         told = {
-            scope: list[Mark]() for scope in scopes if not self._knows(scope, files.mark(scope))
+            scope: list[Mark]() for scope in scopes if not self._has_entry(scope, files.mark(scope))
         }
         if not told:
             return
         # First of all: killed behind this, everything is looked at nevertheless.
-        files.drop_owners(told, (LOOKED, *map(_looked_through, told)))
+        files.drop_owners(told, (SCANNED, *map(_erasures_key, told)))
         for line in journal_.lines():
             if (scope := _scope_of(line)) in told:
-                told[scope].append(log_file.mark_of(line))
+                told[scope].append(log_file.line_mark(line))
         common = {scope: self._common(scope, sorted(marks)) for scope, marks in told.items()}
-        self._note_strangers(common)
-        for path in journal_.keep(lambda line: _is_by(line, common.get(_scope_of(line)))):
+        self._record_diverged(common)
+        for path in journal_.keep(lambda line: _is_up_to(line, common.get(_scope_of(line)))):
             for space in {scope.space for scope in told}:
                 files.note(space, path.relative_to(self._vault.root).as_posix())
         with files.together():
             for scope, mark in common.items():
                 files.set_cursor(scope, *mark)
-            files.set_fact("journal", str(journal_.size()))
+            files.set_meta("journal", str(journal_.size()))
 
-    def _note_strangers(self, common: Mapping[Scope, Mark]) -> None:
+    def _record_diverged(self, common: Mapping[Scope, Mark]) -> None:
         """From which version on the files of memories tell of a past that the store has not."""
         first = dict[str, int]()
         for line in self._vault.journal.lines():
             scope, version = _scope_of(line), line.get("version")
-            if line.get("memory") and type(version) is int and not _is_by(line, common.get(scope)):
-                name = _stranger(scope, line["memory"])
+            if (
+                line.get("memory")
+                and type(version) is int
+                and not _is_up_to(line, common.get(scope))
+            ):
+                name = _diverged_key(scope, line["memory"])
                 first[name] = min(version, first.get(name, version))
         with self._vault.files.together():
             for name, version in first.items():
-                self._vault.files.set_fact(name, str(version))
+                self._vault.files.set_meta(name, str(version))
 
     def shared(self, scope: Scope, id: str, version: int) -> int:
         """The last version up to this one that the store and the file of a memory share."""
-        first = self._vault.files.fact(_stranger(scope, id))
+        first = self._vault.files.fact(_diverged_key(scope, id))
         return version if first is None else min(version, int(first) - 1)
 
     def _common(self, scope: Scope, marks: Sequence[Mark]) -> Mark:
         """The last of an owner's entries in the vault's log up to which the store has them all."""
         common: Mark = (0, "")
         for part in _parts(marks, BATCH):
-            with self._resources.engine.read() as tx:
-                owner = log.find(tx, scope)
+            with self._runtime.engine.read() as tx:
+                owner = log.resolve_owner(tx, scope)
                 positions = [position for position, _ in part]
-                found = {} if owner is None else log.at_positions(tx, owner, positions, strict=True)
+                found = (
+                    {}
+                    if owner is None
+                    else log.find_at_positions(tx, owner, positions, strict=True)
+                )
             for position, uuid in part:
                 entry = found.get(position)
                 if entry is None or entry.uuid != uuid:
@@ -234,11 +242,13 @@ class Mirror:
                 common = (position, uuid)
         return common
 
-    def _batch(self, owner: Owner, scope: Scope, entries: Sequence[Entry], *, last: bool) -> None:
+    def _batch(
+        self, owner: Owner, scope: Scope, entries: Sequence[LogEntry], *, last: bool
+    ) -> None:
         vault = self._vault
-        vault.know_names(scope)
+        vault.record_names(scope)
         reasons = {entry.memory: entry.op for entry in entries if entry.memory}
-        sync = len(reasons) <= FEW
+        sync = len(reasons) <= SYNC_EACH_LIMIT
         for part in _parts(list(reasons), BATCH):
             for memory_id, memory in self._current(owner, scope, part):
                 self.write_memory(scope, memory_id, memory, reasons[memory_id], sync=sync)
@@ -248,12 +258,12 @@ class Mirror:
             self._index(owner, scope)
         if not sync:
             os.sync()
-        changed = vault.journal.append(log_file.line_of(scope, entry) for entry in entries)
+        changed = vault.journal.append(log_file.build_line(scope, entry) for entry in entries)
         with vault.files.together():
             for path in changed:
                 vault.files.note(scope.space, path.relative_to(vault.root).as_posix())
             vault.files.set_cursor(scope, entries[-1].position, entries[-1].uuid)
-            vault.files.set_fact("journal", str(vault.journal.size()))
+            vault.files.set_meta("journal", str(vault.journal.size()))
 
     # -- what is missing ----------------------------------------------------------------------
 
@@ -263,15 +273,17 @@ class Mirror:
             self._complete(owner)
 
     def _complete(self, owner: Owner) -> None:
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             tx.enter(owner)
             scope = log.scope_of(tx, owner)
-            known = index.places(tx, owner, index.Filter(include_forgotten=True, sessions=None))
-            talks = sessions.listed(tx, owner, hidden=True)
-        if not self._vault.wishes.shows(scope.space):
+            known = index.list_memories(
+                tx, owner, index.Filter(include_forgotten=True, sessions=None)
+            )
+            talks = sessions.list_sessions(tx, owner, hidden=True)
+        if not self._vault.config.shows(scope.space):
             return
         shown = dict[str, list[int]]()
-        for file in self._vault.files.of_owner(scope, "memory"):
+        for file in self._vault.files.list_type(scope, "memory"):
             shown.setdefault(file.name, []).append(file.version)
         reached = self._vault.files.cursor(scope)
         lacking = [
@@ -284,21 +296,21 @@ class Mirror:
                 self.write_memory(scope, id, memory, "revise")
         for talk in talks:
             try:
-                self.conversations.complete(owner, scope, talk)
+                self.session_files.complete(owner, scope, talk)
             except OBSTACLES as error:
                 self._tell(layout.session_folder(scope, talk.session), error)
         self._index(owner, scope)
 
     def _index(self, owner: Owner, scope: Scope) -> None:
         try:
-            write_index(self._vault, self._resources, owner, scope, self._edited)
+            write_index(self._vault, self._runtime, owner, scope, self._edited)
         except OBSTACLES as error:
             self._tell(f"{layout.owner_folder(scope)}/{layout.INDEX}", error)
 
     def _owners(self) -> list[Owner]:
-        with self._resources.engine.read() as tx:
-            tx.oversee()
-            return log.all_owners(tx)
+        with self._runtime.engine.read() as tx:
+            tx.enter_all_owners()
+            return log.list_owners(tx)
 
     # -- memories -----------------------------------------------------------------------------
 
@@ -306,11 +318,11 @@ class Mirror:
         self, owner: Owner, scope: Scope, ids: Sequence[str]
     ) -> Iterator[tuple[str, Memory | None]]:
         """What each of these is now; None: it was erased."""
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             tx.enter(owner)
             places = {id: index.find(tx, owner, id) for id in ids}
             positions = [place.position for place in places.values() if place is not None]
-            found = log.at_positions(tx, owner, positions, strict=True)
+            found = log.find_at_positions(tx, owner, positions, strict=True)
         for id, place in places.items():
             yield id, None if place is None else found[place.position].state(scope.user)
 
@@ -330,10 +342,14 @@ class Mirror:
             self._remove_memory(scope, id, op)
             return
         file = self._file_of(scope, id)
-        if file is not None and not vault.as_we_left_it(file):
+        if file is not None and not vault.unchanged_since_write(file):
             self._edited(file)
             file = self._file_of(scope, id)
-            if file is not None and not vault.as_we_left_it(file) and not self._vault.is_gone(file):
+            if (
+                file is not None
+                and not vault.unchanged_since_write(file)
+                and not self._vault.is_gone(file)
+            ):
                 # It was told why; what a person wrote stays until they mend it.
                 return
         if file is not None and file.version >= memory.version and not again:
@@ -360,7 +376,7 @@ class Mirror:
             raise error
         self._problem(path, str(error))
 
-    def _file_of(self, scope: Scope, id: str) -> File | None:
+    def _file_of(self, scope: Scope, id: str) -> VaultFile | None:
         """Of several, which only a kill leaves, the newest that is there."""
         files = self._vault.files.of(scope, "memory", id)
         if len(files) < 2:
@@ -368,42 +384,42 @@ class Mirror:
         there = [file for file in files if not self._vault.is_gone(file)]
         newest = max(there, key=lambda file: file.version, default=None)
         for file in files:
-            if file is not newest and file in there and self._vault.as_we_left_it(file):
+            if file is not newest and file in there and self._vault.unchanged_since_write(file):
                 self._vault.remove(file)
             elif file is not newest:
                 self._vault.files.drop(file.path)
         return newest
 
     def _put_memory(
-        self, scope: Scope, memory: Memory, file: File | None, op: str, sync: bool
+        self, scope: Scope, memory: Memory, file: VaultFile | None, op: str, sync: bool
     ) -> None:
         vault, gone = self._vault, memory.forgotten_at is not None
-        vault.know_names(scope, memory.session)
+        vault.record_names(scope, memory.session)
         before = None
         if file is None:
             folder, _, name = self._first_path(scope, memory).rpartition("/")
             path = self._own_or_free(folder, name, memory.id)
         else:
-            turn = layout.in_deleted if gone else layout.out_of_deleted
+            turn = layout.to_deleted_path if gone else layout.from_deleted_path
             path = turn(scope, file.path)
             before = _raw(vault, file.path)
             if path != file.path:
                 folder, _, name = path.rpartition("/")
                 path = self._own_or_free(folder, name, memory.id)
         raw = _rendered(memory, before)
-        line = f"{render.line_of(memory.content)} ({op} {memory.id})"
-        new = File(path, "memory", scope, memory.id, memory.version, "", _NEW)
+        line = f"{render.first_line(memory.content)} ({op} {memory.id})"
+        new = VaultFile(path, "memory", scope, memory.id, memory.version, "", _NEW)
         if file is not None and path == file.path and raw == before:
             vault.files.put(new._replace(digest=file.digest, stamp=file.stamp))
             return
         vault.write(new, raw, line, sync=sync)
         # Only now: at every moment it stands somewhere. What was edited meanwhile stays a file.
-        if file is not None and file.path != path and vault.as_we_left_it(file):
+        if file is not None and file.path != path and vault.unchanged_since_write(file):
             vault.remove(file)
 
     def _first_path(self, scope: Scope, memory: Memory) -> str:
         path = f"{layout.memory_folder(scope, memory)}/{self._first_name(scope, memory)}"
-        return path if memory.forgotten_at is None else layout.in_deleted(scope, path)
+        return path if memory.forgotten_at is None else layout.to_deleted_path(scope, path)
 
     def is_first_path(self, path: str, scope: Scope, memory: Memory) -> bool:
         """Whether a path is the one that we give to a memory."""
@@ -413,8 +429,8 @@ class Mirror:
         """The name that a file has for life: after what the memory said first."""
         first = memory
         if memory.version > 1:
-            with self._resources.engine.read() as tx:
-                owner = log.find(tx, scope)
+            with self._runtime.engine.read() as tx:
+                owner = log.resolve_owner(tx, scope)
                 held = [] if owner is None else log.versions(tx, owner, memory.id)[:1]
             if held and held[0].body is not None:
                 first = held[0].state(scope.user)
@@ -424,14 +440,14 @@ class Mirror:
         """The path of this name, unless it is another's already. After a kill it may be our own."""
         path = f"{folder}/{name}"
         known = self._vault.files.at(path)
-        if known is not None and known.name == id and self._vault.as_we_left_it(known):
+        if known is not None and known.name == id and self._vault.unchanged_since_write(known):
             return path
         return self._vault.free_path(folder, name)
 
     # -- conversations ------------------------------------------------------------------------
 
-    def _sessions(self, owner: Owner, scope: Scope, entries: Sequence[Entry]) -> None:
-        about: dict[str, list[Entry]] = {}
+    def _sessions(self, owner: Owner, scope: Scope, entries: Sequence[LogEntry]) -> None:
+        about: dict[str, list[LogEntry]] = {}
         for entry in entries:
             if entry.session is not None and entry.op in {"append", "hide", "restore", "erase"}:
                 about.setdefault(entry.session, []).append(entry)
@@ -441,11 +457,11 @@ class Mirror:
                     about.setdefault(Origin(*source).session, []).append(entry)
         for session, told in about.items():
             try:
-                self.conversations.follow(owner, scope, session, told)
+                self.session_files.apply_entries(owner, scope, session, told)
             except OBSTACLES as error:
                 self._tell(layout.session_folder(scope, session), error)
 
-    def _erased(self, owner: Owner, scope: Scope, entries: Sequence[Entry]) -> None:
+    def _erased(self, owner: Owner, scope: Scope, entries: Sequence[LogEntry]) -> None:
         """Let files and the vault's own log say no more than the store since it was erased."""
         ended = [entry for entry in entries if entry.op == "erase"]
         if not ended:
@@ -453,20 +469,20 @@ class Mirror:
         talks = {entry.session for entry in ended if entry.session}
         for entry in ended:
             talks.update(Origin(*each).session for each in (entry.body or {}).get("sources", ()))
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             tx.enter(owner)
             ids = {entry.memory for entry in ended if entry.memory}
-            ids.update(id for talk in talks for id in log.from_session(tx, owner, talk))
+            ids.update(id for talk in talks for id in log.memories_from_session(tx, owner, talk))
             held = {id: log.versions(tx, owner, id) for id in sorted(ids)}
-        if self._vault.wishes.shows(scope.space):
-            self._reword(owner, scope, held)
-            for file in self._vault.files.of_owner(scope, "summary"):
-                self.conversations.write_summary(owner, scope, file.name)
+        if self._vault.config.shows(scope.space):
+            self._rewrite_reworded(owner, scope, held)
+            for file in self._vault.files.list_type(scope, "summary"):
+                self.session_files.write_summary(owner, scope, file.name)
         else:
             self._remove_all(owner, scope, held, talks)
         blanked = {at for entry in ended for at in (entry.body or {}).get("entries", ())}
 
-        def told(line: log_file.Line) -> bool:
+        def told(line: log_file.LogLine) -> bool:
             origin = line.get("origin") or [None]
             return _is_of(line, scope) and (
                 line.get("memory") in ids
@@ -475,88 +491,96 @@ class Mirror:
                 or line["position"] in blanked
             )
 
-        self._retell(owner, scope, told)
-        told_now = (log_file.line_of(scope, entry) for entry in entries)
-        if purge.clear_aside(self._vault, chain(self._vault.journal.lines(), told_now)):
-            self._vault.files.note(scope.space, f"{layout.OWN}/{log_file.ASIDE}")
+        self._update_log(owner, scope, told)
+        told_now = (log_file.build_line(scope, entry) for entry in entries)
+        if purge.scrub_damaged_lines(self._vault, chain(self._vault.journal.lines(), told_now)):
+            self._vault.files.note(scope.space, f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}")
 
-    def _reword(self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]]) -> None:
+    def _rewrite_reworded(
+        self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[LogEntry]]
+    ) -> None:
         """Write files anew whose memories lost words without a new version, under new names."""
         changed = [id for id, versions in held.items() if _is_reworded(versions)]
         for id, memory in self._current(owner, scope, changed):
             self._vault.files.silence(scope.space, id)
             for file in self._vault.files.of(scope, "memory", id):
-                if self._vault.as_we_left_it(file):
+                if self._vault.unchanged_since_write(file):
                     self._vault.remove(file)
             if memory is not None:
                 self.write_memory(scope, id, memory, "revise", again=True)
 
-    def _take_out(self, owner: Owner, scope: Scope, last: int) -> None:
+    def _remove_erased(self, owner: Owner, scope: Scope, last: int) -> None:
         """What is erased goes, also where the vault does not follow a space any more."""
-        files, name = self._vault.files, _looked_through(scope)
+        files, name = self._vault.files, _erasures_key(scope)
         mark, shown = _mark_in(files.fact(name)), files.mark(scope)
         if not shown[0]:
             return
-        if not self._knows(scope, mark):
+        if not self._has_entry(scope, mark):
             # A new cache, or a store that a backup was put in the place of.
-            learn_files(self._vault, scope)
+            refill_cache(self._vault, scope)
             mark = shown
-            files.set_fact(name, json.dumps(mark))
+            files.set_meta(name, json.dumps(mark))
         after = max(mark, shown)
         while True:
-            with self._resources.engine.read() as tx:
+            with self._runtime.engine.read() as tx:
                 tx.enter(owner)
                 entries = log.entries(tx, owner, after[0], last, BATCH)
             if not entries:
                 return
             self._erased(owner, scope, entries)
             after = (entries[-1].position, entries[-1].uuid)
-            files.set_fact(name, json.dumps(after))
+            files.set_meta(name, json.dumps(after))
 
     def _remove_all(
-        self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[Entry]], talks: Iterable[str]
+        self,
+        owner: Owner,
+        scope: Scope,
+        held: Mapping[str, Sequence[LogEntry]],
+        talks: Iterable[str],
     ) -> None:
         """Whatever may hold erased words, instead of writing it anew."""
-        files, found = self._vault.files, self._vault.files.of_owner(scope, "index")
+        files, found = self._vault.files, self._vault.files.list_type(scope, "index")
         # Those of forks as well.
-        found += self.conversations.old_summaries(owner, scope)
+        found += self.session_files.stale_summaries(owner, scope)
         for id, versions in held.items():
             if versions[-1].op == "erase":
                 self._remove_memory(scope, id, "erase")
             elif _is_reworded(versions):
                 files.silence(scope.space, id)
                 own = files.of(scope, "memory", id)
-                found += [f for f in own if not f.digest or self._vault.as_we_left_it(f)]
+                found += [f for f in own if not f.digest or self._vault.unchanged_since_write(f)]
         for talk in talks:
             found += [each for what in ("turns", "summary") for each in files.of(scope, what, talk)]
             found += files.of(scope, "conflict", conflict_name(talk))
         for file in found:
             self._vault.remove(file)
 
-    def _retell(self, owner: Owner, scope: Scope, told: Callable[[log_file.Line], bool]) -> None:
+    def _update_log(
+        self, owner: Owner, scope: Scope, told: Callable[[log_file.LogLine], bool]
+    ) -> None:
         """Let lines of the vault's own log say what the store's log says now."""
         journal_ = self._vault.journal
         positions = sorted({line["position"] for line in journal_.lines() if told(line)})
-        with self._resources.engine.read() as tx:
+        with self._runtime.engine.read() as tx:
             tx.enter(owner)
-            now = log.at_positions(tx, owner, positions, strict=True)
+            now = log.find_at_positions(tx, owner, positions, strict=True)
 
-        def alter(line: log_file.Line) -> log_file.Line | None:
+        def alter(line: log_file.LogLine) -> log_file.LogLine | None:
             entry = now.get(line["position"])
-            return None if entry is None or not told(line) else log_file.line_of(scope, entry)
+            return None if entry is None or not told(line) else log_file.build_line(scope, entry)
 
         for path in journal_.change(alter):
             self._vault.files.note(scope.space, path.relative_to(self._vault.root).as_posix())
 
 
-def _looked_through(scope: Scope) -> str:
+def _erasures_key(scope: Scope) -> str:
     """The fact of an owner whom the vault does not show."""
-    return f"{ERASED}{json.dumps([scope.space, scope.user])}"
+    return f"{ERASURES_DONE}{json.dumps([scope.space, scope.user])}"
 
 
-def _stranger(scope: Scope, id: str) -> str:
+def _diverged_key(scope: Scope, id: str) -> str:
     """The fact of a memory of which the vault knew versions that the store has not."""
-    return f"{STRANGER}{json.dumps([scope.space, scope.user, id])}"
+    return f"{DIVERGED}{json.dumps([scope.space, scope.user, id])}"
 
 
 def _mark_in(fact: str | None) -> Mark:
@@ -564,33 +588,33 @@ def _mark_in(fact: str | None) -> Mark:
     return position, uuid
 
 
-def _is_reworded(versions: Sequence[Entry]) -> bool:
-    return any(version.reason == log.OVERWRITTEN for version in versions)
+def _is_reworded(versions: Sequence[LogEntry]) -> bool:
+    return any(version.reason == log.OVERWRITTEN_REASON for version in versions)
 
 
 def _rendered(memory: Memory, before: bytes | None) -> bytes:
     try:
         return render.memory_file(memory, before)
     except VaultError as error:
-        raise disk.Obstacle(str(error)) from error
+        raise disk.UnusablePath(str(error)) from error
 
 
-def _is_of(line: log_file.Line, scope: Scope) -> bool:
+def _is_of(line: log_file.LogLine, scope: Scope) -> bool:
     return bool(line["space"] == scope.space and line["user"] == scope.user)
 
 
-def _scope_of(line: log_file.Line) -> Scope:
+def _scope_of(line: log_file.LogLine) -> Scope:
     return Scope(line["space"], line["user"])
 
 
-def _is_by(line: log_file.Line, mark: Mark | None) -> bool:
+def _is_up_to(line: log_file.LogLine, mark: Mark | None) -> bool:
     return mark is None or bool(line["position"] <= mark[0])
 
 
 def _raw(vault: Vault, path: str) -> bytes | None:
     try:
         return disk.read(vault.path(path))
-    except disk.Unreadable:
+    except disk.UnreadableFile:
         return None
 
 

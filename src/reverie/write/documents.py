@@ -11,46 +11,46 @@ from reverie.engine import index, log
 from reverie.errors import InvalidInput
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
-from reverie.text.normalize import plain_name
+from reverie.text.normalize import require_name
 from reverie.write import validate, writer
-from reverie.write.runtime import Resources
-from reverie.write.writer import Author, Stamp
+from reverie.write.runtime import Runtime
+from reverie.write.writer import Author, WriteStamp
 
 MAX_PATH_CHARS = 10_000
-MOST_BYTES = 64_000_000
+MAX_BYTES = 64_000_000
 
 
-def remember(resources: Resources, author: Author, path: Path, category: str) -> Memory:
+def remember(runtime: Runtime, author: Author, path: Path, category: str) -> Memory:
     """The note of a document: a new version when the content changed, else as it is."""
     content, hash_ = _read(path)
-    named = resources.redaction.text(str(path.resolve()), "the path", MAX_PATH_CHARS)
-    source = plain_name(named, "the path", validate.MOST_SOURCE_CHARS)
+    named = runtime.redaction.text(str(path.resolve()), "the path", MAX_PATH_CHARS)
+    source = require_name(named, "the path", validate.MAX_SOURCE_CHARS)
     category = validate.check_category(category)
-    with resources.engine.read() as tx:
-        owner = log.find(tx, author.scope)
-        kept = None if owner is None else _kept(tx, owner, author, source)
+    with runtime.engine.read() as tx:
+        owner = log.resolve_owner(tx, author.scope)
+        kept = None if owner is None else _find_document(tx, owner, author, source)
     if kept is not None and kept.hash == hash_:
         return kept.memory
-    content = validate.scanned_content(resources, content, "note")
-    text = validate.prepare_text(resources, content)
+    content = validate.redact_content(runtime, content, "note")
+    text = validate.prepare_text(runtime, content)
     # A document is not its reader's word: nothing in it may reach the profile.
     author = author._replace(trust="document")
-    with writer.writing(resources, author.scope) as (tx, owner):
+    with writer.write_transaction(runtime, author.scope) as (tx, owner):
         # Again, now that nobody else can write: two readers of one file make one note.
-        kept = _kept(tx, owner, author, source)
+        kept = _find_document(tx, owner, author, source)
         if kept is None:
             draft = _draft(text, category, source, hash_)
-            return writer.add_memory(tx, resources, owner, author, draft, Stamp())
+            return writer.add_memory(tx, runtime, owner, author, draft, WriteStamp())
         if kept.hash == hash_:
             return kept.memory
         return writer.change_in(
             tx,
-            resources,
+            runtime,
             owner,
             author,
             kept.place,
             "revise",
-            Stamp(reason="the document changed"),
+            WriteStamp(reason="the document changed"),
             lambda old, at: replace(
                 old,
                 content=content,
@@ -64,7 +64,7 @@ def remember(resources: Resources, author: Author, path: Path, category: str) ->
         )
 
 
-def _draft(text: validate.Text, category: str, source: str, hash_: str) -> validate.Draft:
+def _draft(text: validate.PreparedText, category: str, source: str, hash_: str) -> validate.Draft:
     return validate.Draft(
         text=text,
         kind="note",
@@ -82,8 +82,8 @@ def _draft(text: validate.Text, category: str, source: str, hash_: str) -> valid
 
 def _read(path: Path) -> tuple[str, str]:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InvalidInput(f"{path} is larger than {MOST_BYTES // 1_000_000} MB: split it")
+        if path.stat().st_size > MAX_BYTES:
+            raise InvalidInput(f"{path} is larger than {MAX_BYTES // 1_000_000} MB: split it")
         data = path.read_bytes()
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
@@ -96,22 +96,24 @@ def _read(path: Path) -> tuple[str, str]:
     return content, hashlib.sha256(data).hexdigest()
 
 
-class Kept(NamedTuple):
+class StoredDocument(NamedTuple):
     """The note a document has, and the hash of what it was made from."""
 
-    place: index.Place
+    place: index.MemoryRow
     memory: Memory
     hash: str
 
 
-def _kept(tx: Transaction, owner: Owner, author: Author, source: str) -> Kept | None:
+def _find_document(
+    tx: Transaction, owner: Owner, author: Author, source: str
+) -> StoredDocument | None:
     row = tx.one(
         "SELECT born, hash FROM documents WHERE space = ? AND owner = ? AND source = ?",
         (*owner, source),
     )
-    place = None if row is None else index.at_birth(tx, owner, row[0])
+    place = None if row is None else index.find_by_first_position(tx, owner, row[0])
     if row is None or place is None:
         return None
     memory = writer.current_entry(tx, owner, place).state(author.scope.user)
     # What was forgotten is read again when asked for again.
-    return Kept(place, memory, "" if memory.forgotten_at is not None else row[1])
+    return StoredDocument(place, memory, "" if memory.forgotten_at is not None else row[1])

@@ -17,11 +17,11 @@ from reverie.errors import StoreDamaged
 from reverie.model import RecallNote, Scope
 from reverie.protocols import Owner, Transaction
 
-MOST_BUFFERED = 1_000
+MAX_BUFFERED = 1_000
 DAY_MS = 24 * 60 * 60_000
 
 
-class Note(NamedTuple):
+class PendingRecall(NamedTuple):
     """One recall: when, a hash of what was asked, the ids found, best first, and its event."""
 
     scope: Scope
@@ -31,16 +31,17 @@ class Note(NamedTuple):
     sequence: int | None = None
 
 
-def written(tx: Transaction, owner: Owner, session: str) -> list[RecallNote]:
+def read_notes(tx: Transaction, owner: Owner, session: str) -> list[RecallNote]:
     """What was recalled within a session, in order."""
     found = []
     for *row, seal in tx.all(
-        f"SELECT {seals.RECALL}, seal FROM recalls WHERE space = ? AND owner = ? AND session = ? "
+        f"SELECT {seals.RECALL_COLUMNS}, seal FROM recalls WHERE space = ? AND owner = "
+        f"? AND session = ? "
         "ORDER BY recall",
         (*owner, session),
     ):
-        if seal != seals.of("recall", *row):
-            log_rows.note(tx, _damaged(owner, session))
+        if seal != seals.row_seal("recall", *row):
+            log_rows.record_damage(tx, _damaged(owner, session))
             continue
         at, sequence, hits = row[3], row[6], row[7]
         found.append(RecallNote(sequence, at, tuple(json.loads(hits))))
@@ -58,7 +59,7 @@ class RecallNotes:
     """The notes not yet written. When too many wait, the oldest are given up."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Note] = deque(maxlen=MOST_BUFFERED)
+        self._pending: deque[PendingRecall] = deque(maxlen=MAX_BUFFERED)
         self._lock = threading.Lock()
 
     def add(
@@ -66,29 +67,29 @@ class RecallNotes:
     ) -> None:
         digest = hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         with self._lock:
-            self._waiting.append(Note(scope, at, digest, hits, sequence))
+            self._pending.append(PendingRecall(scope, at, digest, hits, sequence))
 
     def drop(self, scope: Scope) -> None:
         """Give up the notes of one session."""
         with self._lock:
-            for note in [note for note in self._waiting if note.scope == scope]:
-                self._waiting.remove(note)
+            for note in [note for note in self._pending if note.scope == scope]:
+                self._pending.remove(note)
 
-    def waiting(self, scope: Scope) -> list[Note]:
+    def waiting(self, scope: Scope) -> list[PendingRecall]:
         """The notes of one session that are not written yet, in order."""
         with self._lock:
-            return [note for note in self._waiting if note.scope == scope]
+            return [note for note in self._pending if note.scope == scope]
 
     def spaces(self) -> set[str]:
         with self._lock:
-            return {note.scope.space for note in self._waiting}
+            return {note.scope.space for note in self._pending}
 
     def write(self, tx: Transaction, space: str) -> None:
         """Write the notes of one space, and see that old ones will be pruned."""
         with self._lock:
-            ready = [note for note in self._waiting if note.scope.space == space]
+            ready = [note for note in self._pending if note.scope.space == space]
             for note in ready:
-                self._waiting.remove(note)
+                self._pending.remove(note)
         for note in ready:
             owner = log.ensure_owner(tx, note.scope.space, note.scope.user)
             (number,) = tx.one(
@@ -105,7 +106,8 @@ class RecallNotes:
                 json.dumps(note.hits),
             )
             tx.run(
-                f"INSERT INTO recalls ({seals.RECALL}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*row, seals.of("recall", *row)),
+                f"INSERT INTO recalls ({seals.RECALL_COLUMNS}, seal) VALUES (?, ?, ?, "
+                f"?, ?, ?, ?, ?, ?)",
+                (*row, seals.row_seal("recall", *row)),
             )
             jobs.add_once(tx, owner, "prune", due_at=note.at + DAY_MS, now=note.at)

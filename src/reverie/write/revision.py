@@ -10,10 +10,10 @@ from reverie.errors import InvalidInput, NotFound
 from reverie.model import Memory, Trust
 from reverie.protocols import Clock
 from reverie.write import validate, writer
-from reverie.write.runtime import Resources
-from reverie.write.validate import Text
+from reverie.write.runtime import Runtime
+from reverie.write.validate import PreparedText
 
-Alter = Callable[[Memory, int], Memory | None]
+StateChange = Callable[[Memory, int], Memory | None]
 """What a memory becomes at a time; None when nothing is to change."""
 
 
@@ -21,15 +21,15 @@ class Revision(NamedTuple):
     """The fields that change, and a new content with all that the index needs of it."""
 
     changes: dict[str, Any]
-    text: Text | None
+    text: PreparedText | None
 
-    def alter(self, trust: Trust, expected_version: int | None) -> Alter:
+    def alter(self, trust: Trust, expected_version: int | None) -> StateChange:
         """What becomes of the memory when somebody of this trust revises it."""
 
         def altered(old: Memory, at: int) -> Memory:
             if old.forgotten_at is not None:
                 raise NotFound(f"memory {old.id} is forgotten: restore it first")
-            writer.expect(old, expected_version)
+            writer.check_version(old, expected_version)
             # Who only labels a content answers for it no more than who wrote it.
             kept = trust if self.text is not None else writer.less_trusted(old.trust, trust)
             more: dict[str, Any] = (
@@ -40,40 +40,40 @@ class Revision(NamedTuple):
         return altered
 
 
-def prepare(
-    resources: Resources, content: str | None, given: Mapping[str, Any], kind: Callable[[], str]
+def prepare_revision(
+    runtime: Runtime, content: str | None, given: Mapping[str, Any], kind: Callable[[], str]
 ) -> Revision:
     """``given`` is what the caller named, ``...`` where nothing was; ``kind`` is the memory's."""
     changes = dict[str, Any]()
     if given["category"] is not ...:
-        changes["category"] = validate.scanned_category(resources, given["category"])
+        changes["category"] = validate.redact_category(runtime, given["category"])
     if given["subject"] is not ...:
-        changes["subject"] = validate.scanned_subject(resources, given["subject"])
+        changes["subject"] = validate.redact_subject(runtime, given["subject"])
     if given["tags"] is not ...:
-        changes["tags"] = validate.redacted_tags(resources, given["tags"])
+        changes["tags"] = validate.redact_tags(runtime, given["tags"])
     if given["pinned"] is not ...:
         changes["pinned"] = bool(given["pinned"])
     if content is None and not changes:
         raise InvalidInput("nothing to revise: give a content, category, subject, tags or pinned")
     if content is None:
         return Revision(changes, None)
-    content = validate.scanned_content(resources, content, kind())
-    return Revision(changes | {"content": content}, validate.prepare_text(resources, content))
+    content = validate.redact_content(runtime, content, kind())
+    return Revision(changes | {"content": content}, validate.prepare_text(runtime, content))
 
 
-def forgotten(expected_version: int | None) -> Alter:
+def forget_change(expected_version: int | None) -> StateChange:
     """What becomes of a memory that is forgotten; nothing when it is already."""
 
     def altered(old: Memory, at: int) -> Memory | None:
         if old.forgotten_at is not None:
             return None
-        writer.expect(old, expected_version)
+        writer.check_version(old, expected_version)
         return replace(old, forgotten_at=at)
 
     return altered
 
 
-def restored(clock: Clock) -> Alter:
+def restore_change(clock: Clock) -> StateChange:
     """What becomes of a forgotten memory that comes back; nothing when it never went."""
 
     def altered(old: Memory, at: int) -> Memory | None:

@@ -14,7 +14,7 @@ from reverie.write.visible_positions import VisiblePositions
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class Runtime:
     engine: Engine
     clock: Clock
     ids: Ids
@@ -25,7 +25,7 @@ class Resources:
     redaction: Redaction = field(default_factory=Redaction)
     profiles: ProfileCache = field(default_factory=ProfileCache)
     visible_positions: VisiblePositions = field(default_factory=VisiblePositions)
-    agreed: set[str] = field(default_factory=set)
+    verified_embedders: set[str] = field(default_factory=set)
     """Embedders whose vectors the store was seen to hold."""
     changed: set[Owner] = field(default_factory=set)
     """Owners whose changes the vault is to show, as far as this process made them."""

@@ -15,7 +15,7 @@ from reverie.text.secrets import detect
 log = logging.getLogger("reverie.secrets")
 
 # What is shorter is no key, and would be found in words.
-SHORTEST_OWN = 8
+MIN_KEY_CHARS = 8
 
 Optional = TypeVar("Optional", str, str | None)
 
@@ -37,33 +37,33 @@ class Redaction:
         """
         if isinstance(text, str) and len(text) > most:
             raise InvalidInput(f"{what} has {len(text)} characters, at most {most} are allowed")
-        cleaned: Optional = self._kept(text, what, self.policy)
+        cleaned: Optional = self._apply(text, what, self.policy)
         return cleaned
 
     def each(self, texts: Any, what: str) -> Any:
         """The same for every text within plain values that were measured, such as a message."""
-        return self._kept(texts, what, self.policy)
+        return self._apply(texts, what, self.policy)
 
     def quiet(self, text: Optional, what: str) -> Optional:
         """The same for what a model answered or somebody asks: never raises."""
-        cleaned: Optional = self.quiet_each(text, what)
+        cleaned: Optional = self.clean_values(text, what)
         return cleaned
 
-    def quiet_each(self, texts: Any, what: str) -> Any:
+    def clean_values(self, texts: Any, what: str) -> Any:
         """The same for every text within plain values: never raises."""
         policy = "redact" if self.policy == "block" else self.policy
-        return self._kept(texts, what, policy)
+        return self._apply(texts, what, policy)
 
-    def refused(self, value: Any) -> tuple[str, ...]:
+    def refused_kinds(self, value: Any) -> tuple[str, ...]:
         """Return the kinds of secrets within plain values that the policy does not keep."""
         if self.policy in {"off", "warn"}:
-            return () if detect.without(value, self.own) == value else (detect.OWN,)
-        return detect.redacted_all(value, self.own)[1]
+            return () if detect.remove_own_secrets(value, self.own) == value else (detect.OWN_KIND,)
+        return detect.redact_values(value, self.own)[1]
 
-    def _kept(self, value: Any, what: str, policy: str) -> Any:
+    def _apply(self, value: Any, what: str, policy: str) -> Any:
         if policy == "off":
-            return detect.without(value, self.own)
-        cleaned, kinds = detect.redacted_all(value, self.own)
+            return detect.remove_own_secrets(value, self.own)
+        cleaned, kinds = detect.redact_values(value, self.own)
         if not kinds:
             return value
         if policy == "block":
@@ -73,11 +73,13 @@ class Redaction:
             )
         if policy == "warn":
             log.warning("%s holds a secret (%s), which is kept", what, ", ".join(kinds))
-            return detect.without(value, self.own)
+            return detect.remove_own_secrets(value, self.own)
         return cleaned
 
 
-def redaction_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> Redaction:
+def redaction_from_settings(
+    settings: Settings, environ: Mapping[str, str] = os.environ
+) -> Redaction:
     """What the settings ask for, and the keys that they hold or name."""
     held = [
         getattr(settings, each.name)
@@ -85,5 +87,5 @@ def redaction_of(settings: Settings, environ: Mapping[str, str] = os.environ) ->
         if each.name.endswith("api_key") or each.name == "token"
     ]
     held.append(environ.get(settings.embedder_api_key_env, ""))
-    own = tuple(key for key in dict.fromkeys(map(str.strip, held)) if len(key) >= SHORTEST_OWN)
+    own = tuple(key for key in dict.fromkeys(map(str.strip, held)) if len(key) >= MIN_KEY_CHARS)
     return Redaction(settings.secrets.lower(), own)

@@ -11,21 +11,21 @@ from itertools import islice
 from typing import NamedTuple
 
 from reverie.engine import log, log_rows, seals, sessions
-from reverie.engine.sessions import Stretch
+from reverie.engine.sessions import EventRange
 from reverie.errors import InvalidInput, StoreDamaged
 from reverie.model import Summary
 from reverie.protocols import Owner, Transaction
-from reverie.text.normalize import storable
+from reverie.text.normalize import require_utf8
 
-MOST_SUMMARY_CHARS = 16_000
-MOST_ITEMS = 32
+MAX_SUMMARY_CHARS = 16_000
+MAX_ITEMS = 32
 # Of what is given, blank ones included.
 MAX_GIVEN_ITEMS = 1_000
-ITEM_CHARS = 240
-MOST_BYTES = 8 * 1024
+MAX_ITEM_CHARS = 240
+MAX_BYTES = 8 * 1024
 
 
-class Pad(NamedTuple):
+class ScratchpadState(NamedTuple):
     """The working list of a session. ``updated_at`` is None when nothing was written."""
 
     items: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def _read(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) ->
     """What is kept, if it is as it was written. ``skip``: what is damaged is as if not there."""
     try:
         row = tx.one(
-            f"SELECT {seals.STATE}, seal FROM session_state "
+            f"SELECT {seals.STATE_COLUMNS}, seal FROM session_state "
             "WHERE space = ? AND owner = ? AND session = ?",
             (*owner, session),
         )
@@ -55,7 +55,7 @@ def _read(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) ->
         row = (None,)
     if row is None:
         return _State()
-    if row[-1] == seals.of_state(row[:-1]):
+    if row[-1] == seals.state_seal(row[:-1]):
         return _State(*row[3:-1])
     damage = StoreDamaged(
         f"the summary and the scratchpad of session {session!r} are damaged: run 'reverie verify' "
@@ -64,14 +64,14 @@ def _read(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) ->
     )
     if not skip:
         raise damage
-    log_rows.note(tx, damage)
+    log_rows.record_damage(tx, damage)
     return _State()
 
 
-def _change(tx: Transaction, owner: Owner, session: str, **values: object) -> None:
+def _update(tx: Transaction, owner: Owner, session: str, **values: object) -> None:
     """Write some of it, over what is there and is as it was written."""
     _read(tx, owner, session)
-    ensure(tx, owner, session)
+    ensure_row(tx, owner, session)
     changed = ", ".join(f"{name} = ?" for name in values)
     tx.run(
         f"UPDATE session_state SET {changed} WHERE space = ? AND owner = ? AND session = ?",
@@ -80,12 +80,12 @@ def _change(tx: Transaction, owner: Owner, session: str, **values: object) -> No
     seals.seal_state(tx, owner, session)
 
 
-def ensure(tx: Transaction, owner: Owner, session: str) -> None:
+def ensure_row(tx: Transaction, owner: Owner, session: str) -> None:
     tx.run(
         "INSERT INTO session_state (space, owner, session, frozen, epoch, upper, summary, "
         "scratchpad, scratched_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (space, owner, session) DO NOTHING",
-        (*owner, session, *_State(), seals.of_state((*owner, session, *_State()))),
+        (*owner, session, *_State(), seals.state_seal((*owner, session, *_State()))),
     )
 
 
@@ -102,7 +102,7 @@ def exists(tx: Transaction, owner: Owner, session: str) -> bool:
 def wipe(tx: Transaction, owner: Owner, session: str) -> None:
     """Leave nothing but an epoch: whoever is writing a summary has lost the race."""
     epoch = _read(tx, owner, session).epoch + 1
-    _change(tx, owner, session, **_State(epoch=epoch)._asdict())
+    _update(tx, owner, session, **_State(epoch=epoch)._asdict())
 
 
 # -- the summary ----------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ def read_summary(tx: Transaction, owner: Owner, session: str, *, skip: bool = Fa
     return Summary(kept.summary, kept.epoch, kept.upper)
 
 
-def summary_of(
-    tx: Transaction, owner: Owner, stretches: Sequence[Stretch], *, skip: bool = False
+def find_summary(
+    tx: Transaction, owner: Owner, stretches: Sequence[EventRange], *, skip: bool = False
 ) -> Summary:
     """The summary of a session; until it has its own, that of what it was forked from.
 
@@ -127,7 +127,11 @@ def summary_of(
         if own.text:
             break
         earlier = read_summary(tx, owner, stretch.session, skip=skip)
-        if earlier.text and stretch.upto is not None and earlier.upper <= stretch.upto:
+        if (
+            earlier.text
+            and stretch.end_sequence is not None
+            and earlier.upper <= stretch.end_sequence
+        ):
             return Summary(earlier.text, own.epoch, earlier.upper)
     return own
 
@@ -143,92 +147,93 @@ def write_summary(
         raise InvalidInput(
             f"the summary covers events up to {current.upper}: {upper} would leave some out"
         )
-    _change(tx, owner, session, summary=text, upper=upper, epoch=expected_epoch + 1)
+    _update(tx, owner, session, summary=text, upper=upper, epoch=expected_epoch + 1)
     sessions.count_unsummed(tx, owner, session)
     return Summary(text, expected_epoch + 1, upper)
 
 
 def put_summary(tx: Transaction, owner: Owner, session: str, summary: Summary) -> None:
     """A summary as it was elsewhere, its epoch included."""
-    _change(tx, owner, session, summary=summary.text, upper=summary.upper, epoch=summary.epoch)
+    _update(tx, owner, session, summary=summary.text, upper=summary.upper, epoch=summary.epoch)
     sessions.count_unsummed(tx, owner, session)
 
 
 def check_summary(text: str, upper: int) -> str:
     if isinstance(upper, bool) or not isinstance(upper, int) or upper < 0:
         raise InvalidInput(f"upper must be the sequence of an event, not {upper!r}")
-    if len(storable(text, "the summary")) > MOST_SUMMARY_CHARS:
-        raise InvalidInput(f"a summary has at most {MOST_SUMMARY_CHARS} characters: shorten it")
+    if len(require_utf8(text, "the summary")) > MAX_SUMMARY_CHARS:
+        raise InvalidInput(f"a summary has at most {MAX_SUMMARY_CHARS} characters: shorten it")
     return text.replace("\0", " ")
 
 
 # -- the scratchpad -------------------------------------------------------------------------------
 
 
-def counted_items(items: Iterable[str]) -> list[str]:
+def check_item_count(items: Iterable[str]) -> list[str]:
     """The items as they are, if they are few enough to be worth looking at."""
     if isinstance(items, str):
         raise InvalidInput("the scratchpad takes a list of items, not one text")
     given = list(islice(items, MAX_GIVEN_ITEMS + 1))
     if len(given) > MAX_GIVEN_ITEMS:
-        raise InvalidInput(f"the scratchpad has at most {MOST_ITEMS} items")
+        raise InvalidInput(f"the scratchpad has at most {MAX_ITEMS} items")
     return given
 
 
 def check_items(items: Iterable[str]) -> tuple[str, ...]:
     """The items trimmed, blank ones left out. Too much is an error, never a cut."""
-    kept = [item for item in (storable(each, "an item").strip() for each in items) if item]
+    kept = [item for item in (require_utf8(each, "an item").strip() for each in items) if item]
     if not kept:
         raise InvalidInput("the scratchpad needs an item that is not blank: 'clear' empties it")
-    if len(kept) > MOST_ITEMS:
+    if len(kept) > MAX_ITEMS:
         raise InvalidInput(
-            f"the scratchpad holds at most {MOST_ITEMS} items, these are {len(kept)}: "
-            "leave some out"
+            f"the scratchpad holds at most {MAX_ITEMS} items, these are {len(kept)}: leave some out"
         )
     for item in kept:
-        if len(item) > ITEM_CHARS:
+        if len(item) > MAX_ITEM_CHARS:
             raise InvalidInput(
-                f"an item has at most {ITEM_CHARS} characters, this has {len(item)}: shorten it"
+                f"an item has at most {MAX_ITEM_CHARS} characters, this has {len(item)}: shorten it"
             )
     size = sum(len(item.encode()) for item in kept)
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise InvalidInput(
-            f"the scratchpad holds at most {MOST_BYTES} bytes, these are {size}: leave some out"
+            f"the scratchpad holds at most {MAX_BYTES} bytes, these are {size}: leave some out"
         )
     return tuple(kept)
 
 
-def read_pad(tx: Transaction, owner: Owner, session: str) -> Pad:
+def read_scratchpad(tx: Transaction, owner: Owner, session: str) -> ScratchpadState:
     kept = _read(tx, owner, session)
     if kept.scratchpad is None:
-        return Pad()
-    return Pad(tuple(json.loads(kept.scratchpad)), kept.scratched_at)
+        return ScratchpadState()
+    return ScratchpadState(tuple(json.loads(kept.scratchpad)), kept.scratched_at)
 
 
-def write_pad(tx: Transaction, owner: Owner, session: str, pad: Pad) -> None:
+def write_scratchpad(tx: Transaction, owner: Owner, session: str, pad: ScratchpadState) -> None:
     items = log.encode(pad.items) if pad.items else None
-    _change(tx, owner, session, scratchpad=items, scratched_at=pad.updated_at)
+    _update(tx, owner, session, scratchpad=items, scratched_at=pad.updated_at)
 
 
 # -- where the profile stands ---------------------------------------------------------------------
 
 
-def frozen_at(tx: Transaction, owner: Owner, session: str) -> int | None:
+def profile_position(tx: Transaction, owner: Owner, session: str) -> int | None:
     """The position a session first saw the profile at."""
     return _read(tx, owner, session, skip=True).frozen
 
 
-def inherited(tx: Transaction, owner: Owner, stretches: Sequence[Stretch]) -> int | None:
+def inherited_profile_position(
+    tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
+) -> int | None:
     """The same, or where the nearest session it was forked from did."""
     for stretch in reversed(stretches):
-        frozen = frozen_at(tx, owner, stretch.session)
+        frozen = profile_position(tx, owner, stretch.session)
         if frozen is not None:
             return frozen
     return None
 
 
-def freeze(
+def freeze_profile(
     tx: Transaction, owner: Owner, session: str, position: int, *, again: bool = False
 ) -> None:
     if again or _read(tx, owner, session).frozen is None:
-        _change(tx, owner, session, frozen=position)
+        _update(tx, owner, session, frozen=position)

@@ -16,12 +16,12 @@ from reverie.engine import log_rows, seals
 from reverie.errors import InvalidInput, NotFound, StoreDamaged
 from reverie.model import RIGHTS, Right, Token
 from reverie.protocols import Transaction
-from reverie.text.normalize import plain_name
-from reverie.write.runtime import Resources
+from reverie.text.normalize import require_name
+from reverie.write.runtime import Runtime
 
 _KEY = "token."
-_SHAPE = re.compile(r"rv_([A-Za-z0-9]{8})_([A-Za-z0-9_-]{43})")
-MOST_NAME_CHARS = 200
+_TOKEN_PATTERN = re.compile(r"rv_([A-Za-z0-9]{8})_([A-Za-z0-9_-]{43})")
+MAX_NAME_CHARS = 200
 
 
 def new_secret(id: str) -> str:
@@ -30,26 +30,26 @@ def new_secret(id: str) -> str:
 
 
 def create(
-    resources: Resources,
+    runtime: Runtime,
     name: str,
     right: Right,
     spaces: Iterable[str] | None,
     user: str | None,
 ) -> tuple[Token, str]:
     """A new token, and the one time that it can be read."""
-    plain_name(name, "the name of a token", MOST_NAME_CHARS)
+    require_name(name, "the name of a token", MAX_NAME_CHARS)
     if right not in RIGHTS:
         raise InvalidInput(f"a right must be one of {', '.join(RIGHTS)}, not {right!r}")
     bound = None if spaces is None else tuple(sorted(set(spaces)))
     for space in bound or ():
-        plain_name(space, "the name of a space", MOST_NAME_CHARS)
+        require_name(space, "the name of a space", MAX_NAME_CHARS)
     if bound == ():
         raise InvalidInput("a token for no space can do nothing: name one, or leave spaces out")
     if user is not None:
-        plain_name(user, "the name of a user", MOST_NAME_CHARS)
+        require_name(user, "the name of a user", MAX_NAME_CHARS)
     if right == "admin" and (bound is not None or user is not None):
         raise InvalidInput("the right admin is for all spaces: leave the spaces and the user out")
-    token = Token(resources.ids.memory(), name, right, bound, user, resources.clock.now())
+    token = Token(runtime.ids.memory(), name, right, bound, user, runtime.clock.now())
     secret = new_secret(token.id)
     value = {
         "name": name,
@@ -59,60 +59,60 @@ def create(
         "created_at": token.created_at,
         "sha256": _hashed(secret),
     }
-    with resources.engine.write() as tx:
-        tx.oversee()
+    with runtime.engine.write() as tx:
+        tx.enter_all_owners()
         key = _KEY + token.id
-        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (key, seals.with_seal(key, value)))
+        tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (key, seals.seal_json(key, value)))
     return token, secret
 
 
-def listed(resources: Resources) -> list[Token]:
+def list_tokens(runtime: Runtime) -> list[Token]:
     """Every token that is as it was made, the oldest first; nobody gets in with another."""
     found = []
-    with resources.engine.read() as tx:
-        for key, value in rows(tx):
+    with runtime.engine.read() as tx:
+        for key, value in read_rows(tx):
             try:
                 found.append(_token(key, value)[0])
             except StoreDamaged as damage:
-                log_rows.note(tx, damage)
+                log_rows.record_damage(tx, damage)
     return sorted(found, key=lambda token: (token.created_at, token.id))
 
 
-def revoke(resources: Resources, id: str) -> None:
+def revoke(runtime: Runtime, id: str) -> None:
     """From now on nobody gets in with it."""
-    with resources.engine.write() as tx:
-        tx.oversee()
+    with runtime.engine.write() as tx:
+        tx.enter_all_owners()
         if not tx.run("DELETE FROM meta WHERE key = ?", (_KEY + id,)):
             raise NotFound(
                 f"there is no token {id!r}: 'reverie token list' shows the ones there are"
             )
 
 
-def recognise(resources: Resources, secret: str) -> Token | None:
+def authenticate(runtime: Runtime, secret: str) -> Token | None:
     """Whose token this is."""
-    shape = _SHAPE.fullmatch(secret)
+    shape = _TOKEN_PATTERN.fullmatch(secret)
     if shape is None:
         return None
     key = _KEY + shape[1]
-    with resources.engine.read() as tx:
+    with runtime.engine.read() as tx:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (key,))
         if row is None:
             return None
         try:
             token, kept = _token(key, str(row[0]))
         except StoreDamaged as damage:
-            log_rows.note(tx, damage)
+            log_rows.record_damage(tx, damage)
             return None
     return token if hmac.compare_digest(kept, _hashed(secret)) else None
 
 
-def rows(tx: Transaction) -> list[tuple[str, str]]:
+def read_rows(tx: Transaction) -> list[tuple[str, str]]:
     """What a store keeps of its tokens."""
     found = tx.all("SELECT key, value FROM meta WHERE SUBSTR(key, 1, 6) = ?", (_KEY,))
     return [(str(key), str(value)) for key, value in found]
 
 
-def replace(tx: Transaction, kept: Iterable[tuple[str, str]]) -> None:
+def replace_all(tx: Transaction, kept: Iterable[tuple[str, str]]) -> None:
     """Put these in the place of all that a store has.
 
     A backup that comes back must not let in whoever was shut out since it was made.
@@ -123,7 +123,7 @@ def replace(tx: Transaction, kept: Iterable[tuple[str, str]]) -> None:
 
 
 def _token(key: str, value: str) -> tuple[Token, str]:
-    kept = seals.unsealed(key, value)
+    kept = seals.unseal_json(key, value)
     if kept is None:
         raise StoreDamaged(
             f"token {key.removeprefix(_KEY)!r} is damaged and lets nobody in: revoke it, and make "

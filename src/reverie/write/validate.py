@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from reverie.config import Settings
 from reverie.dates import Time, optional_ms
-from reverie.engine.index import Passage, passages_of
+from reverie.engine.index import Passage, content_passages
 from reverie.errors import InvalidInput
 from reverie.model import (
     FUSIONS,
@@ -27,27 +27,27 @@ from reverie.model import (
 from reverie.text.normalize import (
     category_slug,
     one_line,
-    plain_name,
-    storable,
+    require_name,
+    require_utf8,
     subject_key,
 )
-from reverie.text.tags import LONGEST_GIVEN_TAG, clean_tags, concept_tags, counted_tags
+from reverie.text.tags import MAX_GIVEN_TAG_CHARS, clean_tags, concept_tags, require_tag_limits
 from reverie.write import embeddings
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix
-    from reverie.write.runtime import Resources
+    from reverie.write.runtime import Runtime
 
-MOST_CHARS = 16_000_000
-MOST_KEY_CHARS = 200
-MOST_SUBJECT_CHARS = 200
+MAX_CHARS = 16_000_000
+MAX_KEY_CHARS = 200
+MAX_SUBJECT_CHARS = 200
 MAX_CATEGORY_CHARS = 200
-MOST_SOURCE_CHARS = 1_000
-MOST_REASON_CHARS = 2_000
+MAX_SOURCE_CHARS = 1_000
+MAX_REASON_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class PreparedText:
     """A content with all that the index needs of it. vectors is None when a job will make them."""
 
     content: str
@@ -60,7 +60,7 @@ class Text:
 class Draft:
     """A memory that has no id yet."""
 
-    text: Text
+    text: PreparedText
     kind: Kind
     category: str
     subject: str | None
@@ -75,38 +75,42 @@ class Draft:
     created_at: int | None = None
 
 
-def prepare_text(resources: Resources, content: str) -> Text:
+def prepare_text(runtime: Runtime, content: str) -> PreparedText:
     """Split, analyse and, with a local embedder, embed."""
-    return prepare_texts(resources, [content])[0]
+    return prepare_texts(runtime, [content])[0]
 
 
-def prepare_texts(resources: Resources, contents: Sequence[str]) -> list[Text]:
+def prepare_texts(runtime: Runtime, contents: Sequence[str]) -> list[PreparedText]:
     """The same for many at once: one call to the embedder."""
-    split = [passages_of(content) for content in contents]
+    split = [content_passages(content) for content in contents]
     return [
-        Text(content, parts, concept_tags(content), rows)
-        for content, parts, rows in zip(contents, split, _vectors(resources, split), strict=True)
+        PreparedText(content, parts, concept_tags(content), rows)
+        for content, parts, rows in zip(
+            contents, split, _embed_passages(runtime, split), strict=True
+        )
     ]
 
 
-def embedded(
-    resources: Resources, contents: Sequence[str], split: Sequence[list[Passage]]
-) -> list[Text]:
+def prepare_split(
+    runtime: Runtime, contents: Sequence[str], split: Sequence[list[Passage]]
+) -> list[PreparedText]:
     """Texts with their passages and, from a local embedder, their vectors."""
     return [
-        Text(content, parts, (), rows)
-        for content, parts, rows in zip(contents, split, _vectors(resources, split), strict=True)
+        PreparedText(content, parts, (), rows)
+        for content, parts, rows in zip(
+            contents, split, _embed_passages(runtime, split), strict=True
+        )
     ]
 
 
-def _vectors(resources: Resources, split: Sequence[list[Passage]]) -> list[Matrix | None]:
+def _embed_passages(runtime: Runtime, split: Sequence[list[Passage]]) -> list[Matrix | None]:
     """What a local embedder makes of the passages of each text."""
-    embedder = resources.embedder
+    embedder = runtime.embedder
     # The write itself looks again: what is remembered here only saves a look before it.
-    if embedder is not None and embedder.identity not in resources.agreed:
-        with resources.engine.read() as tx:
+    if embedder is not None and embedder.identity not in runtime.verified_embedders:
+        with runtime.engine.read() as tx:
             if embeddings.require(tx, embedder) is not None:
-                resources.agreed.add(embedder.identity)
+                runtime.verified_embedders.add(embedder.identity)
     said = [part.text for parts in split for part in parts]
     if embedder is None or embedder.remote or not said:
         return [None] * len(split)
@@ -115,16 +119,16 @@ def _vectors(resources: Resources, split: Sequence[list[Passage]]) -> list[Matri
     return [rows[end - len(parts) : end] for end, parts in zip(ends, split, strict=True)]
 
 
-def scanned_content(resources: Resources, content: str, kind: str) -> str:
+def redact_content(runtime: Runtime, content: str, kind: str) -> str:
     """A content checked and without secrets; it is measured before it is scanned."""
     if isinstance(content, str):
-        measure_content(content, kind, resources.settings)
-    kept = resources.redaction.text(content, "content", MOST_CHARS)
-    return check_content(kept, kind, resources.settings)
+        measure_content(content, kind, runtime.settings)
+    kept = runtime.redaction.text(content, "content", MAX_CHARS)
+    return check_content(kept, kind, runtime.settings)
 
 
 def check_content(content: str, kind: str, settings: Settings) -> str:
-    measure_content(storable(content, "content"), kind, settings)
+    measure_content(require_utf8(content, "content"), kind, settings)
     if not one_line(content):
         raise InvalidInput("content must not be empty")
     return content
@@ -136,8 +140,8 @@ def measure_content(content: str, kind: str, settings: Settings) -> None:
             f"a fact has at most {settings.fact_chars} characters, this has {len(content)}: "
             "shorten it, or keep it as a note (kind='note', --note)"
         )
-    if len(content) > MOST_CHARS:
-        raise InvalidInput(f"content has at most {MOST_CHARS} characters: split it")
+    if len(content) > MAX_CHARS:
+        raise InvalidInput(f"content has at most {MAX_CHARS} characters: split it")
 
 
 def check_kind(kind: str) -> Kind:
@@ -165,7 +169,7 @@ def check_ranking(ranking: Ranking | str) -> Ranking:
     for name in ("rerank", "spread", "collapse"):
         if not isinstance(getattr(ranking, name), bool):
             raise InvalidInput(f"{name} must be True or False, not {getattr(ranking, name)!r}")
-    for name, least, most in _RANGES:
+    for name, least, most in _RANKING_RANGES:
         value = getattr(ranking, name)
         if value is None and name in {"mmr_lambda", "score_threshold"}:
             continue
@@ -176,7 +180,7 @@ def check_ranking(ranking: Ranking | str) -> Ranking:
     return ranking
 
 
-_RANGES = (
+_RANKING_RANGES = (
     *((name, 0, 1e6) for name in ("vector_weight", "keyword_weight", "neighbours")),
     *((name, 0, 1e6) for name in ("speaker", "period")),
     *((name, 0, 1) for name in ("session", "origin", "equal", "recency_weight", "mmr_lambda")),
@@ -197,50 +201,52 @@ def check_category(category: str) -> str:
         raise InvalidInput(
             f"category has {len(category)} characters, at most {MAX_CATEGORY_CHARS} are allowed"
         )
-    return category_slug(storable(category, "category"))
+    return category_slug(require_utf8(category, "category"))
 
 
-def scanned_category(resources: Resources, category: str) -> str:
-    return check_category(resources.redaction.text(category, "category", MAX_CATEGORY_CHARS))
+def redact_category(runtime: Runtime, category: str) -> str:
+    return check_category(runtime.redaction.text(category, "category", MAX_CATEGORY_CHARS))
 
 
-def scanned_subject(resources: Resources, subject: str | None) -> str | None:
-    return check_subject(resources.redaction.text(subject, "subject", MOST_SUBJECT_CHARS))
+def redact_subject(runtime: Runtime, subject: str | None) -> str | None:
+    return check_subject(runtime.redaction.text(subject, "subject", MAX_SUBJECT_CHARS))
 
 
-def scanned_source(resources: Resources, source: str | None) -> str | None:
-    kept = resources.redaction.text(source, "source", MOST_SOURCE_CHARS)
-    return check_optional(kept, "source", MOST_SOURCE_CHARS)
+def redact_source(runtime: Runtime, source: str | None) -> str | None:
+    kept = runtime.redaction.text(source, "source", MAX_SOURCE_CHARS)
+    return check_optional(kept, "source", MAX_SOURCE_CHARS)
 
 
 def check_subject(subject: str | None) -> str | None:
-    if subject is None or not one_line(storable(subject, "subject")):
+    if subject is None or not one_line(require_utf8(subject, "subject")):
         return None
-    return plain_name(subject, "subject", MOST_SUBJECT_CHARS)
+    return require_name(subject, "subject", MAX_SUBJECT_CHARS)
 
 
-def sought_subject(subject: str) -> str:
+def subject_filter_key(subject: str) -> str:
     """What the subjects of memories are compared with in a list."""
-    if len(storable(subject, "subject")) > MOST_SUBJECT_CHARS:
+    if len(require_utf8(subject, "subject")) > MAX_SUBJECT_CHARS:
         raise InvalidInput(
-            f"subject has {len(subject)} characters, at most {MOST_SUBJECT_CHARS} are allowed"
+            f"subject has {len(subject)} characters, at most {MAX_SUBJECT_CHARS} are allowed"
         )
     return subject_key(subject) or ""
 
 
 def check_optional(value: str | None, what: str, limit: int) -> str | None:
-    return None if value is None else plain_name(value, what, limit)
+    return None if value is None else require_name(value, what, limit)
 
 
-def redacted_tags(resources: Resources, tags: Iterable[str]) -> tuple[str, ...]:
+def redact_tags(runtime: Runtime, tags: Iterable[str]) -> tuple[str, ...]:
     """Looked at before they are cleaned: in small letters a key is no longer known as one."""
-    redact = resources.redaction.text
-    return clean_tags([redact(tag, "a tag", LONGEST_GIVEN_TAG) for tag in counted_tags(tags)])
+    redact = runtime.redaction.text
+    return clean_tags(
+        [redact(tag, "a tag", MAX_GIVEN_TAG_CHARS) for tag in require_tag_limits(tags)]
+    )
 
 
-def check_reason(resources: Resources, reason: str | None) -> str | None:
-    kept = resources.redaction.text(reason, "reason", MOST_REASON_CHARS)
-    return check_optional(kept, "reason", MOST_REASON_CHARS)
+def check_reason(runtime: Runtime, reason: str | None) -> str | None:
+    kept = runtime.redaction.text(reason, "reason", MAX_REASON_CHARS)
+    return check_optional(kept, "reason", MAX_REASON_CHARS)
 
 
 def check_origin(origin: Origin | Sequence[Any] | None) -> Origin | None:
@@ -254,11 +260,11 @@ def check_origin(origin: Origin | Sequence[Any] | None) -> Origin | None:
         or not 0 <= origin[1] < 1 << 62
     ):
         raise InvalidInput("origin must be the session and the sequence of an event")
-    return Origin(plain_name(origin[0], "the session of origin", 200), origin[1])
+    return Origin(require_name(origin[0], "the session of origin", 200), origin[1])
 
 
-def draft(
-    resources: Resources,
+def build_draft(
+    runtime: Runtime,
     content: str,
     *,
     kind: str,
@@ -273,24 +279,24 @@ def draft(
     session: str | None = None,
 ) -> Draft:
     checked = check_kind(kind)
-    content = scanned_content(resources, content, checked)
+    content = redact_content(runtime, content, checked)
     fields = {
         "kind": checked,
-        "category": scanned_category(resources, category),
-        "subject": scanned_subject(resources, subject),
-        "tags": redacted_tags(resources, tags),
-        "source": scanned_source(resources, source),
+        "category": redact_category(runtime, category),
+        "subject": redact_subject(runtime, subject),
+        "tags": redact_tags(runtime, tags),
+        "source": redact_source(runtime, source),
         "origin": check_origin(origin),
         "happened_at": optional_ms(happened_at, "happened_at"),
         "expires_at": optional_ms(expires_at, "expires_at"),
         "pinned": bool(pinned),
         "session": session,
     }
-    return Draft(text=prepare_text(resources, content), **cast(dict[str, Any], fields))
+    return Draft(text=prepare_text(runtime, content), **cast(dict[str, Any], fields))
 
 
 def check_key(key: str | None) -> str | None:
-    return check_optional(key, "key", MOST_KEY_CHARS)
+    return check_optional(key, "key", MAX_KEY_CHARS)
 
 
 def key_hash(key: str | None) -> str | None:
@@ -306,7 +312,7 @@ def request_hash(key: str | None, verb: str, *arguments: object) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def body_of(state: Memory, **more: Any) -> dict[str, Any]:
+def memory_body(state: Memory, **more: Any) -> dict[str, Any]:
     """The whole state as the log keeps it."""
     return {
         "kind": state.kind,

@@ -28,7 +28,7 @@ class VisiblePositions:
     """What was read of the log so far, for the users that asked last."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[_Key, _Visible] = OrderedDict()
+        self._cache: OrderedDict[_Key, _Visible] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, tx: Transaction, owners: Sequence[Owner]) -> array[int]:
@@ -36,29 +36,29 @@ class VisiblePositions:
         if not owners:
             return array("q")
         # A backup that came back may hold other entries at the same positions.
-        key = (log.lineage(tx), tuple(owners))
+        key = (log.restore_epoch(tx), tuple(owners))
         with self._lock:
-            known = self._known.get(key, _Visible(array("q"), 0))
+            known = self._cache.get(key, _Visible(array("q"), 0))
         end = log.last_position(tx, owners[-1])
-        fresh = _between(tx, owners, known.until, end) if end > known.until else []
+        fresh = _read_positions(tx, owners, known.until, end) if end > known.until else []
         found = _Visible(known.positions + array("q", fresh) if fresh else known.positions, end)
         with self._lock:
-            kept = self._known.get(key)
+            kept = self._cache.get(key)
             if kept is None or kept.until < found.until:
-                self._known[key] = found
-            self._known.move_to_end(key)
+                self._cache[key] = found
+            self._cache.move_to_end(key)
             self._drop_oldest()
         return found.positions
 
     def _drop_oldest(self) -> None:
         """Forget the users that asked longest ago; the newest one always stays."""
-        size = sum(len(kept.positions) for kept in self._known.values())
-        while size > MAX_POSITIONS and len(self._known) > 1:
-            _, dropped = self._known.popitem(last=False)
+        size = sum(len(kept.positions) for kept in self._cache.values())
+        while size > MAX_POSITIONS and len(self._cache) > 1:
+            _, dropped = self._cache.popitem(last=False)
             size -= len(dropped.positions)
 
 
-def _between(tx: Transaction, owners: Sequence[Owner], after: int, until: int) -> list[int]:
+def _read_positions(tx: Transaction, owners: Sequence[Owner], after: int, until: int) -> list[int]:
     marks = ", ".join("?" * len(owners))
     rows = tx.all(
         f"SELECT position FROM log WHERE space = ? AND owner IN ({marks}) "

@@ -119,7 +119,7 @@ def test_six_processes_open_an_empty_database_at_once(fresh: Server) -> None:
         (info,) = store.spaces()
         assert info.users == tuple(f"user {number}" for number in range(6))
         assert rows(store, "SELECT value FROM meta WHERE key = 'schema'") == [
-            (str(schema.CURRENT),)
+            (str(schema.SCHEMA_VERSION),)
         ]
 
 
@@ -171,7 +171,7 @@ def use_everything(store: Store) -> None:
     space.revise(kept[0].id, "Amber runs no more")
     space.forget(kept[1].id)
     assert not space.erase(kept[2].id).pending
-    store.drain()
+    store.run_pending_jobs()
     store.reembed()
     store.rebuild()
     store.vacuum()
@@ -219,12 +219,12 @@ def test_a_user_that_owns_nothing_works_where_the_tables_are(postgres: Server) -
         assert [hit.id for hit in space.recall("river")] == [kept.id]
         # It may not clean the tables up: what it erased is not known to be gone.
         assert space.erase(kept.id).pending
-        assert store.drain() == 1
+        assert store.run_pending_jobs() == 1
         assert "scrub" in {job.kind for job in store.jobs()}
     with open_store(address) as store:
         (job,) = (job for job in store.jobs() if job.kind == "scrub")
         store.retry_job("s", job.id)
-        assert store.drain() == 1
+        assert store.run_pending_jobs() == 1
         assert "scrub" not in {job.kind for job in store.jobs()}
 
 
@@ -300,7 +300,7 @@ def test_pgvector_in_a_schema_of_its_own(postgres: Server) -> None:
 
 def test_a_newer_schema_is_left_alone(postgres: Server) -> None:
     address = postgres.database(template="made")
-    newer = str(schema.CURRENT + 1)
+    newer = str(schema.SCHEMA_VERSION + 1)
     administer(postgres, address, f"UPDATE reverie.meta SET value = '{newer}' WHERE key = 'schema'")
     for mode in ("", "&mode=ro"):
         with pytest.raises(NewerSchema, match=newer):
@@ -312,7 +312,7 @@ def test_a_newer_schema_is_left_alone(postgres: Server) -> None:
 
 def test_an_old_server_is_refused(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     address = postgres.database()
-    monkeypatch.setattr(postgres_schema, "OLDEST", 990_000)
+    monkeypatch.setattr(postgres_schema, "MIN_SERVER_VERSION", 990_000)
     with pytest.raises(StoreError, match="too old"):
         open_store(address)
     with postgres.connect(name_of(address)) as connection:
@@ -326,7 +326,7 @@ def make_older(connection: psycopg.Connection[Any], number: int) -> None:
     connection.execute("CREATE SEQUENCE space_numbers")
     for step in schema.STEPS[:number]:
         for statement in step:
-            connection.execute(postgres_schema.as_postgres(statement).encode())
+            connection.execute(postgres_schema.to_postgres(statement).encode())
     connection.execute(postgres_vectors.TABLE.format(type="vector").encode())
     for statement in (
         f"INSERT INTO meta VALUES ('schema', '{number}'), ('index', 'earlier rules')",
@@ -347,11 +347,11 @@ def make_older(connection: psycopg.Connection[Any], number: int) -> None:
         """"forgotten_at": null, "expires_at": null, "trust": "person"}')""",
     ):
         connection.execute(statement.encode())
-    row_security.raise_walls(connection, postgres_schema.NAME)
+    row_security.enable_policies(connection, postgres_schema.SCHEMA_NAME)
 
 
 @pytest.mark.parametrize("rights", ["SUPERUSER", "", "NOINHERIT"])
-@pytest.mark.parametrize("number", range(1, schema.CURRENT))
+@pytest.mark.parametrize("number", range(1, schema.SCHEMA_VERSION))
 def test_older_tables_are_upgraded(
     postgres: Server, number: int, rights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

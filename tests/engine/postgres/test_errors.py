@@ -80,7 +80,7 @@ def test_an_idle_connection_that_was_ended_is_replaced(
     assert end_all(beside)
     assert len(space.recall("river", mode="vector")) == 2
     assert end_all(beside)
-    assert store.verify().ok and store.drain() == 0
+    assert store.verify().ok and store.run_pending_jobs() == 0
 
 
 def test_many_idle_connections_that_were_ended_are_replaced(
@@ -145,13 +145,13 @@ def test_a_connection_lost_before_the_commit(
 ) -> None:
     """The write is repeated with its key, and is there once."""
     space = store.space("s")
-    resources = space._resources
+    runtime = space._runtime
 
     def ended(*_: Any) -> None:
         end_all(beside)
 
     with monkeypatch.context() as patched:
-        patched.setattr(resources.notes, "write", ended)
+        patched.setattr(runtime.notes, "write", ended)
         with pytest.raises(StoreUnavailable):
             space.remember("the river is cold", key="k")
     kept = space.remember("the river is cold", key="k")
@@ -196,7 +196,7 @@ def test_a_lock_held_for_too_long(
 def test_opening_behind_one_who_makes_the_tables_has_the_deadline(postgres: Server) -> None:
     address = postgres.database()
     with psycopg.connect(address, autocommit=True) as maker:
-        maker.execute("SELECT pg_advisory_lock(%s)", (schema.MAKING,))
+        maker.execute("SELECT pg_advisory_lock(%s)", (schema.SCHEMA_LOCK,))
         with pytest.raises(StoreBusy, match=rf"session {maker.info.backend_pid}\b.*within 1 s"):
             reverie.open(address, settings=Settings(busy_timeout=1), embedder="none")
     reverie.open(address, settings=Settings(), embedder="none").close()
@@ -220,7 +220,7 @@ def test_writers_stuck_in_one_space_leave_connections_to_the_others(
     with reverie.open(address, settings=Settings(busy_timeout=5), embedder="none") as patient:
         threads = [
             threading.Thread(target=write, args=(number,))
-            for number in range(pool.MOST_CONNECTIONS * 3 // 2)
+            for number in range(pool.MAX_CONNECTIONS * 3 // 2)
         ]
         with beside.transaction():
             beside.execute(
@@ -230,7 +230,7 @@ def test_writers_stuck_in_one_space_leave_connections_to_the_others(
             for thread in threads:
                 thread.start()
             waiting = "SELECT COUNT(*) FROM pg_locks WHERE NOT granted"
-            while beside.execute(waiting).fetchall()[0][0] < pool.MOST_CONNECTIONS:
+            while beside.execute(waiting).fetchall()[0][0] < pool.MAX_CONNECTIONS:
                 time.sleep(0.05)
             assert told == []
             for number in range(3):
@@ -343,7 +343,7 @@ def test_what_is_erased_is_erased_though_it_cannot_be_cleaned_up_yet(
             beside.execute("LOCK TABLE reverie.log IN SHARE UPDATE EXCLUSIVE MODE")
             assert space.erase(memory.id).pending
         assert [job.kind for job in impatient.jobs()] == ["scrub"]
-        assert impatient.drain() == 1 and impatient.jobs() == []
+        assert impatient.run_pending_jobs() == 1 and impatient.jobs() == []
 
 
 def test_a_backup_that_cannot_be_written(store: Store, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import reverie
 from reverie import Settings, Store
 from reverie.engine import vector_math
 from reverie.engine.postgres.engine import PostgresEngine
-from reverie.engine.postgres.mean_cache import Middle, _extended
+from reverie.engine.postgres.mean_cache import VectorSum, _extend_sum
 from reverie.protocols import Owner
 from reverie.write import embeddings
 from tests.conftest import FakeClock, FakeEmbedder, SeededIds, engine_of
@@ -45,15 +45,15 @@ def test_a_sum_is_the_same_in_however_many_parts(
     chance = np.random.default_rng(seed)
     rows = chance.standard_normal((count, dimensions)).astype(np.float32)
     rows[chance.random(count) < 0.2] = 0
-    middle = Middle(0, 0, 0, 0, None)
+    middle = VectorSum(0, 0, 0, 0, None)
     for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), count], strict=True):
         part = rows[begin:end]
-        middle = _extended(middle, part[part.any(axis=1)], end)
+        middle = _extend_sum(middle, part[part.any(axis=1)], end)
     mean = middle.mean()
     if not rows.any():
         assert mean is None
     else:
-        assert mean is not None and mean.tobytes() == vector_math.mean_of(rows).tobytes()
+        assert mean is not None and mean.tobytes() == vector_math.mean_vector(rows).tobytes()
 
 
 class World:
@@ -111,10 +111,10 @@ class World:
         self.embedder.remote = False
         self.space.remember(self.text(), kind="note")
         if self.chance.random() < 0.5:
-            self.store.drain()
+            self.store.run_pending_jobs()
 
-    def drain(self) -> None:
-        self.store.drain()
+    def run_pending_jobs(self) -> None:
+        self.store.run_pending_jobs()
 
     def append(self) -> None:
         self.space.session("c").append(user(self.text()))
@@ -176,7 +176,7 @@ class World:
     @property
     def steps(self) -> list[Callable[[], None]]:
         often = [self.remember, self.forget, self.restore, self.revise, self.append]
-        seldom = [self.remember_later, self.drain, self.erase, self.undo, self.backup]
+        seldom = [self.remember_later, self.run_pending_jobs, self.erase, self.undo, self.backup]
         rarely = [self.rebuild, self.reembed, self.bring_back]
         return often * 3 + seldom * 2 + rarely
 
@@ -192,7 +192,7 @@ def middle_of(engine: PostgresEngine) -> tuple[Mean, Mean]:
         followed = engine._vectors._mean(tx, OWNER, generation.number, query)
         ((end,),) = tx.all("SELECT next_passage FROM statistics WHERE owner = 1")
         rows = tx.vectors(OWNER, generation.number, np.arange(end))
-    return followed, vector_math.mean_of(rows) if rows.any() else None
+    return followed, vector_math.mean_vector(rows) if rows.any() else None
 
 
 def require_same(engine: PostgresEngine, said: str) -> None:
@@ -218,7 +218,7 @@ def world_of(postgres: Server, tmp_path: Path) -> Iterator[Callable[[int], World
 def test_a_middle_that_is_followed_is_that_of_all_rows(
     world_of: Callable[[int], World], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_math, "ANCHORED", ANCHORED)
+    monkeypatch.setattr(vector_math, "MEAN_SAMPLE_SIZE", ANCHORED)
     world, seen = world_of(seed), 0
     world.remember()
     done: list[str] = []

@@ -97,7 +97,7 @@ def test_rows_keys_indexes_policies_and_rights_are_kept(postgres: Server, filled
         postgres, name_of(address), "SELECT pg_get_partkeydef(partrelid) FROM pg_partitioned_table"
     )
     assert {row[0] for row in split_by if row[0] is not None} == {"HASH (space)"}
-    assert crowded(postgres, name_of(address)) == len(postgres_schema._CROWDED) * PARTS
+    assert crowded(postgres, name_of(address)) == len(postgres_schema._HOT_TABLES) * PARTS
     with postgres.connect(name_of(address)) as connection:
         connection.execute("DROP OWNED BY reader; DROP ROLE reader")
 
@@ -136,7 +136,7 @@ def test_walls_stand_in_front_of_partitions(postgres: Server, parted: str) -> No
         connection.execute(f"SET ROLE {row_security.APPLICATION}".encode())
         assert connection.execute("SELECT COUNT(*) FROM reverie.log").fetchall() == [(0,)]
         (space,) = catalogue(postgres, parted, "SELECT MIN(space) FROM reverie.spaces")[0]
-        connection.execute(f"BEGIN; {row_security.entering(Owner(space, 0))}".encode())
+        connection.execute(f"BEGIN; {row_security.set_owner(Owner(space, 0))}".encode())
         seen = connection.execute("SELECT DISTINCT space, owner FROM reverie.log").fetchall()
     assert seen == [(space, 0)]
 
@@ -162,7 +162,7 @@ def test_every_verb_works_on_partitions(postgres: Server, parted: str) -> None:
         session.scratchpad.write(["row ashore"])
         assert session.scratchpad.read().items
         assert "Zoe" in session.context("who am I", tokens=500).history[-1]["content"]
-        store.drain()
+        store.run_pending_jobs()
         session.hide()
         session.restore()
         session.erase()
@@ -209,12 +209,12 @@ def test_partitions_are_upgraded_like_plain_tables(
     )
     address = postgres.database(template=parted)
     monkeypatch.setattr(schema, "STEPS", (*schema.STEPS, step))
-    monkeypatch.setattr(schema, "CURRENT", schema.CURRENT + 1)
+    monkeypatch.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION + 1)
     with opened(address) as store:
         assert store.verify().ok
         assert store.space("ana").recall(QUERIES[0])
         store.space("ana").remember("behind the upgrade")
-    assert crowded(postgres, name_of(address)) == len(postgres_schema._CROWDED) * PARTS
+    assert crowded(postgres, name_of(address)) == len(postgres_schema._HOT_TABLES) * PARTS
     assert split(address).tables == ("extra",)
     assert len([part for part in whole_tables(postgres, name_of(address)) if "extra" in part]) == 16
 

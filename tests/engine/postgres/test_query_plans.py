@@ -20,7 +20,7 @@ from reverie import Origin, Session, Settings, Space, Store
 from reverie.engine import seals, table_copy
 from reverie.engine.postgres import engine as postgres_engine
 from reverie.engine.postgres import schema
-from reverie.engine.postgres.transaction import PostgresTransaction, numbered
+from reverie.engine.postgres.transaction import PostgresTransaction, to_numbered_params
 from reverie.protocols import Row
 from tests.conftest import FakeClock, SeededIds
 from tests.servers import Server
@@ -60,7 +60,7 @@ class Explained(PostgresTransaction):
 
     def _note(self, sql: str, values: Sequence[Any]) -> None:
         self._execute(b"SELECT 1")
-        plain = numbered(sql)
+        plain = to_numbered_params(sql)
         self._explain(sql, b"EXPLAIN (FORMAT JSON) " + plain, values)
         self._explain(sql, b"EXPLAIN (FORMAT JSON, GENERIC_PLAN) " + _typed(plain, values), None)
 
@@ -107,7 +107,7 @@ def load(address: str, document: Path) -> None:
             multiply(connection, table)
         statements = schema._Statements(connection)
         seals.seal_log(statements, 7)
-        seals.seal_others(statements)
+        seals.seal_other_tables(statements)
         connection.execute("VACUUM ANALYZE")
 
 

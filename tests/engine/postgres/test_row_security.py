@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import reverie
 from reverie import Settings, Space, Store, StoreDamaged, StoreReadOnly
 from reverie.engine import seals
-from reverie.engine.log import SHARED
+from reverie.engine.log import SHARED_OWNER
 from reverie.engine.postgres import engine as postgres_engine
 from reverie.engine.postgres.engine import PostgresEngine
 from reverie.engine.postgres.transaction import PostgresTransaction
@@ -133,7 +133,7 @@ def tables_of(engine: Engine) -> dict[str, list[str]]:
 
 def numbers_of(engine: PostgresEngine) -> dict[Who, Owner]:
     with engine.read() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         return {(space, name): Owner(*owner) for space, name, *owner in tx.all(NAMED)}
 
 
@@ -145,7 +145,7 @@ def whose(tx: PostgresTransaction, table: str, columns: Sequence[str]) -> Counte
 
 
 def expected(everything: Counter[Row], owner: Owner) -> Counter[Row]:
-    mine = {(owner.space,), (owner.space, SHARED), tuple(owner)}
+    mine = {(owner.space,), (owner.space, SHARED_OWNER), tuple(owner)}
     return Counter({row: count for row, count in everything.items() if row in mine})
 
 
@@ -190,7 +190,7 @@ def test_a_transaction_has_no_rights_of_its_own(engine: PostgresEngine, writing:
             "SELECT row_security_active(c.oid) FROM pg_class c WHERE c.relkind = 'r' "
             "AND c.relnamespace = 'reverie'::regnamespace GROUP BY 1"
         ) == [(True,)]
-        tx.oversee()
+        tx.enter_all_owners()
         ((superuser, bypasses),) = tx.all(
             "SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user"
         )
@@ -200,7 +200,7 @@ def test_a_transaction_has_no_rights_of_its_own(engine: PostgresEngine, writing:
 def test_a_lent_connection_says_nothing_when_it_comes_back(engine: PostgresEngine) -> None:
     owner = numbers_of(engine)["one", "alice"]
     with engine.read() as tx:
-        tx.ask_for("one", "alice")
+        tx.restrict_to_names("one", "alice")
         tx.enter(owner)
         with tx.across_owners():
             assert tx.all("SELECT 1 FROM log LIMIT 1")
@@ -221,7 +221,7 @@ def test_there_is_something_of_everybody_in_every_table(engine: PostgresEngine) 
     owners = set(numbers_of(engine).values())
     assert len(owners) == len(OWNERS)
     with engine.read() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         for table, columns in tables_of(engine).items():
             if table == "meta":
                 continue
@@ -239,7 +239,7 @@ def test_select_without_a_condition(engine: PostgresEngine, who: Who) -> None:
         if table == "meta":
             continue
         with engine.read() as tx:
-            tx.oversee()
+            tx.enter_all_owners()
             everything = whose(tx, table, columns)
         for writing in (False, True):
             with engine.write() if writing else engine.read() as tx:
@@ -257,7 +257,7 @@ def test_update_and_delete_without_a_condition(engine: PostgresEngine, who: Who)
         if table == "meta":
             continue
         with engine.read() as tx:
-            tx.oversee()
+            tx.enter_all_owners()
             mine = expected(whose(tx, table, columns), owner).total()
         assert mine
         with contextlib.suppress(Undone), engine.write() as tx:
@@ -268,7 +268,7 @@ def test_update_and_delete_without_a_condition(engine: PostgresEngine, who: Who)
                 assert tx.run(f"DELETE FROM {table}") == mine, table
             raise Undone
     with engine.read() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         assert len(tx.all("SELECT 1 FROM owners")) == len(OWNERS)
 
 
@@ -278,7 +278,7 @@ def others(owner: Owner) -> dict[str, Owner]:
     return {
         "beside": Owner(owner.space, owner.number % 2 + 1),
         "elsewhere": Owner(elsewhere, owner.number),
-        "shared elsewhere": Owner(elsewhere, SHARED),
+        "shared elsewhere": Owner(elsewhere, SHARED_OWNER),
     }
 
 
@@ -294,7 +294,7 @@ def test_nobody_writes_a_row_of_another(engine: PostgresEngine, which: str) -> N
         where = f"space = {other.space}" + ("" if one_key else f" AND owner = {other.number}")
         to = f"space = {other.space}" + ("" if one_key else f", owner = {other.number}")
         with engine.read() as tx:
-            tx.oversee()
+            tx.enter_all_owners()
             (theirs, *_) = tx.all(f"SELECT * FROM {table} WHERE {where} LIMIT 1")
         marks = ", ".join("?" * len(columns))
         with (
@@ -327,14 +327,14 @@ def test_a_name_shows_only_what_has_it(engine: PostgresEngine) -> None:
     for table in tables_of(engine):
         with engine.read() as tx:
             tx.enter(numbers["two", "bob"])
-            tx.ask_for("one", "alice")
+            tx.restrict_to_names("one", "alice")
             found = tx.all(f"SELECT * FROM {table}")
             if table == "spaces":
                 assert [row[:2] for row in found] == [(numbers["one", None].space, "one")]
             else:
                 assert bool(found) == (table == "meta"), table
     with engine.read() as tx:
-        tx.ask_for("one", "alice")
+        tx.restrict_to_names("one", "alice")
         tx.enter(numbers["one", None])
         assert {row[0] for row in tx.all("SELECT name FROM owners")} == {"", "alice"}
 
@@ -353,7 +353,7 @@ def test_across_owners_shows_the_log_of_the_space_alone(engine: PostgresEngine) 
                 meanwhile = whose(tx, table, columns)
             assert whose(tx, table, columns) == before
         if table == "log":
-            assert set(before) == {tuple(owner), (owner.space, SHARED)}
+            assert set(before) == {tuple(owner), (owner.space, SHARED_OWNER)}
             assert set(meanwhile) == space
         else:
             assert meanwhile == before, table
@@ -484,7 +484,7 @@ def test_a_user_without_conditions_sees_nobody_else(
     ids = [id for listed in ids_of(world).values() for id in listed]
     monkeypatch.setattr(postgres_engine, "PostgresTransaction", Noting)
     # What fails is not to be looked into by the operator's statements.
-    monkeypatch.setattr(engine_of(world), "examine", None)
+    monkeypatch.setattr(engine_of(world), "damage_check", None)
     for ask in [*everything(handle), *asking_for(handle, ids)]:
         with contextlib.suppress(ValueError, LookupError, AssertionError, StoreDamaged):
             given.append((ask(),))
@@ -506,7 +506,7 @@ def test_without_walls_the_same_shows_everybody(
     with open_store(address) as store:
         handle, made = store.space("one"), ids_of(store)
         # The seals would not let others' entries pass for this owner's.
-        monkeypatch.setattr(seals, "holds", lambda *given: True)
+        monkeypatch.setattr(seals, "is_intact", lambda *given: True)
         monkeypatch.setattr(postgres_engine, "PostgresTransaction", Careless)
         assert seen_in(list(handle.export())) == set(OWNERS)
         assert all(seen_in(handle.history(made[who][0])) == {who} for who in OWNERS)
@@ -581,7 +581,7 @@ def quoting(request: pytest.FixtureRequest, postgres: Server) -> Iterator[Store]
 @example(space=HOSTILE[0], name=HOSTILE[1])
 def test_any_name_is_said_as_it_is(quoting: Store, space: str, name: str) -> None:
     with engine_of(quoting).read() as tx:
-        tx.ask_for(space, name)
+        tx.restrict_to_names(space, name)
         said = tx.all(
             "SELECT current_setting('reverie.space_name'), current_setting('reverie.user_name'), "
             "COALESCE(current_setting('reverie.owner', true), '')"

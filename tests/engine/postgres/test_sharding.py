@@ -232,11 +232,11 @@ def test_a_worker_claims_and_finishes_in_one_partition_of_each_table(
     address = postgres.database(template=parted)
     whole = whole_tables(postgres, name_of(address))
     with opened(address) as store:
-        store.drain()
+        store.run_pending_jobs()
         store.space("dee").session("new").append({"role": "user", "content": "I prefer tea."})
         (space,) = rows(store, "SELECT space FROM spaces WHERE name = ?", "dee")[0]
         statements = recorded(monkeypatch)
-        assert store.drain()
+        assert store.run_pending_jobs()
         asked = [each for each in statements if "FROM due WHERE at <=" not in each.sql]
         assert len(asked) < len(statements)
         assert touched_by(store, asked, space, whole) >= {"jobs", "due", "log"}
@@ -247,15 +247,15 @@ def test_a_transaction_takes_on_its_role_before_it_asks_anything(
 ) -> None:
     """Citus has a connection for each role: one transaction cannot be on two of them."""
     begun_before: list[bool] = []
-    oversee = PostgresTransaction.oversee
+    oversee = PostgresTransaction.enter_all_owners
 
     def noting(self: PostgresTransaction) -> None:
         begun_before.append(self._begun)
         oversee(self)
 
     with opened(postgres.database(template=parted)) as store:
-        monkeypatch.setattr(PostgresTransaction, "oversee", noting)
-        store.spaces(), store.jobs(), store.drain(), store.doctor(), store.verify()
+        monkeypatch.setattr(PostgresTransaction, "enter_all_owners", noting)
+        store.spaces(), store.jobs(), store.run_pending_jobs(), store.doctor(), store.verify()
         store.rebuild(), store.reembed()
         store.backup(tmp_path / "copy.db")
         store.restore_backup(tmp_path / "copy.db")

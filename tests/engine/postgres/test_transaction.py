@@ -217,7 +217,7 @@ def test_times_never_run_backwards(servers: list[Store]) -> None:
 
 
 def engine_clock(store: Store) -> FakeClock:
-    clock = store._resources.clock
+    clock = store._runtime.clock
     assert isinstance(clock, FakeClock)
     return clock
 
@@ -259,9 +259,9 @@ def test_who_begins_a_generation_second_waits_for_the_first(
 RAN: list[tuple[int, str, int]] = []
 
 
-def note(resources: Any, claim: jobs.Claim) -> None:
+def note(runtime: Any, claim: jobs.Claim) -> None:
     """A handler: says that it ran, in the transaction of its end."""
-    with resources.engine.write() as tx:
+    with runtime.engine.write() as tx:
         tx.enter(claim.owner)
         claim.finish(tx)
     RAN.append((claim.job, claim.payload["lane"], claim.attempts))
@@ -270,7 +270,7 @@ def note(resources: Any, claim: jobs.Claim) -> None:
 @pytest.fixture
 def noted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, str, int]]]:
     RAN.clear()
-    monkeypatch.setitem(worker.HANDLERS, "note", f"{__name__}:note")
+    monkeypatch.setitem(worker.HANDLERS, "note", lambda: note)
     yield RAN
 
 
@@ -290,9 +290,9 @@ def test_each_job_runs_once_and_lanes_in_order(
 ) -> None:
     servers = [opened() for _ in range(4)]
     queue(servers[0], 40, lanes=3)
-    counts = from_each(lambda s, n: s.drain(), servers)
+    counts = from_each(lambda s, n: s.run_pending_jobs(), servers)
     # One that found only taken lanes has stopped; what is left is run by whoever comes next.
-    servers[0].drain()
+    servers[0].run_pending_jobs()
     assert Counter(job for job, _, _ in noted) == Counter(range(1, 41))
     assert {attempts for _, _, attempts in noted} == {1}
     for lane in ("lane 1", "lane 2", "lane 3"):
@@ -314,7 +314,7 @@ def test_a_job_that_another_is_claiming_is_passed_over(
         pass
 
     def drain() -> None:
-        other.drain()
+        other.run_pending_jobs()
         done.set()
 
     with contextlib.suppress(GivenUp), engine_of(one).write() as tx:
@@ -331,7 +331,7 @@ def test_a_job_that_another_is_claiming_is_passed_over(
         thread.join()
         assert [job for job, _, _ in noted] == [2, 3]
         raise GivenUp
-    assert other.drain() == 1 and [job for job, _, _ in noted] == [2, 3, 1]
+    assert other.run_pending_jobs() == 1 and [job for job, _, _ in noted] == [2, 3, 1]
 
 
 def test_a_job_added_while_a_worker_looks_is_not_forgotten(
@@ -349,11 +349,11 @@ def test_a_job_added_while_a_worker_looks_is_not_forgotten(
 
     def drain(store: Store) -> None:
         while not adding.is_set():
-            store.drain()
+            store.run_pending_jobs()
 
     given = together([add, lambda: drain(servers[1]), lambda: drain(servers[2])])
     assert given == [None] * 3
-    servers[1].drain()
+    servers[1].run_pending_jobs()
     assert Counter(job for job, _, _ in noted) == Counter(range(1, 42))
 
 
@@ -379,9 +379,9 @@ def test_who_finds_nothing_due_takes_nothing_from_who_adds(
             return super().run(sql, values)
 
     monkeypatch.setattr(postgres_engine, "PostgresTransaction", Late)
-    store.drain()
+    store.run_pending_jobs()
     adding.join()
-    store.drain()
+    store.run_pending_jobs()
     assert [job for job, _, _ in noted] == [1] and store.jobs() == []
 
 
@@ -475,7 +475,7 @@ def test_writers_of_different_spaces_wait_for_nobody(servers: list[Store]) -> No
 def test_a_transaction_that_the_server_undid_is_not_acknowledged(servers: list[Store]) -> None:
     engine = engine_of(servers[0])
     with pytest.raises(StoreError, match="undone: repeat it"), engine.write() as tx:
-        tx.oversee()
+        tx.enter_all_owners()
         with contextlib.suppress(psycopg.Error):
             tx.all("SELECT 1 / 0")
 
@@ -510,7 +510,7 @@ def test_a_job_that_ends_while_a_worker_finds_nothing_wakes_the_next(
 ) -> None:
     """The head of a lane is finished between a worker's look and its leaving."""
     one, other = opened(), opened()
-    owner, now = queue(one, 0, lanes=0), one._resources.clock.now()
+    owner, now = queue(one, 0, lanes=0), one._runtime.clock.now()
     with engine_of(one).write() as tx:
         tx.enter(owner)
         for _ in range(2):
@@ -542,7 +542,7 @@ def test_a_job_that_ends_while_a_worker_finds_nothing_wakes_the_next(
         first.finish(tx)
     ended.set()
     thread.join()
-    assert one.drain() == 1
+    assert one.run_pending_jobs() == 1
 
 
 def test_who_writes_by_old_rules_is_waited_for(
@@ -564,16 +564,16 @@ def test_who_writes_by_old_rules_is_waited_for(
     thread = threading.Thread(target=lambda: one.space("fresh").remember("by the old rules"))
     thread.start()
     assert began.wait(60)
-    monkeypatch.setattr(index, "MADE_BY", "newer rules")
+    monkeypatch.setattr(index, "INDEX_VERSION", "newer rules")
     seen: list[list[Owner]] = []
-    all_owners = log.all_owners
+    all_owners = log.list_owners
 
     def noting(tx: Any) -> list[Owner]:
         seen.append(all_owners(tx))
         return seen[-1]
 
-    monkeypatch.setattr(log, "all_owners", noting)
-    rebuild.refresh_index(other._resources)
+    monkeypatch.setattr(log, "list_owners", noting)
+    rebuild.refresh_index(other._runtime)
     go.set()
     thread.join()
     assert len(seen[0]) == 2

@@ -81,7 +81,7 @@ def every_verb(store: reverie.Store, id: str, folder: Path) -> dict[str, Verb]:
         "export": lambda: list(space.export()),
         "import_records": lambda: space.import_records([{"content": "z"}]),
         "spaces": store.spaces,
-        "drain": store.drain,
+        "run_pending_jobs": store.run_pending_jobs,
         "jobs": store.jobs,
         "retry_job": lambda: store.retry_job("s", 1),
         "drop_job": lambda: store.drop_job("s", 1),
@@ -181,7 +181,7 @@ def test_a_child_does_not_hold_the_parents_lock(tmp_path: Path) -> None:
     with open_store(path) as store:
         store.space("s").remember("first")
         end, begin = os.pipe()
-        with store._resources.engine.write() as tx:
+        with store._runtime.engine.write() as tx:
             log.ensure_owner(tx, "elsewhere", None)
             child = os.fork()
             if not child:
@@ -229,7 +229,7 @@ def test_closing_leaves_one_file_and_its_lock(tmp_path: Path) -> None:
         ("temp_store", 2),
         ("mmap_size", 0),
         ("application_id", APPLICATION_ID),
-        ("user_version", schema.CURRENT),
+        ("user_version", schema.SCHEMA_VERSION),
     ],
 )
 def test_pragmas_hold_on_every_connection(
@@ -331,7 +331,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path, journal: str) 
     with open_store(path) as store:
         store.space("s").remember("x")
     with apsw.Connection(str(path)) as connection:
-        connection.pragma("user_version", schema.CURRENT + 1)
+        connection.pragma("user_version", schema.SCHEMA_VERSION + 1)
         connection.pragma("journal_mode", journal)
     connection.close()
     content = path.read_bytes()
@@ -378,7 +378,7 @@ def test_a_read_only_store_reads_and_refuses_to_write(tmp_path: Path) -> None:
 def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    parse = store_file.parse_address
+    parse = store_file.parse_url
     assert parse("/a/b.db") == (Path("/a/b.db"), {})
     assert parse("b.db") == (tmp_path / "b.db", {})
     assert parse("~/b.db") == (tmp_path / "b.db", {})
@@ -542,13 +542,13 @@ class Vectors:
     def put(self, owner: Owner, number: int, row: np.ndarray) -> None:
         with self.writer.write() as tx:
             tx.put_vectors(owner, 1, number, row.reshape(1, -1))
-            index.touch(tx, owner, [number])
+            index.mark_vectors_changed(tx, owner, [number])
         self.rows[owner][number] = row
 
     def clear(self, owner: Owner, first: int, count: int) -> None:
         with self.writer.write() as tx:
             tx.clear_vectors(owner, first, count)
-            index.touch(tx, owner, range(first, first + count))
+            index.mark_vectors_changed(tx, owner, range(first, first + count))
         self.rows[owner][first : first + count] = 0
 
     def renumber(self, owner: Owner) -> None:
@@ -789,7 +789,7 @@ def test_erasing_waits_for_a_reader_in_another_process(tmp_path: Path, seed: int
         assert all(space.erase(id).pending for id in gone)
         assert {job.kind for job in store.jobs()} == {"scrub"}
         reader.call("release")
-        store.drain()
+        store.run_pending_jobs()
         assert store.jobs() == []
         assert leaks(tmp_path, {id: words[id] for id in gone}) == {}
         assert store.verify().problems == ()
@@ -804,7 +804,7 @@ def test_an_erase_repeated_while_bytes_remain_says_so(tmp_path: Path) -> None:
         assert space.erase(id, key="erase").pending
         assert space.erase(id, key="erase").pending
         reader.call("release")
-        store.drain()
+        store.run_pending_jobs()
         assert leaks(tmp_path, {id: ["erased"]}) == {}
         assert not space.erase(id, key="erase").pending
 
@@ -816,7 +816,7 @@ def test_a_store_of_the_step_before_is_upgraded(
     """Some stores of the second step have an index of the third already."""
     path = tmp_path / "old.db"
     with monkeypatch.context() as before:
-        before.setattr(schema, "CURRENT", 2)
+        before.setattr(schema, "SCHEMA_VERSION", 2)
         SQLiteEngine(str(path)).close()
     connection = apsw.Connection(str(path))
     assert connection.pragma("user_version") == 2
@@ -837,7 +837,7 @@ def test_a_store_of_the_step_before_is_upgraded(
 def make_unsealed(path: Path, monkeypatch: pytest.MonkeyPatch, entries: int) -> None:
     """A store of the step before seals, with rows as that Reverie wrote them."""
     with monkeypatch.context() as before:
-        before.setattr(schema, "CURRENT", schema.SEALING - 1)
+        before.setattr(schema, "SCHEMA_VERSION", schema.SEAL_STEP - 1)
         SQLiteEngine(str(path)).close()
     connection = apsw.Connection(str(path))
     connection.execute("INSERT INTO spaces VALUES (1, 'ana')")
@@ -902,27 +902,28 @@ def test_sealing_that_is_killed_is_undone_as_a_whole_and_done_again(
     make_unsealed(path, monkeypatch, 9)
     script = (
         "import os, sys\n"
-        "from reverie.engine import seals, sqlite\n"
+        "from reverie.engine import seals\n"
+        "from reverie.engine.sqlite.engine import SQLiteEngine\n"
         "left = int(sys.argv[2])\n"
-        "real = seals.of\n"
+        "real = seals.row_seal\n"
         "def counted(*values):\n"
         "    global left\n"
         "    left -= 1\n"
         "    if left <= 0:\n"
         "        os.kill(os.getpid(), 9)\n"
         "    return real(*values)\n"
-        "seals.of = counted\n"
-        "keep = seals.sealed\n"
+        "seals.row_seal = counted\n"
+        "keep = seals.seal_entry\n"
         "def sealed(*values):\n"
         "    counted('x')\n"
         "    return keep(*values)\n"
-        "seals.sealed = sealed\n"
-        "sqlite.SQLiteEngine(sys.argv[1])\n"
+        "seals.seal_entry = sealed\n"
+        "SQLiteEngine(sys.argv[1])\n"
     )
     done = subprocess.run([sys.executable, "-c", script, str(path), str(at)], check=False)
     assert done.returncode == -signal.SIGKILL
     connection = apsw.Connection(str(path))
-    assert connection.pragma("user_version") == schema.SEALING - 1
+    assert connection.pragma("user_version") == schema.SEAL_STEP - 1
     assert "seal" not in {row[1] for row in connection.execute("PRAGMA table_info(log)")}
     connection.close()
     with reverie.open(path, embedder="hashing") as store:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from reverie.engine.sqlite import file_lock
-from reverie.engine.sqlite.file_lock import FileLock, named_command
+from reverie.engine.sqlite.file_lock import FileLock, command_name
 
 pytest.importorskip("fcntl", reason="there is no flock here")
 
@@ -114,7 +114,7 @@ def test_holder_is_named_by_the_kernel_and_not_by_an_old_record(path: Path) -> N
 def test_holder_is_read_from_the_file_where_the_kernel_does_not_say(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_lock, "holders", lambda path: [])
+    monkeypatch.setattr(file_lock, "find_lock_holders", lambda path: [])
     lock = FileLock(path)
     with _holding(path) as process:
         assert f"process {process.pid}" in lock.holder()
@@ -178,13 +178,13 @@ def test_mark_survives_holders_and_can_be_taken_back(path: Path) -> None:
     ],
 )
 def test_command_is_named_without_what_it_was_given(line: list[str], said: str) -> None:
-    assert named_command(line) == said
+    assert command_name(line) == said
 
 
 _TAKING_TURNS = """
 import os, sys, time
 from pathlib import Path
-from reverie.engine.file_lock import FileLock
+from reverie.engine.sqlite.file_lock import FileLock
 lock = FileLock(Path(sys.argv[1]))
 order = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 print(flush=True); input()

@@ -27,8 +27,8 @@ from reverie.engine import (
     sessions as engine_sessions,
 )
 from reverie.engine.index import Filter
-from reverie.engine.search import Birth
-from reverie.engine.sessions import Stretch
+from reverie.engine.search import PassageSource
+from reverie.engine.sessions import EventRange
 from reverie.engine.sqlite.engine import SQLiteEngine
 from reverie.engine.sqlite.transaction import SQLiteTransaction
 from reverie.model import Origin
@@ -82,12 +82,12 @@ def _way(step: str) -> str:
 
 Call = Callable[[SQLiteTransaction], object]
 CALLS: dict[str, tuple[Call, list[str]]] = {
-    "by_key": (lambda tx: log.by_key(tx, OWNER, "k"), ["log_key: space owner key"]),
-    "at_position": (lambda tx: log.at_position(tx, OWNER, 1), ["key: space position"]),
-    "at_positions": (lambda tx: log.at_positions(tx, OWNER, [1, 2]), ["key: space position"]),
+    "by_key": (lambda tx: log.find_by_key(tx, OWNER, "k"), ["log_key: space owner key"]),
+    "at_position": (lambda tx: log.find_at_position(tx, OWNER, 1), ["key: space position"]),
+    "at_positions": (lambda tx: log.find_at_positions(tx, OWNER, [1, 2]), ["key: space position"]),
     "entries": (lambda tx: log.entries(tx, OWNER, 0, 9, 9), ["key: space position"]),
-    "time_at": (lambda tx: log.time_at(tx, OWNER, 1), ["key: space position"]),
-    "time_of": (lambda tx: log.time_of(tx, OWNER, 1), ["key: space position"]),
+    "time_at": (lambda tx: log.recorded_time_at(tx, OWNER, 1), ["key: space position"]),
+    "time_of": (lambda tx: log.entry_time(tx, OWNER, 1), ["key: space position"]),
     "versions": (lambda tx: log.versions(tx, OWNER, "m"), ["log_memory: space memory"]),
     "id_taken": (lambda tx: log.id_taken(tx, OWNER, "m"), ["log_memory: space memory"]),
     "states_at": (
@@ -95,19 +95,19 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ["key: space position", "key: space position"],
     ),
     "of_session": (
-        lambda tx: log.of_session(tx, OWNER, "s"),
+        lambda tx: log.session_entries(tx, OWNER, "s"),
         ["log_session: space owner session"],
     ),
     "from_session": (
-        lambda tx: log.from_session(tx, OWNER, "s"),
+        lambda tx: log.memories_from_session(tx, OWNER, "s"),
         ["log_memory: space memory"],
     ),
     "in_session": (
-        lambda tx: log.in_session(tx, OWNER, "s", 1, "u"),
+        lambda tx: log.has_session_entry(tx, OWNER, "s", 1, "u"),
         ["log_session: space owner session sequence"],
     ),
     "in_session, of no event": (
-        lambda tx: log.in_session(tx, OWNER, "s", None, "u"),
+        lambda tx: log.has_session_entry(tx, OWNER, "s", None, "u"),
         ["log_session: space owner session sequence"],
     ),
     "find": (
@@ -123,15 +123,15 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ["memories_subject: space owner category subject_key"],
     ),
     "for_profile, pinned": (
-        lambda tx: engine_index.for_profile(tx, OWNER, 9, 0, pinned=True, limit=9),
+        lambda tx: engine_index.profile_memories(tx, OWNER, 9, 0, pinned=True, limit=9),
         ["memories_pinned: space owner born"],
     ),
     "for_profile, facts": (
-        lambda tx: engine_index.for_profile(tx, OWNER, 9, 0, pinned=False, limit=9),
+        lambda tx: engine_index.profile_memories(tx, OWNER, 9, 0, pinned=False, limit=9),
         ["memories_oldest: space owner kind born"],
     ),
     "state_mark": (
-        lambda tx: engine_index.state_mark(tx, OWNER),
+        lambda tx: engine_index.state_version(tx, OWNER),
         ["key: space owner", "key: space owner", "memories_changed: space owner"],
     ),
     "changed_since": (
@@ -139,21 +139,21 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ["memories_changed: space owner position", "log_memory: space memory"],
     ),
     "oldest": (
-        lambda tx: index.oldest(tx, OWNER, "fact", 9),
+        lambda tx: index.oldest_unpinned(tx, OWNER, "fact", 9),
         ["memories_oldest: space owner kind"],
     ),
-    "places": (lambda tx: index.places(tx, OWNER, Filter(), 9), ["key: space owner"]),
+    "places": (lambda tx: index.list_memories(tx, OWNER, Filter(), 9), ["key: space owner"]),
     "places, of a subject": (
-        lambda tx: index.places(tx, OWNER, Filter(category="c", subject_key="s")),
+        lambda tx: index.list_memories(tx, OWNER, Filter(category="c", subject_key="s")),
         ["memories_subject: space owner category subject_key"],
     ),
-    "located": (lambda tx: index.located(tx, OWNER, [1, 2]), ["key: space owner passage"]),
+    "located": (lambda tx: index.passage_offsets(tx, OWNER, [1, 2]), ["key: space owner passage"]),
     "frequencies": (
         lambda tx: index.frequencies(tx, OWNER, ["river", "amber"]),
         ["key: space owner term"],
     ),
     "with_terms": (
-        lambda tx: index.with_terms(tx, OWNER, ["amber", "river"], 0),
+        lambda tx: index.find_containing(tx, OWNER, ["amber", "river"], 0),
         [
             "key: space owner term",
             "key: space owner term",
@@ -183,9 +183,9 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         lambda tx: search.hidden_passages(tx, OWNER, Filter(sessions=("s",)), 9),
         ["memories_private: space owner"],
     ),
-    "births": (lambda tx: search.births(tx, OWNER, [1, 2]), ["key: space owner passage"]),
+    "births": (lambda tx: search.passage_sources(tx, OWNER, [1, 2]), ["key: space owner passage"]),
     "memories": (
-        lambda tx: search.memories(tx, OWNER, [Birth(1, 4, 0, 9)], 0),
+        lambda tx: search.memory_candidates(tx, OWNER, [PassageSource(1, 4, 0, 9)], 0),
         ["key: space owner born", "log_origin: space memory"],
     ),
     "events_around": (
@@ -193,38 +193,38 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ["events_position: space owner position", "key: space owner session sequence"],
     ),
     "events_of": (
-        lambda tx: search.events_of(tx, OWNER, [Origin("s", 1)], Filter(until=FAR)),
+        lambda tx: search.origin_events(tx, OWNER, [Origin("s", 1)], Filter(until=FAR)),
         ["key: space owner session sequence"],
     ),
     "sessions.find": (lambda tx: sessions.find(tx, OWNER, "s"), ["key: space owner session"]),
-    "listed": (lambda tx: sessions.listed(tx, OWNER), ["sessions_recent: space owner"]),
-    "quietest": (lambda tx: sessions.quietest(tx, OWNER, 5), ["sessions_recent: space owner"]),
+    "listed": (lambda tx: sessions.list_sessions(tx, OWNER), ["sessions_recent: space owner"]),
+    "quietest": (lambda tx: sessions.least_recent(tx, OWNER, 5), ["sessions_recent: space owner"]),
     "spots": (
-        lambda tx: sessions.spots(tx, OWNER, [Stretch("s", 0, None)]),
+        lambda tx: sessions.list_events(tx, OWNER, [EventRange("s", 0, None)]),
         ["key: space owner session sequence"],
     ),
     "spot_at": (
-        lambda tx: sessions.spot_at(tx, OWNER, 1),
+        lambda tx: sessions.find_event_at(tx, OWNER, 1),
         ["events_position: space owner position"],
     ),
     "entry_of": (
-        lambda tx: sessions.entry_of(tx, OWNER, Origin("nobody's", 1)),
+        lambda tx: sessions.find_event_entry(tx, OWNER, Origin("nobody's", 1)),
         ["key: space owner session sequence"],
     ),
     "by_chain": (
-        lambda tx: sessions.by_chain(tx, OWNER, "c"),
+        lambda tx: sessions.find_by_chain(tx, OWNER, "c"),
         ["events_chain: space owner chain", "key: space owner session"],
     ),
     "forks": (
-        lambda tx: sessions.forks(tx, OWNER, "s"),
+        lambda tx: sessions.list_forks(tx, OWNER, "s"),
         ["sessions_forks: space owner forked_session"],
     ),
     "forks, the newest at an event": (
-        lambda tx: sessions.forks(tx, OWNER, "s", at=1, newest=5),
+        lambda tx: sessions.list_forks(tx, OWNER, "s", at=1, newest=5),
         ["sessions_forks: space owner forked_session"],
     ),
     "family": (
-        lambda tx: engine_sessions.family(tx, OWNER, "s"),
+        lambda tx: engine_sessions.fork_tree(tx, OWNER, "s"),
         [
             "key: space owner session",
             "key: space owner session",
@@ -232,18 +232,21 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
         ],
     ),
     "first_behind": (
-        lambda tx: sessions.first_behind(tx, OWNER, "s", 1),
+        lambda tx: sessions.next_event(tx, OWNER, "s", 1),
         ["key: space owner session sequence"],
     ),
     "end": (
-        lambda tx: sessions.end(tx, OWNER, "s"),
+        lambda tx: sessions.mark_ended(tx, OWNER, "s"),
         [
             "key: space owner session",
             "sessions_forks: space owner forked_session",
             "key: space owner session",
         ],
     ),
-    "waits_in": (lambda tx: jobs.waits_in(tx, OWNER, "l"), ["jobs_lane: space owner lane"]),
+    "waits_in": (
+        lambda tx: jobs.has_ready_in_lane(tx, OWNER, "l"),
+        ["jobs_lane: space owner lane"],
+    ),
     "drop_lane": (
         lambda tx: jobs.drop_lane(tx, OWNER, "l"),
         ["jobs_lane: space owner lane", "jobs_due: space owner", "key: space owner"],

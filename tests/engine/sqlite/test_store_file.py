@@ -100,7 +100,7 @@ def test_reader_of_a_read_only_mount_sees_a_writer_that_comes_another_way(tmp_pa
         if not os.statvfs(seen).f_flag & os.ST_RDONLY:
             subprocess.run(["mount", "-o", "remount,bind,ro", str(seen)], check=True)
         reader = open_store(f"{seen / 'store.db'}?mode=ro")
-        assert engine_of(reader)._frozen is not None  # type: ignore[attr-defined]
+        assert engine_of(reader)._immutable_fingerprint is not None  # type: ignore[attr-defined]
         assert len(reader.space("s").memories()) == 1
         with (
             pytest.raises(StoreBusy, match="repeat"),
@@ -114,7 +114,7 @@ def test_reader_of_a_read_only_mount_sees_a_writer_that_comes_another_way(tmp_pa
                 writer.space("s").remember(f"line {number}")
                 # A live writer has its log and its index there: these are read as well.
                 assert len(reader.space("s").memories()) == 3 + number
-            assert engine_of(reader)._frozen is None  # type: ignore[attr-defined]
+            assert engine_of(reader)._immutable_fingerprint is None  # type: ignore[attr-defined]
             with engine_of(reader).read() as tx:
                 before = tx.one("SELECT COUNT(*) FROM log")
                 writer.space("s").remember("while somebody reads")
@@ -128,7 +128,7 @@ def test_store_in_a_writable_place_is_never_taken_for_unchanging(tmp_path: Path)
     with open_store(tmp_path / "store.db") as store:
         store.space("s").remember("the river is cold")
     with open_store(f"{tmp_path / 'store.db'}?mode=ro") as reader:
-        assert engine_of(reader)._frozen is None  # type: ignore[attr-defined]
+        assert engine_of(reader)._immutable_fingerprint is None  # type: ignore[attr-defined]
         with open_store(tmp_path / "store.db") as writer:
             writer.space("s").remember("and deep")
             assert len(reader.space("s").memories()) == 2
@@ -267,7 +267,7 @@ def test_making_or_upgrading_a_store_behind_a_writer_has_the_deadline(
 ) -> None:
     path = tmp_path / "store.db"
     with monkeypatch.context() as earlier:
-        earlier.setattr(schema, "CURRENT", schema.CURRENT - 1)
+        earlier.setattr(schema, "SCHEMA_VERSION", schema.SCHEMA_VERSION - 1)
         SQLiteEngine(str(path)).close()
     for name in ("store.db", "new.db"):
         lock = FileLock(tmp_path / f"{name}-lock")

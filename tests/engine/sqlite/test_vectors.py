@@ -17,7 +17,7 @@ def test_a_warm_reader_finds_what_a_fresh_one_does(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Also behind the vectors that give the middle, where only what is new is computed."""
-    monkeypatch.setattr(vector_math, "ANCHORED", 8)
+    monkeypatch.setattr(vector_math, "MEAN_SAMPLE_SIZE", 8)
     choose = random.Random(seed)
     space = stores.open().space("ana")
     ids: list[str] = []

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reverie.learn.rules.own_words import LEFT_OUT, OwnWords, own_words
-from reverie.learn.rules.patterns import corrected, requests, statements
+from reverie.learn.rules.own_words import OMISSION_MARK, OwnWords, find_own_words
+from reverie.learn.rules.patterns import apply_correction, extract_requests, extract_statements
 
 NOTHING = OwnWords()
 PAGE = (
@@ -71,26 +71,26 @@ def rows(table: str) -> list[str]:
 
 @pytest.mark.parametrize("text", OWN)
 def test_own_words_of_a_plain_message_are_all_of_it(text: str) -> None:
-    assert own_words(text) == OwnWords((text,), whole=True)
+    assert find_own_words(text) == OwnWords((text,), is_whole=True)
 
 
 @pytest.mark.parametrize(("text", "own"), PARTS)
 def test_own_words_leave_pasted_text_out(text: str, own: str) -> None:
-    found = own_words(text)
+    found = find_own_words(text)
     assert found.text.strip() == own
-    assert not found.whole and found.marked.endswith(LEFT_OUT)
+    assert not found.is_whole and found.text_with_omission.endswith(OMISSION_MARK)
 
 
 @pytest.mark.parametrize("text", rows(WITHHELD))
 def test_own_words_of_a_message_not_to_be_remembered_are_none(text: str) -> None:
-    assert own_words(text) == OwnWords(withheld=True)
-    assert statements(text) == [] and list(requests(text)) == []
+    assert find_own_words(text) == OwnWords(opted_out=True)
+    assert extract_statements(text) == [] and list(extract_requests(text)) == []
 
 
 @pytest.mark.parametrize("text", rows(REMEMBERED))
 def test_own_words_are_kept_when_nothing_is_to_be_withheld(text: str) -> None:
-    assert not own_words(text).withheld
-    assert own_words(text).stretches
+    assert not find_own_words(text).opted_out
+    assert find_own_words(text).segments
 
 
 REQUESTS = [
@@ -112,7 +112,7 @@ REQUESTS = [
 
 @pytest.mark.parametrize(("text", "count"), REQUESTS)
 def test_requests_count_in_a_sentence_of_the_persons_own(text: str, count: int) -> None:
-    assert len(list(requests(text))) == count
+    assert len(list(extract_requests(text))) == count
 
 
 NEXT_TURN = [
@@ -133,7 +133,7 @@ NEXT_TURN = [
 def test_correction_in_the_next_turn_replaces_the_value(
     before: str, text: str, contents: list[str]
 ) -> None:
-    assert [statement.content for statement in corrected(before, text)] == contents
+    assert [statement.content for statement in apply_correction(before, text)] == contents
 
 
 PIECES = st.sampled_from(
@@ -181,14 +181,14 @@ PIECES = st.sampled_from(
 @settings(deadline=None, max_examples=300, derandomize=True)
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=30).map("".join)))
 def test_own_words_are_stretches_of_the_message(text: str) -> None:
-    found = own_words(text)
-    assert found == own_words(text)
-    assert not (found.withheld and found.stretches)
-    assert all(stretch.strip() for stretch in found.stretches)
+    found = find_own_words(text)
+    assert found == find_own_words(text)
+    assert not (found.opted_out and found.segments)
+    assert all(stretch.strip() for stretch in found.segments)
     said = "".join(text.split())
-    if found.whole:
+    if found.is_whole:
         assert found.text == text
     elif not set("\ue000\ue001\ud800’‘ʼ＇") & set(text):
-        for stretch in found.stretches:
+        for stretch in found.segments:
             for line in stretch.splitlines():
                 assert len("".join(line.split())) <= len(said)

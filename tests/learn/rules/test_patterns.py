@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reverie.learn.rules.patterns import (
-    LONGEST_CONTENT,
-    MOST_STATEMENTS,
+    MAX_CONTENT_CHARS,
+    MAX_STATEMENTS,
     Statement,
     asks_to_remember,
-    statements,
+    extract_statements,
 )
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -384,7 +384,7 @@ EXPLICIT = [
 
 @pytest.mark.parametrize(("text", "contents"), SAID)
 def test_what_is_said_outright_is_found(text: str, contents: str) -> None:
-    found = statements(text)
+    found = extract_statements(text)
     assert "; ".join(statement.content for statement in found) == contents
     assert not any(statement.explicit for statement in found)
     assert not asks_to_remember(text)
@@ -398,17 +398,17 @@ def lines_of(table: dict[str, str]) -> list[str]:
 
 @pytest.mark.parametrize("text", lines_of(LEFT_ALONE))
 def test_what_is_in_doubt_is_left_alone(text: str) -> None:
-    assert statements(text) == []
+    assert extract_statements(text) == []
 
 
 @pytest.mark.parametrize("text", HARDER_TO_SEE, ids=lambda text: ascii(text)[:60])
 def test_what_is_not_the_persons_own_is_left_alone(text: str) -> None:
-    assert statements(text) == []
+    assert extract_statements(text) == []
 
 
 @pytest.mark.parametrize(("text", "category", "content"), EXPLICIT)
 def test_what_is_asked_to_be_kept_is_explicit(text: str, category: str, content: str) -> None:
-    (statement,) = statements(text)
+    (statement,) = extract_statements(text)
     assert (statement.category, statement.content) == (category, content)
     assert statement.explicit
     assert asks_to_remember(text)
@@ -444,12 +444,12 @@ ENDED = [
 def test_a_statement_says_what_it_is_about(
     text: str, category: str, subject: str | None, single: bool, value: str, retracts: bool
 ) -> None:
-    (found,) = statements(text)
+    (found,) = extract_statements(text)
     assert found == Statement(found.content, category, subject, single, retracts, value)
 
 
 def test_a_request_that_says_more_than_a_rule_is_kept_whole_as_well() -> None:
-    found = statements("Remember that my wife is Anne and her birthday is 3 May")
+    found = extract_statements("Remember that my wife is Anne and her birthday is 3 May")
     assert [statement.content for statement in found] == [
         "The user's wife is Anne",
         "My wife is Anne and her birthday is 3 May",
@@ -458,7 +458,7 @@ def test_a_request_that_says_more_than_a_rule_is_kept_whole_as_well() -> None:
 
 
 def test_several_facts_in_one_request_are_each_explicit() -> None:
-    found = statements("Remember that my name is Ana and I live in Rome.")
+    found = extract_statements("Remember that my name is Ana and I live in Rome.")
     assert [(statement.subject, statement.explicit) for statement in found] == [
         ("name", True),
         ("home", True),
@@ -466,12 +466,12 @@ def test_several_facts_in_one_request_are_each_explicit() -> None:
 
 
 def test_what_is_said_last_comes_last() -> None:
-    found = statements("I live in Rome. No, I live in Bari. Sorry, I live in Rome.")
+    found = extract_statements("I live in Rome. No, I live in Bari. Sorry, I live in Rome.")
     assert [statement.value for statement in found] == ["Bari", "Rome"]
 
 
 def test_what_was_asked_for_once_stays_explicit() -> None:
-    (statement,) = statements("Remember that I love tea. I love tea.")
+    (statement,) = extract_statements("Remember that I love tea. I love tea.")
     assert statement.explicit
 
 
@@ -489,8 +489,8 @@ def test_of_many_the_last_ten_are_given() -> None:
         "eggs",
         "figs",
     ]
-    found = statements(" ".join(f"I love {thing}." for thing in things))
-    assert [statement.value for statement in found] == things[-MOST_STATEMENTS:]
+    found = extract_statements(" ".join(f"I love {thing}." for thing in things))
+    assert [statement.value for statement in found] == things[-MAX_STATEMENTS:]
 
 
 @pytest.mark.parametrize(
@@ -551,12 +551,12 @@ PIECES = st.sampled_from(
 @check
 @given(st.one_of(ANY_TEXT, st.lists(PIECES, max_size=40).map("".join)))
 def test_any_text_gives_sound_statements(text: str) -> None:
-    found = statements(text)
-    assert found == statements(text)
-    assert len(found) <= MOST_STATEMENTS
+    found = extract_statements(text)
+    assert found == extract_statements(text)
+    assert len(found) <= MAX_STATEMENTS
     assert len({statement.content for statement in found}) == len(found)
     for statement in found:
-        assert 0 < len(statement.content) <= LONGEST_CONTENT
+        assert 0 < len(statement.content) <= MAX_CONTENT_CHARS
         assert len(statement.content.splitlines()) == 1
         assert statement.content == statement.content.strip()
         assert statement.content.encode() and "\ue000" not in statement.content
@@ -570,7 +570,7 @@ def test_any_text_gives_sound_statements(text: str) -> None:
 @given(st.lists(PIECES, max_size=12).map("".join), st.sampled_from(["> ", "    ", "\t"]))
 def test_no_quoted_line_says_anything(text: str, mark: str) -> None:
     quoted = "".join(f"{mark}{line}\n" for line in text.splitlines())
-    assert statements(quoted) == []
+    assert extract_statements(quoted) == []
 
 
 HOSTILE = [
@@ -589,5 +589,5 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text)[:30])
 def test_long_and_hostile_texts_are_read(text: str) -> None:
-    assert len(statements(text)) <= MOST_STATEMENTS
+    assert len(extract_statements(text)) <= MAX_STATEMENTS
     asks_to_remember(text)

@@ -96,7 +96,7 @@ def inspect(request: pytest.FixtureRequest, npm: Npm, tmp_path: Path, running: R
         options = [part for name, value in kept.items() for part in ("-e", f"{name}={value}")]
     else:
         target = [f"{running.url}/mcp"]
-        options = ["--header", f"Authorization: Bearer {running.serving.token}"]
+        options = ["--header", f"Authorization: Bearer {running.server_context.token}"]
 
     def inspected(method: str, *more: str, era: str = "legacy") -> Any:
         given = ["--cli", *target, *options, "--protocol-era", era, "--format", "json"]
@@ -113,12 +113,12 @@ def test_the_inspector_finds_nothing_wrong(inspect: Inspect, era: str) -> None:
     assert len(tools) == 7
     given = ["--tool-name", "remember", "--tool-args-json", json.dumps({"content": "It is blue"})]
     kept = inspect("tools/call", *given, era=era)["structuredContent"]
-    resources = inspect("resources/list", era=era)["resources"]
-    assert [each["uri"] for each in resources] == [
+    runtime = inspect("resources/list", era=era)["resources"]
+    assert [each["uri"] for each in runtime] == [
         "reverie://profile",
         f"reverie://memory/{kept['id']}",
     ]
-    read = inspect("resources/read", "--uri", resources[1]["uri"], era=era)
+    read = inspect("resources/read", "--uri", runtime[1]["uri"], era=era)
     assert json.loads(read["contents"][0]["text"])["content"] == "It is blue"
     templates = inspect("resources/templates/list", era=era)["resourceTemplates"]
     assert [each["uriTemplate"] for each in templates] == ["reverie://memory/{id}"]

@@ -32,7 +32,7 @@ WARM = 500 if PROVE else 100
 # A process that starts on a busy machine does not hang.
 START_SECONDS = 60
 LONGEST_SECONDS = 5.0
-MOST_GROWTH = 20 * 1024 * 1024
+MAX_GROWTH = 20 * 1024 * 1024
 AT_ONCE = 16
 SEED = 20
 TOKEN = "a token of the operator, long enough"
@@ -67,7 +67,7 @@ def report(what: str, told: Counter[Any], grown: int) -> None:
     figure("growth of memory", grown / 2**20, "max")
     print(f"{what}: {MANY} messages, {dict(told)}, grew by {grown / 1024 / 1024:.1f} MB")
     if PROVE:
-        assert grown <= MOST_GROWTH
+        assert grown <= MAX_GROWTH
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")

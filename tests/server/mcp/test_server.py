@@ -92,7 +92,7 @@ def test_tools_are_few_and_take_what_their_verbs_take(running: Running) -> None:
 
     tools = over_http(running, look)
     assert len(tools) <= 8
-    assert {tool.name for tool in tools} == set(server.RIGHTS)
+    assert {tool.name for tool in tools} == set(server.TOOL_RIGHTS)
     for tool in tools:
         verb = getattr(Space, tool.name)
         assert set(tool.input_schema["properties"]) <= set(inspect.signature(verb).parameters)
@@ -151,15 +151,15 @@ def test_a_token_sees_and_may_call_what_it_has_the_right_to(running: Running) ->
     async def try_all(client: Client) -> dict[str, Any]:
         seen = names((await client.list_tools()).tools)
         offered = names((await client.list_prompts()).prompts)
-        answers = {tool: await client.call_tool(tool, {}) for tool in server.RIGHTS}
+        answers = {tool: await client.call_tool(tool, {}) for tool in server.TOOL_RIGHTS}
         return {"seen": seen, "offered": offered, "answers": answers}
 
-    reads = {tool for tool, needed in server.RIGHTS.items() if needed == "read"}
+    reads = {tool for tool, needed in server.TOOL_RIGHTS.items() if needed == "read"}
     prompts = {prompt.name: prompt.right for prompt in mcp_prompts.PROMPTS}
     asking = {name for name, needed in prompts.items() if needed == "read"}
     for right in ("read", "write", "admin"):
         found = over_http(running, try_all, token=running.token(right))
-        assert found["seen"] == (reads if right == "read" else set(server.RIGHTS))
+        assert found["seen"] == (reads if right == "read" else set(server.TOOL_RIGHTS))
         assert found["offered"] == (asking if right == "read" else set(prompts))
         for tool, answer in found["answers"].items():
             refused = text_of(answer) == "this token may read; this needs write"
@@ -295,7 +295,7 @@ def test_what_is_remembered_cannot_look_like_structure(running: Running) -> None
 
     for text in over_http(running, look):
         head, *lines = text.splitlines()
-        assert head == format.DATA
+        assert head == format.DATA_NOTICE
         assert len(lines) == 3 if "odd" in text else len(lines) == 2
         for line in lines:
             id, rest = line.split("] (", 1)
@@ -336,7 +336,7 @@ def test_many_versions_are_left_out(running: Running) -> None:
 
     lines = over_http(running, look).splitlines()
     assert lines[1] == "(11 older versions are left out)"
-    assert len(lines) == 2 + format.MOST_VERSIONS
+    assert len(lines) == 2 + format.MAX_VERSIONS
     assert lines[-1].endswith("The boat is 30 years old")
 
 
@@ -403,7 +403,7 @@ def test_errors_are_one_line_for_the_model(running: Running) -> None:
     for (tool, _, said), answer in zip(WRONG, over_http(running, call), strict=True):
         assert answer.is_error and answer.structured_content is None, tool
         assert said in text_of(answer) and "\n" not in text_of(answer)
-        assert len(text_of(answer)) <= server.MOST_ERROR + 1
+        assert len(text_of(answer)) <= server.MAX_ERROR + 1
 
 
 def test_half_a_character_is_an_error_too(running: Running) -> None:
@@ -445,7 +445,7 @@ def test_resources_are_the_profile_and_every_memory(running: Running) -> None:
         found, cursor = [], None
         while True:
             part = await client.list_resources(cursor=cursor)
-            assert len(part.resources) <= server.PAGE + 1
+            assert len(part.resources) <= server.PAGE_SIZE + 1
             found += part.resources
             cursor = part.next_cursor
             if cursor is None:
@@ -495,8 +495,8 @@ def test_ids_are_completed(running: Running) -> None:
             return told.completion.values
 
         return (
-            await of(server.TEMPLATE, ""),
-            await of(server.TEMPLATE, ids[2][:4]),
+            await of(server.MEMORY_TEMPLATE, ""),
+            await of(server.MEMORY_TEMPLATE, ids[2][:4]),
             await of("x://", ""),
         )
 

@@ -164,21 +164,24 @@ def test_stdio_ends_with_a_signal(process: subprocess.Popen[str], number: signal
 def test_what_failed_to_load_is_told_and_loaded_for_the_next_who_asks(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, failures = http._loaded, [OSError("Too many open files"), MissingExtra("MCP", "mcp")]
+    real, failures = (
+        http._load_manager,
+        [OSError("Too many open files"), MissingExtra("MCP", "mcp")],
+    )
 
     def loaded() -> Any:
         if failures:
             raise failures.pop(0)
         return real()
 
-    monkeypatch.setattr(http, "_loaded", loaded)
+    monkeypatch.setattr(http, "_load_manager", loaded)
     with serve().client() as client:
         answers = [client.post("/mcp", json=LIST, headers=ACCEPT, timeout=10) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [500, 501, 200]
 
 
 def test_an_endpoint_that_is_started_again_answers_again() -> None:
-    endpoint, ping = http.Endpoint(), {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    endpoint, ping = http.McpEndpoint(), {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
     async def ask() -> int:
         client = httpx2.AsyncClient(transport=httpx2.ASGITransport(endpoint), base_url="http://x")

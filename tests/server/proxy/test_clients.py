@@ -77,7 +77,10 @@ def texts(it: Proxied) -> list[str]:
 
 def official(it: Proxied, **options: Any) -> openai.OpenAI:
     return openai.OpenAI(
-        base_url=f"{it.running.url}/v1", api_key=it.running.serving.token, max_retries=0, **options
+        base_url=f"{it.running.url}/v1",
+        api_key=it.running.server_context.token,
+        max_retries=0,
+        **options,
     )
 
 
@@ -105,7 +108,7 @@ def test_openai_async(proxy: Proxy) -> None:
 
     async def talk() -> str:
         async with openai.AsyncOpenAI(
-            base_url=f"{it.running.url}/v1", api_key=it.running.serving.token
+            base_url=f"{it.running.url}/v1", api_key=it.running.server_context.token
         ) as client:
             whole = await client.chat.completions.create(
                 model="m",
@@ -201,7 +204,7 @@ def test_pydantic_ai(proxy: Proxy) -> None:
 
     async def talk() -> tuple[str, str]:
         async with openai.AsyncOpenAI(
-            base_url=f"{it.running.url}/v1", api_key=it.running.serving.token
+            base_url=f"{it.running.url}/v1", api_key=it.running.server_context.token
         ) as client:
             model = OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client))
             agent = Agent(model, instructions="Be brief.", tools=[weather])
@@ -223,7 +226,7 @@ def test_curl(proxy: Proxy, stream: bool) -> None:
     done = subprocess.run(
         ["curl", "-sS", "-N", "-i", it.running.url + CHAT,
          "-H", "Content-Type: application/json",
-         "-H", f"Authorization: Bearer {it.running.serving.token}",
+         "-H", f"Authorization: Bearer {it.running.server_context.token}",
          "-d", json.dumps(body)],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
@@ -332,7 +335,7 @@ def test_the_ai_sdk_of_vercel(proxy: Proxy, ai_sdk: Path) -> None:
     it = proxy(calling)
     remembering(it)
     done = subprocess.run(
-        ["node", "talk.mjs", f"{it.running.url}/v1", it.running.serving.token],
+        ["node", "talk.mjs", f"{it.running.url}/v1", it.running.server_context.token],
         cwd=ai_sdk, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

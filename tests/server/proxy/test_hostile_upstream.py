@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from reverie.server.proxy import reply_parser
 from reverie.server.proxy import routes as proxy_module
-from reverie.server.proxy.chat_turn import Turn
-from reverie.text.messages import answers_of, role_of, said_by_user, starts_turn, without_system
+from reverie.server.proxy.chat_turn import ChatTurn
+from reverie.text.messages import role_of, starts_turn, tool_result_ids, user_text, without_system
 from tests.property import EXAMPLES
 from tests.server.conftest import CHAT, PATIENCE, Proxied, Proxy
 from tests.server.proxy.test_stream import asks, replies_of, until
@@ -113,15 +113,15 @@ answers = st.fixed_dictionaries(
 def is_the_assistants(message: dict[str, Any] | None) -> None:
     if message is not None:
         assert message["role"] == role_of(message) == "assistant"
-        assert said_by_user(message) == "" and not starts_turn(message)
-        assert answers_of(message) == () and without_system(message) == message
+        assert user_text(message) == "" and not starts_turn(message)
+        assert tool_result_ids(message) == () and without_system(message) == message
         assert "name" not in message
 
 
 @settings(max_examples=EXAMPLES * 4, deadline=None)
 @given(answers)
 def test_reply_message_of_hostile_completion_is_the_assistants(answer: dict[str, Any]) -> None:
-    is_the_assistants(reply_parser.of_completion(json.dumps(answer).encode()))
+    is_the_assistants(reply_parser.parse_completion(json.dumps(answer).encode()))
 
 
 @settings(max_examples=EXAMPLES * 4, deadline=None)
@@ -129,7 +129,7 @@ def test_reply_message_of_hostile_completion_is_the_assistants(answer: dict[str,
 def test_reply_message_of_hostile_stream_is_the_assistants(
     chunks: list[dict[str, Any]], name: bytes
 ) -> None:
-    stream = reply_parser.Stream()
+    stream = reply_parser.ReplyStream()
     for chunk in chunks:
         stream.feed(name + b"data: " + json.dumps(chunk).encode() + b"\n\n")
     stream.end()
@@ -184,7 +184,7 @@ def test_chat_with_hostile_replies_stores_and_learns_nothing_as_the_users(
     for number in range(len(left)):
         headers = {"X-Reverie-Session": f"s{number}"}
         assert it.chat(ASKED, stream=stream, headers=headers).status_code == 200
-    it.running.store.drain()
+    it.running.store.run_pending_jobs()
     assert len(it.told()) == len(hostile_answers)
     assert_only_the_question_is_the_users(it)
     assert it.space.memories() == [] and it.space.proposals() == []
@@ -201,7 +201,7 @@ def test_pass_through_paths_with_hostile_replies_store_nothing(
             method, path = PASSED[number % len(PASSED)]
             left.append(json.dumps(answer).encode())
             assert client.request(method, path, json={"input": ASKED}).json() == answer
-    it.running.store.drain()
+    it.running.store.run_pending_jobs()
     assert it.told() == {} and it.space.memories() == []
 
 
@@ -225,10 +225,10 @@ def test_stream_with_error_event_is_kept_as_interrupted_up_to_it(
 
 
 def test_stream_with_error_in_the_event_of_its_end_is_interrupted() -> None:
-    stream = reply_parser.Stream()
+    stream = reply_parser.ReplyStream()
     stream.feed(event({"content": "So far"}) + ERROR.rstrip(b"\n") + b"\ndata: [DONE]\n\n")
     stream.end()
-    assert stream.done and not stream.whole(broke_off=False)
+    assert stream.done and not stream.is_complete(interrupted=False)
 
 
 def test_completion_that_says_it_failed_is_kept_as_interrupted(proxy: Proxy) -> None:
@@ -273,7 +273,7 @@ def leave(it: Proxied, path: str, body: bytes, asked: int) -> None:
     """Send a request, and hang up when the upstream has it."""
     parts_ = urlsplit(it.running.url)
     connection = http.client.HTTPConnection(parts_.hostname or "", parts_.port, timeout=PATIENCE)
-    token = {"Authorization": f"Bearer {it.running.serving.token}"}
+    token = {"Authorization": f"Bearer {it.running.server_context.token}"}
     connection.request("POST", path, body, {"Content-Type": "application/json", **token})
     until(lambda: len(it.upstream.requests) == asked)
     connection.close()
@@ -315,13 +315,13 @@ def test_large_reply_reaches_the_client_before_it_is_stored(
     pieces = stream_of([text])
     whole = json.dumps({"choices": [{"message": {"role": "user", "content": text}}]}).encode()
     it = proxy(lambda _: Pieces(pieces) if stream else Whole(whole))
-    received, keep = threading.Event(), Turn.keep
+    received, keep = threading.Event(), ChatTurn.keep
 
-    def after(turn: Turn, *given: Any, **more: Any) -> None:
+    def after(turn: ChatTurn, *given: Any, **more: Any) -> None:
         assert received.wait(PATIENCE), "the client waits for the storing"
         keep(turn, *given, **more)
 
-    monkeypatch.setattr(Turn, "keep", after)
+    monkeypatch.setattr(ChatTurn, "keep", after)
     answer = it.chat(ASKED, stream=stream)
     assert answer.status_code == 200 and text[:1000] in answer.text
     assert replies_of(it) == []
@@ -337,14 +337,14 @@ def test_client_that_goes_on_before_a_large_reply_is_stored_doubles_nothing(
     text = "word " * (proxy_module.STORED_FIRST_CHARS // 4)
     left = [text, "Fine"]
     it = proxy(lambda _: Pieces(stream_of([left.pop(0)])))
-    received, keep = threading.Event(), Turn.keep
+    received, keep = threading.Event(), ChatTurn.keep
 
-    def after(turn: Turn, reply: Any, **more: Any) -> None:
+    def after(turn: ChatTurn, reply: Any, **more: Any) -> None:
         if reply["content"] == text:
             assert received.wait(PATIENCE)
         keep(turn, reply, **more)
 
-    monkeypatch.setattr(Turn, "keep", after)
+    monkeypatch.setattr(ChatTurn, "keep", after)
     it.chat(ASKED, stream=True)
     it.chat(ASKED, {"role": "assistant", "content": text}, "Go on then", stream=True)
     received.set()

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reverie.server.proxy import json_edit
-from reverie.server.proxy.json_edit import Unreadable
+from reverie.server.proxy.json_edit import MalformedBody
 
 PROFILE, RECALLED = '## Known\n- likes "tea"\n', "Recalled:\n- é\n"
 
 
 def sent(raw: str, profile: str = PROFILE, recalled: str = RECALLED) -> str:
-    return json_edit.read(raw.encode()).with_memory(profile, recalled).decode()
+    return json_edit.parse_request(raw.encode()).with_memory(profile, recalled).decode()
 
 
 def test_only_what_is_put_in_differs() -> None:
@@ -138,8 +138,8 @@ def test_our_own_fields_are_cut_out(raw: str, left: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_object_in_json_is_unreadable(raw: bytes) -> None:
-    with pytest.raises(Unreadable):
-        json_edit.read(raw)
+    with pytest.raises(MalformedBody):
+        json_edit.parse_request(raw)
 
 
 @pytest.mark.parametrize("messages", ["null", "[]", '"hi"', "[1]", '[{"role":"user"}, "x"]', "{}"])
@@ -149,10 +149,10 @@ def test_what_are_no_messages_passes_as_it_is(messages: str) -> None:
 
 
 def test_a_member_more() -> None:
-    assert json_edit.with_member(b'{"a": 1.0 }\n', "b", [1]) == b'{"a": 1.0 , "b": [1]}\n'
-    assert json_edit.with_member(b"{}", "b", "}") == b'{"b": "}"}'
+    assert json_edit.add_member(b'{"a": 1.0 }\n', "b", [1]) == b'{"a": 1.0 , "b": [1]}\n'
+    assert json_edit.add_member(b"{}", "b", "}") == b'{"b": "}"}'
     for other in (b"[1]", b"oops", b"\xff"):
-        assert json_edit.with_member(other, "b", 1) == other
+        assert json_edit.add_member(other, "b", 1) == other
 
 
 JSON: Any = st.recursive(

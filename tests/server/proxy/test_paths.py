@@ -75,7 +75,7 @@ def asked(it: Proxied, target: str, method: str = "GET", token: str | None = Non
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 0, timeout=30)
     try:
         connection.putrequest(method, target, skip_accept_encoding=True)
-        connection.putheader("Authorization", f"Bearer {token or it.running.serving.token}")
+        connection.putheader("Authorization", f"Bearer {token or it.running.server_context.token}")
         connection.endheaders()
         return connection.getresponse().status
     finally:

@@ -9,28 +9,28 @@ from typing import Any
 import pytest
 
 from reverie.server.proxy import reply_parser
-from reverie.server.proxy.reply_parser import Stream
+from reverie.server.proxy.reply_parser import ReplyStream
 from reverie.text.messages import text_of
 from tests.server.proxy.upstream import event, stream_of
 
 
-def read(raw: bytes, size: int | None = None) -> Stream:
-    stream = Stream()
+def read(raw: bytes, size: int | None = None) -> ReplyStream:
+    stream = ReplyStream()
     for at in range(0, len(raw), size or len(raw) or 1):
         stream.feed(raw[at : at + (size or len(raw))])
     stream.end()
     return stream
 
 
-def finished(stream: Stream) -> bool:
-    return stream.whole(broke_off=False)
+def finished(stream: ReplyStream) -> bool:
+    return stream.is_complete(interrupted=False)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, None])
 def test_however_it_is_cut_into_pieces(size: int | None) -> None:
     raw = b"".join(stream_of(["Grüße", "aus", "Köln", "😀"]))
     stream = read(raw, size)
-    assert stream.done and stream.whole(broke_off=True)
+    assert stream.done and stream.is_complete(interrupted=True)
     assert stream.message == {"role": "assistant", "content": "Grüße aus Köln 😀"}
 
 
@@ -72,7 +72,7 @@ def test_what_a_model_thinks_is_not_what_it_says() -> None:
     raw = event({"reasoning_content": "hm"}) + event({"content": "Yes", "reasoning": "so"})
     assert read(raw).message == {"role": "assistant", "content": "Yes"}
     whole = {"choices": [{"message": {"role": "assistant", "content": "Yes", "reasoning": "hm"}}]}
-    assert reply_parser.of_completion(json.dumps(whole).encode()) == {
+    assert reply_parser.parse_completion(json.dumps(whole).encode()) == {
         "role": "assistant",
         "content": "Yes",
     }
@@ -84,7 +84,7 @@ def test_a_refusal_is_said() -> None:
 
 
 def test_what_is_said_aloud_is_said() -> None:
-    stream = Stream()
+    stream = ReplyStream()
     for audio in (
         {"id": "audio_1"},
         {"transcript": "The train "},
@@ -107,7 +107,7 @@ def test_the_first_choice_counts() -> None:
     stream = read(raw)
     assert stream.message == {"role": "assistant", "content": "yes"} and not finished(stream)
     choices = [{"index": n, "message": {"content": str(n)}} for n in (1, 0)]
-    message = reply_parser.of_completion(json.dumps({"choices": choices}).encode())
+    message = reply_parser.parse_completion(json.dumps({"choices": choices}).encode())
     assert message == {"role": "assistant", "content": "0"}
 
 
@@ -144,7 +144,7 @@ def test_where_nothing_is_said_there_is_no_message(raw: bytes) -> None:
     "body", [b"", b"[]", b"{}", b'{"choices": 1}', b'{"choices": [{"message": {"content": ""}}]}']
 )
 def test_a_completion_without_a_message(body: bytes) -> None:
-    assert reply_parser.of_completion(body) is None
+    assert reply_parser.parse_completion(body) is None
 
 
 def test_line_ends_and_events_of_several_lines() -> None:

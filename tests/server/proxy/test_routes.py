@@ -29,7 +29,7 @@ TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "
 def test_a_name_told_once_is_known_in_the_next_chat(proxy: Proxy) -> None:
     it = proxy()
     assert it.chat("My name is Alice").status_code == 200
-    it.running.store.drain()
+    it.running.store.run_pending_jobs()
     it.chat("What is my name?")
     assert "Alice" in it.upstream.last.body.decode()
 
@@ -171,7 +171,7 @@ def test_only_what_is_the_upstreams_reaches_it(proxy: Proxy) -> None:
     assert sent["user-agent"] == "someone/1"
     gone = {"cookie", "connection", "x-hop", "te", "proxy-authorization", "x-api-key"}
     assert not gone & set(sent) and not any(name.startswith("x-reverie") for name in sent)
-    assert it.running.serving.token not in str(it.upstream.last)
+    assert it.running.server_context.token not in str(it.upstream.last)
 
 
 def test_without_an_operators_key_none_is_sent(proxy: Proxy) -> None:
@@ -182,17 +182,17 @@ def test_without_an_operators_key_none_is_sent(proxy: Proxy) -> None:
 
 def test_by_setting_the_clients_own_key_is_sent_on(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
-    own = {"X-Reverie-Token": it.running.serving.token}
+    own = {"X-Reverie-Token": it.running.server_context.token}
     assert it.chat("How do you do it", token="sk-mine", headers=own).status_code == 200
     assert it.upstream.last.header("authorization") == "Bearer sk-mine"
-    assert it.running.serving.token not in str(it.upstream.last)
+    assert it.running.server_context.token not in str(it.upstream.last)
 
 
 def test_a_token_of_ours_never_goes_to_the_upstream(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
     refused = it.chat("How do you do it")
     assert refused.status_code == 401 and "X-Reverie-Token" in refused.json()["error"]["message"]
-    own = {"X-Reverie-Token": it.running.serving.token}
+    own = {"X-Reverie-Token": it.running.server_context.token}
     assert it.chat("How do you do it", headers=own).status_code == 401
     assert not it.upstream.requests and it.told() == {}
     assert it.chat("How do you do it", token="", headers=own).status_code == 200
@@ -230,7 +230,7 @@ def test_however_a_token_of_ours_is_spelled_it_stays_here(
 
 def test_a_token_of_ours_within_basic_stays_here(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
-    own = {"X-Reverie-Token": it.running.serving.token}
+    own = {"X-Reverie-Token": it.running.server_context.token}
 
     def status(password: str) -> int:
         packed = base64.b64encode(f"ana:{password}".encode()).decode()
@@ -238,7 +238,7 @@ def test_a_token_of_ours_within_basic_stays_here(proxy: Proxy) -> None:
         code: int = it.chat("How do you do it", token="", headers=headers).status_code
         return code
 
-    assert [status(it.running.serving.token), status(it.running.token())] == [401, 401]
+    assert [status(it.running.server_context.token), status(it.running.token())] == [401, 401]
     assert not it.upstream.requests
     assert status("hers") == 200 and len(it.upstream.requests) == 1
 
@@ -255,8 +255,8 @@ def test_a_key_that_is_none_of_ours_goes_on(proxy: Proxy, key: str) -> None:
 def test_a_token_of_ours_in_any_other_header_stays_here(proxy: Proxy, upstream_key: str) -> None:
     it = proxy(upstream_key=upstream_key)
     headers = {
-        "X-Reverie-Token": it.running.serving.token,
-        "X-Auth-Token": it.running.serving.token,
+        "X-Reverie-Token": it.running.server_context.token,
+        "X-Auth-Token": it.running.server_context.token,
         "X-Goog-Api-Key": it.running.token(),
         "X-Custom": "stays",
     }
@@ -267,7 +267,7 @@ def test_a_token_of_ours_in_any_other_header_stays_here(proxy: Proxy, upstream_k
 
 def test_a_token_in_the_other_header_is_for_the_proxy_alone(proxy: Proxy) -> None:
     it = proxy()
-    own = {"X-Reverie-Token": it.running.serving.token}
+    own = {"X-Reverie-Token": it.running.server_context.token}
     with it.running.client("", headers=own) as client:
         assert client.get("/v1/models").status_code == 200
         assert client.get("/api/memory/").status_code == 401
@@ -506,7 +506,7 @@ def test_a_store_that_is_busy_says_when_to_come_back(
         raise StoreBusy("somebody else writes")
 
     it = proxy()
-    monkeypatch.setattr("reverie.server.proxy.chat_turn.begin", busy)
+    monkeypatch.setattr("reverie.server.proxy.chat_turn.begin_turn", busy)
     monkeypatch.setattr("reverie.memory.space.Space.recall", busy)
     with it.running.client() as client:
         for answer in (
@@ -523,7 +523,7 @@ def test_an_accident_is_said_as_openais_clients_read_it(
         raise ZeroDivisionError("a private matter")
 
     it = proxy()
-    monkeypatch.setattr(chat_turn, "begin", fails)
+    monkeypatch.setattr(chat_turn, "begin_turn", fails)
     answer = it.chat("Is it raining?")
     assert answer.status_code == 500 and "private" not in answer.text
     assert answer.json()["error"]["type"] == "server_error"

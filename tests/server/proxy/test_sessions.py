@@ -69,7 +69,7 @@ def test_every_prompt_begins_as_the_one_before_it(proxy: Proxy, system: bool) ->
             history.append({"role": "assistant", "content": reply_of(answer)["content"]})
             it.space.remember(f"Anna owns {turn + 2} boats", subject=f"s{turn}")
             if turn % 5 == 0:
-                it.running.store.drain()
+                it.running.store.run_pending_jobs()
     bodies = [received.body for received in it.upstream.requests]
     assert all("ferry to Naxos" in body.decode() for body in bodies)
     for earlier, later in zip(bodies, bodies[1:], strict=False):
@@ -247,7 +247,7 @@ def test_what_is_said_in_the_proxy_is_learned_once(proxy: Proxy) -> None:
     for text in ("My name is Alice", "And what is new?", "What is my name?"):
         history.append(user(text))
         history.append(reply_of(it.chat(*history)))
-        it.running.store.drain()
+        it.running.store.run_pending_jobs()
     assert ["Alice" in memory.content for memory in it.space.memories()] == [True]
 
 

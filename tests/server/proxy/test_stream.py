@@ -259,7 +259,7 @@ def test_a_reply_that_cannot_be_stored_reaches_the_client(
         raise StoreBusy("somebody else writes")
 
     with pytest.MonkeyPatch.context() as patch, it.running.client() as client:
-        patch.setattr(chat_turn.Turn, "keep", fail)
+        patch.setattr(chat_turn.ChatTurn, "keep", fail)
         assert client.post(CHAT, json=asks(it)).content.endswith(b"[DONE]\n\n")
     assert "could not be stored" in caplog.text and replies_of(it) == []
     body = asks(it)

@@ -119,7 +119,7 @@ def test_nobody_looks_without_a_feed(running: Running, monkeypatch: pytest.Monke
     reads = Reads(monkeypatch)
     with feeds(running, 3):
         reads.settle()
-    eventually(lambda: not running.serving.connections.open)
+    eventually(lambda: not running.server_context.connections.open)
     time.sleep(1)
     before = reads.positions
     time.sleep(1)
@@ -161,7 +161,7 @@ def test_feed_is_told_nothing_of_other_scopes(running: Running) -> None:
 def test_quiet_feed_says_that_it_is_there(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(admin, "HEARTBEAT_SECONDS", 0.2)
     with feeds(running, 1) as (feed,):
         eventually(lambda: feed.comments.count("still here") >= 3)
 
@@ -169,7 +169,7 @@ def test_quiet_feed_says_that_it_is_there(
 def test_feed_of_a_user_beats_as_often_while_others_write(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admin, "BEAT_SECONDS", 1.5)
+    monkeypatch.setattr(admin, "HEARTBEAT_SECONDS", 1.5)
     monkeypatch.setattr(change_watcher, "POLL_SECONDS", 0.05)
     running.store.space("a", user="ana").remember("hers")
     with feeds(running, 1, token=running.token("read", spaces=["a"], user="ana")) as (feed,):
@@ -183,7 +183,7 @@ def test_feed_of_a_user_beats_as_often_while_others_write(
 
 def test_feed_ends_when_the_server_stops(running: Running) -> None:
     with feeds(running, 3) as opened:
-        running.serving.stopping.set()
+        running.server_context.stopping.set()
         eventually(lambda: all(feed.over.is_set() for feed in opened))
 
 
@@ -207,7 +207,7 @@ def test_feed_ends_when_the_store_is_away(
 
 
 def test_feeds_are_counted_by_token(serve: Serve) -> None:
-    running = serve(limits=Limits(feeds=2, feeds_in_all=3))
+    running = serve(limits=Limits(feeds=2, total_feeds=3))
     one, other = running.token("read"), running.token("read")
     with feeds(running, 2, token=one) as opened, running.client(one) as client:
         refused = client.get("/api/changes")
@@ -218,4 +218,4 @@ def test_feeds_are_counted_by_token(serve: Serve) -> None:
         with feeds(running, 1, token=other), running.client(other) as late:
             assert late.get("/api/changes").status_code == 503
         assert not any(feed.over.is_set() for feed in opened)
-    eventually(lambda: running.serving.quotas.feeds.held == 0)
+    eventually(lambda: running.server_context.quotas.feeds.held == 0)

@@ -310,12 +310,12 @@ def test_an_import_brings_no_more_rights_than_its_token_has(
 
 def test_stalled_imports_hold_up_nobody(running: Running, client: httpx2.Client) -> None:
     head = (
-        f"POST /api/import HTTP/1.1\r\nHost: 127.0.0.1:{running.serving.port}\r\n"
-        f"Authorization: Bearer {running.serving.token}\r\nContent-Length: 1000\r\n\r\n{{"
+        f"POST /api/import HTTP/1.1\r\nHost: 127.0.0.1:{running.server_context.port}\r\n"
+        f"Authorization: Bearer {running.server_context.token}\r\nContent-Length: 1000\r\n\r\n{{"
     )
     with contextlib.ExitStack() as stack:
         for _ in range(2 * THREADS):
-            address = ("127.0.0.1", running.serving.port)
+            address = ("127.0.0.1", running.server_context.port)
             stack.enter_context(socket.create_connection(address)).sendall(head.encode())
         assert client.get("/healthz", timeout=10).status_code == 200
         assert remember(client, **ALEC)["version"] == 1
@@ -387,10 +387,10 @@ def test_numbers_for_prometheus(client: httpx2.Client) -> None:
 
 
 def test_the_page_opens_with_a_code_once(running: Running, client: httpx2.Client) -> None:
-    code = running.serving.new_code()
+    code = running.server_context.new_login_code()
     with running.client("") as stranger:
         assert stranger.post("/login", json={"code": code}).json() == {
-            "token": running.serving.token
+            "token": running.server_context.token
         }
         problem(stranger.post("/login", json={"code": code}), 403)
         problem(stranger.post("/login", json={"code": ""}), 403)

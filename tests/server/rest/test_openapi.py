@@ -39,7 +39,7 @@ def test_no_request_makes_the_server_fail(serve: Serve) -> None:
     space = running.store.space("default")
     known = space.remember("known")
     space.session("chat").append({"role": "user", "content": "hello"})
-    headers = {"Authorization": f"Bearer {running.serving.token}"}
+    headers = {"Authorization": f"Bearer {running.server_context.token}"}
     schema = schemathesis.openapi.from_url(f"{running.url}/openapi.json")
     answered, chance = Counter[int](), random.Random(1)
     operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from reverie.server import guard
-from reverie.server.errors import Refused
+from reverie.server.errors import HttpProblem
 from reverie.server.guard import Limits
 from reverie.server.quotas import Quota
 from tests.server.conftest import CHAT, Proxy, Running, Serve
@@ -29,7 +29,7 @@ def begin(
     framing = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
     lines = [
         f"POST {path} HTTP/1.1",
-        f"Host: 127.0.0.1:{running.serving.port}",
+        f"Host: 127.0.0.1:{running.server_context.port}",
         f"Authorization: Bearer {token}",
         "Content-Type: application/json",
         framing,
@@ -44,7 +44,7 @@ def begin(
 @contextlib.contextmanager
 def begun(running: Running, number: int, *given: Any, **options: Any) -> Iterator[None]:
     """So many requests under way, each of which the server has counted."""
-    quotas = running.serving.quotas
+    quotas = running.server_context.quotas
 
     def counted() -> int:
         return quotas.uploads.held + quotas.imports.held
@@ -66,7 +66,7 @@ def refused(answer: httpx2.Response, status: int, advice: str) -> None:
 
 @pytest.mark.parametrize("length", [LONG, None], ids=["with a length", "in chunks"])
 def test_uploads_are_counted_by_token_and_in_all(serve: Serve, length: int | None) -> None:
-    running = serve(limits=Limits(uploads=2, uploads_in_all=3))
+    running = serve(limits=Limits(uploads=2, total_uploads=3))
     one, other = running.token(), running.token()
     sent = 0 if length else LONG
     body = b'{"content": "%s"}' % (b"x" * LONG)
@@ -88,7 +88,7 @@ def test_uploads_are_counted_by_token_and_in_all(serve: Serve, length: int | Non
 
 
 def test_imports_are_counted_by_token_and_in_all(serve: Serve) -> None:
-    running = serve(limits=Limits(imports=1, imports_in_all=2))
+    running = serve(limits=Limits(imports=1, total_imports=2))
     tokens = [running.token() for _ in range(3)]
     line = b'{"content": "imported"}\n'
     with contextlib.ExitStack() as clients:
@@ -103,9 +103,9 @@ def test_imports_are_counted_by_token_and_in_all(serve: Serve) -> None:
 
 def test_import_that_drips_is_dropped(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps no place among the imports."""
-    monkeypatch.setattr(guard, "SLOWEST_BYTES_PER_SECOND", 1e9)
+    monkeypatch.setattr(guard, "MIN_BYTES_PER_SECOND", 1e9)
     running = serve(limits=Limits(body_seconds=0.5))
-    with contextlib.closing(begin(running, "/api/import", running.serving.token)) as wire:
+    with contextlib.closing(begin(running, "/api/import", running.server_context.token)) as wire:
         wire.setblocking(False)
         for _ in range(600):
             wire.send(b" ")
@@ -118,14 +118,14 @@ def test_import_that_drips_is_dropped(serve: Serve, monkeypatch: pytest.MonkeyPa
 
 def test_body_without_a_token_is_short(running: Running) -> None:
     with running.client("") as client:
-        body = {"code": "x" * guard.STRANGERS_BODY_BYTES}
+        body = {"code": "x" * guard.ANONYMOUS_BODY_BYTES}
         refused(client.post("/login", json=body), 413, "send less")
         assert client.post("/login", json={"code": "guess"}).status_code == 403
 
 
 def test_too_long_a_body_is_refused_before_it_is_read(running: Running) -> None:
     for path, most in (("/api/memory/", 8 << 20), ("/api/import", 4 << 30), ("/mcp", 8 << 20)):
-        token = running.serving.token
+        token = running.server_context.token
         with contextlib.closing(begin(running, path, token, most + 1)) as wire:
             assert answered(wire) == 413
 
@@ -135,10 +135,10 @@ def test_quota_gives_its_places_back() -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(quota.hold("a"))
         stack.enter_context(quota.hold("a"))
-        with pytest.raises(Refused, match="close one"), quota.hold("a"):
+        with pytest.raises(HttpProblem, match="close one"), quota.hold("a"):
             pass
         stack.enter_context(quota.hold("b"))
-        with pytest.raises(Refused, match="wait and repeat"), quota.hold("c"):
+        with pytest.raises(HttpProblem, match="wait and repeat"), quota.hold("c"):
             pass
     assert quota.held == 0
 
@@ -155,7 +155,7 @@ def test_long_chat_frees_its_place_while_the_model_thinks(proxy: Proxy) -> None:
     held: list[int] = []
 
     def thinks(_: Received) -> Silent:
-        held.append(it.running.serving.quotas.uploads.held)
+        held.append(it.running.server_context.quotas.uploads.held)
         return Silent()
 
     it = proxy(thinks)

@@ -92,10 +92,10 @@ def _fail_a_job(store: Store, clock: FakeClock) -> None:
     """A turn that a model could not be asked about, until nobody tried any more."""
     space = store.space("workshop", actor="chat")
     space.session("fitting").append(user("The lathe needs a new belt"))
-    resources, scope = space._resources, space._author.scope
+    runtime, scope = space._runtime, space._author.scope
     for attempt in range(jobs.MAX_ATTEMPTS):
         clock.step(2 * HOUR)
-        with writer.writing(resources, scope) as (tx, owner):
+        with writer.write_transaction(runtime, scope) as (tx, owner):
             claim = jobs.claim(tx, owner, clock.now(), f"token-{attempt}")
             assert claim is not None
             claim.fail(tx, clock.now(), "ModelFailed: the model at 127.0.0.1 does not answer")

@@ -13,7 +13,7 @@ import pytest
 
 from reverie import Store
 from reverie.aio import AsyncStore
-from reverie.server.run import Serving, in_thread, listening
+from reverie.server.run import ServerContext, bind_socket, run_in_thread
 from reverie.vault import service
 from tests.server.conftest import Running
 from tests.server.web.browsing import (
@@ -44,7 +44,7 @@ def test_a_code_opens_the_page_once_and_leaves_the_address(
     opened: Open, told: tuple[Running, Story]
 ) -> None:
     running, _ = told
-    code = running.serving.new_code()
+    code = running.server_context.new_login_code()
     first = opened(f"#code={code}", token="")
     shows(first.page.locator(".rail"))
     assert code not in first.page.url
@@ -449,11 +449,13 @@ def test_a_server_that_went_away_is_said_in_one_line_and_found_again(
     browser: Browser, kept: tuple[Store, Story]
 ) -> None:
     store, story = kept
-    bound = listening("127.0.0.1", 0)
+    bound = bind_socket("127.0.0.1", 0)
     port = bound.getsockname()[1]
-    serving = Serving(AsyncStore(store), store.settings, "rv_a_token_of_the_operator", port=port)
+    serving = ServerContext(
+        AsyncStore(store), store.settings, "rv_a_token_of_the_operator", port=port
+    )
     with window(browser, f"http://127.0.0.1:{port}") as seen:
-        with in_thread(serving, bound):
+        with run_in_thread(serving, bound):
             seen.open("#/memories", serving.token)
             shows(seen.page.locator(".live"), "live")
         shows(seen.page.locator(".live"), "waits for the server")
@@ -461,7 +463,7 @@ def test_a_server_that_went_away_is_said_in_one_line_and_found_again(
         shows(seen.page.locator(".toast.wrong"), "the server does not answer")
         store.space(SPACE).forget(story.dentist)
         again = replace(serving, stopping=threading.Event())
-        with in_thread(again, listening("127.0.0.1", port)):
+        with run_in_thread(again, bind_socket("127.0.0.1", port)):
             is_gone(seen.page.locator(f"[data-row='{story.dentist}']"))
             shows(seen.page.locator(".live"), re.compile("^live$"))
 

@@ -65,7 +65,7 @@ def test_hostile_texts_stay_text_everywhere(browser: Browser, running: Running) 
         propose(space, text, Origin(session.id, 1))
         ids.append(memory.id)
     with window(browser, running.url) as seen:
-        seen.open("#/memories?space=main", running.serving.token)
+        seen.open("#/memories?space=main", running.server_context.token)
         for id in ids:
             seen.open(f"#/memories/{id}?space=main")
             seen.page.locator(".life").nth(1).wait_for()
@@ -93,7 +93,7 @@ def test_every_view_keeps_to_the_policy_and_to_this_host(
 ) -> None:
     running, story = told
     with window(browser, running.url) as seen:
-        seen.open("#/memories", running.serving.token)
+        seen.open("#/memories", running.server_context.token)
         for where in (*VIEWS, f"memories/{story.boss}", f"sessions/{CHAT}/3", "memories?q=boss"):
             seen.open(f"#/{where}")
             settled(seen)
@@ -124,7 +124,7 @@ def test_nothing_scrolls_sideways(
         "W" * 3_000, kind="note", category="x" * 60, subject="y" * 150, tags=["z" * 60]
     )
     with window(browser, running.url, viewport={"width": width, "height": 740}) as seen:
-        seen.open("#/memories", running.serving.token)
+        seen.open("#/memories", running.server_context.token)
         places = (*VIEWS, f"memories/{story.boss}", f"memories/{long.id}", f"sessions/{CHAT}/3")
         for where in (*places, "memories?q=boss", "memories?category=person&forgotten=1"):
             seen.open(f"#/{where}")
@@ -136,7 +136,7 @@ def test_a_phone_shows_one_thing_at_a_time(browser: Browser, told: tuple[Running
     running, story = told
     options: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
     with window(browser, running.url, **options) as seen:
-        seen.open("#/memories", running.serving.token)
+        seen.open("#/memories", running.server_context.token)
         settled(seen)
         assert not seen.page.locator(".pane").is_visible()
         seen.page.locator(f"[data-row='{story.boss}']").tap()
@@ -149,7 +149,7 @@ def test_a_phone_shows_one_thing_at_a_time(browser: Browser, told: tuple[Running
 def test_dark_and_light(browser: Browser, running: Running) -> None:
     paper = "getComputedStyle(document.documentElement).backgroundColor"
     with window(browser, running.url, color_scheme="dark") as seen:
-        seen.open("", running.serving.token)
+        seen.open("", running.server_context.token)
         settled(seen)
         dark = seen.page.evaluate(paper)
         seen.page.get_by_label("Dark or light").click()
@@ -196,7 +196,7 @@ def test_nobody_is_shut_out(
         seen.open()
         settled(seen)
         found += _barriers(seen, axe, "the door")
-        seen.open("#/memories", running.serving.token)
+        seen.open("#/memories", running.server_context.token)
         for where in places:
             place, _, then = where.partition("#")
             seen.open(f"#/{place}")
@@ -231,7 +231,7 @@ def test_ten_thousand_memories_come_part_by_part(browser: Browser, running: Runn
     space.import_records(lines)
     assert space.count() == 10_000
     with window(browser, running.url) as seen:
-        seen.open("#/memories?space=main", running.serving.token)
+        seen.open("#/memories?space=main", running.server_context.token)
         seen.page.get_by_text("50 of 10,000 memories").wait_for()
         assert seen.rows().count() == 50
         seen.page.get_by_role("button", name="More").click()
@@ -276,7 +276,7 @@ def test_files_have_types_and_are_kept_until_they_change(running: Running) -> No
 
 def test_a_page_that_is_opened_again_asks_for_little(browser: Browser, running: Running) -> None:
     with window(browser, running.url) as seen:
-        seen.open("", running.serving.token)
+        seen.open("", running.server_context.token)
         settled(seen)
         first = len(seen.fetched)
         for _ in range(10):
@@ -287,11 +287,11 @@ def test_a_page_that_is_opened_again_asks_for_little(browser: Browser, running: 
 
 def test_the_page_builds_elements_and_reads_no_html() -> None:
     readers = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "srcdoc")
-    for path in sorted(pages.FOLDER.iterdir()):
+    for path in sorted(pages.PAGE_DIR.iterdir()):
         text = path.read_text("utf-8")
         assert len(text.splitlines()) <= 300, path.name
         assert not [word for word in readers if word in text], path.name
         # The name of SVG's own language is the only address there is.
         assert re.findall(r"https?://[^ \"]+", text) in ([], ["http://www.w3.org/2000/svg"])
-    markup = (pages.FOLDER / pages.INDEX).read_text("utf-8")
+    markup = (pages.PAGE_DIR / pages.INDEX).read_text("utf-8")
     assert not re.search(r"\s(style|on\w+)=", markup) and not re.search(r"<script>", markup)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from bench import lookalikes, secret_shapes
 from reverie.text.secrets.detect import (
-    MARK,
-    find,
-    redacted,
-    redacted_all,
-    without,
+    REDACTION_MARK,
+    find_secrets,
+    redact_text,
+    redact_values,
+    remove_own_secrets,
 )
-from reverie.text.secrets.key_formats import SHAPES
+from reverie.text.secrets.key_formats import KEY_FORMATS
 from tests.figures import figure
 
 CHANCE = random.Random(7)
@@ -59,9 +59,9 @@ PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{drawn(64)}\n{drawn(64)}\n-----END RSA 
 @pytest.mark.parametrize("around", ["{}", "see {}, please", '{{"a": ["{}"]}}', "key=<{}>", "({})"])
 def test_keys_are_known_by_their_looks(name: str, around: str) -> None:
     secret = DOCUMENTED[name]
-    text, kinds = redacted(around.format(secret))
+    text, kinds = redact_text(around.format(secret))
     assert secret[12:] not in text
-    assert kinds and MARK.format(kinds[0]) in text
+    assert kinds and REDACTION_MARK.format(kinds[0]) in text
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_keys_are_known_by_their_looks(name: str, around: str) -> None:
     ],
 )
 def test_what_stands_around_a_secret_stays(text: str, left: str) -> None:
-    assert redacted(text)[0] == left
+    assert redact_text(text)[0] == left
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_what_stands_around_a_secret_stays(text: str, left: str) -> None:
     ],
 )
 def test_talk_of_secrets_is_none(text: str) -> None:
-    assert find(text) == []
+    assert find_secrets(text) == []
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_talk_of_secrets_is_none(text: str) -> None:
     ],
 )
 def test_what_a_name_says_about_a_secret_is_none(named: dict[str, str]) -> None:
-    assert redacted_all(named) == (named, ())
+    assert redact_values(named) == (named, ())
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_what_a_name_says_about_a_secret_is_none(named: dict[str, str]) -> None:
 )
 def test_secrets_that_stand_where_words_might(text: str, secret: str) -> None:
     start = text.index(secret)
-    assert [each[1:] for each in find(text)] == [(start, start + len(secret))]
+    assert [each[1:] for each in find_secrets(text)] == [(start, start + len(secret))]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_long_text_costs_what_as_many_short_ones_cost(before: str, again: str)
     def spent(texts: list[str]) -> float:
         begun = time.process_time()
         for text in texts:
-            find(text)
+            find_secrets(text)
         return time.process_time() - begun
 
     short, long = [before + again * count] * 64, [before + again * count * 64]
@@ -200,12 +200,12 @@ def test_look_alikes_are_left_alone() -> None:
 @pytest.mark.parametrize("around", ["[redacted: {}]", "md5:{}", "etag: {}", "sha256={}", "call_{}"])
 @pytest.mark.parametrize("name", ["github token", "aws access key", "stripe"])
 def test_nothing_that_is_left_alone_hides_a_key(name: str, around: str) -> None:
-    assert DOCUMENTED[name][12:] not in redacted(around.format(DOCUMENTED[name]))[0]
+    assert DOCUMENTED[name][12:] not in redact_text(around.format(DOCUMENTED[name]))[0]
 
 
 def test_a_name_says_what_its_value_is() -> None:
     message = {"input": {"password": "hunter2!", "api_key": "0a1b2c3d4e5f60718293a4b5c6d7e8f9"}}
-    cleaned, kinds = redacted_all([message, {"tool_call_id": f"call_{drawn(24)}"}])
+    cleaned, kinds = redact_values([message, {"tool_call_id": f"call_{drawn(24)}"}])
     assert cleaned[0]["input"] == dict.fromkeys(message["input"], "[redacted: secret]")
     assert cleaned[1]["tool_call_id"].startswith("call_") and kinds == ("secret",)
 
@@ -213,20 +213,22 @@ def test_a_name_says_what_its_value_is() -> None:
 def test_what_a_service_signed_stays_as_it_is() -> None:
     sealed = f"{drawn(200)}-{DOCUMENTED['github token']}-{drawn(200)}"
     block = {"type": "thinking", "thinking": "hm", "signature": sealed}
-    assert redacted_all(block) == (block, ())
-    assert redacted_all({"signature": DOCUMENTED["github token"]})[1] == ("github token",)
-    assert redacted_all({"text": sealed})[1] == ("github token",)
+    assert redact_values(block) == (block, ())
+    assert redact_values({"signature": DOCUMENTED["github token"]})[1] == ("github token",)
+    assert redact_values({"text": sealed})[1] == ("github token",)
 
 
 def test_what_holds_none_is_the_same_object() -> None:
     message = {"role": "user", "content": [{"type": "text", "text": "hello"}], "n": 1.5, "x": None}
-    assert redacted_all(message) == (message, ())
-    assert redacted_all(message)[0] is message
+    assert redact_values(message) == (message, ())
+    assert redact_values(message)[0] is message
 
 
 def test_own_keys_are_found_though_they_look_like_words() -> None:
-    assert redacted("use plain words", ("plain words",))[0] == "use [redacted: key of this program]"
-    assert without({"a": ["plain words"]}, ["plain words"]) == {
+    assert (
+        redact_text("use plain words", ("plain words",))[0] == "use [redacted: key of this program]"
+    )
+    assert remove_own_secrets({"a": ["plain words"]}, ["plain words"]) == {
         "a": ["[redacted: key of this program]"]
     }
 
@@ -234,22 +236,22 @@ def test_own_keys_are_found_though_they_look_like_words() -> None:
 def test_an_image_is_not_looked_into() -> None:
     blob = drawn(4_000, LETTERS + "+/")
     hidden = f"{blob[:2000]}/AKIA{drawn(16, 'ABCDEFGH234567')}/{blob[2000:]}"
-    assert find(hidden) == []
-    assert find(f"![x](data:image/png;base64,{hidden[:3000]})") == []
+    assert find_secrets(hidden) == []
+    assert find_secrets(f"![x](data:image/png;base64,{hidden[:3000]})") == []
 
 
 def test_every_shape_has_a_kind_and_a_beginning() -> None:
-    assert all(kind and prefixes.split() and body for kind, prefixes, body in SHAPES)
+    assert all(kind and prefixes.split() and body for kind, prefixes, body in KEY_FORMATS)
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_redacted_to_something_that_stays(text: str) -> None:
-    once = redacted(text)[0]
-    assert redacted(once)[0] == once
+    once = redact_text(text)[0]
+    assert redact_text(once)[0] == once
 
 
 @given(st.sampled_from(list(DOCUMENTED.values())), st.text(max_size=40), st.text(max_size=40))
 def test_redacting_twice_changes_nothing(secret: str, before: str, after: str) -> None:
-    once, kinds = redacted(f"{before} {secret} {after}")
-    assert kinds and redacted(once) == (once, ())
+    once, kinds = redact_text(f"{before} {secret} {after}")
+    assert kinds and redact_text(once) == (once, ())
     assert leaked(f"x {secret}", secret) is False

@@ -166,7 +166,7 @@ def test_every_shape_of_secret_stays_out_of_git(kept: Kept, kind: str) -> None:
     named = by_hand(kept.root, "ls-tree", "-r", "--name-only", "HEAD").decode()
     found = {number for number in range(len(texts)) if f"planted-{number}-" in named}
     # What no rule knows by itself passes everywhere; it is measured by the bench.
-    assert {n for n in found if Redaction().refused(texts[n])} == set()
+    assert {n for n in found if Redaction().refused_kinds(texts[n])} == set()
     held = objects(kept.root)
     assert [text for text in SECRETS if core_of(text) in held] == []
 
@@ -200,7 +200,7 @@ def test_commit_of_a_worker_and_a_checkpoint_log_what_they_leave_out(
     kept.write("own.txt", f"{SECRET}\n")
     with caplog.at_level(logging.WARNING, "reverie.vault"):
         kept.clock.step(10_000)
-        kept.store.drain()
+        kept.store.run_pending_jobs()
         service.checkpoint(kept.store, "now")
         service.checkpoint(kept.store, "again")
     told = [line for line in caplog.messages if "stays out of git" in line]
@@ -288,13 +288,13 @@ def test_log_is_looked_at_from_where_it_grew(kept: Kept, monkeypatch: pytest.Mon
         kept.ana.remember(f"fact number {number}")
     kept.sync()
     looked = list[object]()
-    refused = Redaction.refused
+    refused = Redaction.refused_kinds
 
     def counted(redaction: Redaction, value: object) -> tuple[str, ...]:
         looked.append(value)
         return refused(redaction, value)
 
-    monkeypatch.setattr(Redaction, "refused", counted)
+    monkeypatch.setattr(Redaction, "refused_kinds", counted)
     kept.ana.remember("one more")
     kept.sync()
     entries = [value for value in looked if isinstance(value, list) and len(value) == 2]
@@ -343,7 +343,7 @@ def test_repository_without_a_policy_redacts(tmp_path: Path) -> None:
     ],
 )
 def test_ordinary_files_are_not_taken_for_secrets(raw: bytes) -> None:
-    assert CommitPolicy(Redaction()).secrets_in("ana/facts/a.md", raw) == ()
+    assert CommitPolicy(Redaction()).find_secrets("ana/facts/a.md", raw) == ()
 
 
 def test_memories_about_passwords_are_committed(kept: Kept) -> None:

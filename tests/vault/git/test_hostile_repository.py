@@ -14,7 +14,8 @@ import pytest
 
 from reverie.errors import VaultError
 from reverie.vault.git.repo import Repository
-from reverie.vault.git.rewrite import holds, rewrite
+from reverie.vault.git.rewrite import rewrite
+from reverie.vault.git.search import find_bytes
 from tests.conftest import PROVE
 from tests.vault.repositories import by_hand, made, status, write
 
@@ -176,7 +177,7 @@ class Place:
             change_blob=lambda path, content: content.replace(b"secret", b"______"),
             change_message=lambda text: text.replace("checkpoint", "point"),
         )
-        assert holds(repo, b"secret") == []
+        assert find_bytes(repo, b"secret") == []
         assert [one.subject for one in repo.log(limit=1)] == ["point: x"]
 
     def silent(self) -> bool:
@@ -389,7 +390,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(place: Place, tmp_path: Pa
     assert "private" not in place.repo.diff("s/secret.md", since=None)
     place.repo.commit(["s/secret.md"], "m", author="ana")
     assert place.repo.checkpoint("", "ana") is not None
-    assert holds(place.repo, b"private\n") == []
+    assert find_bytes(place.repo, b"private\n") == []
     assert by_hand(place.root, "ls-tree", "HEAD", "s").startswith(b"120000")
 
 

@@ -11,7 +11,7 @@ import reverie
 from reverie import Space, Store
 from reverie.vault import service
 from reverie.vault.git.repo import Repository
-from reverie.vault.git.search import holds
+from reverie.vault.git.search import find_bytes
 from tests.vault.repositories import by_hand, files, status
 from tests.vault.vaults import Kept, holding
 
@@ -37,7 +37,7 @@ def places(root: Path, text: str) -> list[str]:
     found = [str(path.relative_to(root)) for path in files if needle in path.read_bytes()]
     repository = Repository.at(root)
     assert repository is not None
-    return found + holds(repository, needle)
+    return found + find_bytes(repository, needle)
 
 
 def words(root: Path, word: str) -> list[str]:
@@ -92,12 +92,12 @@ def test_a_renamed_file_is_found_as_well(store: Store, ana: Space, tmp_path: Pat
     root = tmp_path / "vault"
     secret = ana.remember(SECRET)
     service.sync(store)
-    file = service.file_of(ana, secret.id)
+    file = service.find_memory_file(ana, secret.id)
     assert file is not None
     (root / "ana" / "private").mkdir()
     file.rename(root / "ana" / "private" / "suitcase.md")
     service.sync(store)
-    assert service.file_of(ana, secret.id) == root / "ana" / "private" / "suitcase.md"
+    assert service.find_memory_file(ana, secret.id) == root / "ana" / "private" / "suitcase.md"
     ana.erase(secret.id)
     assert service.scrub(store).found == ()
     assert not places(root, SECRET)

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 import reverie.vault.git.process as program
 from reverie.errors import VaultError
-from reverie.vault.git.objects import Headed
-from reverie.vault.git.process import STALE_LOCK
+from reverie.vault.git.objects import CommitOrTag
+from reverie.vault.git.process import STALE_LOCK_SECONDS
 from reverie.vault.git.repo import (
     IGNORED,
     Repository,
     _message,
     _person,
 )
-from reverie.vault.git.worktree import checked, quoted
+from reverie.vault.git.worktree import check_path, quote_path
 from tests.vault.repositories import by_hand, files, made, status, write
 
 ODD_NAMES = [
@@ -430,7 +430,7 @@ def test_an_author_is_always_one_git_takes(text: str) -> None:
 @settings(max_examples=300)
 def test_a_checked_path_stays_below(text: str) -> None:
     try:
-        path = checked(text)
+        path = check_path(text)
     except VaultError:
         return
     assert os.path.normpath(f"/top/{path}") == f"/top/{path}"
@@ -438,7 +438,7 @@ def test_a_checked_path_stays_below(text: str) -> None:
 
 @given(st.binary(min_size=1))
 def test_quoting_leaves_no_line_end(raw: bytes) -> None:
-    assert b"\n" not in quoted(raw) and quoted(raw)[1:-1].count(b'"') == 0
+    assert b"\n" not in quote_path(raw) and quote_path(raw)[1:-1].count(b'"') == 0
 
 
 def test_the_clock_is_the_callers(root: Path) -> None:
@@ -494,7 +494,7 @@ def test_a_message_in_any_encoding_can_be_read(encoding: str, root: Path, repo: 
     store = ("hash-object", "--literally", "-t", "commit", "-w", "--stdin")
     by_hand(root, "update-ref", "HEAD", by_hand(root, *store, given=raw).decode().strip())
     assert "odd" in repo.log()[0].subject
-    told = Headed.parse(raw)
+    told = CommitOrTag.parse(raw)
     assert told.encoded(told.text()) == told.message
 
 
@@ -682,7 +682,7 @@ def test_a_broken_repository_says_so(root: Path, repo: Repository) -> None:
 def test_a_forgotten_lock_is_removed(name: str, root: Path, repo: Repository) -> None:
     lock = root / ".git" / name
     lock.touch()
-    os.utime(lock, (time.time() - STALE_LOCK - 1,) * 2)
+    os.utime(lock, (time.time() - STALE_LOCK_SECONDS - 1,) * 2)
     commit(repo, write(root, "a"))
     assert not lock.exists()
     assert status(root) == []
@@ -692,7 +692,7 @@ def test_a_forgotten_lock_is_removed(name: str, root: Path, repo: Repository) ->
 def test_a_fresh_lock_is_respected(
     name: str, root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "LOCK_WAIT", 0.2)
+    monkeypatch.setattr(program, "LOCK_WAIT_SECONDS", 0.2)
     lock = root / ".git" / name
     lock.touch()
     with pytest.raises(VaultError, match="another git is at work"):
@@ -721,7 +721,7 @@ def test_a_git_that_hangs_is_ended(
     with pytest.raises(VaultError, match="took longer"):
         git.run("status", seconds=0.5)
     assert is_gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
-    with pytest.raises(VaultError), git.talk("status", seconds=0.5) as talk:
+    with pytest.raises(VaultError), git.open_pipe("status", seconds=0.5) as talk:
         talk.line()
     assert is_gone(int((tmp_path / "pid").read_text(encoding="utf-8")))
 
@@ -796,7 +796,7 @@ def test_killed_at_any_point_the_next_commit_works(whom: str, root: Path, repo: 
         # Told as done means done.
         by_hand(root, "merge-base", "--is-ancestor", told, "HEAD")
         for lock in (root / ".git").rglob("*.lock"):
-            os.utime(lock, (time.time() - 2 * STALE_LOCK,) * 2)
+            os.utime(lock, (time.time() - 2 * STALE_LOCK_SECONDS,) * 2)
         names = [str(path.relative_to(root)) for path in root.glob("new/*")]
         changed = [*names, *(f"file {one}.md" for one in range(7))]
         repo.commit([*changed, write(root, "after", str(number))], f"after {number}", author="ana")

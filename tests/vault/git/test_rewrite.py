@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from reverie.errors import VaultError
 from reverie.vault.git import rewrite as git_rewrite
 from reverie.vault.git.objects import (
-    Entry,
-    Headed,
+    CommitOrTag,
+    TreeEntry,
     delta,
     entries,
     object_id,
@@ -31,10 +31,10 @@ from reverie.vault.git.objects import (
     places,
     tree_of,
 )
-from reverie.vault.git.process import STALE_LOCK, Git
+from reverie.vault.git.process import STALE_LOCK_SECONDS, Git
 from reverie.vault.git.repo import Repository
-from reverie.vault.git.rewrite import Rewritten, holds, rewrite
-from reverie.vault.git.search import files_with
+from reverie.vault.git.rewrite import RewriteReport, rewrite
+from reverie.vault.git.search import find_bytes, find_files_with
 from tests.conftest import PROVE
 from tests.vault.repositories import by_hand, files, made, status, write
 
@@ -65,7 +65,7 @@ def told(text: str) -> str:
     return text.replace(SECRET.decode(), BLANK.decode())
 
 
-def erase(repo: Repository) -> Rewritten:
+def erase(repo: Repository) -> RewriteReport:
     return rewrite(repo, change_blob=without, change_message=told)
 
 
@@ -159,11 +159,11 @@ def test_a_rich_history(root: Path, repo: Repository) -> None:
     stashes = [everything(root, f"stash@{{{number}}}") for number in range(3)]
     names = by_hand(root, "for-each-ref", "--format=%(refname) %(objecttype) %(*objecttype)")
     first = by_hand(root, "rev-parse", ":/names").strip()
-    assert holds(repo, SECRET)
+    assert find_bytes(repo, SECRET)
 
     done = erase(repo)
 
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
     assert everything(root, *refs) == before
     assert disk(root) == on_disk and status(root) == []
     assert (
@@ -194,7 +194,7 @@ def test_trees_read_from_end_to_end_come_out_the_same(
     monkeypatch.setattr(git_rewrite, "FEW", 0)
     erase(repo)
     assert everything(root, "--branches") == before
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
     by_hand(root, "fsck", "--strict")
 
 
@@ -213,7 +213,7 @@ def test_of_a_folder_that_changed_and_then_held_only_the_erased_nothing_is_left(
     erase(repo)
     assert by_hand(root, "ls-tree", "--name-only", "HEAD") == b""
     assert len(by_hand(root, "ls-tree", "--name-only", "HEAD~1").split()) == 50
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
     by_hand(root, "fsck", "--strict")
 
 
@@ -221,7 +221,7 @@ def test_done_again_it_changes_nothing(root: Path, repo: Repository) -> None:
     rich(root)
     erase(repo)
     before = by_hand(root, "for-each-ref")
-    assert erase(repo) == Rewritten(0, 0, 0, 0)
+    assert erase(repo) == RewriteReport(0, 0, 0, 0)
     assert by_hand(root, "for-each-ref") == before
     assert len(by_hand(root, "stash", "list").splitlines()) == 3
 
@@ -243,7 +243,7 @@ def test_each_content_is_passed_once_for_each_path(root: Path, repo: Repository)
 
     before = by_hand(root, "for-each-ref")
     done = rewrite(repo, change_blob=noted, change_message=lambda text: text)
-    assert done == Rewritten(0, 0, 0, 0)
+    assert done == RewriteReport(0, 0, 0, 0)
     assert by_hand(root, "for-each-ref") == before
     assert set(asked.values()) == {1}
     assert {("twice/one.md", b"same\n"), ("twice/two.md", b"same\n")} <= set(asked)
@@ -262,7 +262,7 @@ def test_what_is_staged_is_cleaned_and_stays_staged(root: Path, repo: Repository
     erase(repo)
     assert by_hand(root, "show", ":a.md") == b"staged [erased]"
     assert status(root) == ["MM a.md", "A  other.md"]
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
 
 
 def test_what_is_left_out_of_the_work_tree_stays_so(root: Path, repo: Repository) -> None:
@@ -274,7 +274,7 @@ def test_what_is_left_out_of_the_work_tree_stays_so(root: Path, repo: Repository
     erase(repo)
     assert status(root) == [] and files(root)["away/a.md"][1] == BLANK
     assert repo.checkpoint("nothing is new", "ana") is None
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
 
 
 def test_names_in_an_index_that_shortens_them(root: Path, repo: Repository) -> None:
@@ -282,7 +282,7 @@ def test_names_in_an_index_that_shortens_them(root: Path, repo: Repository) -> N
     write(root, SECRET.decode(), "x")
     by_hand(root, "update-index", "--index-version", "4")
     by_hand(root, "add", "-A")
-    assert "index: the name of a file" in holds(repo, SECRET)
+    assert "index: the name of a file" in find_bytes(repo, SECRET)
 
 
 def test_what_no_ref_holds_goes(root: Path, repo: Repository) -> None:
@@ -301,9 +301,9 @@ def test_what_no_ref_holds_goes(root: Path, repo: Repository) -> None:
     write(root / ".git", "fast_import_crash_1", SECRET)
     write(root / ".git", "objects/ab/tmp_obj_x", zlib.compress(b"blob 5\0" + SECRET))
     write(root / ".git", "objects/pack/tmp_pack_x", SECRET)
-    assert len(holds(repo, SECRET)) >= 10
+    assert len(find_bytes(repo, SECRET)) >= 10
     erase(repo)
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
     by_hand(root, "fsck", "--strict")
 
 
@@ -319,7 +319,7 @@ def test_detached_heads_and_linked_work_trees(root: Path, repo: Repository, tmp_
     write(root, "c.md", SECRET)
     commit(root, "on no branch")
     erase(repo)
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
     assert files(root)["c.md"][1] == BLANK
     assert files(tmp_path / "second")["a.md"][1] == b"second " + BLANK
     assert by_hand(tmp_path / "second", "show", ":b.md") == b"staged " + BLANK
@@ -330,7 +330,7 @@ def test_detached_heads_and_linked_work_trees(root: Path, repo: Repository, tmp_
     linked = Repository.at(tmp_path / "second")
     assert linked is not None
     erase(linked)
-    assert holds(linked, SECRET) == [] and holds(repo, SECRET) == []
+    assert find_bytes(linked, SECRET) == [] and find_bytes(repo, SECRET) == []
     assert files(root)["d.md"][1] == BLANK
 
 
@@ -346,7 +346,7 @@ def test_replaced_commits_keep_their_replacement(root: Path, repo: Repository) -
     assert by_hand(root, "for-each-ref", "--format=%(refname)", "refs/replace").decode() == (
         f"refs/replace/{head}\n"
     )
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
 
 
 def test_what_a_commit_has_besides(root: Path, repo: Repository) -> None:
@@ -372,7 +372,7 @@ def test_what_a_commit_has_besides(root: Path, repo: Repository) -> None:
     assert found.endswith(b"\n\ncaf\xe9 [erased]")
     assert b"gpgsig" not in found and b"mergetag" not in found
     assert b"100664 odd" in by_hand(root, "cat-file", "tree", "odd^{tree}")
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
 
 
 def test_folders_that_become_empty_go_and_commits_stay(root: Path, repo: Repository) -> None:
@@ -398,7 +398,7 @@ def test_a_repository_named_with_sha256(root: Path) -> None:
     before = everything(root, "--branches")
     erase(repo)
     assert everything(root, "--branches") == before
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
 
 
 def test_an_empty_repository(root: Path) -> None:
@@ -406,7 +406,7 @@ def test_an_empty_repository(root: Path) -> None:
     by_hand(root, "init", "-q")
     repo = Repository.at(root)
     assert repo is not None
-    assert erase(repo) == Rewritten(0, 0, 0, 0)
+    assert erase(repo) == RewriteReport(0, 0, 0, 0)
 
 
 def test_thousands_of_commits(root: Path, repo: Repository) -> None:
@@ -424,7 +424,7 @@ def test_thousands_of_commits(root: Path, repo: Repository) -> None:
     by_hand(root, "reset", "-q", "--hard")
     done = erase(repo)
     assert done.commits == 1997 and done.files == 2
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
     found = files_named(root, "HEAD")
     assert len(found) == 2002
     assert len(files_named(root, "HEAD~1000")) == 1002
@@ -483,7 +483,7 @@ def test_a_missing_object_is_said(root: Path, repo: Repository) -> None:
         erase(repo)
     write(root / ".git/objects", f"{blob[:2]}/{blob[2:]}", b"nonsense")
     with pytest.raises(VaultError):
-        holds(repo, SECRET)
+        find_bytes(repo, SECRET)
 
 
 def test_a_ref_that_moved_meanwhile_stops_it(
@@ -503,7 +503,7 @@ def test_a_ref_that_moved_meanwhile_stops_it(
     monkeypatch.undo()
     assert by_hand(root, "log", "-1", "--format=%s").strip() == b"meanwhile"
     erase(repo)
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
 
 
 def test_killed_at_any_point_it_can_be_done_again(root: Path, repo: Repository) -> None:
@@ -525,10 +525,10 @@ def test_killed_at_any_point_it_can_be_done_again(root: Path, repo: Repository) 
             process.send_signal(signal.SIGKILL)
         time.sleep(0.1)
         for lock in (root / ".git").rglob("*.lock"):
-            os.utime(lock, (time.time() - 2 * STALE_LOCK,) * 2)
+            os.utime(lock, (time.time() - 2 * STALE_LOCK_SECONDS,) * 2)
     erase(repo)
     assert everything(root, "--branches") == before
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
     assert len(by_hand(root, "stash", "list").splitlines()) == 3
     by_hand(root, "fsck", "--strict")
 
@@ -574,7 +574,7 @@ def test_killed_between_any_two_calls_of_git_no_stash_is_lost(
             left = 0
         erase(repo)
         assert stashed(root) == [f"[erased] stashed {one}" for one in range(3)] + ["[erased] since"]
-        assert holds(repo, SECRET) == []
+        assert find_bytes(repo, SECRET) == []
         assert by_hand(root, "for-each-ref", "refs/reverie") == b""
     assert call > 20, "it was killed in all its phases"
     assert stashed(root) == [f"[erased] stashed {one}" for one in range(3)]
@@ -603,7 +603,7 @@ def test_stopped_before_a_step_it_is_finished_later(
         erase(repo)
     monkeypatch.undo()
     erase(repo)
-    assert holds(repo, SECRET) == []
+    assert find_bytes(repo, SECRET) == []
     assert len(by_hand(root, "stash", "list").splitlines()) == 3
     assert by_hand(root, "for-each-ref", "refs/reverie") == b""
 
@@ -617,8 +617,8 @@ def test_stopped_before_a_step_it_is_finished_later(
 )
 def test_holds_looks_into_every_file(name: str, root: Path, repo: Repository) -> None:
     write(root / ".git", name, b"x" * ((1 << 20) - 7) + SECRET + b"y")
-    assert holds(repo, SECRET) == [f".git/{name}"]
-    assert holds(repo, SECRET + b"z") == []
+    assert find_bytes(repo, SECRET) == [f".git/{name}"]
+    assert find_bytes(repo, SECRET + b"z") == []
 
 
 def test_holds_finds_names_links_and_kinds(root: Path, repo: Repository) -> None:
@@ -628,7 +628,7 @@ def test_holds_finds_names_links_and_kinds(root: Path, repo: Repository) -> None
     by_hand(root, "branch", SECRET.decode())
     (root / ".git" / "linked").symlink_to(os.fsdecode(SECRET))
     by_hand(root, "gc", "-q")
-    found = holds(repo, SECRET)
+    found = find_bytes(repo, SECRET)
     assert {one.split()[0] for one in found} >= {"commit", "tag", "tree", ".git/linked"}
     assert "index: the name of a file" in found
     assert any("packed-refs" in one for one in found)
@@ -641,10 +641,10 @@ def test_holds_looks_into_packs_that_git_does_not_know(root: Path, repo: Reposit
     by_hand(root, "gc", "-q")
     (pack,) = (root / ".git/objects/pack").glob("*.pack")
     write(root / ".git", "modules/x/objects/pack/tmp_pack_y", pack.read_bytes())
-    assert any("tmp_pack_y" in one for one in holds(repo, SECRET))
+    assert any("tmp_pack_y" in one for one in find_bytes(repo, SECRET))
     cut = pack.read_bytes()[:-40]
     write(root / ".git", "modules/x/objects/pack/tmp_pack_y", cut)
-    assert holds(repo, b"nothing like it") == []
+    assert find_bytes(repo, b"nothing like it") == []
 
 
 def test_holds_looks_into_packs_of_other_repositories(root: Path, repo: Repository) -> None:
@@ -656,9 +656,9 @@ def test_holds_looks_into_packs_of_other_repositories(root: Path, repo: Reposito
         write(root, f"copy/.git/objects/pack/{path.name}", path.read_bytes())
     by_hand(root, "reset", "-q", "--hard", "HEAD~1")
     erase(repo)
-    (found,) = holds(repo, SECRET)
+    (found,) = find_bytes(repo, SECRET)
     assert found.startswith(".git/modules/x/objects/pack/pack-")
-    (found,) = files_with(root, [SECRET])
+    (found,) = find_files_with(root, [SECRET])
     assert found.startswith("copy/.git/objects/pack/pack-")
 
 
@@ -666,13 +666,13 @@ def test_many_needles_are_found_wherever_each_lies(root: Path, repo: Repository)
     many = [b"needle number %05d of a stack" % number for number in range(500)] + [b"short"]
     for start in range(20):
         write(root / ".git", "description", b" " * start + many[start * 7] + b"\n")
-        assert holds(repo, *many) == [".git/description"]
+        assert find_bytes(repo, *many) == [".git/description"]
     write(root / ".git", "description", b"x" * ((1 << 20) - 3) + many[400])
-    assert holds(repo, *many) == [".git/description"]
+    assert find_bytes(repo, *many) == [".git/description"]
     write(root / ".git", "description", b"a short one")
-    assert holds(repo, *many) == [".git/description"]
+    assert find_bytes(repo, *many) == [".git/description"]
     write(root / ".git", "description", b"needle number 00500 of a stack, needle number 0000")
-    assert holds(repo, *many) == []
+    assert find_bytes(repo, *many) == []
 
 
 def test_what_cannot_be_read_proves_nothing(
@@ -685,12 +685,12 @@ def test_what_cannot_be_read_proves_nothing(
 
     monkeypatch.setattr(Path, "open", refused)
     with pytest.raises(VaultError, match="nothing is proved"):
-        files_with(tmp_path, [SECRET])
+        find_files_with(tmp_path, [SECRET])
 
 
 def test_nothing_to_look_for(repo: Repository) -> None:
     with pytest.raises(VaultError):
-        holds(repo, b"")
+        find_bytes(repo, b"")
 
 
 # The parts
@@ -743,7 +743,7 @@ names = st.binary(min_size=1, max_size=20).filter(lambda name: not {0, 47} & set
 
 @given(st.dictionaries(names, st.sampled_from([b"100644", b"40000", b"120000"])))
 def test_a_tree_is_read_as_it_was_written(found: dict[bytes, bytes]) -> None:
-    given_ = [Entry(mode, name, bytes(20)) for name, mode in found.items()]
+    given_ = [TreeEntry(mode, name, bytes(20)) for name, mode in found.items()]
     raw = tree_of(given_)
     assert sorted(entries(raw, 20)) == sorted(given_)
     assert tree_of(entries(raw, 20)) == raw
@@ -757,7 +757,7 @@ def test_an_entry_is_found_where_it_is_and_nowhere_else(
     found: list[bytes], ids: list[bytes]
 ) -> None:
     raw = b"".join(
-        Entry(b"100644", name, (ids * 9)[at % 9] if ids else bytes(20)).raw()
+        TreeEntry(b"100644", name, (ids * 9)[at % 9] if ids else bytes(20)).raw()
         for at, name in enumerate(found)
     )
     for name in {*found, b"a"}:
@@ -772,11 +772,11 @@ def test_an_entry_is_found_where_it_is_and_nowhere_else(
 def test_no_tree_no_header_and_no_person_is_too_odd(raw: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert b"".join(entry.raw() for entry in entries(raw, 20)) == raw
-    found = Headed.parse(b"tree x\nauthor y\n continued\n\n" + raw)
+    found = CommitOrTag.parse(b"tree x\nauthor y\n continued\n\n" + raw)
     assert found.raw() == b"tree x\nauthor y\n continued\n\n" + raw
     assert found.encoded(found.text()) == raw
     person(raw)
-    Headed.parse(raw).text()
+    CommitOrTag.parse(raw).text()
 
 
 def test_objects_are_named_as_git_names_them(root: Path, repo: Repository) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from reverie import Space
-from reverie.serialize import plain
+from reverie.serialize import to_json_value
 from reverie.vault import service, tools
 from reverie.vault.git import scoped_history
-from reverie.vault.git.repo import Commit
+from reverie.vault.git.repo import CommitInfo
 from tests.vault.living import Living
 
 SECRET = "Bob has debts"
@@ -22,7 +22,7 @@ def everything(space: Space) -> str:
     commits = scoped_history.history(space, limit=100)
     since = commits[-1].id if commits else None
     told = tools.memory_history(space, 100, True)
-    return json.dumps(plain(commits)) + scoped_history.diff(space, since=since) + told
+    return json.dumps(to_json_value(commits)) + scoped_history.diff(space, since=since) + told
 
 
 @pytest.mark.parametrize("name", ["ana", "Änä & co", "q\"'\\n"])
@@ -87,7 +87,7 @@ def test_a_diff_is_cut_for_a_model(living: Living) -> None:
     service.sync(living.store)
     said = tools.memory_history(living.ana, limit=1000, diff=True)
     assert "characters are left out]" in said
-    assert len(said) < tools.MOST_CHARS + 1_000
+    assert len(said) < tools.MAX_CHARS + 1_000
     assert "Nothing has changed since." in tools.memory_history(living.ana, limit=-3, diff=True)
 
 
@@ -106,21 +106,21 @@ def test_without_a_vault_tools_say_so(tmp_path: Path) -> None:
     with reverie.open(tmp_path / "x.db", embedder="none") as store:
         assert "reverie vault init" in tools.memory_checkpoint(store.space("ana"))
         assert "reverie vault init" in tools.memory_history(store.space("ana"))
-        assert scoped_history.file_of(store.space("ana"), "absent00") is None
-        assert store.show_in_vault() is None
+        assert scoped_history.find_memory_file(store.space("ana"), "absent00") is None
+        assert store.flush_to_vault() is None
 
 
 def test_the_file_of_a_memory(living: Living) -> None:
     id = living.ana.remember("Something").id
-    assert living.store.show_in_vault() is None
-    found = scoped_history.file_of(living.ana, id)
+    assert living.store.flush_to_vault() is None
+    found = scoped_history.find_memory_file(living.ana, id)
     assert found is not None
     assert found[0].startswith("ana/facts/") and found[1] == str(living.root / found[0])
-    assert scoped_history.file_of(living.store.space("other"), id) is None
+    assert scoped_history.find_memory_file(living.store.space("other"), id) is None
 
 
 def test_a_commit_of_nothing_but_our_own_files_is_told() -> None:
     from reverie.model import Scope
 
-    commit = Commit("0" * 40, "ana", 0, "vault init", "", (".gitignore",))
-    assert scoped_history._told(commit, Scope("ana", None)) is not None
+    commit = CommitInfo("0" * 40, "ana", 0, "vault init", "", (".gitignore",))
+    assert scoped_history._redact_commit(commit, Scope("ana", None)) is not None

@@ -24,7 +24,13 @@ _DEFAULTS = {
     "client_encoding": "utf8",
 }
 # Parameters that are never shown.
-_SECRET = {"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"}
+_SECRET_OPTIONS = {
+    "password",
+    "sslpassword",
+    "oauth_client_secret",
+    "scram_client_key",
+    "scram_server_key",
+}
 
 
 class Address(NamedTuple):
@@ -42,8 +48,8 @@ def parse(url: str) -> Address:
     login, at, place = rest.partition("@") if "@" in rest.partition("/")[0] else ("", "", rest)
     plain, _, query = place.partition("?")
     options = [pair for pair in query.split("&") if pair]
-    kept = [pair for pair in options if _name(pair) != "mode"]
-    address = _joined(f"{scheme}://{login}{at}{plain}", kept)
+    kept = [pair for pair in options if _option_name(pair) != "mode"]
+    address = _join_url(f"{scheme}://{login}{at}{plain}", kept)
     try:
         if "@" in plain:
             raise ProgrammingError("two of them")
@@ -57,15 +63,16 @@ def parse(url: str) -> Address:
     several = "," in str(given.get("host", ""))
     defaults = _DEFAULTS | ({"target_session_attrs": "read-write"} if several else {})
     user = login.partition(":")[0]
-    shown = _joined(
-        f"{scheme}://{user}{at}{plain}", [pair for pair in kept if _name(pair) not in _SECRET]
+    shown = _join_url(
+        f"{scheme}://{user}{at}{plain}",
+        [pair for pair in kept if _option_name(pair) not in _SECRET_OPTIONS],
     )
     return Address(make_conninfo("", **{**defaults, **given}), shown, "mode=ro" in options)
 
 
-def _joined(plain: str, options: list[str]) -> str:
+def _join_url(plain: str, options: list[str]) -> str:
     return "?".join(part for part in (plain, "&".join(options)) if part)
 
 
-def _name(option: str) -> str:
+def _option_name(option: str) -> str:
     return urllib.parse.unquote(option.partition("=")[0])

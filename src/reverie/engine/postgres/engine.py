@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 
 from reverie.engine import schema, table_copy
-from reverie.engine.base import BUSY_TIMEOUT, Opened
+from reverie.engine.base import BUSY_TIMEOUT, BaseEngine
 from reverie.engine.postgres import (
     dsn,
     errors,
@@ -25,10 +25,10 @@ from reverie.engine.postgres import (
 from reverie.engine.postgres import (
     schema as postgres_schema,
 )
-from reverie.engine.postgres.pool import Connection, Lease, Pool
+from reverie.engine.postgres.pool import Connection, ConnectionPool, Lease
 from reverie.engine.postgres.replica import Replica
-from reverie.engine.postgres.transaction import WRITING, PostgresTransaction
-from reverie.engine.postgres.vectors import Vectors
+from reverie.engine.postgres.transaction import WRITER_LOCK, PostgresTransaction
+from reverie.engine.postgres.vectors import PostgresVectors
 from reverie.engine.sqlite import store_file
 from reverie.engine.sqlite.engine import SQLiteEngine
 from reverie.errors import (
@@ -41,9 +41,9 @@ from reverie.errors import (
 _APPLICATION = f"SET LOCAL ROLE {row_security.APPLICATION}"
 _READ = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _APPLICATION)
 _WRITE = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", _APPLICATION)
-_AT_ONCE = "SET LOCAL lock_timeout = 1"
+_NO_LOCK_WAIT = "SET LOCAL lock_timeout = 1"
 # Snapshots of sessions here and on standbys, and transactions that wait for their second phase.
-_SEEN_BY = """SELECT COUNT(*) FROM (
+_COUNT_OLDER_SNAPSHOTS = """SELECT COUNT(*) FROM (
     SELECT backend_xmin AS seen FROM pg_stat_activity WHERE pid <> pg_backend_pid()
         AND (datname = current_database() OR datname IS NULL)
     UNION ALL SELECT xmin FROM pg_replication_slots
@@ -51,7 +51,7 @@ _SEEN_BY = """SELECT COUNT(*) FROM (
     WHERE age(seen) > age($1::xid)"""
 
 
-class PostgresEngine(Opened[PostgresTransaction]):
+class PostgresEngine(BaseEngine[PostgresTransaction]):
     """One PostgreSQL database."""
 
     def __init__(self, url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT) -> None:
@@ -59,37 +59,47 @@ class PostgresEngine(Opened[PostgresTransaction]):
         self._busy_timeout = busy_timeout
         address = dsn.parse(url)
         self.url, self.read_only = address.shown, address.read_only
-        first = Pool(address.conninfo, f"{postgres_schema.NAME}, public", busy_timeout=busy_timeout)
-        with errors.translated(self.url), contextlib.closing(first.connect()) as connection:
+        first = ConnectionPool(
+            address.conninfo, f"{postgres_schema.SCHEMA_NAME}, public", busy_timeout=busy_timeout
+        )
+        with errors.translating_errors(self.url), contextlib.closing(first.connect()) as connection:
             try:
                 vector_type = postgres_schema.prepare(connection, read_only=self.read_only)
             except psycopg.errors.LockNotAvailable as error:
-                raise self._busy(lock_holders.longest(connection)) from error
+                raise self._busy(lock_holders.longest_writer(connection)) from error
             search_path = postgres_schema.search_path(connection)
             apart = postgres_schema.has_citus(connection)
             self._replica: Replica | None = None
             if read_url:
-                lagging = Pool(dsn.parse(read_url).conninfo, search_path, vector_type)
+                lagging = ConnectionPool(dsn.parse(read_url).conninfo, search_path, vector_type)
                 self._replica = Replica(lagging, connection)
-        self._pool = Pool(
-            address.conninfo, search_path, vector_type, apart=apart, busy_timeout=busy_timeout
+        self._pool = ConnectionPool(
+            address.conninfo,
+            search_path,
+            vector_type,
+            separate_statements=apart,
+            busy_timeout=busy_timeout,
         )
-        self.compares_vectors = vector_type is not None
-        self._vectors = Vectors(compared=self.compares_vectors)
+        self.supports_vector_search = vector_type is not None
+        self._vectors = PostgresVectors(has_pgvector=self.supports_vector_search)
 
     # -- transactions -------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def read(self, *, lagging: bool = False) -> Iterator[PostgresTransaction]:
+    def read(self, *, allow_replica: bool = False) -> Iterator[PostgresTransaction]:
         current = self._current()
         if current is not None:
             yield current
             return
-        with self._explained(), errors.translated(self.url), contextlib.ExitStack() as lent:
+        with (
+            self._detecting_damage(),
+            errors.translating_errors(self.url),
+            contextlib.ExitStack() as lent,
+        ):
             begun = None
-            if lagging and self._replica is not None:
-                begun = self._replica.begun(lent, _READ)
-            lease = begun or lent.enter_context(self._lent())
+            if allow_replica and self._replica is not None:
+                begun = self._replica.begin_read(lent, _READ)
+            lease = begun or lent.enter_context(self._lease_connection())
             own = PostgresTransaction(
                 lease, () if begun else _READ, self._vectors, writing=False, damaged=self.damaged
             )
@@ -103,11 +113,11 @@ class PostgresEngine(Opened[PostgresTransaction]):
         if current is not None:
             yield current
             return
-        begin = _WRITE if wait else (*_WRITE, _AT_ONCE)
+        begin = _WRITE if wait else (*_WRITE, _NO_LOCK_WAIT)
         with (
-            self._explained(),
-            self._naming_the_holder(wait) as waiting,
-            self._lent() as lease,
+            self._detecting_damage(),
+            self._reporting_lock_holder(wait) as waiting,
+            self._lease_connection() as lease,
         ):
             own = PostgresTransaction(
                 lease, begin, self._vectors, writing=True, damaged=self.damaged
@@ -125,26 +135,26 @@ class PostgresEngine(Opened[PostgresTransaction]):
         if getattr(self._thread, "held", None) is not None:
             yield
             return
-        with self._naming_the_holder(), self._pool.lent() as lease:
+        with self._reporting_lock_holder(), self._pool.lease() as lease:
             connection = lease.connection
             try:
-                connection.execute("SELECT pg_advisory_lock($1)", (WRITING,))
+                connection.execute("SELECT pg_advisory_lock($1)", (WRITER_LOCK,))
                 self._thread.held = connection
                 yield
             finally:
                 self._thread.held = None
                 with contextlib.suppress(psycopg.Error):
-                    connection.execute("SELECT pg_advisory_unlock($1)", (WRITING,))
+                    connection.execute("SELECT pg_advisory_unlock($1)", (WRITER_LOCK,))
 
     @contextlib.contextmanager
-    def _naming_the_holder(self, wait: bool = True) -> Iterator[list[PostgresTransaction]]:
+    def _reporting_lock_holder(self, wait: bool = True) -> Iterator[list[PostgresTransaction]]:
         """PostgreSQL's errors as ours; who waited for a lock in vain is told who holds it."""
         waiting: list[PostgresTransaction] = []
-        with errors.translated(self.url):
+        with errors.translating_errors(self.url):
             try:
                 yield waiting
             except psycopg.errors.LockNotAvailable as error:
-                space = waiting[0].waits_for if waiting else None
+                space = waiting[0].waiting_for_space if waiting else None
                 raise self._busy(self._holder(space), wait=wait) from error
 
     def _busy(self, holder: str | None, *, wait: bool = True) -> StoreBusy:
@@ -156,25 +166,27 @@ class PostgresEngine(Opened[PostgresTransaction]):
     def _holder(self, space: int | None) -> str | None:
         """Who holds the row of a space, else who has been writing for longest."""
         with contextlib.suppress(psycopg.Error, StoreError), self._connected() as connection:
-            return lock_holders.of_space(connection, space) or lock_holders.longest(connection)
+            return lock_holders.space_lock_holder(connection, space) or lock_holders.longest_writer(
+                connection
+            )
         return None
 
     @contextlib.contextmanager
-    def owning(self) -> Iterator[Connection]:
+    def table_owner_transaction(self) -> Iterator[Connection]:
         """A transaction of the user who owns the tables, to change them. Nobody else writes."""
         if self.read_only:
             raise StoreReadOnly(f"{self.url} was opened with mode=ro: open it without to change it")
-        with self.exclusive(), self._lent() as lease:
+        with self.exclusive(), self._lease_connection() as lease:
             lease.begin(["BEGIN ISOLATION LEVEL READ COMMITTED"])
             yield lease.connection
             lease.connection.execute("COMMIT")
 
     @contextlib.contextmanager
-    def _lent(self) -> Iterator[Lease]:
+    def _lease_connection(self) -> Iterator[Lease]:
         """A connection; inside ``exclusive`` the thread's own."""
         held: Connection | None = getattr(self._thread, "held", None)
         if held is None:
-            with self._pool.lent() as lease:
+            with self._pool.lease() as lease:
                 yield lease
             return
         lease = Lease(self._pool, 0.0, held)
@@ -185,7 +197,7 @@ class PostgresEngine(Opened[PostgresTransaction]):
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Connection]:
-        with self._pool.lent() as lease:
+        with self._pool.lease() as lease:
             yield lease.connection
 
     # -- upkeep -------------------------------------------------------------------------------
@@ -194,16 +206,16 @@ class PostgresEngine(Opened[PostgresTransaction]):
         """Take dead rows out of the tables. While a snapshot may still see them, they stay."""
         self._require_usable()
         try:
-            with errors.translated(self.url), self._connected() as connection:
+            with errors.translating_errors(self.url), self._connected() as connection:
                 # Whatever was deleted before this number was given is older than it.
                 ((now,),) = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchall()
-                ((seen,),) = connection.execute(_SEEN_BY, (now,)).fetchall()
+                ((seen,),) = connection.execute(_COUNT_OLDER_SNAPSHOTS, (now,)).fetchall()
                 connection.execute(f"VACUUM {', '.join(self._tables(connection))}".encode())
                 # A table that this user does not own is passed over.
                 ((passed,),) = connection.execute(
                     "SELECT COUNT(*) FROM pg_class WHERE relnamespace = $1::regnamespace "
                     "AND relkind IN ('r', 'p') AND NOT pg_has_role(relowner, 'USAGE')",
-                    (postgres_schema.NAME,),
+                    (postgres_schema.SCHEMA_NAME,),
                 ).fetchall()
         except (StoreBusy, StoreUnavailable):
             # What was erased is erased; a job comes back to this.
@@ -214,7 +226,7 @@ class PostgresEngine(Opened[PostgresTransaction]):
         rows = connection.execute(
             "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = $1::regnamespace "
             "AND relkind IN ('r', 'p') AND NOT relispartition ORDER BY 1",
-            (postgres_schema.NAME,),
+            (postgres_schema.SCHEMA_NAME,),
         ).fetchall()
         return [row[0] for row in rows]
 
@@ -226,9 +238,9 @@ class PostgresEngine(Opened[PostgresTransaction]):
             self.read() as old,
             contextlib.closing(SQLiteEngine(str(target))) as copy,
         ):
-            old.oversee()
+            old.enter_all_owners()
             with copy.write() as new:
-                table_copy.copy(old, new)
+                table_copy.copy_rows(old, new)
             copy.vacuum()
         for beside in ("-wal", "-shm", "-lock"):
             target.with_name(target.name + beside).unlink(missing_ok=True)
@@ -241,15 +253,17 @@ class PostgresEngine(Opened[PostgresTransaction]):
             copy.read() as old,
             self.write() as new,
         ):
-            new.oversee()
-            table_copy.empty(new)
-            table_copy.copy(old, new)
-            new.all(postgres_schema.numbering_from(new.all(postgres_schema.NEXT_SPACE)[0][0]))
-        self._vectors = Vectors(compared=self.compares_vectors)
+            new.enter_all_owners()
+            table_copy.delete_rows(new)
+            table_copy.copy_rows(old, new)
+            new.all(
+                postgres_schema.advance_space_sequence(new.all(postgres_schema.NEXT_SPACE)[0][0])
+            )
+        self._vectors = PostgresVectors(has_pgvector=self.supports_vector_search)
 
     def check(self) -> list[str]:
         self._require_usable()
-        with errors.translated(self.url), self._connected() as connection:
+        with errors.translating_errors(self.url), self._connected() as connection:
             unsafe = connection.execute(
                 "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') "
                 "AND setting = 'off' ORDER BY name"
@@ -257,7 +271,7 @@ class PostgresEngine(Opened[PostgresTransaction]):
             broken = connection.execute(
                 "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid "
                 "AND indrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace)",
-                (postgres_schema.NAME,),
+                (postgres_schema.SCHEMA_NAME,),
             ).fetchall()
         return [
             *(
@@ -277,13 +291,13 @@ class PostgresEngine(Opened[PostgresTransaction]):
             "engine": f"PostgreSQL {server.split()[0]} (psycopg {psycopg.__version__})",
             "database": self.url,
             "bytes": str(size),
-            "schema": str(schema.CURRENT),
-            "pgvector": row[0] if row and self.compares_vectors else "none",
+            "schema": str(schema.SCHEMA_VERSION),
+            "pgvector": row[0] if row and self.supports_vector_search else "none",
         }
 
     def vacuum(self) -> None:
         self._require_usable()
-        with errors.translated(self.url), self._connected() as connection:
+        with errors.translating_errors(self.url), self._connected() as connection:
             connection.execute(
                 f"VACUUM (FULL, ANALYZE) {', '.join(self._tables(connection))}".encode()
             )

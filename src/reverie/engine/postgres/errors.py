@@ -25,7 +25,7 @@ from reverie.errors import (
     StoreUnavailable,
 )
 
-_REPEAT = "repeat the call, a write with the same key"
+_RETRY_HINT = "repeat the call, a write with the same key"
 _BUSY = (
     errors.LockNotAvailable,
     errors.QueryCanceled,
@@ -34,24 +34,24 @@ _BUSY = (
     errors.TooManyConnections,
 )
 # Classes of SQLSTATE: the connection was lost, the server stops or starts, it crashed.
-_AWAY = ("08", "57P", "XX000")
+_CONNECTION_LOST_STATES = ("08", "57P", "XX000")
 
 
 @contextlib.contextmanager
-def translated(where: str) -> Iterator[None]:
+def translating_errors(where: str) -> Iterator[None]:
     try:
         yield
     except (Error, UnicodeEncodeError, OverflowError) as error:
-        raise as_ours(error, where) from error
+        raise translate_error(error, where) from error
 
 
-def as_ours(error: Exception, where: str) -> ReverieError:
+def translate_error(error: Exception, where: str) -> ReverieError:
     """One line that says what happened and what to do next."""
     said = _first_line(error)
     if isinstance(error, _BUSY):
         return StoreBusy(f"another writer kept {where} locked for too long ({said}): try again")
     if isinstance(error, errors.DiskFull):
-        return StoreFull(f"no space left for {where}: free some and {_REPEAT}")
+        return StoreFull(f"no space left for {where}: free some and {_RETRY_HINT}")
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return StoreReadOnly(f"{where} is a standby and cannot be written: give the primary")
     if isinstance(error, errors.InsufficientPrivilege):
@@ -64,8 +64,8 @@ def as_ours(error: Exception, where: str) -> ReverieError:
         return StoreDamaged(f"{where} is no store of this Reverie ({said}): open it again")
     if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
         return StoreDamaged(f"{where} is damaged ({said}): bring back a backup")
-    if is_lost(error):
-        return StoreUnavailable(f"{where} cannot be reached ({said}): {_REPEAT}")
+    if is_connection_lost(error):
+        return StoreUnavailable(f"{where} cannot be reached ({said}): {_RETRY_HINT}")
     return StoreError(f"{where} could not do it ({said})")
 
 
@@ -80,12 +80,12 @@ def _is_bad_value(error: Exception) -> bool:
     return isinstance(error, ProgrammingError) and error.sqlstate is None
 
 
-def is_lost(error: Exception) -> bool:
+def is_connection_lost(error: Exception) -> bool:
     """Whether the connection is gone, and not the statement wrong."""
     state: str | None = getattr(error, "sqlstate", None)
     if state is None:
         return isinstance(error, OperationalError | InterfaceError)
-    return state.startswith(_AWAY)
+    return state.startswith(_CONNECTION_LOST_STATES)
 
 
 def _first_line(error: Exception) -> str:

@@ -5,27 +5,27 @@ from __future__ import annotations
 from psycopg import Connection, Error
 
 from reverie.engine.postgres import schema
-from reverie.engine.postgres.transaction import WRITING
+from reverie.engine.postgres.transaction import WRITER_LOCK
 from reverie.protocols import Row
 
 _SESSION = """SELECT a.pid, a.application_name, a.state,
     EXTRACT(EPOCH FROM now() - a.state_change)::bigint FROM pg_stat_activity a """
 # A row that is locked or changed carries the transaction that did it, which holds its own number.
-_OF_ROW = """SELECT l.pid FROM pg_locks l JOIN counters c ON c.xmax = l.transactionid
+_ROW_LOCK_PIDS = """SELECT l.pid FROM pg_locks l JOIN counters c ON c.xmax = l.transactionid
     WHERE l.granted AND c.space = $1 AND l.pid <> pg_backend_pid()"""
-_LONGEST = f"""{_SESSION} JOIN pg_locks l ON l.pid = a.pid AND l.granted
+_LONGEST_WRITER = f"""{_SESSION} JOIN pg_locks l ON l.pid = a.pid AND l.granted
     WHERE l.locktype = 'advisory' AND l.classid = 0 AND l.objid = ANY($1::bigint[]::oid[])
     AND a.datname = current_database() AND a.pid <> pg_backend_pid()
     ORDER BY a.xact_start NULLS LAST, a.pid LIMIT 1"""
 
 
-def of_space(connection: Connection[Row], space: int | None) -> str | None:
+def space_lock_holder(connection: Connection[Row], space: int | None) -> str | None:
     """Who holds the row that writers of a space take turns on, in words."""
     if space is None:
         return None
     try:
         with schema.as_operator(connection):
-            found = connection.execute(_OF_ROW, (space,)).fetchall()
+            found = connection.execute(_ROW_LOCK_PIDS, (space,)).fetchall()
     except Error:  # where rows are on other servers, their locks are as well
         return None
     # As the user who logged in: a role of the store is told less of its own sessions.
@@ -34,16 +34,16 @@ def of_space(connection: Connection[Row], space: int | None) -> str | None:
         for (pid,) in found
         for row in connection.execute(f"{_SESSION} WHERE a.pid = $1".encode(), (pid,)).fetchall()
     ]
-    return _described(rows[0]) if rows else None
+    return _describe_session(rows[0]) if rows else None
 
 
-def longest(connection: Connection[Row]) -> str | None:
+def longest_writer(connection: Connection[Row]) -> str | None:
     """Who has been writing, or changing the tables, for longest, in words."""
-    rows = connection.execute(_LONGEST, ([WRITING, schema.MAKING],)).fetchall()
-    return _described(rows[0]) if rows else None
+    rows = connection.execute(_LONGEST_WRITER, ([WRITER_LOCK, schema.SCHEMA_LOCK],)).fetchall()
+    return _describe_session(rows[0]) if rows else None
 
 
-def _described(row: Row) -> str:
+def _describe_session(row: Row) -> str:
     pid, name, state, seconds = row
     said = f"session {pid} ({name})" if name else f"session {pid}"
     if str(state).startswith("idle"):

@@ -27,12 +27,12 @@ from reverie.engine.sqlite.file_lock import own_command
 from reverie.errors import StoreBusy
 from reverie.protocols import Row
 
-MOST_CONNECTIONS = 16
+MAX_CONNECTIONS = 16
 # How long a lost server is waited for.
-PATIENCE_SECONDS = 5.0
-PAUSE_SECONDS = 0.1
+RECONNECT_SECONDS = 5.0
+RETRY_INTERVAL_SECONDS = 0.1
 # Acknowledged is durable, whatever the server's default is.
-_SYNCED = (
+_SET_SYNCHRONOUS_COMMIT = (
     "SELECT set_config('synchronous_commit', 'on', false) "
     "WHERE current_setting('synchronous_commit') = 'off'"
 )
@@ -41,14 +41,14 @@ _SYNCED = (
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 # A client that is gone without a word lets go of its locks within half a minute.
-_NOTICED = (
+_SET_KEEPALIVES = (
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 )
 
 Connection = psycopg.Connection[Row]
 
 
-class Pool:
+class ConnectionPool:
     """The connections of one process to one server."""
 
     def __init__(
@@ -57,18 +57,18 @@ class Pool:
         search_path: str,
         vector_type: TypeInfo | None = None,
         *,
-        apart: bool = False,
+        separate_statements: bool = False,
         busy_timeout: float = BUSY_TIMEOUT,
     ) -> None:
         self._conninfo = conninfo
         self._busy_timeout = busy_timeout
-        self._apart = apart
+        self._separate_statements = separate_statements
         self._search_path = search_path
         self._vector_type = vector_type
         self._free: list[Connection] = []
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
-        self._waiting_places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._waiting_places = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._closed = False
 
     @property
@@ -77,12 +77,12 @@ class Pool:
         return max(int(self._busy_timeout * 1000), 1)
 
     @contextlib.contextmanager
-    def lent(self, patience: float = PATIENCE_SECONDS) -> Iterator[Lease]:
+    def lease(self, patience: float = RECONNECT_SECONDS) -> Iterator[Lease]:
         """A connection to be taken back in the end; what was begun on it is undone."""
         # Places come free without another writer's doing: even who waits for none waits for these.
-        longest = max(self._busy_timeout, PATIENCE_SECONDS)
+        longest = max(self._busy_timeout, RECONNECT_SECONDS)
         if not self._places.acquire(timeout=longest if patience else 0.0):
-            raise StoreBusy(f"all {MOST_CONNECTIONS} connections are in use: try again")
+            raise StoreBusy(f"all {MAX_CONNECTIONS} connections are in use: try again")
         lease = Lease(self, patience)
         try:
             try:
@@ -92,14 +92,14 @@ class Pool:
         finally:
             self._end_place(lease)
 
-    def leave_place(self) -> bool:
+    def release_slot(self) -> bool:
         """Let somebody else have the place, as far as there may be more connections."""
         left = self._waiting_places.acquire(blocking=False)
         if left:
             self._places.release()
         return left
 
-    def take_place(self) -> bool:
+    def reclaim_slot(self) -> bool:
         """Without waiting: whoever asks holds locks that others may wait for."""
         taken = self._places.acquire(blocking=False)
         if taken:
@@ -107,25 +107,25 @@ class Pool:
         return taken
 
     def _end_place(self, lease: Lease) -> None:
-        (self._waiting_places if lease.left_place else self._places).release()
+        (self._waiting_places if lease.released_slot else self._places).release()
 
     def pop(self) -> Connection | None:
         with self._lock:
             return self._free.pop() if self._free else None
 
-    def tell(self, connection: Connection, statements: Sequence[str]) -> None:
+    def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
         """Statements whose answers nobody reads, in one go.
 
         Citus tells the whole text in which a setting stands to its workers: there each goes alone.
         """
-        for text in statements if self._apart else ["; ".join(statements)]:
+        for text in statements if self._separate_statements else ["; ".join(statements)]:
             connection.execute(text.encode(), prepare=False)
 
     def take_back(self, connection: Connection) -> None:
-        undo(connection)
+        rollback(connection)
         with self._lock:
             usable = connection.info.transaction_status == TransactionStatus.IDLE
-            if usable and not self._closed and len(self._free) < MOST_CONNECTIONS:
+            if usable and not self._closed and len(self._free) < MAX_CONNECTIONS:
                 self._free.append(connection)
                 return
         connection.close()
@@ -144,8 +144,11 @@ class Pool:
             # Whatever its size: one statement is prepared once.
             connection.adapters.register_dumper(int, Int8BinaryDumper)
             connection.execute(
-                f"SET search_path = {self._search_path}; SET jit = off; "
-                f"SET lock_timeout = {self._lock_timeout_ms}; {_NOTICED}; {_SYNCED}".encode()
+                (
+                    f"SET search_path = {self._search_path}; SET jit = off; "
+                    f"SET lock_timeout = {self._lock_timeout_ms}; {_SET_KEEPALIVES}; "
+                    f"{_SET_SYNCHRONOUS_COMMIT}"
+                ).encode()
             )
             if self._vector_type is not None:
                 vectors.register(connection, self._vector_type)
@@ -176,25 +179,27 @@ class Pool:
 class Lease:
     """A connection of a pool, or one that somebody holds, for as long as it is lent."""
 
-    def __init__(self, pool: Pool, patience: float, held: Connection | None = None) -> None:
+    def __init__(
+        self, pool: ConnectionPool, patience: float, held: Connection | None = None
+    ) -> None:
         self.pool = pool
         self._patience = patience
         self._held = held
         self._connection = held
-        self.left_place = False
+        self.released_slot = False
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
         """While it waits for a lock it takes no place: those who wait for one writer must not keep
         the connections that everybody else needs.
         """
-        if self._held is None and not self.left_place:
-            self.left_place = self.pool.leave_place()
+        if self._held is None and not self.released_slot:
+            self.released_slot = self.pool.release_slot()
         try:
             yield
         finally:
-            if self.left_place:
-                self.left_place = not self.pool.take_place()
+            if self.released_slot:
+                self.released_slot = not self.pool.reclaim_slot()
 
     @property
     def connection(self) -> Connection:
@@ -209,7 +214,7 @@ class Lease:
         again to another one, and a server that is away is waited for.
         """
         if self._held is not None:
-            self.tell(statements)
+            self.execute_all(statements)
             return
         deadline = time.monotonic() + self._patience
         while True:
@@ -218,7 +223,7 @@ class Lease:
             try:
                 if self._connection is None:
                     self._connection = self.pool.connect()
-                self.tell(statements)
+                self.execute_all(statements)
                 return
             except psycopg.errors.FeatureNotSupported as error:
                 # A transaction that would write cannot even begin on a standby.
@@ -227,13 +232,13 @@ class Lease:
             except psycopg.Error as error:
                 self._give_up()
                 late = time.monotonic() >= deadline
-                if not errors.is_lost(error) or (late and not idle):
+                if not errors.is_connection_lost(error) or (late and not idle):
                     raise
                 if not idle:
-                    time.sleep(PAUSE_SECONDS)
+                    time.sleep(RETRY_INTERVAL_SECONDS)
 
-    def tell(self, statements: Sequence[str]) -> None:
-        self.pool.tell(self.connection, statements)
+    def execute_all(self, statements: Sequence[str]) -> None:
+        self.pool.execute_all(self.connection, statements)
 
     def end(self) -> None:
         if self._connection is None:
@@ -241,7 +246,7 @@ class Lease:
         if self._held is None:
             self.pool.take_back(self._connection)
         else:
-            undo(self._connection)
+            rollback(self._connection)
 
     def _give_up(self) -> None:
         if self._connection is not None:
@@ -249,7 +254,7 @@ class Lease:
             self._connection = None
 
 
-def undo(connection: Connection) -> None:
+def rollback(connection: Connection) -> None:
     """End what was begun and not committed."""
     if connection.info.transaction_status not in {
         TransactionStatus.IDLE,

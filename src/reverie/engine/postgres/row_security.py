@@ -22,28 +22,28 @@ APPLICATION, OPERATOR = "reverie_app", "reverie_operator"
 _PART = "split_part(current_setting('reverie.owner', true), ',', {})"
 _SPACE = f"space = NULLIF({_PART.format(1)}, '')::bigint"
 _OWNER = f"owner = ANY (ARRAY[0, NULLIF({_PART.format(2)}, '')::bigint])"
-_OWN = f"{_SPACE} AND {_OWNER}"
+_OWN_ROWS = f"{_SPACE} AND {_OWNER}"
 _POLICIES = {
     "meta": "true",
     "spaces": f"name = current_setting('reverie.space_name', true) OR {_SPACE}",
     "owners": f"{_SPACE} AND ({_OWNER} OR name = current_setting('reverie.user_name', true))",
     "counters": _SPACE,
 }
-_ACROSS = f"{_SPACE} AND {_PART.format(3)} = '*'"
+_WHOLE_SPACE = f"{_SPACE} AND {_PART.format(3)} = '*'"
 
-OVERSEEING = f"SET LOCAL ROLE {OPERATOR}"
-NOBODY = "SET LOCAL reverie.owner = ''"
+SET_OPERATOR_ROLE = f"SET LOCAL ROLE {OPERATOR}"
+CLEAR_OWNER = "SET LOCAL reverie.owner = ''"
 
 
-def asking_for(space: str) -> str:
+def set_space_name(space: str) -> str:
     return f"SET LOCAL reverie.space_name ={_quoted(space)}"
 
 
-def asking_for_user(user: str) -> str:
+def set_user_name(user: str) -> str:
     return f"SET LOCAL reverie.user_name ={_quoted(user)}"
 
 
-def entering(owner: Owner, *, across: bool = False) -> str:
+def set_owner(owner: Owner, *, across: bool = False) -> str:
     whole = ",*" if across else ""
     return f"SET LOCAL reverie.owner = '{int(owner.space)},{int(owner.number)}{whole}'"
 
@@ -66,9 +66,9 @@ def ensure_roles(connection: Connection[Row]) -> None:
     try:
         for role in (APPLICATION, OPERATOR):
             if role not in mine:
-                _quietly(connection, f"CREATE ROLE {role} NOLOGIN", errors.DuplicateObject)
+                _execute_ignoring(connection, f"CREATE ROLE {role} NOLOGIN", errors.DuplicateObject)
             if not mine.get(role):
-                _quietly(connection, f"GRANT {role} TO CURRENT_USER", errors.InternalError)
+                _execute_ignoring(connection, f"GRANT {role} TO CURRENT_USER", errors.InternalError)
     except errors.InsufficientPrivilege as error:
         raise ConfigError(
             f"this database user may not take on roles: let an administrator run "
@@ -77,7 +77,7 @@ def ensure_roles(connection: Connection[Row]) -> None:
         ) from error
 
 
-def _quietly(connection: Connection[Row], statement: str, done: type[Exception]) -> None:
+def _execute_ignoring(connection: Connection[Row], statement: str, done: type[Exception]) -> None:
     """Unless this error says that it is done: another server may be at it at this moment."""
     try:
         with connection.transaction():
@@ -86,22 +86,22 @@ def _quietly(connection: Connection[Row], statement: str, done: type[Exception])
         pass
 
 
-def lower_walls(connection: Connection[Row], schema: str) -> None:
+def disable_policies(connection: Connection[Row], schema: str) -> None:
     """Let whoever owns the tables change every row, until the walls are raised again."""
     for table in _tables(connection, schema):
         connection.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY".encode())
 
 
-def raise_walls(connection: Connection[Row], schema: str) -> None:
+def enable_policies(connection: Connection[Row], schema: str) -> None:
     """Policies and rights for every table there is, in the transaction that makes them."""
-    for statement in statements(_tables(connection, schema), schema):
+    for statement in policy_statements(_tables(connection, schema), schema):
         connection.execute(statement.encode())
 
 
-def statements(tables: Iterable[str], schema: str) -> Iterator[str]:
+def policy_statements(tables: Iterable[str], schema: str) -> Iterator[str]:
     """What raises the walls of these tables."""
     for table in tables:
-        condition = _POLICIES.get(table, _OWN)
+        condition = _POLICIES.get(table, _OWN_ROWS)
         yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
         yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"
         yield f"DROP POLICY IF EXISTS own ON {table}"
@@ -109,7 +109,10 @@ def statements(tables: Iterable[str], schema: str) -> Iterator[str]:
         if table == "log":
             # What is unique or ordered in a whole space can be asked of it, and only asked.
             yield f"DROP POLICY IF EXISTS across ON {table}"
-            yield f"CREATE POLICY across ON {table} FOR SELECT TO {APPLICATION} USING ({_ACROSS})"
+            yield (
+                f"CREATE POLICY across ON {table} FOR SELECT TO {APPLICATION} "
+                f"USING ({_WHOLE_SPACE})"
+            )
         yield f"DROP POLICY IF EXISTS operator ON {table}"
         yield f"CREATE POLICY operator ON {table} TO {OPERATOR} USING (true)"
         yield f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {APPLICATION}, {OPERATOR}"
@@ -118,9 +121,9 @@ def statements(tables: Iterable[str], schema: str) -> Iterator[str]:
     yield f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {named} TO {APPLICATION}, {OPERATOR}"
 
 
-def open_schema(connection: Connection[Row], named: str) -> None:
+def grant_schema_usage(connection: Connection[Row], named: str) -> None:
     """Let both roles use what another schema holds; often everybody may, and only its owner can."""
-    _quietly(
+    _execute_ignoring(
         connection,
         f"GRANT USAGE ON SCHEMA {named} TO {APPLICATION}, {OPERATOR}",
         errors.InsufficientPrivilege,

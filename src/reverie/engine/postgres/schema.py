@@ -12,25 +12,25 @@ from psycopg.types import TypeInfo
 
 from reverie.engine import schema, seals
 from reverie.engine.postgres import row_security, vectors
-from reverie.engine.postgres.transaction import numbered
+from reverie.engine.postgres.transaction import to_numbered_params
 from reverie.errors import NewerSchema, StoreError, StoreReadOnly
 from reverie.protocols import Row
 
 log = logging.getLogger("reverie.postgres")
 
-OLDEST = 150_000
-NAME = "reverie"
+MIN_SERVER_VERSION = 150_000
+SCHEMA_NAME = "reverie"
 # Held by who makes or changes the tables.
-MAKING = 0x52455646
+SCHEMA_LOCK = 0x52455646
 NO_PGVECTOR = (
     "this PostgreSQL has no pgvector: memories are found by their words alone, and their vectors "
     "are kept for the day it is there (CREATE EXTENSION vector)"
 )
 NEXT_SPACE = "SELECT COALESCE(MAX(space), 0) + 1 FROM spaces"
 # Rows that every write changes are rewritten on their own page.
-_CROWDED = ("counters", "statistics", "due")
+_HOT_TABLES = ("counters", "statistics", "due")
 # Where the rows of these tables are: in themselves, or in their partitions.
-_PAGES = """SELECT c.oid::regclass::text FROM pg_class c
+_PHYSICAL_TABLES = """SELECT c.oid::regclass::text FROM pg_class c
     LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class t ON t.oid = i.inhparent
     WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r'
     AND COALESCE(t.relname, c.relname) = ANY($2)"""
@@ -38,46 +38,57 @@ _PAGES = """SELECT c.oid::regclass::text FROM pg_class c
 
 def prepare(connection: Connection[Row], *, read_only: bool) -> TypeInfo | None:
     """Tables of this version, and the type of vectors if the server can compare them."""
-    if connection.info.server_version < OLDEST:
+    if connection.info.server_version < MIN_SERVER_VERSION:
         raise StoreError(
             f"PostgreSQL {connection.info.server_version // 10_000} is too old: use 15 or newer"
         )
     connection.execute(f"SET search_path = {search_path(connection)}".encode())
     if not read_only:
         row_security.ensure_roles(connection)
-    if _needs_work(connection, read_only):
+    if _needs_upgrade(connection, read_only):
         with connection.transaction():
-            connection.execute("SELECT pg_advisory_xact_lock($1)", (MAKING,))
+            connection.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
             found = _version(connection)
-            if found < schema.CURRENT:
-                row_security.lower_walls(connection, NAME)
+            if found < schema.SCHEMA_VERSION:
+                row_security.disable_policies(connection, SCHEMA_NAME)
                 _upgrade(connection, found)
-                row_security.raise_walls(connection, NAME)
-            _settle_vectors(connection)
+                row_security.enable_policies(connection, SCHEMA_NAME)
+            _convert_vectors(connection)
     if not read_only:
-        _number_spaces(connection)
-    info = TypeInfo.fetch(connection, "vector") if _kept_as(connection) == "vector" else None
+        _sync_space_sequence(connection)
+    info = (
+        TypeInfo.fetch(connection, "vector")
+        if _vector_column_type(connection) == "vector"
+        else None
+    )
     if info is None:
         log.warning(NO_PGVECTOR)
     return info
 
 
-def _needs_work(connection: Connection[Row], read_only: bool) -> bool:
+def _needs_upgrade(connection: Connection[Row], read_only: bool) -> bool:
     found = _version(connection)
-    if found > schema.CURRENT:
+    if found > schema.SCHEMA_VERSION:
         raise NewerSchema(
-            f"the database has schema {found}, this Reverie knows {schema.CURRENT}: "
+            f"the database has schema {found}, this Reverie knows {schema.SCHEMA_VERSION}: "
             "upgrade with pip install --upgrade reverie"
         )
-    if found == schema.CURRENT:
-        return not read_only and _kept_as(connection) != "vector" and _has_pgvector(connection)
+    if found == schema.SCHEMA_VERSION:
+        return (
+            not read_only
+            and _vector_column_type(connection) != "vector"
+            and _has_pgvector(connection)
+        )
     if read_only:
         raise StoreReadOnly("the database needs an upgrade: open it without mode=ro")
     return True
 
 
 def _version(connection: Connection[Row]) -> int:
-    if connection.execute("SELECT to_regclass($1)", (f"{NAME}.meta",)).fetchall()[0][0] is None:
+    if (
+        connection.execute("SELECT to_regclass($1)", (f"{SCHEMA_NAME}.meta",)).fetchall()[0][0]
+        is None
+    ):
         return 0
     with as_operator(connection):
         rows = connection.execute("SELECT value FROM meta WHERE key = 'schema'").fetchall()
@@ -86,23 +97,25 @@ def _version(connection: Connection[Row]) -> int:
 
 def _upgrade(connection: Connection[Row], found: int) -> None:
     if not found:
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {NAME}".encode())
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA_NAME}".encode())
         connection.execute("CREATE SEQUENCE space_numbers")
-    for number in range(found + 1, schema.CURRENT + 1):
+    for number in range(found + 1, schema.SCHEMA_VERSION + 1):
         for statement in schema.STEPS[number - 1]:
-            connection.execute(as_postgres(statement).encode())
-        if number == schema.SEALING:
+            connection.execute(to_postgres(statement).encode())
+        if number == schema.SEAL_STEP:
             seals.seal_store(_Statements(connection), seals.log_progress("the log"))
             # A process of an earlier version may still be connected: what it writes has no seal.
             connection.execute("ALTER TABLE log ALTER COLUMN seal DROP DEFAULT")
     if not found:
-        connection.execute(vectors.TABLE.format(type=vectors.KEPT).encode())
-    for (table,) in connection.execute(_PAGES, (NAME, list(_CROWDED))).fetchall():
+        connection.execute(vectors.TABLE.format(type=vectors.ARRAY_TYPE).encode())
+    for (table,) in connection.execute(
+        _PHYSICAL_TABLES, (SCHEMA_NAME, list(_HOT_TABLES))
+    ).fetchall():
         connection.execute(f"ALTER TABLE {table} SET (fillfactor = 50)".encode())
     connection.execute(
         "INSERT INTO meta (key, value) VALUES ('schema', $1) "
         "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (str(schema.CURRENT),),
+        (str(schema.SCHEMA_VERSION),),
     )
 
 
@@ -113,21 +126,21 @@ class _Statements:
         self._cursor = connection.cursor()
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        return self._cursor.execute(numbered(sql), values).fetchall()
+        return self._cursor.execute(to_numbered_params(sql), values).fetchall()
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._cursor.executemany(numbered(sql), rows)
+        self._cursor.executemany(to_numbered_params(sql), rows)
 
 
-def _number_spaces(connection: Connection[Row]) -> None:
+def _sync_space_sequence(connection: Connection[Row]) -> None:
     with as_operator(connection):
         (last,) = connection.execute("SELECT last_value FROM space_numbers").fetchall()[0]
         if connection.execute("SELECT 1 FROM spaces WHERE space > $1 LIMIT 1", (last,)).fetchall():
             (first,) = connection.execute(NEXT_SPACE).fetchall()[0]
-            connection.execute(numbering_from(first).encode())
+            connection.execute(advance_space_sequence(first).encode())
 
 
-def numbering_from(first: int) -> str:
+def advance_space_sequence(first: int) -> str:
     """Spaces that came with their numbers have theirs; the next one gets another.
 
     Apart from the rows themselves: the numbers are given out by one server, the rows may be on any.
@@ -141,13 +154,13 @@ def numbering_from(first: int) -> str:
 def as_operator(connection: Connection[Row]) -> Iterator[None]:
     """Whoever owns the tables sees nothing in them by that alone."""
     with connection.transaction():
-        connection.execute(row_security.OVERSEEING.encode())
+        connection.execute(row_security.SET_OPERATOR_ROLE.encode())
         yield
         # The transaction may be part of another one, which goes on as who it was.
         connection.execute(b"SET LOCAL ROLE NONE")
 
 
-def as_postgres(statement: str) -> str:
+def to_postgres(statement: str) -> str:
     """Texts are ordered by their bytes, as they are everywhere else."""
     return statement.format(clustered="").replace("TEXT", 'TEXT COLLATE "C"')
 
@@ -155,12 +168,12 @@ def as_postgres(statement: str) -> str:
 # -- vectors --------------------------------------------------------------------------------------
 
 
-def _settle_vectors(connection: Connection[Row]) -> None:
+def _convert_vectors(connection: Connection[Row]) -> None:
     """Let vectors be compared where they can be; what was kept until now is converted."""
-    if _kept_as(connection) == "vector" or not _has_pgvector(connection):
+    if _vector_column_type(connection) == "vector" or not _has_pgvector(connection):
         return
-    connection.execute(vectors.CONVERT.encode())
-    row_security.open_schema(connection, _pgvector_schema(connection))
+    connection.execute(vectors.CONVERT_TO_VECTOR.encode())
+    row_security.grant_schema_usage(connection, _pgvector_schema(connection))
 
 
 def _has_pgvector(connection: Connection[Row]) -> bool:
@@ -180,11 +193,11 @@ def _has_pgvector(connection: Connection[Row]) -> bool:
     return True
 
 
-def _kept_as(connection: Connection[Row]) -> str | None:
+def _vector_column_type(connection: Connection[Row]) -> str | None:
     rows: list[Any] = connection.execute(
         "SELECT t.typname FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
         "WHERE a.attrelid = to_regclass($1) AND a.attname = 'embedding'",
-        (f"{NAME}.vectors",),
+        (f"{SCHEMA_NAME}.vectors",),
     ).fetchall()
     return rows[0][0] if rows else None
 
@@ -199,7 +212,7 @@ def has_citus(connection: Connection[Row]) -> bool:
 
 def search_path(connection: Connection[Row]) -> str:
     """Our tables first, then wherever pgvector lives."""
-    return ", ".join(dict.fromkeys([NAME, _pgvector_schema(connection), "public"]))
+    return ", ".join(dict.fromkeys([SCHEMA_NAME, _pgvector_schema(connection), "public"]))
 
 
 def _pgvector_schema(connection: Connection[Row]) -> str:

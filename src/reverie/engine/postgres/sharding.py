@@ -13,15 +13,15 @@ from psycopg import Connection, sql
 
 from reverie.engine.postgres import row_security
 from reverie.engine.postgres.engine import PostgresEngine
-from reverie.engine.postgres.schema import NAME, has_citus
+from reverie.engine.postgres.schema import SCHEMA_NAME, has_citus
 from reverie.errors import ConfigError, StoreBusy
 
 # Few rows that every space needs, or that lead to it: each machine has them all.
-EVERYWHERE = ("meta", "spaces")
-COLUMN = "space"
+REFERENCE_TABLES = ("meta", "spaces")
+SHARD_COLUMN = "space"
 # The table whose shards all others are kept with.
-FIRST = "owners"
-PARTS = 16
+COLOCATION_TABLE = "owners"
+DEFAULT_PARTITIONS = 16
 
 _NO_CITUS = (
     "this PostgreSQL has no Citus: install it on every machine, add it to "
@@ -45,17 +45,17 @@ _CONSTRAINTS = """SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
     WHERE conrelid = $1::regclass AND contype = ANY($2) AND conparentid = 0
     ORDER BY contype <> 'p', conname"""
 # Rights that somebody gave beside ours.
-_RIGHTS = """SELECT a.privilege_type, a.is_grantable,
+_GRANTS = """SELECT a.privilege_type, a.is_grantable,
     CASE WHEN a.grantee = 0 THEN NULL ELSE g.rolname END
     FROM pg_class c, aclexplode(c.relacl) a LEFT JOIN pg_roles g ON g.oid = a.grantee
     WHERE c.oid = $1::regclass AND a.grantee <> c.relowner
     AND COALESCE(g.rolname <> ALL($2), true) ORDER BY 1, 3"""
-_OTHERS = """SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+_COUNT_OTHER_SESSIONS = """SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
     AND pid <> pg_backend_pid() AND split_part(application_name, ' ', 1)
         = split_part(current_setting('application_name'), ' ', 1)"""
 
 
-class Step(NamedTuple):
+class PlanStep(NamedTuple):
     """One statement, and what it is for."""
 
     sql: str
@@ -69,10 +69,10 @@ class Plan(NamedTuple):
     """
 
     tables: tuple[str, ...]
-    transactions: tuple[tuple[Step, ...], ...]
+    transactions: tuple[tuple[PlanStep, ...], ...]
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[PlanStep]:
         return [step for steps in self.transactions for step in steps]
 
 
@@ -86,8 +86,8 @@ class _Table(NamedTuple):
     refers_to: Sequence[str]
 
     @property
-    def full(self) -> str:
-        return f"{NAME}.{self.name}"
+    def qualified_name(self) -> str:
+        return f"{SCHEMA_NAME}.{self.name}"
 
 
 # -- partitions of one server ---------------------------------------------------------------------
@@ -95,24 +95,24 @@ class _Table(NamedTuple):
 
 def plan_partitions(engine: PostgresEngine, parts: int | None = None) -> Plan:
     """What would turn every table with a space into one of hash partitions."""
-    with engine.owning() as connection:
-        return _partitions(connection, parts)
+    with engine.table_owner_transaction() as connection:
+        return _partition_plan(connection, parts)
 
 
 def partition(engine: PostgresEngine, parts: int | None = None) -> Plan:
     """Do it, in one transaction: killed at any moment, all of it is done or nothing."""
-    with engine.owning() as connection:
-        plan = _partitions(connection, parts)
+    with engine.table_owner_transaction() as connection:
+        plan = _partition_plan(connection, parts)
         if plan.transactions:
-            _require_alone(connection)
+            _require_no_other_sessions(connection)
             _run(connection, plan.steps)
             # Who began to read meanwhile would find the new tables empty.
-            _require_alone(connection)
+            _require_no_other_sessions(connection)
     return plan
 
 
-def _partitions(connection: Connection[Any], parts: int | None) -> Plan:
-    tables = _spread_by_space(_tables(connection))
+def _partition_plan(connection: Connection[Any], parts: int | None) -> Plan:
+    tables = _sharded_tables(_tables(connection))
     if _distributed(connection):
         raise ConfigError(
             "the tables are distributed with Citus, which splits them already: "
@@ -127,88 +127,94 @@ def _partitions(connection: Connection[Any], parts: int | None) -> Plan:
     plain = [table for table in tables if not table.partitioned]
     if not plain:
         return Plan((), ())
-    number = max(there) if there else parts or PARTS
+    number = max(there) if there else parts or DEFAULT_PARTITIONS
     steps = tuple(_partition_steps(connection, plain, number))
     return Plan(tuple(table.name for table in plain), (steps,))
 
 
 def _partition_steps(
     connection: Connection[Any], tables: Sequence[_Table], parts: int
-) -> Iterator[Step]:
-    names = ", ".join(table.full for table in tables)
+) -> Iterator[PlanStep]:
+    names = ", ".join(table.qualified_name for table in tables)
     (path, user) = connection.execute(
         "SELECT current_setting('search_path'), current_user"
     ).fetchall()[0]
-    yield Step(f"SET LOCAL search_path = {path}", "definitions name tables as they are found here")
-    yield Step("SET LOCAL row_security = off", "no row is left out because of a wall")
-    yield Step(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE", "nobody reads half of it")
+    yield PlanStep(
+        f"SET LOCAL search_path = {path}", "definitions name tables as they are found here"
+    )
+    yield PlanStep("SET LOCAL row_security = off", "no row is left out because of a wall")
+    yield PlanStep(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE", "nobody reads half of it")
     foreign = [(table, *row) for table in tables for row in _constraints(connection, table, "f")]
     for table, name, _ in foreign:
-        yield Step(
-            f"ALTER TABLE {table.full} DROP CONSTRAINT {_quoted(name)}",
+        yield PlanStep(
+            f"ALTER TABLE {table.qualified_name} DROP CONSTRAINT {_quoted(name)}",
             "put back below, between the new tables",
         )
     for table in tables:
-        yield from _as_partitions(connection, table, parts, user)
+        yield from _replace_table_steps(connection, table, parts, user)
     for table, name, definition in foreign:
-        yield Step(
-            f"ALTER TABLE {table.full} ADD CONSTRAINT {_quoted(name)} {definition}",
+        yield PlanStep(
+            f"ALTER TABLE {table.qualified_name} ADD CONSTRAINT {_quoted(name)} {definition}",
             "as it was, and checked for every row",
         )
     for name in (name for table in tables for name in _partition_names(table, parts)):
-        yield Step(
+        yield PlanStep(
             f"ALTER TABLE {name} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
             "rows are reached through the whole table alone",
         )
-    for statement in row_security.statements([table.name for table in tables], NAME):
-        yield Step(statement, "walls between owners, as every table has them")
+    for statement in row_security.policy_statements([table.name for table in tables], SCHEMA_NAME):
+        yield PlanStep(statement, "walls between owners, as every table has them")
     for table in tables:
-        yield Step(f"ANALYZE {table.full}", "so that statements are planned well at once")
+        yield PlanStep(
+            f"ANALYZE {table.qualified_name}", "so that statements are planned well at once"
+        )
 
 
-def _as_partitions(
+def _replace_table_steps(
     connection: Connection[Any], table: _Table, parts: int, user: str
-) -> Iterator[Step]:
+) -> Iterator[PlanStep]:
     """One table replaced by one of the same columns, rows, keys, indexes, owner and rights."""
-    old, new = table.full, f"{table.full}_new"
-    yield Step(
+    old, new = table.qualified_name, f"{table.qualified_name}_new"
+    yield PlanStep(
         f"ALTER TABLE {old} NO FORCE ROW LEVEL SECURITY", "its owner may read all of it to copy it"
     )
-    yield Step(
+    yield PlanStep(
         f"CREATE TABLE {new} (LIKE {old} INCLUDING COMMENTS INCLUDING COMPRESSION "
-        f"INCLUDING DEFAULTS INCLUDING STORAGE) PARTITION BY HASH ({COLUMN})",
+        f"INCLUDING DEFAULTS INCLUDING STORAGE) PARTITION BY HASH ({SHARD_COLUMN})",
         "the same columns, split by the space",
     )
     options = f" WITH ({', '.join(table.options)})" if table.options else ""
     names = _partition_names(table, parts)
     for at, name in enumerate(names):
-        yield Step(
+        yield PlanStep(
             f"CREATE TABLE {name} PARTITION OF {new} "
             f"FOR VALUES WITH (MODULUS {parts}, REMAINDER {at}){options}",
             f"partition {at + 1} of {parts}",
         )
     rights = connection.execute(
-        _RIGHTS, (table.full, [row_security.APPLICATION, row_security.OPERATOR])
+        _GRANTS, (table.qualified_name, [row_security.APPLICATION, row_security.OPERATOR])
     ).fetchall()
     keys, indexes = _constraints(connection, table, "puc"), _indexes(connection, table)
-    yield Step(f"INSERT INTO {new} SELECT * FROM {old}", "every row")
-    yield Step(f"DROP TABLE {old}", "all it held is in the new one")
-    yield Step(f"ALTER TABLE {new} RENAME TO {table.name}", "it takes its place")
+    yield PlanStep(f"INSERT INTO {new} SELECT * FROM {old}", "every row")
+    yield PlanStep(f"DROP TABLE {old}", "all it held is in the new one")
+    yield PlanStep(f"ALTER TABLE {new} RENAME TO {table.name}", "it takes its place")
     for name, definition in keys:
-        yield Step(f"ALTER TABLE {old} ADD CONSTRAINT {_quoted(name)} {definition}", "as it was")
+        yield PlanStep(
+            f"ALTER TABLE {old} ADD CONSTRAINT {_quoted(name)} {definition}", "as it was"
+        )
     for definition in indexes:
-        yield Step(definition, "as it was")
+        yield PlanStep(definition, "as it was")
     for each in (old, *names) if table.owner != user else ():
-        yield Step(f"ALTER TABLE {each} OWNER TO {_quoted(table.owner)}", "as it was")
+        yield PlanStep(f"ALTER TABLE {each} OWNER TO {_quoted(table.owner)}", "as it was")
     for right, grantable, role in rights:
         whom = "PUBLIC" if role is None else _quoted(role)
         more = " WITH GRANT OPTION" if grantable else ""
-        yield Step(f"GRANT {right} ON {old} TO {whom}{more}", "as it was")
+        yield PlanStep(f"GRANT {right} ON {old} TO {whom}{more}", "as it was")
 
 
 def _partition_names(table: _Table, parts: int) -> list[str]:
     width = len(str(parts - 1))
-    return [f"{table.full}_p{at:0{width}}" for at in range(parts)]
+    return [f"{table.qualified_name}_p{at:0{width}}" for at in range(parts)]
 
 
 # -- shards of many machines ----------------------------------------------------------------------
@@ -216,8 +222,8 @@ def _partition_names(table: _Table, parts: int) -> list[str]:
 
 def plan_distribution(engine: PostgresEngine, shards: int | None = None) -> Plan:
     """What would distribute every table by its space, each beside the others."""
-    with engine.owning() as connection:
-        return _distribution(connection, shards)
+    with engine.table_owner_transaction() as connection:
+        return _distribution_plan(connection, shards)
 
 
 def distribute(engine: PostgresEngine, shards: int | None = None) -> Plan:
@@ -225,14 +231,14 @@ def distribute(engine: PostgresEngine, shards: int | None = None) -> Plan:
     with engine.exclusive():
         plan = plan_distribution(engine, shards)
         for steps in plan.transactions:
-            with engine.owning() as connection:
-                _require_alone(connection)
+            with engine.table_owner_transaction() as connection:
+                _require_no_other_sessions(connection)
                 _run(connection, steps)
-                _require_alone(connection)
+                _require_no_other_sessions(connection)
     return plan
 
 
-def _distribution(connection: Connection[Any], shards: int | None) -> Plan:
+def _distribution_plan(connection: Connection[Any], shards: int | None) -> Plan:
     if not has_citus(connection):
         raise ConfigError(_NO_CITUS)
     tables = _tables(connection)
@@ -243,14 +249,15 @@ def _distribution(connection: Connection[Any], shards: int | None) -> Plan:
         )
     done = _distributed(connection)
     waiting = [table for table in tables if table.name not in done]
-    everywhere = [table for table in waiting if table.name in EVERYWHERE]
-    spread = _spread_by_space(waiting)
+    everywhere = [table for table in waiting if table.name in REFERENCE_TABLES]
+    spread = _sharded_tables(waiting)
     # Roles are changed on connections of another user: apart from what is done to the tables.
     settings = tuple(_settings(connection))
     making = tuple(_distribution_steps(connection, everywhere, spread, shards)) if waiting else ()
     emptying = tuple(
-        Step(
-            f"SELECT truncate_local_data_after_distributing_table({_text(table.full)})",
+        PlanStep(
+            "SELECT truncate_local_data_after_distributing_table("
+            f"{_literal(table.qualified_name)})",
             "its rows are in the shards now; these would never be read again",
         )
         for table in [*everywhere, *spread, *(each for each in tables if each.name in done)]
@@ -260,7 +267,7 @@ def _distribution(connection: Connection[Any], shards: int | None) -> Plan:
     return Plan(names, tuple(steps for steps in (settings, making, emptying) if steps))
 
 
-def _settings(connection: Connection[Any]) -> Iterator[Step]:
+def _settings(connection: Connection[Any]) -> Iterator[PlanStep]:
     """What lets a transaction be somebody's on every machine it reaches."""
     (database, told) = connection.execute(
         "SELECT current_database(), EXISTS (SELECT 1 FROM pg_db_role_setting s "
@@ -268,7 +275,7 @@ def _settings(connection: Connection[Any]) -> Iterator[Step]:
         "AND s.setrole = 0 AND 'citus.propagate_set_commands=local' = ANY(s.setconfig))"
     ).fetchall()[0]
     if not told:
-        yield Step(
+        yield PlanStep(
             f"ALTER DATABASE {_quoted(database)} SET citus.propagate_set_commands = 'local'",
             "SET LOCAL says on every machine whose rows a transaction is about",
         )
@@ -277,14 +284,14 @@ def _settings(connection: Connection[Any]) -> Iterator[Step]:
         ([row_security.APPLICATION, row_security.OPERATOR],),
     ).fetchall()
     for (role,) in shut:
-        yield Step(
+        yield PlanStep(
             f"ALTER ROLE {_quoted(role)} LOGIN",
             "the coordinator connects to the other machines as the role of the transaction",
         )
     if not connection.execute(
         "SELECT pg_has_role($1, $2, 'MEMBER')", (row_security.OPERATOR, row_security.APPLICATION)
     ).fetchall()[0][0]:
-        yield Step(
+        yield PlanStep(
             f"GRANT {row_security.APPLICATION} TO {row_security.OPERATOR}",
             "a transaction of the operator begins as the application, on the other machines too",
         )
@@ -295,8 +302,8 @@ def _distribution_steps(
     everywhere: Sequence[_Table],
     spread: Sequence[_Table],
     shards: int | None,
-) -> Iterator[Step]:
-    yield Step(
+) -> Iterator[PlanStep]:
+    yield PlanStep(
         "SET LOCAL citus.multi_shard_modify_mode TO 'sequential'",
         "tables that refer to each other are made in one transaction",
     )
@@ -305,27 +312,28 @@ def _distribution_steps(
     ).fetchall()[0]
     walled = [] if unbound else [*everywhere, *spread]
     for table in walled:
-        yield Step(
-            f"ALTER TABLE {table.full} NO FORCE ROW LEVEL SECURITY",
+        yield PlanStep(
+            f"ALTER TABLE {table.qualified_name} NO FORCE ROW LEVEL SECURITY",
             "its owner may copy its rows into shards",
         )
     for table in everywhere:
-        yield Step(
-            f"SELECT create_reference_table({_text(table.full)})",
+        yield PlanStep(
+            f"SELECT create_reference_table({_literal(table.qualified_name)})",
             "few rows that belong to no space, or lead to it: every machine has them",
         )
     for table in spread:
-        first = table.name == FIRST
-        beside = _text("none" if first else f"{NAME}.{FIRST}")
+        first = table.name == COLOCATION_TABLE
+        beside = _literal("none" if first else f"{SCHEMA_NAME}.{COLOCATION_TABLE}")
         count = f", shard_count => {shards}" if first and shards is not None else ""
-        yield Step(
-            f"SELECT create_distributed_table({_text(table.full)}, {_text(COLUMN)}, "
+        yield PlanStep(
+            f"SELECT create_distributed_table({_literal(table.qualified_name)}, "
+            f"{_literal(SHARD_COLUMN)}, "
             f"colocate_with => {beside}{count})",
             "split by the space"
             + ("" if first else ", each shard on the machine of the same spaces' owners"),
         )
     for table in walled:
-        yield Step(f"ALTER TABLE {table.full} FORCE ROW LEVEL SECURITY", "as it was")
+        yield PlanStep(f"ALTER TABLE {table.qualified_name} FORCE ROW LEVEL SECURITY", "as it was")
 
 
 def _distributed(connection: Connection[Any]) -> set[str]:
@@ -334,7 +342,7 @@ def _distributed(connection: Connection[Any]) -> set[str]:
     rows = connection.execute(
         "SELECT c.relname FROM pg_dist_partition p JOIN pg_class c ON c.oid = p.logicalrelid "
         "WHERE c.relnamespace = $1::regnamespace",
-        (NAME,),
+        (SCHEMA_NAME,),
     ).fetchall()
     return {row[0] for row in rows}
 
@@ -342,14 +350,14 @@ def _distributed(connection: Connection[Any]) -> set[str]:
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def _run(connection: Connection[Any], steps: Sequence[Step]) -> None:
+def _run(connection: Connection[Any], steps: Sequence[PlanStep]) -> None:
     for step in steps:
         connection.execute(step.sql.encode(), prepare=False)
 
 
-def _require_alone(connection: Connection[Any]) -> None:
+def _require_no_other_sessions(connection: Connection[Any]) -> None:
     """A transaction that began before the tables were replaced would find them empty."""
-    (others,) = connection.execute(_OTHERS).fetchall()[0]
+    (others,) = connection.execute(_COUNT_OTHER_SESSIONS).fetchall()[0]
     if others:
         raise StoreBusy(
             f"other connections of Reverie to this database: {others}. Stop its servers and "
@@ -359,29 +367,29 @@ def _require_alone(connection: Connection[Any]) -> None:
 
 def _tables(connection: Connection[Any]) -> list[_Table]:
     """Every table, those that others refer to before them."""
-    left = {row[0]: _Table(*row) for row in connection.execute(_TABLES, (NAME,)).fetchall()}
+    left = {row[0]: _Table(*row) for row in connection.execute(_TABLES, (SCHEMA_NAME,)).fetchall()}
     ordered: list[_Table] = []
     while left:
         ready = [name for name, table in left.items() if not left.keys() & set(table.refers_to)]
         ordered += [left.pop(name) for name in ready or list(left)]
-    return sorted(ordered, key=lambda table: table.name != FIRST)
+    return sorted(ordered, key=lambda table: table.name != COLOCATION_TABLE)
 
 
-def _spread_by_space(tables: Sequence[_Table]) -> list[_Table]:
-    return [table for table in tables if table.name not in EVERYWHERE]
+def _sharded_tables(tables: Sequence[_Table]) -> list[_Table]:
+    return [table for table in tables if table.name not in REFERENCE_TABLES]
 
 
 def _constraints(connection: Connection[Any], table: _Table, kinds: str) -> list[tuple[str, str]]:
-    return connection.execute(_CONSTRAINTS, (table.full, list(kinds))).fetchall()
+    return connection.execute(_CONSTRAINTS, (table.qualified_name, list(kinds))).fetchall()
 
 
 def _indexes(connection: Connection[Any], table: _Table) -> list[str]:
-    return [row[0] for row in connection.execute(_INDEXES, (table.full,)).fetchall()]
+    return [row[0] for row in connection.execute(_INDEXES, (table.qualified_name,)).fetchall()]
 
 
 def _quoted(name: str) -> str:
     return sql.Identifier(name).as_string(None)
 
 
-def _text(value: str) -> str:
+def _literal(value: str) -> str:
     return sql.Literal(value).as_string(None)

@@ -13,7 +13,7 @@ from psycopg import Cursor
 
 from reverie.engine.postgres import row_security
 from reverie.engine.postgres.pool import Lease
-from reverie.engine.postgres.vectors import Vectors
+from reverie.engine.postgres.vectors import PostgresVectors
 from reverie.errors import StoreError
 from reverie.protocols import Owner, Row
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from reverie.protocols import Matrix, Numbers, Vector
 
 # Every writer shares it; who must be the only one of all holds it alone.
-WRITING = 0x52455645
+WRITER_LOCK = 0x52455645
 # Rows of one INSERT: few sizes, so that few statements are ever prepared.
 ROWS_AT_ONCE = (64, 16, 4, 1)
-MOST_UNSENT = 256
-_SHARED = f"SELECT pg_advisory_xact_lock_shared({WRITING})"
+MAX_UNSENT = 256
+_TAKE_SHARED_LOCK = f"SELECT pg_advisory_xact_lock_shared({WRITER_LOCK})"
 _VALUES = re.compile(r"VALUES \((\?(?:, \?)*)\)")
 
 
@@ -36,13 +36,13 @@ class PostgresTransaction:
     """One snapshot, or one write, on one connection."""
 
     skip_locked = " FOR UPDATE OF j SKIP LOCKED"
-    unindexed = ""
+    full_scan_hint = ""
 
     def __init__(
         self,
         lease: Lease,
         begin: Sequence[str],
-        vectors: Vectors,
+        vectors: PostgresVectors,
         *,
         writing: bool,
         damaged: set[tuple[int, int]],
@@ -51,7 +51,7 @@ class PostgresTransaction:
         self._lease = lease
         self._vectors = vectors
         # Said before anything else, in one go.
-        self._first = [*begin, *([_SHARED] if writing else [])]
+        self._first = [*begin, *([_TAKE_SHARED_LOCK] if writing else [])]
         self._begun = not begin
         # Settings and rows that nobody waits for.
         self._unsent: list[tuple[bytes, Sequence[Any] | None]] = []
@@ -59,28 +59,28 @@ class PostgresTransaction:
         self._named = False
         self._alone_in: int | None = None
         # The space whose row it asked for last, to say who holds that.
-        self.waits_for: int | None = None
+        self.waiting_for_space: int | None = None
         self.writing = writing
         self.kept: dict[object, Any] = {}
         self.means: dict[tuple[Owner, int], Vector | None] = {}
 
     # -- whose rows it is about ---------------------------------------------------------------
 
-    def ask_for(self, space: str, user: str) -> None:
-        self._say(row_security.asking_for(space))
+    def restrict_to_names(self, space: str, user: str) -> None:
+        self._send_setting(row_security.set_space_name(space))
         if user or self._named:
-            self._say(row_security.asking_for_user(user))
+            self._send_setting(row_security.set_user_name(user))
             self._named = True
         if self._owner is not None:
-            self._say(row_security.NOBODY)
+            self._send_setting(row_security.CLEAR_OWNER)
             self._owner = None
 
     def enter(self, owner: Owner, *, alone: bool = True) -> None:
         if owner != self._owner:
-            self._say(row_security.entering(owner))
+            self._send_setting(row_security.set_owner(owner))
             self._owner = owner
         if self.writing and alone and self._alone_in != owner.space:
-            self.waits_for = owner.space
+            self.waiting_for_space = owner.space
             with self._lease.waiting():
                 self.all("SELECT 1 FROM counters WHERE space = ? FOR UPDATE", (owner.space,))
             self._alone_in = owner.space
@@ -91,23 +91,23 @@ class PostgresTransaction:
         if owner is None:  # the operator's, or nobody's: there is no more or nothing to see
             yield
             return
-        self._say(row_security.entering(owner, across=True))
+        self._send_setting(row_security.set_owner(owner, across=True))
         yield
-        self._say(row_security.entering(owner))
+        self._send_setting(row_security.set_owner(owner))
 
-    def oversee(self) -> None:
+    def enter_all_owners(self) -> None:
         if self.writing and not self._begun:
             # Two that share the lock could not both have it alone.
-            self._first.remove(_SHARED)
-            self._say(f"SELECT pg_advisory_xact_lock({WRITING})")
-        self._say(row_security.OVERSEEING)
+            self._first.remove(_TAKE_SHARED_LOCK)
+            self._send_setting(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+        self._send_setting(row_security.SET_OPERATOR_ROLE)
 
-    def fresh_space(self) -> int:
+    def new_space_number(self) -> int:
         row = self.one("SELECT nextval('space_numbers')")
         assert row is not None
         return int(row[0])
 
-    def _say(self, setting: str) -> None:
+    def _send_setting(self, setting: str) -> None:
         """Tell the server, before the next statement, whose rows that is about."""
         if self._begun:
             self._unsent.append((setting.encode(), None))
@@ -117,13 +117,13 @@ class PostgresTransaction:
     # -- statements ---------------------------------------------------------------------------
 
     def all(self, sql: str, values: Sequence[Any] = (), *, binary: bool = False) -> list[Row]:
-        return self._execute(numbered(sql), values, binary=binary).fetchall()
+        return self._execute(to_numbered_params(sql), values, binary=binary).fetchall()
 
     def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
-        return self._execute(numbered(sql), values).fetchone()
+        return self._execute(to_numbered_params(sql), values).fetchone()
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        return self._execute(numbered(sql), values).rowcount
+        return self._execute(to_numbered_params(sql), values).rowcount
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         """Nobody waits for these: they go out with the next statement that somebody waits for."""
@@ -133,9 +133,9 @@ class PostgresTransaction:
             size = next(size for size in sizes if size <= len(waiting) - done)
             part = waiting[done : done + size]
             values = [value for row in part for value in row]
-            self._unsent.append((_repeated(sql, size), values))
+            self._unsent.append((_multi_row_insert(sql, size), values))
             done += size
-        if len(self._unsent) >= MOST_UNSENT:
+        if len(self._unsent) >= MAX_UNSENT:
             self._execute(b"SELECT 1")
 
     def commit(self) -> None:
@@ -218,15 +218,15 @@ class PostgresTransaction:
 
 
 @lru_cache(maxsize=4_000)
-def numbered(sql: str) -> bytes:
+def to_numbered_params(sql: str) -> bytes:
     """The shared SQL marks a value with a question mark, PostgreSQL with its number."""
     parts = sql.split("?")
     return "".join(part if at == 0 else f"${at}{part}" for at, part in enumerate(parts)).encode()
 
 
 @lru_cache(maxsize=400)
-def _repeated(sql: str, rows: int) -> bytes:
+def _multi_row_insert(sql: str, rows: int) -> bytes:
     """The INSERT of one row as one of several."""
-    return numbered(
+    return to_numbered_params(
         _VALUES.sub(lambda found: "VALUES " + ", ".join([f"({found[1]})"] * rows), sql, count=1)
     )

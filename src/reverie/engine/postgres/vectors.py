@@ -17,7 +17,7 @@ from psycopg.pq import Format
 from psycopg.types import TypeInfo
 
 from reverie.engine import vector_math
-from reverie.engine.postgres.mean_cache import Middles
+from reverie.engine.postgres.mean_cache import MeanCache
 from reverie.errors import DimensionMismatchError
 from reverie.protocols import Owner, Row
 
@@ -30,9 +30,11 @@ TABLE = """CREATE TABLE vectors (
     space BIGINT NOT NULL, owner BIGINT NOT NULL, generation BIGINT NOT NULL,
     passage BIGINT NOT NULL, embedding {type} NOT NULL,
     PRIMARY KEY (space, owner, generation, passage))"""
-_HEAD = struct.Struct(">HH")
-KEPT, COMPARED = "real[]", "vector"
-CONVERT = f"ALTER TABLE vectors ALTER COLUMN embedding TYPE {COMPARED} USING embedding::{COMPARED}"
+_HEADER = struct.Struct(">HH")
+ARRAY_TYPE, VECTOR_TYPE = "real[]", "vector"
+CONVERT_TO_VECTOR = (
+    f"ALTER TABLE vectors ALTER COLUMN embedding TYPE {VECTOR_TYPE} USING embedding::{VECTOR_TYPE}"
+)
 
 
 class _Dumper(Dumper):
@@ -41,7 +43,7 @@ class _Dumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: Vector) -> bytes:
-        return _HEAD.pack(len(obj), 0) + obj.astype(">f4").tobytes()
+        return _HEADER.pack(len(obj), 0) + obj.astype(">f4").tobytes()
 
 
 class _Loader(Loader):
@@ -60,12 +62,12 @@ def register(connection: Connection[Any], info: TypeInfo) -> None:
     connection.adapters.register_loader(info.oid, _Loader)
 
 
-class Vectors:
-    """The vectors of one database. ``compared``: pgvector is there."""
+class PostgresVectors:
+    """The vectors of one database. ``has_pgvector``: pgvector is there."""
 
-    def __init__(self, *, compared: bool) -> None:
-        self.compared = compared
-        self._middles = Middles()
+    def __init__(self, *, has_pgvector: bool) -> None:
+        self.has_pgvector = has_pgvector
+        self._middles = MeanCache()
 
     def put(self, tx: Any, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
         tx.many(
@@ -80,7 +82,7 @@ class Vectors:
         )
 
     def _written(self, row: Vector) -> Any:
-        return row if self.compared else row.tolist()
+        return row if self.has_pgvector else row.tolist()
 
     def nearest(
         self,
@@ -113,7 +115,7 @@ class Vectors:
         numbers = np.array([row[0] for row in rows], np.int64)
         # What lies in the middle itself is like nothing.
         scores = np.array([-(row[1] or 0.0) for row in rows], np.float64)
-        return vector_math.best(scores, limit, numbers)
+        return vector_math.top_k(scores, limit, numbers)
 
     def similar(
         self, tx: Any, owner: Owner, generation: int, query: Vector, numbers: Numbers
@@ -122,7 +124,7 @@ class Vectors:
         rows = self.of(tx, owner, generation, numbers)
         if mean is None or not rows.shape[1]:
             return np.full(len(numbers), -np.inf)
-        return vector_math.exact(rows, mean, query)
+        return vector_math.exact_cosine(rows, mean, query)
 
     def of(self, tx: Any, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
         rows = tx.all(
@@ -143,7 +145,7 @@ class Vectors:
 
     def _mean(self, tx: Any, owner: Owner, generation: int, query: Vector) -> Vector | None:
         """The middle; in a snapshot it stays where it is."""
-        if not self.compared:
+        if not self.has_pgvector:
             return None
         key = (owner, generation)
         if tx.writing or key not in tx.means:
@@ -178,4 +180,4 @@ def _matrix(rows: Sequence[Row]) -> Matrix:
     if not isinstance(rows[0][1], bytes):
         return np.array([row[1] for row in rows], np.float32)
     packed = np.frombuffer(b"".join([row[1] for row in rows]), np.uint8).reshape(len(rows), -1)
-    return np.ascontiguousarray(packed[:, _HEAD.size :]).view(">f4").astype(np.float32)
+    return np.ascontiguousarray(packed[:, _HEADER.size :]).view(">f4").astype(np.float32)

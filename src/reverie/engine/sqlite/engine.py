@@ -20,11 +20,11 @@ from pathlib import Path
 import apsw
 
 from reverie.engine import schema, seals
-from reverie.engine.base import BUSY_TIMEOUT, Opened
+from reverie.engine.base import BUSY_TIMEOUT, BaseEngine
 from reverie.engine.sqlite import errors, file_lock, planner_stats, store_file
 from reverie.engine.sqlite.file_lock import FileLock
 from reverie.engine.sqlite.transaction import SQLiteTransaction
-from reverie.engine.sqlite.vectors import Blocks, VectorCache
+from reverie.engine.sqlite.vectors import VectorBlocks, VectorCache
 from reverie.errors import (
     InvalidInput,
     NewerSchema,
@@ -38,7 +38,7 @@ from reverie.errors import (
 )
 
 # Every older SQLite can corrupt a shared file when writers and checkpointers race.
-OLDEST_SAFE = (3, 51, 3)
+MIN_SQLITE_VERSION = (3, 51, 3)
 _INCREMENTAL = 2
 _FULL = 2
 
@@ -62,7 +62,7 @@ CONNECTION_PRAGMAS: tuple[tuple[str, str, object], ...] = (
 
 def require_safe_sqlite() -> None:
     found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if found < OLDEST_SAFE:
+    if found < MIN_SQLITE_VERSION:
         raise StoreError(
             f"SQLite {apsw.sqlite_lib_version()} can corrupt a shared file: "
             "pip install --upgrade apsw"
@@ -82,32 +82,32 @@ SCRUB_TIMEOUT_MS = 1_000
 CHECKPOINT_PAGES = 1_000
 
 
-class SQLiteEngine(Opened[SQLiteTransaction]):
+class SQLiteEngine(BaseEngine[SQLiteTransaction]):
     """One SQLite file."""
 
-    compares_vectors = True
+    supports_vector_search = True
 
     def __init__(self, url: str, busy_timeout: float = BUSY_TIMEOUT) -> None:
         require_safe_sqlite()
         super().__init__()
         self._busy_timeout = busy_timeout
-        self.path, options = store_file.parse_address(url)
+        self.path, options = store_file.parse_url(url)
         self.url = f"sqlite://{urllib.parse.quote(str(self.path))}"
         self.read_only = options.get("mode") == "ro"
         self._vfs = options.get("vfs")
         self._free: list[apsw.Connection] = []
-        self._lent: set[apsw.Connection] = set()
+        self._borrowed: set[apsw.Connection] = set()
         self._pool_lock = threading.Lock()
         self._write_lock = threading.RLock()
         self._lock_depth = 0
         self._vectors = VectorCache()
         self._wal_pages = 0
-        self._frozen: tuple[int, ...] | None = None
+        self._immutable_fingerprint: tuple[int, ...] | None = None
         self._lock = self._prepare_files()
         try:
             # Only who makes or upgrades a store waits for its writers.
             if not self._is_current():
-                with self._exclusively():
+                with self._holding_write_lock():
                     if self._lock is not None:
                         store_file.ensure_file(self.path, self._lock)
                     self._create_or_upgrade()
@@ -136,7 +136,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                     raise StoreReadOnly(
                         f"{self.path} does not exist and cannot be created: mode=ro"
                     )
-                self._frozen = store_file.frozen_state(self.path)
+                self._immutable_fingerprint = store_file.immutable_fingerprint(self.path)
                 return None
             for folder in reversed([self.path.parent, *self.path.parent.parents]):
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -156,7 +156,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
 
     def _connect(self) -> apsw.Connection:
-        with self._translated():
+        with self._translating_errors():
             connection = self._bare_connection()
             try:
                 connection.set_busy_timeout(self._busy_ms)
@@ -172,8 +172,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def _bare_connection(self) -> apsw.Connection:
         name = str(self.path)
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
-        if self._frozen is not None:
-            name, flags = store_file.immutable_name(self.path), flags | apsw.SQLITE_OPEN_URI
+        if self._immutable_fingerprint is not None:
+            name, flags = store_file.immutable_uri(self.path), flags | apsw.SQLITE_OPEN_URI
         return apsw.Connection(name, flags=flags, vfs=self._vfs)
 
     @property
@@ -186,12 +186,12 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             return False
         connection = self._connect()
         self._free.append(connection)
-        with self._translated():
+        with self._translating_errors():
             found = [connection.pragma(name) for name in ("application_id", "user_version")]
             return (
-                found == [store_file.APPLICATION_ID, schema.CURRENT]
+                found == [store_file.APPLICATION_ID, schema.SCHEMA_VERSION]
                 and connection.pragma("journal_mode") == "wal"
-                and (self.read_only or planner_stats.are_fixed(connection))
+                and (self.read_only or planner_stats.has_fixed_stats(connection))
             )
 
     def _note_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
@@ -201,7 +201,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def _create_or_upgrade(self) -> None:
         connection = self._connect()
         self._free.append(connection)
-        with self._translated():
+        with self._translating_errors():
             found = connection.pragma("user_version")
             if connection.pragma("application_id") != store_file.APPLICATION_ID and (
                 found or connection.execute("SELECT count(*) FROM sqlite_schema").get
@@ -209,35 +209,40 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                 raise StoreDamaged(
                     f"{self.path} is a database of another program: give another path"
                 )
-            if found > schema.CURRENT:
+            if found > schema.SCHEMA_VERSION:
                 raise NewerSchema(
-                    f"{self.path} has schema {found}, this Reverie knows {schema.CURRENT}: "
+                    f"{self.path} has schema {found}, this Reverie knows {schema.SCHEMA_VERSION}: "
                     "upgrade with pip install --upgrade reverie"
                 )
             if self.read_only:
-                if found < schema.CURRENT:
+                if found < schema.SCHEMA_VERSION:
                     raise StoreReadOnly(f"{self.path} needs an upgrade: open it without ?mode=ro")
                 return
             if not found or connection.pragma("journal_mode") != "wal":
                 set_pragmas(connection, FILE_PRAGMAS)
-            for number in range(found + 1, schema.CURRENT + 1):
+            for number in range(found + 1, schema.SCHEMA_VERSION + 1):
                 _apply_step(connection, number)
-            if not planner_stats.are_fixed(connection):
+            if not planner_stats.has_fixed_stats(connection):
                 # Without them all works, only slower: a full disk can wait.
                 with contextlib.suppress(apsw.FullError):
-                    planner_stats.fix(connection)
+                    planner_stats.write_fixed_stats(connection)
             # The file itself must say that it is a store: who opens it next waits for nobody.
             _checkpoint(connection)
 
     # -- transactions -------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def read(self, *, lagging: bool = False) -> Iterator[SQLiteTransaction]:
+    def read(self, *, allow_replica: bool = False) -> Iterator[SQLiteTransaction]:
         current = self._current()
         if current is not None:
             yield current
             return
-        with self._explained(), self._steady(), self._translated(), self._lend() as connection:
+        with (
+            self._detecting_damage(),
+            self._detecting_changes(),
+            self._translating_errors(),
+            self._lend() as connection,
+        ):
             connection.execute("BEGIN")
             try:
                 with self._transaction(connection, writing=False) as tx:
@@ -252,7 +257,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         if current is not None:
             yield current
             return
-        with self._explained(), self._writer(wait=wait) as connection:
+        with self._detecting_damage(), self._writer(wait=wait) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 with self._transaction(connection, writing=True) as tx:
@@ -277,11 +282,11 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def _lend(self) -> Iterator[apsw.Connection]:
         with self._pool_lock:
             connection = self._free.pop() if self._free else None
-            frozen = self._frozen
+            frozen = self._immutable_fingerprint
         if connection is None:
             connection = self._connect()
         with self._pool_lock:
-            self._lent.add(connection)
+            self._borrowed.add(connection)
         spoiled = True
         try:
             yield connection
@@ -292,8 +297,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             raise
         finally:
             with self._pool_lock:
-                self._lent.discard(connection)
-                if self._closed or spoiled or frozen != self._frozen:
+                self._borrowed.discard(connection)
+                if self._closed or spoiled or frozen != self._immutable_fingerprint:
                     with contextlib.suppress(apsw.Error):
                         connection.close(True)
                 else:
@@ -311,37 +316,37 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                 connection.close()
 
     @contextlib.contextmanager
-    def _steady(self) -> Iterator[None]:
+    def _detecting_changes(self) -> Iterator[None]:
         """On a read-only medium: notice whoever changes the file in another way."""
         if not self.read_only:
             yield
             return
-        now = store_file.frozen_state(self.path)
-        if now != self._frozen:
-            self._frozen = now
+        now = store_file.immutable_fingerprint(self.path)
+        if now != self._immutable_fingerprint:
+            self._immutable_fingerprint = now
             self._drop_connections()
         try:
             yield
         finally:
-            if now is not None and store_file.frozen_state(self.path) != now:
+            if now is not None and store_file.immutable_fingerprint(self.path) != now:
                 raise StoreBusy(f"{self.path} was written while it was read: repeat the call")
 
     @contextlib.contextmanager
     def _writer(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
         """The connection of the one writer there is."""
-        with self._exclusively(wait=wait):
+        with self._holding_write_lock(wait=wait):
             self._require_working()
-            with self._translated(writing=True), self._lend() as connection:
+            with self._translating_errors(writing=True), self._lend() as connection:
                 yield connection
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
         self._require_usable()
-        with self._exclusively():
+        with self._holding_write_lock():
             yield
 
     @contextlib.contextmanager
-    def _exclusively(self, *, wait: bool = True) -> Iterator[None]:
+    def _holding_write_lock(self, *, wait: bool = True) -> Iterator[None]:
         """The one writer of all threads and processes; again within itself it does nothing."""
         patience = self._busy_timeout if wait else 0.0
         deadline = time.monotonic() + patience
@@ -384,7 +389,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             )
 
     @contextlib.contextmanager
-    def _translated(self, *, writing: bool = False) -> Iterator[None]:
+    def _translating_errors(self, *, writing: bool = False) -> Iterator[None]:
         """SQLite's errors as ours. A failed write or sync stops all writing until reopened."""
         try:
             yield
@@ -393,17 +398,17 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
                 raise
             raise InvalidInput(f"a value cannot be stored ({error})") from error
         except (apsw.Error, MemoryError) as error:
-            if writing and errors.stops_writing(error):
+            if writing and errors.is_write_failure(error):
                 self._note_failure(str(error))
-            ours = errors.as_ours(error, self.path)
+            ours = errors.translate_error(error, self.path)
             if ours is None:
                 raise
             if isinstance(ours, StoreDamaged) and self._is_sound():
-                ours = errors.read_failed(self.path)
+                ours = errors.read_failure(self.path)
             if isinstance(error, apsw.BusyError) and (
-                found := file_lock.holders(self.path.with_name(self.path.name + "-shm"))
+                found := file_lock.find_lock_holders(self.path.with_name(self.path.name + "-shm"))
             ):
-                who = " and ".join(map(file_lock.described, found))
+                who = " and ".join(map(file_lock.describe_process, found))
                 ours = StoreBusy(f"{who} keeps {self.path} locked: try again")
             raise ours from error
 
@@ -413,7 +418,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         try:
             with contextlib.closing(self._bare_connection()) as fresh:
                 fresh.set_busy_timeout(self._busy_ms)
-                return errors.is_sound(fresh)
+                return errors.is_database_intact(fresh)
         except apsw.Error as error:
             return not errors.is_damage(error)
 
@@ -440,14 +445,14 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def _holds(self, connection: apsw.Connection, erased: Sequence[str]) -> bool:
         """Whether the file has bytes of these texts that belong to no living row."""
         for text in erased:
-            for piece in store_file.pieces(text):
+            for piece in store_file.sample_substrings(text):
                 living = (
                     "SELECT 1 FROM log WHERE instr(body, ?1) OR instr(reason, ?1) "
                     "UNION ALL SELECT 1 FROM session_state "
                     "WHERE instr(summary, ?1) OR instr(scratchpad, ?1) LIMIT 1"
                 )
                 if (
-                    store_file.file_has(self.path, piece.encode())
+                    store_file.file_contains(self.path, piece.encode())
                     and not connection.execute(living, (piece,)).fetchall()
                 ):
                     return True
@@ -458,8 +463,8 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
         self._require_usable()
         with (
             store_file.new_file(target),
-            self._steady(),
-            self._translated(),
+            self._detecting_changes(),
+            self._translating_errors(),
             self._lend() as connection,
         ):
             store_file.copy_pages(connection, target)
@@ -467,7 +472,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
     def restore(self, source: Path) -> None:
         """Through SQLite itself: other processes see one big change, never a swapped file."""
         self._require_usable()
-        with self._exclusively():
+        with self._holding_write_lock():
             with self._writer() as connection:
                 copy = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READONLY)
                 try:
@@ -487,12 +492,12 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             self._drop_connections()
             again = self._checked()
             if not again:
-                raise errors.read_failed(self.path)
+                raise errors.read_failure(self.path)
             return again
         return found
 
     def _checked(self) -> list[str]:
-        with self._steady(), self._translated(), self._lend() as connection:
+        with self._detecting_changes(), self._translating_errors(), self._lend() as connection:
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             broken = connection.execute("PRAGMA foreign_key_check").fetchall()
             changed = store_file.changed_tables(connection)
@@ -506,7 +511,7 @@ class SQLiteEngine(Opened[SQLiteTransaction]):
             "engine": f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})",
             "file": str(self.path),
             "bytes": str(pages[0] if pages else 0),
-            "schema": str(schema.CURRENT),
+            "schema": str(schema.SCHEMA_VERSION),
         }
 
     def vacuum(self) -> None:
@@ -540,7 +545,7 @@ def _truncate_wal(connection: apsw.Connection) -> bool:
 
 
 # A process of an earlier version may still have the store open: what it writes has no seal.
-_UNSEALED = """CREATE TRIGGER log_sealed BEFORE INSERT ON log WHEN NEW.seal = '' BEGIN
+_UNSEALED_TRIGGER = """CREATE TRIGGER log_sealed BEFORE INSERT ON log WHEN NEW.seal = '' BEGIN
     SELECT RAISE(ABORT, 'this store was upgraded: start this process again with the new Reverie');
     END"""
 
@@ -553,11 +558,11 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
                 statement.format(clustered="WITHOUT ROWID").replace("BIGINT", "INTEGER")
             )
         if number == 1:
-            connection.execute(Blocks.TABLE)
-        if number == schema.SEALING:
+            connection.execute(VectorBlocks.TABLE)
+        if number == schema.SEAL_STEP:
             statements = SQLiteTransaction(connection, VectorCache(), writing=True)
             seals.seal_store(statements, seals.log_progress("the log"))
-            connection.execute(_UNSEALED)
+            connection.execute(_UNSEALED_TRIGGER)
         connection.pragma("application_id", store_file.APPLICATION_ID)
         connection.pragma("user_version", number)
         connection.execute("COMMIT")
@@ -568,7 +573,7 @@ def _apply_step(connection: apsw.Connection, number: int) -> None:
 
 
 _open_engines: weakref.WeakSet[SQLiteEngine] = weakref.WeakSet()
-_inherited: list[apsw.Connection] = []
+_parent_connections: list[apsw.Connection] = []
 
 
 def _after_fork() -> None:
@@ -577,8 +582,8 @@ def _after_fork() -> None:
         if engine._lock is not None:
             engine._lock.forget()
             engine._lock = None
-        _inherited.extend(engine._free)
-        _inherited.extend(engine._lent)
+        _parent_connections.extend(engine._free)
+        _parent_connections.extend(engine._borrowed)
         engine._thread = threading.local()
 
 

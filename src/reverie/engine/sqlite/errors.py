@@ -28,7 +28,7 @@ _READ_FAILED = {
 }
 
 
-def as_ours(error: apsw.Error | MemoryError, path: Path) -> ReverieError | None:
+def translate_error(error: apsw.Error | MemoryError, path: Path) -> ReverieError | None:
     """One line that says what happened and what to do next; None: the caller's own mistake."""
     if isinstance(error, apsw.NoMemError | MemoryError) or _code(error) == apsw.SQLITE_IOERR_NOMEM:
         return StoreError(f"not enough memory to work with {path}: free some and try again")
@@ -58,20 +58,20 @@ def _disk_failure(error: apsw.IOError, path: Path) -> StoreError:
     if _code(error) == apsw.SQLITE_IOERR_SHMSIZE:
         return StoreFull(f"no space left for {path}: free some and try again")
     if _code(error) in _READ_FAILED:
-        return read_failed(path)
+        return read_failure(path)
     return StoreFailed(
         f"the disk failed under {path} ({error}): check it, open the store again "
         "and repeat the write with the same key"
     )
 
 
-def read_failed(path: Path) -> StoreFailed:
+def read_failure(path: Path) -> StoreFailed:
     return StoreFailed(
         f"the disk failed to read {path}: try again, a write with the same key, and check the disk"
     )
 
 
-def stops_writing(error: BaseException) -> bool:
+def is_write_failure(error: BaseException) -> bool:
     """Whether what is on the disk is not known any more: a write or a sync failed."""
     return isinstance(error, apsw.IOError) and _code(error) not in {
         *_READ_FAILED,
@@ -80,7 +80,7 @@ def stops_writing(error: BaseException) -> bool:
     }
 
 
-def is_sound(connection: apsw.Connection) -> bool:
+def is_database_intact(connection: apsw.Connection) -> bool:
     """Whether every page of the store can be read and none is damaged."""
     if connection.pragma("application_id") != store_file.APPLICATION_ID:
         return False

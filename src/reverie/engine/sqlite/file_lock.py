@@ -152,12 +152,12 @@ class FileLock:
 
     def holder(self) -> str:
         """Who holds the lock now, in words."""
-        found = holders(self.path)
+        found = find_lock_holders(self.path)
         if not found and self._file is not None:
             pid = _read(self._file, _HOLDER_BYTES, len(MARK)).split(b" ")[0]
-            if pid.isdigit() and _lives(int(pid)):
+            if pid.isdigit() and _is_alive(int(pid)):
                 found = [int(pid)]
-        return " and ".join(described(pid) for pid in found) or "another process"
+        return " and ".join(describe_process(pid) for pid in found) or "another process"
 
 
 def _read(file: int, size: int, offset: int) -> bytes:
@@ -180,7 +180,7 @@ def _write(file: int, data: bytes, offset: int) -> None:
 # -- other processes ------------------------------------------------------------------------------
 
 
-def holders(path: Path) -> list[int]:
+def find_lock_holders(path: Path) -> list[int]:
     """The processes that hold a lock on a file for writing, as the kernel says; Linux only."""
     try:
         here = path.stat()
@@ -189,10 +189,10 @@ def holders(path: Path) -> list[int]:
         return []
     exact = f"{os.major(here.st_dev):02x}:{os.minor(here.st_dev):02x}:{here.st_ino}"
     # Some file systems show another device here than in stat.
-    return _writers(lines, exact) or _writers(lines, f":{here.st_ino}")
+    return _parse_lock_holders(lines, exact) or _parse_lock_holders(lines, f":{here.st_ino}")
 
 
-def _writers(lines: list[str], file: str) -> list[int]:
+def _parse_lock_holders(lines: list[str], file: str) -> list[int]:
     found: list[int] = []
     for line in lines:
         # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131074 0 EOF; who waits has an arrow after "1:".
@@ -205,24 +205,26 @@ def _writers(lines: list[str], file: str) -> list[int]:
     return found
 
 
-def described(pid: int) -> str:
+def describe_process(pid: int) -> str:
     """A process: its number, its command without arguments, and whether it is stopped."""
     if pid == os.getpid():
         return "another handle of this process"
     command = _command_of(pid)
     said = f"process {pid} ({command})" if command else f"process {pid}"
     return (
-        f"{said}, which is stopped ('kill -CONT {pid}' lets it go on)," if _stopped(pid) else said
+        f"{said}, which is stopped ('kill -CONT {pid}' lets it go on),"
+        if _is_stopped(pid)
+        else said
     )
 
 
 @cache
 def own_command() -> str:
     """What this process runs, without arguments: they may hold what nobody else should read."""
-    return named_command([sys.executable, *getattr(sys, "orig_argv", sys.argv)[1:]])
+    return command_name([sys.executable, *getattr(sys, "orig_argv", sys.argv)[1:]])
 
 
-def named_command(arguments: list[str]) -> str:
+def command_name(arguments: list[str]) -> str:
     """The program of a command line; of Reverie's own also the first word after it."""
     words = list(arguments)
     if words and Path(words[0]).name.startswith("python"):
@@ -246,10 +248,10 @@ def _command_of(pid: int) -> str:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return ""
-    return named_command([word.decode(errors="replace") for word in raw.split(b"\0") if word])
+    return command_name([word.decode(errors="replace") for word in raw.split(b"\0") if word])
 
 
-def _stopped(pid: int) -> bool:
+def _is_stopped(pid: int) -> bool:
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -257,7 +259,7 @@ def _stopped(pid: int) -> bool:
     return status.rpartition(")")[2].split()[:1] in (["T"], ["t"])
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

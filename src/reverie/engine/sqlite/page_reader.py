@@ -17,33 +17,33 @@ from typing import Any
 from reverie.engine import seals
 
 # A column of this type is a text of 22 bytes: a hash (see engine/seals.py).
-HASH = b"\x39"
+HASH_TYPE = b"\x39"
 _INT = rb"[\x01-\x06\x08\x09]"
 _ANY = rb"(?:[\x80-\xff]{0,8}[\x00-\x7f])"
 _SIZES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 _FRAME, _WAL = 24, 32
-USUAL = 4096
+DEFAULT_PAGE_SIZE = 4096
 # An entry: its header, what it says, and what proves it.
 _ENTRY_COLUMNS = (
-    len(seals.HEADER.split(", ")) + len(seals.Erasable._fields) + len(seals.Seal._fields)
+    len(seals.HEADER_COLUMNS.split(", ")) + len(seals.Erasable._fields) + len(seals.Seal._fields)
 )
 
 
-def _shape(ints: int, others: int) -> re.Pattern[bytes]:
+def _row_pattern(ints: int, others: int) -> re.Pattern[bytes]:
     """Where a row may begin: so many whole numbers, other columns, and a seal at the end."""
-    columns = _INT * ints + _ANY * others + HASH
+    columns = _INT * ints + _ANY * others + HASH_TYPE
     return re.compile(rb"(?s)(?=[\x04-\x7f]" + columns + rb")")
 
 
 # The rows of each sealed table.
-ENTRY = _shape(3, _ENTRY_COLUMNS - 4)
-HEAD = _shape(5, 1)
-SPACE = _shape(1, 1)
-OWNER = _shape(2, 1)
-STATE = _shape(2, 7)
+ENTRY_PATTERN = _row_pattern(3, _ENTRY_COLUMNS - 4)
+HEAD_PATTERN = _row_pattern(5, 1)
+SPACE_PATTERN = _row_pattern(1, 1)
+OWNER_PATTERN = _row_pattern(2, 1)
+STATE_PATTERN = _row_pattern(2, 7)
 
 
-class Pages:
+class PageReader:
     """The pages of a file as its last committed transaction left them, and older ones."""
 
     def __init__(self, path: Path) -> None:
@@ -65,19 +65,19 @@ class Pages:
             pages = int.from_bytes(self._data[28:32], "big")
             if pages * size == len(self._data):
                 return size
-        return USUAL
+        return DEFAULT_PAGE_SIZE
 
     def _read_wal(self, wal: bytes) -> None:
         """Take over committed frames; what no checksum vouches for only proves itself by rows."""
         begun = wal[:4] in (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
         order = ">" if wal[3:4] == b"\x83" else "<"
-        sums = _summed(wal[:24], (0, 0), order) if begun else (0, 0)
+        sums = _wal_checksum(wal[:24], (0, 0), order) if begun else (0, 0)
         valid = begun and sums == struct.unpack(">II", wal[24:32])
         waiting: dict[int, bytes] = {}
         for at in range(_WAL, len(wal) - self.size - _FRAME + 1, self.size + _FRAME):
             head, page = wal[at : at + _FRAME], wal[at + _FRAME : at + _FRAME + self.size]
             if valid:
-                sums = _summed(page, _summed(head[:8], sums, order), order)
+                sums = _wal_checksum(page, _wal_checksum(head[:8], sums, order), order)
                 valid = head[8:16] == wal[16:24] and sums == struct.unpack(">II", head[16:24])
             if not valid:
                 self._others.append(page)
@@ -157,7 +157,7 @@ class Pages:
         return b"".join(parts)
 
 
-def _summed(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
+def _wal_checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
     """The running checksum of a write-ahead log."""
     one, two = sums
     words = struct.unpack(f"{order}{len(data) // 4}I", data)

@@ -15,7 +15,7 @@ from reverie.protocols import Row
 # How many rows share a value of a column, within their owner behind the first three. A column that
 # is not named tells rows apart. These are no measurements: they say what an index is worth beside a
 # walk through the rows of an owner. With larger numbers a sort would seem worse than any walk.
-_SHARED_BY = {
+_ROWS_PER_VALUE = {
     "space": 200,
     "state": 200,
     "owner": 100,
@@ -33,7 +33,7 @@ _SHARED_BY = {
 }
 _ROWS = 1_000_000
 # Of so many rows an index holds one.
-_ONE_IN = {"memories_pinned": 50, "memories_changed": 50, "memories_private": 50}
+_PARTIAL_INDEX_RATIO = {"memories_pinned": 50, "memories_changed": 50, "memories_private": 50}
 
 _TABLES = ("sqlite_stat1", "sqlite_stat4")
 _COLUMNS = """SELECT t.name, i.name, i.origin, i."unique", c.name
@@ -42,7 +42,7 @@ _COLUMNS = """SELECT t.name, i.name, i.origin, i."unique", c.name
     ORDER BY t.name, i.name, c.seqno"""
 
 
-def are_fixed(connection: apsw.Connection) -> bool:
+def has_fixed_stats(connection: apsw.Connection) -> bool:
     """Whether a store has these statistics and no other."""
     named = [name for name in _TABLES if connection.table_exists("main", name)]
     if "sqlite_stat1" not in named:
@@ -54,7 +54,7 @@ def are_fixed(connection: apsw.Connection) -> bool:
     return sorted(found) == sorted(_statistics(connection))
 
 
-def fix(connection: apsw.Connection) -> None:
+def write_fixed_stats(connection: apsw.Connection) -> None:
     """Give a store these statistics; open connections see them with their next statement."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -81,10 +81,10 @@ def _statistics(connection: apsw.Connection) -> list[tuple[str, str, str]]:
     for (table, index, origin, unique), columns in groupby(rows, key=lambda row: row[:4]):
         counts = [_ROWS]
         for *_, column in columns:
-            counts.append(min(counts[-1], _SHARED_BY.get(column, 1)))
+            counts.append(min(counts[-1], _ROWS_PER_VALUE.get(column, 1)))
         if unique:
             counts[-1] = 1
-        left = [max(count // _ONE_IN.get(index, 1), 1) for count in counts]
+        left = [max(count // _PARTIAL_INDEX_RATIO.get(index, 1), 1) for count in counts]
         # The key of a clustered table goes by the name of its table.
         name = table if origin == "pk" else index
         found.append((table, name, f"{' '.join(map(str, left))} noskipscan"))

@@ -27,7 +27,7 @@ APPLICATION_ID = 0x52455645  # "REVE"
 MAX_SHOWN_CHARS = 100
 
 
-def parse_address(url: str) -> tuple[Path, dict[str, str]]:
+def parse_url(url: str) -> tuple[Path, dict[str, str]]:
     """A path, or ``sqlite://`` and an absolute path; ``?mode=ro`` or ``?vfs=NAME`` may follow."""
     text, _, query = url.removeprefix("sqlite://").rpartition("?")
     options = dict(urllib.parse.parse_qsl(query)) if text else {}
@@ -52,7 +52,7 @@ def usable_path(text: str | Path) -> Path:
     return path
 
 
-def frozen_state(path: Path) -> tuple[int, ...] | None:
+def immutable_fingerprint(path: Path) -> tuple[int, ...] | None:
     """What tells whether a file on a read-only medium was changed, None on any other medium.
 
     SQLite cannot read such a file as any other: it would have to make two files beside it. It can
@@ -78,7 +78,7 @@ def frozen_state(path: Path) -> tuple[int, ...] | None:
     return (found.st_ino, found.st_size, found.st_mtime_ns, pending)
 
 
-def immutable_name(path: Path) -> str:
+def immutable_uri(path: Path) -> str:
     return f"file:{urllib.parse.quote(str(path))}?immutable=1"
 
 
@@ -142,9 +142,9 @@ def copy_store_file(source: Path, target: Path) -> None:
     if not is_store_file(source):
         raise StoreDamaged(f"{source} is not a store, or only a part of one: use another")
     try:
-        frozen = frozen_state(source) is not None
+        frozen = immutable_fingerprint(source) is not None
         here = apsw.Connection(
-            immutable_name(source) if frozen else str(source),
+            immutable_uri(source) if frozen else str(source),
             flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
             if frozen
             else apsw.SQLITE_OPEN_READWRITE,
@@ -225,7 +225,7 @@ def changed_tables(connection: apsw.Connection) -> list[str]:
     return found
 
 
-def pieces(text: str) -> list[str]:
+def sample_substrings(text: str) -> list[str]:
     """A few stretches of a text, each short enough to lie within one page.
 
     A short text proves nothing: its bytes may well stand for something else.
@@ -236,6 +236,6 @@ def pieces(text: str) -> list[str]:
     return [text[i : i + 32] for i in range(0, max(len(text) - 31, 1), step)]
 
 
-def file_has(path: Path, needle: bytes) -> bool:
+def file_contains(path: Path, needle: bytes) -> bool:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
         return pages.find(needle) >= 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from reverie.engine.sqlite.vectors import Blocks, Loaded, VectorCache
+from reverie.engine.sqlite.vectors import OwnerVectors, VectorBlocks, VectorCache
 from reverie.protocols import Owner, Row
 
 if TYPE_CHECKING:
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
     from reverie.protocols import Matrix, Numbers, Vector
 
-_NOTHING = contextlib.nullcontext()
+_NULL_CONTEXT = contextlib.nullcontext()
 
 
 class Undivided:
     """A transaction that is told whose rows it is about, and shows all of them."""
 
     skip_locked = ""
-    unindexed = " NOT INDEXED"
+    full_scan_hint = " NOT INDEXED"
 
     def __init__(self, *, writing: bool, damaged: set[tuple[int, int]]) -> None:
         self.writing = writing
         self.damaged = damaged
         self.kept: dict[object, Any] = {}
 
-    def ask_for(self, space: str, user: str) -> None:
+    def restrict_to_names(self, space: str, user: str) -> None:
         pass
 
     def enter(self, owner: Owner, *, alone: bool = True) -> None:
         pass
 
     def across_owners(self) -> contextlib.AbstractContextManager[None]:
-        return _NOTHING
+        return _NULL_CONTEXT
 
-    def oversee(self) -> None:
+    def enter_all_owners(self) -> None:
         pass
 
 
@@ -57,14 +57,14 @@ class SQLiteTransaction(Undivided):
         self._connection = connection
         self._cursor = connection.cursor()
         self._vectors = vectors
-        self._blocks = Blocks(connection)
+        self._blocks = VectorBlocks(connection)
         super().__init__(writing=writing, damaged=set() if damaged is None else damaged)
 
     def close(self) -> None:
         """Let go of the last statement: while it is open its snapshot is too."""
         self._cursor.close(True)
 
-    def fresh_space(self) -> int:
+    def new_space_number(self) -> int:
         row = self.one("SELECT COALESCE(MAX(space), 0) + 1 FROM spaces")
         return 1 if row is None else int(row[0])
 
@@ -117,7 +117,7 @@ class SQLiteTransaction(Undivided):
 
     def _vectors_of(
         self, owner: Owner, generation: int
-    ) -> contextlib.AbstractContextManager[Loaded]:
+    ) -> contextlib.AbstractContextManager[OwnerVectors]:
         # What a writer sees may yet be undone: it must not stay in memory.
         cache = VectorCache() if self.writing else self._vectors
         return cache.current(self, self._blocks, owner, generation)

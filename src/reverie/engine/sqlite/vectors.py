@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from reverie.protocols import Matrix, Transaction, Vector
 
-SLOTS = 64
+BLOCK_SLOTS = 64
 FLOAT_BYTES = 4
 CACHE_BYTES = 1 << 30
 
 
-class Blocks:
+class VectorBlocks:
     """The stored form."""
 
     TABLE = """CREATE TABLE vectors (
@@ -43,18 +43,18 @@ class Blocks:
 
     def put(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
         dimensions = rows.shape[1]
-        size = SLOTS * dimensions * FLOAT_BYTES
+        size = BLOCK_SLOTS * dimensions * FLOAT_BYTES
         done = 0
         while done < len(rows):
-            block, slot = divmod(first + done, SLOTS)
-            part = np.ascontiguousarray(rows[done : done + SLOTS - slot], dtype="<f4")
+            block, slot = divmod(first + done, BLOCK_SLOTS)
+            part = np.ascontiguousarray(rows[done : done + BLOCK_SLOTS - slot], dtype="<f4")
             done += len(part)
             row = self._find(owner, generation, block)
             if row is not None:
                 with self._connection.blob_open("main", "vectors", "data", row, True) as blob:
                     if blob.length() != size:
                         raise DimensionMismatchError(
-                            blob.length() // (SLOTS * FLOAT_BYTES), dimensions
+                            blob.length() // (BLOCK_SLOTS * FLOAT_BYTES), dimensions
                         )
                     blob.seek(slot * dimensions * FLOAT_BYTES)
                     blob.write(part.tobytes())
@@ -73,13 +73,13 @@ class Blocks:
             "SELECT id, block FROM vectors WHERE space = ? AND owner = ? AND generation IN "
             "(SELECT DISTINCT generation FROM vectors WHERE space = ? AND owner = ?) "
             "AND block BETWEEN ? AND ?",
-            (*owner, *owner, first // SLOTS, (first + count - 1) // SLOTS),
+            (*owner, *owner, first // BLOCK_SLOTS, (first + count - 1) // BLOCK_SLOTS),
         ).fetchall()
         for row, block in rows:
-            begin = max(first, block * SLOTS) - block * SLOTS
-            end = min(first + count, (block + 1) * SLOTS) - block * SLOTS
+            begin = max(first, block * BLOCK_SLOTS) - block * BLOCK_SLOTS
+            end = min(first + count, (block + 1) * BLOCK_SLOTS) - block * BLOCK_SLOTS
             with self._connection.blob_open("main", "vectors", "data", row, True) as blob:
-                stride = blob.length() // SLOTS
+                stride = blob.length() // BLOCK_SLOTS
                 blob.seek(begin * stride)
                 blob.write(bytes((end - begin) * stride))
 
@@ -92,11 +92,11 @@ class Blocks:
         for block, data in self._connection.execute(
             "SELECT block, data FROM vectors WHERE space = ? AND owner = ? AND generation = ? "
             "AND block BETWEEN ? AND ? ORDER BY block",
-            (*owner, generation, first // SLOTS, (end - 1) // SLOTS),
+            (*owner, generation, first // BLOCK_SLOTS, (end - 1) // BLOCK_SLOTS),
         ):
-            rows = np.frombuffer(data, dtype="<f4").reshape(SLOTS, -1)
-            begin = max(first - block * SLOTS, 0)
-            yield block * SLOTS + begin, rows[begin : end - block * SLOTS]
+            rows = np.frombuffer(data, dtype="<f4").reshape(BLOCK_SLOTS, -1)
+            begin = max(first - block * BLOCK_SLOTS, 0)
+            yield block * BLOCK_SLOTS + begin, rows[begin : end - block * BLOCK_SLOTS]
 
     def numbers(self, owner: Owner, generation: int) -> list[int]:
         last = self._connection.execute(
@@ -106,7 +106,7 @@ class Blocks:
         ).get
         return [
             first + int(i)
-            for first, rows in self.read(owner, generation, 0, (last + 1) * SLOTS)
+            for first, rows in self.read(owner, generation, 0, (last + 1) * BLOCK_SLOTS)
             for i in np.flatnonzero(rows.any(axis=1))
         ]
 
@@ -118,7 +118,7 @@ class Blocks:
         return None if row is None else row[0]
 
 
-class Loaded:
+class OwnerVectors:
     """One owner's vectors in memory, with the distance of each from the middle of the first ones.
 
     The middle moves only when one of those does, so that what comes later costs what it is.
@@ -131,11 +131,11 @@ class Loaded:
         self.live = 0
         self.rows: Matrix = np.zeros((0, 0), np.float32)
         self._squared: Vector = np.zeros(0, np.float32)
-        self._apart: Vector = np.zeros(0, np.float32)
+        self._distances: Vector = np.zeros(0, np.float32)
         self._mean: Vector | None = None
 
     @property
-    def held(self) -> int:
+    def memory_bytes(self) -> int:
         """The bytes of memory it takes."""
         return self.rows[: self.count].nbytes
 
@@ -158,13 +158,13 @@ class Loaded:
 
     def _settle(self, here: slice) -> None:
         """Reckon with what these rows are now."""
-        rows, squared = self.rows[here], vector_math.squares(self.rows[here])
+        rows, squared = self.rows[here], vector_math.squared_norms(self.rows[here])
         self.live += int((squared > 0).sum()) - int((self._squared[here] > 0).sum())
         self._squared[here] = squared
-        if here.start < vector_math.ANCHORED:
+        if here.start < vector_math.MEAN_SAMPLE_SIZE:
             self._mean = None
         elif self._mean is not None:
-            self._apart[here] = vector_math.distances(rows, squared, self._mean)
+            self._distances[here] = vector_math.distances(rows, squared, self._mean)
 
     def _make_room(self, count: int, dimensions: int) -> None:
         if len(self.rows) < count:
@@ -176,7 +176,7 @@ class Loaded:
         more = len(self.rows) - len(self._squared)
         if more:
             self._squared = np.concatenate([self._squared, np.zeros(more, np.float32)])
-            self._apart = np.concatenate([self._apart, np.full(more, np.inf, np.float32)])
+            self._distances = np.concatenate([self._distances, np.full(more, np.inf, np.float32)])
 
     def nearest(
         self, query: Vector, limit: int, allowed: Sequence[int] | None, without: Sequence[int]
@@ -193,13 +193,13 @@ class Loaded:
         if without:
             left_out = np.asarray(without, dtype=np.int64)
             scores[left_out if numbers is None else np.isin(numbers, left_out)] = -np.inf
-        return vector_math.best(scores, limit, numbers)
+        return vector_math.top_k(scores, limit, numbers)
 
     def similar(self, query: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         if not self._comparable(query):
             return np.full(len(numbers), -np.inf)
         mean, _ = self._centred()
-        return vector_math.exact(self.rows[numbers], mean, query)
+        return vector_math.exact_cosine(self.rows[numbers], mean, query)
 
     def vectors(self, numbers: NDArray[np.int64]) -> Matrix:
         return self.rows[numbers] if self.live else np.zeros((len(numbers), 0), np.float32)
@@ -212,34 +212,36 @@ class Loaded:
     def _centred(self) -> tuple[Vector, Vector]:
         """The middle, and how far each row is from it."""
         if self._mean is None:
-            self._mean = vector_math.mean_of(self.rows[: self.count])
+            self._mean = vector_math.mean_vector(self.rows[: self.count])
             rows, squared = self.rows[: self.count], self._squared[: self.count]
-            self._apart[: self.count] = vector_math.distances(rows, squared, self._mean)
-        return self._mean, self._apart[: self.count]
+            self._distances[: self.count] = vector_math.distances(rows, squared, self._mean)
+        return self._mean, self._distances[: self.count]
 
 
 class VectorCache:
     """Every matrix this process has read, the least recently used given up beyond CACHE_BYTES."""
 
     def __init__(self) -> None:
-        self._loaded: OrderedDict[tuple[Owner, int], Loaded] = OrderedDict()
+        self._loaded: OrderedDict[tuple[Owner, int], OwnerVectors] = OrderedDict()
         self._lock = threading.Lock()
 
     @contextmanager
     def current(
-        self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int
-    ) -> Iterator[Loaded]:
+        self, tx: Transaction, blocks: VectorBlocks, owner: Owner, generation: int
+    ) -> Iterator[OwnerVectors]:
         """An owner's vectors as this transaction sees them, or newer; held still meanwhile."""
         with self._lock:
             yield self._current(tx, blocks, owner, generation)
 
-    def _current(self, tx: Transaction, blocks: Blocks, owner: Owner, generation: int) -> Loaded:
+    def _current(
+        self, tx: Transaction, blocks: VectorBlocks, owner: Owner, generation: int
+    ) -> OwnerVectors:
         known = index.statistics(tx, owner)
         epoch, count, touches = known.epoch, known.next_passage, known.touches
         key = (owner, generation)
         loaded = self._loaded.get(key)
         if loaded is None or loaded.epoch != epoch:
-            loaded = Loaded(epoch, touches)
+            loaded = OwnerVectors(epoch, touches)
             loaded.extend(blocks.read(owner, generation, 0, count), count)
             self._loaded[key] = loaded
         else:
@@ -253,9 +255,9 @@ class VectorCache:
 
     def _follow(
         self,
-        loaded: Loaded,
+        loaded: OwnerVectors,
         tx: Transaction,
-        blocks: Blocks,
+        blocks: VectorBlocks,
         owner: Owner,
         generation: int,
         touches: int,
@@ -271,7 +273,7 @@ class VectorCache:
         loaded.touches = touches
 
     def _give_up_oldest(self) -> None:
-        held = sum(loaded.held for loaded in self._loaded.values())
+        held = sum(loaded.memory_bytes for loaded in self._loaded.values())
         while held > CACHE_BYTES and len(self._loaded) > 1:
             _, oldest = self._loaded.popitem(last=False)
-            held -= oldest.held
+            held -= oldest.memory_bytes

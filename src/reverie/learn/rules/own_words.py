@@ -15,11 +15,11 @@ from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from reverie.learn.rules import pasted, role_play
-from reverie.learn.rules.role_play import ASKING
+from reverie.learn.rules.role_play import REQUEST_PREFIX
 from reverie.learn.rules.sentences import (
-    LONGEST_TEXT,
+    MAX_TEXT_CHARS,
     join_quotations,
-    normalized,
+    normalize_punctuation,
     split_quotations,
     split_sentences,
     starts_request,
@@ -28,34 +28,34 @@ from reverie.learn.rules.sentences import (
 )
 
 # Stands for what was left out, in the question put to a model.
-LEFT_OUT = "[pasted text]"
+OMISSION_MARK = "[pasted text]"
 # Prose of at least this length, or in this many paragraphs, must speak of the person to be theirs.
 _LONG_PROSE = 420
 _MANY_PARAGRAPHS = 3
 # A line at least this long that ends within a sentence was broken to fit.
-_WRAPPED = 55
+_MIN_WRAPPED_CHARS = 55
 
 
 @dataclass(frozen=True, slots=True)
 class OwnWords:
     """The person's own stretches of a message, verbatim and in order."""
 
-    stretches: tuple[str, ...] = ()
-    withheld: bool = False  # the person asked that this message not be remembered
-    whole: bool = False  # nothing was left out
+    segments: tuple[str, ...] = ()
+    opted_out: bool = False  # the person asked that this message not be remembered
+    is_whole: bool = False  # nothing was left out
 
     @property
     def text(self) -> str:
         """The stretches as one text."""
-        return "\n\n".join(self.stretches)
+        return "\n\n".join(self.segments)
 
     @property
-    def marked(self) -> str:
+    def text_with_omission(self) -> str:
         """The stretches as one text that says whether something was left out."""
-        return self.text if self.whole else "\n\n".join((*self.stretches, LEFT_OUT))
+        return self.text if self.is_whole else "\n\n".join((*self.segments, OMISSION_MARK))
 
 
-class _Sentence(NamedTuple):
+class _SentenceSpan(NamedTuple):
     """A sentence of a line: where it stands in it, and its words without "Actually" before."""
 
     start: int
@@ -94,7 +94,7 @@ _WHERE = (
     r"this|"
     r"that|conversation|future|later|me)\b)"
 )
-_WITHHELD = _pattern(
+_OPT_OUT = _pattern(
     rf"{_TO_ASSISTANT} (?:ever |have to |need to )?{_KEEP} {_THIS}{_WHERE}|"
     rf"\bno need to {_KEEP} {_THIS}\b|\b(?:without|rather you didn't|rather not have you|"
     rf"prefer you "
@@ -221,19 +221,22 @@ _LANGUAGE = (
     r"thai|arabic|latin|greek|turkish|hindi|swedish|deutsche?|français|español|italiano)"
 )
 _WORK_REQUEST = _pattern(
-    rf"^{ASKING}{_TEXT_WORK}\b|\b(?:can|could|would) you {_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
-    rf"(?:^{ASKING}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|"
+    rf"^{REQUEST_PREFIX}{_TEXT_WORK}\b|\b(?:can|could|would) you "
+    rf"{_TEXT_WORK}\b|\bplease {_TEXT_WORK}\b|"
+    rf"(?:^{REQUEST_PREFIX}|\bplease ){_WORK} (?:me )?(?:a (?:reply|response|"
     rf"answer) to )?(?:.{{1,40}} (?:of|for|in|to|from|with) )?"
-    rf"{_GIVEN}|(?:^{ASKING}|\bplease ){_WORK} (?:the|my|our|its|their) (?:wording|phrasing|tone|"
-    rf"grammar|spelling|punctuation|style|copy)\b|^{ASKING}{_WORK}(?: please| pls| this)?"
+    rf"{_GIVEN}|(?:^{REQUEST_PREFIX}|\bplease ){_WORK} (?:the|my|our|its|their) "
+    rf"(?:wording|phrasing|tone|"
+    rf"grammar|spelling|punctuation|style|copy)\b|^{REQUEST_PREFIX}{_WORK}(?: please| pls| this)?"
     rf"\W{{0,20}}$|^(?:grammar|spelling|thoughts|feedback)\W{{0,20}}$|"
     rf"\b(?:auf|ins|en|in|into|al|to) {_LANGUAGE}(?: bitte| please)?\W{{0,3}}:|^traduce\b|"
     rf"^(?:how|what)\b.{{1,40}}\b(?:in|for|into) {_LANGUAGE}\b|\bthe {_LANGUAGE} for\b|"
     r"\bbetter way to (?:say|put|write|phrase)\b|\bhow (?:do|would|should|can) (?:i|you|"
     r"one) (?:say|"
     r"write|put|phrase|translate|spell)\b|"
-    rf"^{ASKING}(?:make|turn) {_GIVEN}.{{0,60}}|"
-    rf"^{ASKING}make (?:it|this|that) (?:sound |more |less |shorter|longer|better|polite|formal)|"
+    rf"^{REQUEST_PREFIX}(?:make|turn) {_GIVEN}.{{0,60}}|"
+    rf"^{REQUEST_PREFIX}make (?:it|this|that) (?:sound |more |less "
+    rf"|shorter|longer|better|polite|formal)|"
     r"^(?:give|any) (?:me )?(?:feedback|a summary|the gist)\b|\bgive me the gist\b"
 )
 # A question that may be about a text in the lines after it.
@@ -248,7 +251,7 @@ _POINTS = _pattern(
 _POINTS_VAGUELY = _pattern(r"\b(?:this|these|here|above|below|it)\b")
 _LOOKS_BACK = _pattern(
     rf"\b(?:this|these|that|the) (?:\w{{1,20}} )?{_TEXT_NOUN}\b|\babove\b|"
-    rf"^{ASKING}{_WORK} (?:.{{1,30}} )?this\b|\bwhat does (?:this|that|it) "
+    rf"^{REQUEST_PREFIX}{_WORK} (?:.{{1,30}} )?this\b|\bwhat does (?:this|that|it) "
     rf"(?:say|mean)\W{{0,20}}$|\b{_TEXT_WORK}\b|\bwhat (?:does|did) (?!i\b)\w{{1,20}} (?:do|mean|"
     rf"want|say)\W{{0,20}}$|"
     r"\bis (?:this|that|it) (?:valid|correct|grammatical|spam|a scam|legit|rude|polite|okay|ok|"
@@ -263,7 +266,7 @@ _OTHERS_TEXT = _pattern(
     r"tickets?|"
     r"complaints?|quotes?|statements?|ads?|prompts?|paragraphs?|sentences?|lyrics)\b"
 )
-_JUDGED = _pattern(
+_ASKS_JUDGMENT = _pattern(
     r"^does (?:this|that|it) (?:sound|read|look) (?:natural|polite|formal|correct|native|fluent|"
     r"professional)\b|\b(?:begins|starts|goes|reads|continues) (?:like this|as follows)\b|"
     r"^what (?:language|song|poem|book|film|movie|tense|dialect) is (?:this|it)\b|"
@@ -280,7 +283,7 @@ _HANDED_OVER = _pattern(
     r"^see below\b"
 )
 # The same where the text follows in lines of its own.
-_SHOWS = _pattern(
+_INTRODUCES_TEXT = _pattern(
     # A title and a question to it: "witness statement, what contradictions can you find".
     r"^(?:[\w'-]{1,20} ){0,3}(?:statement|testimony|affidavit|verdict|post|thread|tweet|cringe|"
     r"rant|review|listing|bio|caption|speech|sermon|interview|excerpt|reddit|linkedin|twitter|"
@@ -300,7 +303,7 @@ _CONVERSATION = _pattern(
 )
 _FIRST_PERSON = _pattern(r"(?<![\w-])(?:i|i'm|i've|i'd|i'll|me|my|mine|myself|we|our|us)\b")
 _REFERS = _pattern(r"(?:it|that|this|he|she|they|what a|good|great|cool|nice|perfect|wow|so)\b")
-_SAID_AFTERWARDS = _pattern(
+_CLOSING_REQUEST = _pattern(
     r"(?:also|and|oh|btw|by the way|p\.?s\.?|one more thing|for (?:the|your) (?:future|record|"
     r"memory))"
     r"[,:.!]? (?:and |also |please,? ){0,2}(?:remember|keep in mind|don't forget|from now on|"
@@ -311,31 +314,31 @@ _ABOUT_ME = _pattern(r"\b(?:me|myself|remember|note|mind|preferences|facts)\b.{0
 _OWN_ITEM = _pattern(r"(?:i|i'm|i've|my|we|our|call me)\b")
 
 
-def own_words(text: str) -> OwnWords:
+def find_own_words(text: str) -> OwnWords:
     """Return the stretches of a user's message that the person says of themselves."""
-    if not text.strip() or len(text) > LONGEST_TEXT:
+    if not text.strip() or len(text) > MAX_TEXT_CHARS:
         return OwnWords()
-    raw = join_quotations(without_fences(normalized(text))).split("\n")
-    lines = ["" if pasted.is_delimited(line, at) else line for at, line in enumerate(raw)]
-    if any(_WITHHELD.search(sentence) for line in lines for sentence in split_sentences(line)):
-        return OwnWords(withheld=True)
-    kept = _without_make_believe(lines, _without_foreign_requests(_before_material(lines, raw)))
+    raw = join_quotations(without_fences(normalize_punctuation(text))).split("\n")
+    lines = ["" if pasted.is_quoted_or_indented(line, at) else line for at, line in enumerate(raw)]
+    if any(_OPT_OUT.search(sentence) for line in lines for sentence in split_sentences(line)):
+        return OwnWords(opted_out=True)
+    kept = _without_role_play(lines, _without_foreign_requests(_without_material(lines, raw)))
     if _is_foreign_prose(kept):
         kept = []
     if kept == raw:
-        return OwnWords((text,), whole=True)
-    return OwnWords(tuple(_stretches(kept)))
+        return OwnWords((text,), is_whole=True)
+    return OwnWords(tuple(_split_paragraphs(kept)))
 
 
-def _sentences(line: str) -> Iterator[_Sentence]:
+def _sentences(line: str) -> Iterator[_SentenceSpan]:
     at = 0
     for sentence in split_sentences(line):
         start = line.index(sentence, at)
         at = start + len(sentence)
-        yield _Sentence(start, at, without_lead_in(sentence))
+        yield _SentenceSpan(start, at, without_lead_in(sentence))
 
 
-def _stretches(lines: Sequence[str]) -> Iterator[str]:
+def _split_paragraphs(lines: Sequence[str]) -> Iterator[str]:
     stretch: list[str] = []
     for line in (*lines, ""):
         if line.strip():
@@ -345,14 +348,14 @@ def _stretches(lines: Sequence[str]) -> Iterator[str]:
             stretch = []
 
 
-def _without_make_believe(lines: Sequence[str], kept: list[str]) -> list[str]:
+def _without_role_play(lines: Sequence[str], kept: list[str]) -> list[str]:
     """Return what was kept of the lines, or of it what was asked before make-believe began."""
-    if role_play.is_all("\n".join(lines).strip()):
+    if role_play.is_not_personal("\n".join(lines).strip()):
         return []
     before: list[str] = []
     for sentence in (each.words for line in lines for each in _sentences(line)):
         asked = starts_request(sentence)
-        if role_play.starts(sentence, asked):
+        if role_play.starts_role_play(sentence, asked):
             left = (each.words for line in kept for each in _sentences(line))
             return [words for words in left if words in before]
         if asked:
@@ -363,36 +366,36 @@ def _without_make_believe(lines: Sequence[str], kept: list[str]) -> list[str]:
 # -- material -------------------------------------------------------------------------------------
 
 
-def _before_material(lines: list[str], raw: Sequence[str]) -> list[str]:
+def _without_material(lines: list[str], raw: Sequence[str]) -> list[str]:
     """Return the lines up to what was pasted or handed over, and what was said after it."""
     kept: list[str] = []
     skipping = False  # until the paragraph ends
     for at, line in enumerate(lines):
         skipping = skipping and bool(line.strip())
-        if pasted.starts_material(lines, at) or _is_foreign_list(lines, at):
-            asked = any(found and found.looks_back for found in map(_request_in, lines[at:]))
-            return ([] if asked else kept) + _said_afterwards(lines, at)
-        found = None if skipping else _request_in(line)
+        if pasted.starts_pasted_text(lines, at) or _is_foreign_list(lines, at):
+            asked = any(found and found.looks_back for found in map(_find_handover, lines[at:]))
+            return ([] if asked else kept) + _closing_request(lines, at)
+        found = None if skipping else _find_handover(line)
         if skipping or found is None:
             kept.append("" if skipping else line)
         elif found.to_paragraph_end:
             kept.append(line[: found.start])
             skipping = True
-        elif line[found.end :].strip() or found.holds_text or _goes_on(lines, raw, at):
+        elif line[found.end :].strip() or found.holds_text or _is_followed_by_text(lines, raw, at):
             kept.append(line[: found.start])
-            return kept + _said_afterwards(lines, at)
+            return kept + _closing_request(lines, at)
         elif found.looks_back and (found.hands_over and found.start or any(map(str.strip, kept))):
             before = line[: found.start]
             return [before] if not found.hands_over or _only_requests(before) else []
         else:
             # What is worked on stands in quotes or in a block of code, and ends with it.
             kept.append(line[: found.start] if line.rstrip().endswith(":") else line)
-        if not skipping and _asks_about_next(line) and _goes_on(lines, raw, at):
-            return kept + _said_afterwards(lines, at)
+        if not skipping and _asks_about_next(line) and _is_followed_by_text(lines, raw, at):
+            return kept + _closing_request(lines, at)
     return kept
 
 
-class _Request(NamedTuple):
+class _Handover(NamedTuple):
     """A sentence after which the words are not the person's."""
 
     start: int
@@ -403,21 +406,25 @@ class _Request(NamedTuple):
     holds_text: bool = False  # "Translate: I live in Rome"
 
 
-def _request_in(line: str) -> _Request | None:
+def _find_handover(line: str) -> _Handover | None:
     """Return the first sentence of a line that hands a text over, or lets others speak."""
     for start, end, words in _sentences(line):
         if starts_request(words):
             continue
-        if _WORK_REQUEST.search(words) or _HANDED_OVER.search(words) or _JUDGED.search(words):
+        if (
+            _WORK_REQUEST.search(words)
+            or _HANDED_OVER.search(words)
+            or _ASKS_JUDGMENT.search(words)
+        ):
             back = bool(_LOOKS_BACK.search(words))
-            return _Request(start, end, back, hands_over=True, holds_text=": " in words)
+            return _Handover(start, end, back, hands_over=True, holds_text=": " in words)
         if words.endswith("?") and _OTHERS_TEXT.search(words) and line[end:].strip():
-            return _Request(start, end, looks_back=False, hands_over=True)
+            return _Handover(start, end, looks_back=False, hands_over=True)
         if _OTHERS_SPEAK.search(words):
             handed_over = words.endswith(":") or not line[end:].strip()
-            return _Request(start, end, looks_back=False, to_paragraph_end=not handed_over)
+            return _Handover(start, end, looks_back=False, to_paragraph_end=not handed_over)
         if words.endswith("?") and _LOOKS_BACK.search(words) and not line[end:].strip():
-            return _Request(start, end, looks_back=True)
+            return _Handover(start, end, looks_back=True)
     return None
 
 
@@ -429,11 +436,11 @@ def _asks_about_next(line: str) -> bool:
     """Tell whether a line ends with a question about a text that may follow it."""
     for last in list(_sentences(line))[-1:]:
         asks = _ASKS.match(last.words) and _POINTS.search(last.words)
-        return bool(asks or _SHOWS.match(last.words))
+        return bool(asks or _INTRODUCES_TEXT.match(last.words))
     return False
 
 
-def _goes_on(lines: Sequence[str], raw: Sequence[str], at: int) -> bool:
+def _is_followed_by_text(lines: Sequence[str], raw: Sequence[str], at: int) -> bool:
     """Tell whether the next thing after a line is text that does not say where it ends."""
     for place in range(at + 1, len(lines)):
         if raw[place].strip():
@@ -441,11 +448,11 @@ def _goes_on(lines: Sequence[str], raw: Sequence[str], at: int) -> bool:
     return False
 
 
-def _said_afterwards(lines: Sequence[str], at: int) -> list[str]:
+def _closing_request(lines: Sequence[str], at: int) -> list[str]:
     """Return the last paragraph when it adds a request after a paste: "Also, remember …"."""
     last = max((place for place, line in enumerate(lines) if line.strip()), default=0)
     alone = last > at and not lines[last - 1].strip()
-    return ["", lines[last]] if alone and _SAID_AFTERWARDS.match(lines[last].strip()) else []
+    return ["", lines[last]] if alone and _CLOSING_REQUEST.match(lines[last].strip()) else []
 
 
 def _is_foreign_list(lines: Sequence[str], at: int) -> bool:
@@ -465,7 +472,7 @@ def _is_foreign_list(lines: Sequence[str], at: int) -> bool:
 def _is_foreign_prose(lines: Sequence[str]) -> bool:
     """Tell whether a long text hardly speaks of the person or to the assistant."""
     text = "\n".join(lines)
-    paragraphs = sum(1 for _ in _stretches(lines))
+    paragraphs = sum(1 for _ in _split_paragraphs(lines))
     if len(text) < _LONG_PROSE and paragraphs < _MANY_PARAGRAPHS:
         return False
     spoken = [sentence.words for line in lines for sentence in _sentences(line)]
@@ -513,13 +520,15 @@ def _closing_sentences(lines: Sequence[str], paragraphs: Sequence[list[int]]) ->
 
 
 def _asks_about_text(words: str) -> bool:
-    return bool(_ASKS.match(words) and _POINTS_VAGUELY.search(words) or _SHOWS.match(words))
+    return bool(
+        _ASKS.match(words) and _POINTS_VAGUELY.search(words) or _INTRODUCES_TEXT.match(words)
+    )
 
 
 def _is_wrapped(lines: Sequence[str]) -> bool:
     """Tell whether lines were broken to fit a width, as no person does who types."""
     return any(
-        len(line) >= _WRAPPED
+        len(line) >= _MIN_WRAPPED_CHARS
         and line[-1:] not in ".!?…:;"
         and (following[:1].islower() or bool(_UNFINISHED.search(line)))
         for line, following in pairwise(line.strip() for line in lines)

@@ -55,8 +55,8 @@ _MARKUP = _pattern(
     r"http/\d|"
     r"(?:get|post|put|patch|delete|head) /\S{0,200} http/|!\[|\{%|\.\. [a-z]|={2,}"
 )
-_INSIDE = _pattern(r"</[a-z]|&lt;|<!--|\s\|\s.{1,80}\s\|\s|→|\s->\s")
-_PIECE = _pattern(
+_INLINE_MARKUP = _pattern(r"</[a-z]|&lt;|<!--|\s\|\s.{1,80}\s\|\s|→|\s->\s")
+_DOCUMENT_PART = _pattern(
     r"[(\[](?:verse|chorus|bridge|intro|outro|hook|refrain|pre-chorus)\b|chapter (?:\d|[ivx]+\b|"
     r"one)|"
     r"(?:int|ext)\. |act [ivx\d]+\b|★|☆|\d(?:[.,]\d)? ?/ ?(?:5|10)\b(?!/)|\d stars?\b|part (?:one|"
@@ -88,7 +88,7 @@ _OWN_LABEL = _pattern(
 _ITEM = re.compile(r"(?:[-*•–]|\d{1,2}[.)]) {1,4}(?=\S)")
 # A name of what follows, in a line of its own: no sentence, and nothing said to somebody.
 _TITLE = re.compile(r"[A-Z][^.!?,;:…\"“]{1,60}$")
-_SPOKEN = _pattern(
+_CONVERSATIONAL = _pattern(
     r"(?:i|i'm|i've|i'd|my|me|you|your|please|thanks|thank|thx|hi|hello|hey|ok|okay|yes|no|"
     r"quick|question|help|sorry|update|good|great|cool|nice|wow|well|so|also|btw|remember|always|"
     r"never|from now|keep|call|don't|do|is|are|am|was|has|can|it's|that's|here's|let's)\b"
@@ -98,14 +98,14 @@ _NO_TITLE = _pattern(
 )
 
 
-def starts_material(lines: Sequence[str], at: int) -> bool:
+def starts_pasted_text(lines: Sequence[str], at: int) -> bool:
     """Tell whether material that is not the person's own begins with this line."""
     line = lines[at].strip()
     if not line:
         return False
-    if any(sign.match(line) for sign in (_MAIL, _LOG, _TERMINAL, _MARKUP, _PIECE, _CODE)):
+    if any(sign.match(line) for sign in (_MAIL, _LOG, _TERMINAL, _MARKUP, _DOCUMENT_PART, _CODE)):
         return True
-    if _INSIDE.search(line) or _is_data(lines, at) or _is_chat(lines, at):
+    if _INLINE_MARKUP.search(line) or _is_data(lines, at) or _is_chat(lines, at):
         return True
     if _is_title(lines, at) or (
         _DOCUMENT.match(line) and not _NO_TITLE.search(line.split(". ")[0])
@@ -114,7 +114,7 @@ def starts_material(lines: Sequence[str], at: int) -> bool:
     return bool(_SALUTATION.match(line)) and _is_letter(lines, at)
 
 
-def is_delimited(line: str, at: int) -> bool:
+def is_quoted_or_indented(line: str, at: int) -> bool:
     """Tell whether a line is marked as quoted, indented or part of a table."""
     if at and line.startswith("  ") and not is_item(line):
         return True
@@ -151,7 +151,7 @@ def _is_chat(lines: Sequence[str], at: int) -> bool:
 
 def _is_title(lines: Sequence[str], at: int) -> bool:
     line = lines[at].strip()
-    if not _TITLE.match(line) or len(line.split()) > 7 or _SPOKEN.match(line):
+    if not _TITLE.match(line) or len(line.split()) > 7 or _CONVERSATIONAL.match(line):
         return False
     if is_item(line) or _NO_TITLE.search(line):
         return False

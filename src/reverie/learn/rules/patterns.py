@@ -12,22 +12,22 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from reverie.learn.rules.own_words import own_words
+from reverie.learn.rules.own_words import find_own_words
 from reverie.learn.rules.sentences import (
     Sentence,
-    as_written,
-    corrected_midway,
     has_label,
     has_quotation,
-    sentences,
-    with_corrections,
+    iter_sentences,
+    iter_with_corrections,
+    restore_text,
+    split_correction,
     without_lead_in,
 )
-from reverie.learn.rules.values import READERS, Read
-from reverie.text.normalize import folded
+from reverie.learn.rules.values import READERS, ParsedValue
+from reverie.text.normalize import nfkc_casefold
 
-MOST_STATEMENTS = 10
-LONGEST_CONTENT = 500
+MAX_STATEMENTS = 10
+MAX_CONTENT_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ class Statement:
     content: str
     category: str
     subject: str | None
-    single: bool = False
+    single_valued: bool = False
     retracts: bool = False
     value: str | None = None
     explicit: bool = False
 
 
-class _Fact(NamedTuple):
+class _FactTemplate(NamedTuple):
     """What is stated, whatever the words.
 
     Filled in are {value} as said and {small} in small letters, and the groups of the opening:
@@ -54,7 +54,7 @@ class _Fact(NamedTuple):
     content: str
     category: str
     subject: str | None
-    single: bool = True
+    single_valued: bool = True
     ended: str = ""  # the content once it is no longer so
 
 
@@ -64,48 +64,50 @@ class _Rule(NamedTuple):
     The value is what follows the opening, or its group ``value``.
     """
 
-    fact: _Fact
+    fact: _FactTemplate
     opening: str
     happened: bool = False  # an event: it may have been today, but not long ago
     retracts: bool = False
 
 
-_NAME = _Fact("own name", "The user's name is {value}", "person", "name")
+_NAME = _FactTemplate("own name", "The user's name is {value}", "person", "name")
 _CALLED = _NAME._replace(reader="person")
-_HOME = _Fact(
+_HOME = _FactTemplate(
     *("place", "The user lives in {value}", "context", "home"),
     ended="The user no longer lives in {value}",
 )
-_WORK = _Fact(
+_WORK = _FactTemplate(
     *("organisation", "The user works at {value}", "context", "work"),
     ended="The user no longer works at {value}",
 )
-_TEAM = _Fact(
+_TEAM = _FactTemplate(
     *("team", "The user is on the {value} {kind}", "context", "team"),
     ended="The user is no longer on the {value} {kind}",
 )
-_JOB = _Fact(
+_JOB = _FactTemplate(
     *("occupation", "The user works as {value}", "context", "job"),
     ended="The user no longer works as {value}",
 )
 _TRADE = _JOB._replace(reader="trade")
-_PREFERS = _Fact("preference", "The user prefers {value}", "preference", None, single=False)
-_LIKES = _Fact("thing", "The user {kind}s {value}", "preference", "{small}")
+_PREFERS = _FactTemplate(
+    "preference", "The user prefers {value}", "preference", None, single_valued=False
+)
+_LIKES = _FactTemplate("thing", "The user {kind}s {value}", "preference", "{small}")
 _CANNOT_STAND = _LIKES._replace(content="The user can't stand {value}")
 _DISLIKES = _LIKES._replace(content="The user does not {kind} {value}")
-_FAVOURITE = _Fact(
+_FAVOURITE = _FactTemplate(
     "favourite", "The user's favourite {topic} is {value}", "preference", "favourite {topic}"
 )
-_ALLERGY = _Fact(
+_ALLERGY = _FactTemplate(
     *("allergen", "The user is allergic to {value}", "context", "{small} allergy"),
     ended="The user is no longer allergic to {value}",
 )
-_BIRTHDAY = _Fact("date", "The user's birthday is {value}", "person", "birthday")
-_ONE = _Fact(
+_BIRTHDAY = _FactTemplate("date", "The user's birthday is {value}", "person", "birthday")
+_RELATION_FACT = _FactTemplate(
     *("person", "The user's {kind} is {value}", "person", "{kind}"),
     ended="{value} is no longer the user's {kind}",
 )
-_ONE_OF_MANY = _ONE._replace(subject="{value}", single=False)
+_RELATIONS_FACT = _RELATION_FACT._replace(subject="{value}", single_valued=False)
 
 _AM = r"I(?: am|'m)"
 _HAVE = r"I(?: have|'ve|)"
@@ -169,15 +171,15 @@ RULES = (
     _Rule(_ALLERGY, rf"{_AM} (?:(?:very|severely|deathly|highly) )?allergic to"),
     _Rule(_ALLERGY, rf"{_AM} no longer allergic to", retracts=True),
     _Rule(_BIRTHDAY, rf"(?:my birthday(?: is|'s)|I was born){_ON_DATE}"),
-    _Rule(_ONE, rf"my {_RELATION}{_IS_CALLED}"),
-    _Rule(_ONE, rf"{_SOMEONE_IS} {_NOW}my {_RELATION}"),
-    _Rule(_ONE, rf"{_SOMEONE_IS} no longer my {_RELATION}", retracts=True),
-    _Rule(_ONE, rf"{_SOMEONE_IS}{_IS_NOT} my {_RELATION}{_ANY_MORE}", retracts=True),
-    _Rule(_ONE, rf"my {_RELATION} is no longer", retracts=True),
-    _Rule(_ONE_OF_MANY, rf"my {_RELATIONS}{_IS_CALLED}"),
-    _Rule(_ONE_OF_MANY, rf"{_SOMEONE_IS} {_NOW}my {_RELATIONS}"),
-    _Rule(_ONE_OF_MANY, rf"{_SOMEONE_IS} no longer my {_RELATIONS}", retracts=True),
-    _Rule(_ONE_OF_MANY, rf"{_SOMEONE_IS}{_IS_NOT} my {_RELATIONS}{_ANY_MORE}", retracts=True),
+    _Rule(_RELATION_FACT, rf"my {_RELATION}{_IS_CALLED}"),
+    _Rule(_RELATION_FACT, rf"{_SOMEONE_IS} {_NOW}my {_RELATION}"),
+    _Rule(_RELATION_FACT, rf"{_SOMEONE_IS} no longer my {_RELATION}", retracts=True),
+    _Rule(_RELATION_FACT, rf"{_SOMEONE_IS}{_IS_NOT} my {_RELATION}{_ANY_MORE}", retracts=True),
+    _Rule(_RELATION_FACT, rf"my {_RELATION} is no longer", retracts=True),
+    _Rule(_RELATIONS_FACT, rf"my {_RELATIONS}{_IS_CALLED}"),
+    _Rule(_RELATIONS_FACT, rf"{_SOMEONE_IS} {_NOW}my {_RELATIONS}"),
+    _Rule(_RELATIONS_FACT, rf"{_SOMEONE_IS} no longer my {_RELATIONS}", retracts=True),
+    _Rule(_RELATIONS_FACT, rf"{_SOMEONE_IS}{_IS_NOT} my {_RELATIONS}{_ANY_MORE}", retracts=True),
 )
 
 # What a person tells the assistant to do always or never: "Always a pleasure" is no request.
@@ -209,13 +211,13 @@ _MATERIAL = _pattern(
     r"role-?play(?:ing)?|act as|acting as|scenario|for example|for instance|fiction(?:al)?|"
     r"persona|in character|you are (?:an?|the|now))\b|\be\.g\.|^dear "
 )
-_TAKEN_BACK = _pattern(
+_RETRACTION = _pattern(
     r"(?:not|just kidding|kidding|just joking|joking|jk|i wish|i left|i quit|lol|psych|as if|"
     r"yeah,? right|in my dreams|said no|or (?:not|at least|so)|if|unless|only|until|for now|"
     r"but (?:only|not|then|now)|at least|then|later|after that|afterwards|eventually)\b|/s\b"
 )
 _LAUGH = _pattern(r",? ?\b(?:lol|lmao|rofl|haha\w{0,20}|jk)\b")
-_JOINT = _pattern(r"(,? and (?=(?:I|my)\b)|,? but |, (?=(?:I|my)\b))")
+_CONJUNCTION = _pattern(r"(,? and (?=(?:I|my)\b)|,? but |, (?=(?:I|my)\b))")
 _OPEN_START = _pattern(r"(?:I|my|we|our|it|this|that's|there|thanks|thank you)\b")
 _TIME = (
     r"(?:days?|weeks?|weekends?|months?|summer|winter|spring|autumn|fall|semester|term|moment|"
@@ -235,7 +237,7 @@ _DOUBT = _pattern(
     rf"for (?:now|(?:\w{{1,20}} ){{1,3}}?{_TIME}))\b|/s\b|🙄|"
     r",? (?:right|correct|eh|huh|innit|no|yeah|not|don't i|isn't (?:it|he|she))\W{0,20}$"
 )
-_PASSING = _pattern(
+_TEMPORARY = _pattern(
     rf"\b(?:today|tonight|tomorrow|yesterday|(?:this|next|every other) (?:year|{_TIME})|these days|"
     r"right now|at (?:the|this) moment|at present|on weekends|"
     r"(?:half|part|most|some) of the (?:year|time))\b"
@@ -269,7 +271,7 @@ _PREPOSITION = _pattern(r"(?:in|at|to|for|as|on) ")
 _NO_FACT = _pattern(r"(?:to|when|how|what|why|where|who|me|us|him|her|them|if)\b")
 _OWN = _pattern(r"(?:I|my|this|these)\b")
 # "Remember that time we met" looks back, and tells nothing.
-_THAT_ONE = re.compile(
+_REMINISCENCE = re.compile(
     r"(?!(?i:when|if|in|on|at|after|before|every|for|the|an?|I|my|we|you|he|she|it|they|our)\b)"
     r"(?:\S{1,40}|[a-z]\S{0,40} \S{1,40}) (?:we|I|you|he|she|they|when|where|who|which|from|"
     r"about)\b"
@@ -285,47 +287,51 @@ _VERB = _pattern(
 )
 
 
-class _Found(NamedTuple):
+class _ClauseMatch(NamedTuple):
     """A statement, and whether it holds all that its clause says."""
 
     statement: Statement
     complete: bool
 
 
-def statements(text: str) -> list[Statement]:
+def extract_statements(text: str) -> list[Statement]:
     """What the person states outright, in the order said; of what is said twice, the last."""
     kept: dict[str, Statement] = {}
-    for statement in _all(own_words(text).text):
-        key = folded(statement.content)
+    for statement in _extract_all(find_own_words(text).text):
+        key = nfkc_casefold(statement.content)
         earlier = kept.pop(key, statement)
         kept[key] = replace(statement, explicit=statement.explicit or earlier.explicit)
     # Of too many the last, for they correct the first.
-    return list(kept.values())[-MOST_STATEMENTS:]
+    return list(kept.values())[-MAX_STATEMENTS:]
 
 
 def asks_to_remember(text: str) -> bool:
     """Whether the message asks outright that something be kept in mind."""
-    return any(True for _ in requests(text))
+    return any(True for _ in extract_requests(text))
 
 
-def requests(text: str) -> Iterator[str]:
+def extract_requests(text: str) -> Iterator[str]:
     """Return the person's own sentences that ask outright for something to be kept in mind."""
-    return (as_written(each) for each in sentences(own_words(text).text) if _is_request(each))
+    return (
+        restore_text(each)
+        for each in iter_sentences(find_own_words(text).text)
+        if _is_request(each)
+    )
 
 
-def corrected(before: str, text: str) -> list[Statement]:
+def apply_correction(before: str, text: str) -> list[Statement]:
     """Return what a turn that only corrects makes of the last statement of the turn before it."""
-    said = list(with_corrections(own_words(before).text))
-    now = list(with_corrections(own_words(text).text))
+    said = list(iter_with_corrections(find_own_words(before).text))
+    now = list(iter_with_corrections(find_own_words(text).text))
     if len(now) != 1 or not now[0].correction or not said or _is_request(said[-1].words):
         return []
-    found = [each.statement for each in _stated(said[-1].words)]
-    amended = _amended(said[-1].words, found, now[0].correction)
-    return [each for each in amended[-1:] if each.single and each not in found]
+    found = [each.statement for each in _read_sentence(said[-1].words)]
+    amended = _replace_value(said[-1].words, found, now[0].correction)
+    return [each for each in amended[-1:] if each.single_valued and each not in found]
 
 
-def _all(text: str) -> Iterator[Statement]:
-    spoken = list(with_corrections(text))
+def _extract_all(text: str) -> Iterator[Statement]:
+    spoken = list(iter_with_corrections(text))
     said = [sentence.words for sentence in spoken]
     requests = [_is_request(sentence) for sentence in said]
     material = [
@@ -338,52 +344,56 @@ def _all(text: str) -> Iterator[Statement]:
     for place, (sentence, following) in enumerate(pairwise([*said, ""])):
         if requests[place]:
             if not material or place < material[0]:
-                yield from _requested(sentence)
-        elif not material and not _TAKEN_BACK.match(following):
+                yield from _read_request(sentence)
+        elif not material and not _RETRACTION.match(following):
             later = spoken[place + 1] if following else Sentence("")
             stated = _with_correction(sentence, later.correction)
-            if later.takes_back and stated:
-                again = [each.statement for each in _stated(later.words)]
-                stated = [each for each in stated if not _replaced(each, again)]
+            if later.is_retraction and stated:
+                again = [each.statement for each in _read_sentence(later.words)]
+                stated = [each for each in stated if not _is_replaced(each, again)]
             yield from stated
 
 
 def _with_correction(sentence: str, later: str) -> list[Statement]:
     """Return what a sentence states once it is corrected, by itself or by the next one."""
-    if midway := corrected_midway(sentence):
-        found = [each.statement for each in _stated(midway[0])]
-        amended = _amended(midway[0], found, midway[1])
+    if midway := split_correction(sentence):
+        found = [each.statement for each in _read_sentence(midway[0])]
+        amended = _replace_value(midway[0], found, midway[1])
         if amended != found:
             return amended
-    found = [each.statement for each in _stated(sentence)]
-    return _amended(sentence, found, later)
+    found = [each.statement for each in _read_sentence(sentence)]
+    return _replace_value(sentence, found, later)
 
 
-def _amended(sentence: str, found: list[Statement], correction: str) -> list[Statement]:
+def _replace_value(sentence: str, found: list[Statement], correction: str) -> list[Statement]:
     """Return the statements of a sentence with another value in the place of the last one."""
     if not found or not correction or not (value := found[-1].value):
         return found
     before, _, after = sentence.rpartition(value)
     for new in (correction, _PREPOSITION.sub("", correction)):
-        read = [each.statement for each in _stated(f"{before}{new}{after}")]
-        if len(read) == len(found) and _same_matter(read[-1], found[-1]):
+        read = [each.statement for each in _read_sentence(f"{before}{new}{after}")]
+        if len(read) == len(found) and _is_same_kind(read[-1], found[-1]):
             return read
     return found
 
 
-def _replaced(old: Statement, new: list[Statement]) -> bool:
+def _is_replaced(old: Statement, new: list[Statement]) -> bool:
     """Tell whether one of several things may be known, and another was said in its place."""
-    return not old.single and any(_same_matter(each, old) for each in new)
+    return not old.single_valued and any(_is_same_kind(each, old) for each in new)
 
 
-def _same_matter(new: Statement, old: Statement) -> bool:
-    return (new.category, new.single, new.retracts) == (old.category, old.single, old.retracts)
+def _is_same_kind(new: Statement, old: Statement) -> bool:
+    return (new.category, new.single_valued, new.retracts) == (
+        old.category,
+        old.single_valued,
+        old.retracts,
+    )
 
 
 def _is_joke(sentence: str) -> bool:
     """Tell whether a sentence would state something, were it not for a laugh."""
     serious = _LAUGH.sub("", sentence)
-    return serious != sentence and any(True for _ in _stated(serious))
+    return serious != sentence and any(True for _ in _read_sentence(serious))
 
 
 def _is_request(sentence: str) -> bool:
@@ -392,27 +402,27 @@ def _is_request(sentence: str) -> bool:
     if found := _REMEMBER.match(sentence):
         said, link = found["said"], found["link"].strip()
         if link == "that":
-            return not _THAT_ONE.match(said)
+            return not _REMINISCENCE.match(said)
         outright = found["please"] or link or _OWN.match(said)
         return bool(outright) and not _NO_FACT.match(said)
     return bool(_FROM_NOW_ON.match(sentence) or _COMMAND.match(sentence))
 
 
-def _requested(sentence: str) -> Iterator[Statement]:
+def _read_request(sentence: str) -> Iterator[Statement]:
     if sentence.endswith(":"):
         return
     if found := _REMEMBER.match(sentence):
         said = found["said"]
-        if _says_something(said, found["link"].strip()):
-            yield from _kept(said, said, "general")
+        if _is_full_sentence(said, found["link"].strip()):
+            yield from _build_requested(said, said, "general")
     elif found := _FROM_NOW_ON.match(sentence):
-        yield from _kept(found["said"], f"From now on: {found['said']}", "preference")
+        yield from _build_requested(found["said"], f"From now on: {found['said']}", "preference")
     elif found := _COMMAND.match(sentence):
         stated = found["said"] if found["when"].lower() == "always" else ""
-        yield from _kept(stated, found["whole"], "preference")
+        yield from _build_requested(stated, found["whole"], "preference")
 
 
-def _says_something(said: str, link: str) -> bool:
+def _is_full_sentence(said: str, link: str) -> bool:
     """Whether it is a sentence, and not only a thing: "please remember my birthday"."""
     words = said.split()
     if link.endswith(":") or _VERB.search(said):
@@ -421,26 +431,26 @@ def _says_something(said: str, link: str) -> bool:
     return len(words) > 2 and bool(starts.match(said))
 
 
-def _kept(said: str, content: str, category: str) -> Iterator[Statement]:
+def _build_requested(said: str, content: str, category: str) -> Iterator[Statement]:
     """What the rules make of it, and the words themselves unless that is all of them."""
-    stated = list(_stated(without_lead_in(said)))
+    stated = list(_read_sentence(without_lead_in(said)))
     for found in stated:
         yield replace(found.statement, explicit=True)
-    clauses = len(_JOINT.split(said)) // 2 + 1
+    clauses = len(_CONJUNCTION.split(said)) // 2 + 1
     if len(stated) < clauses or not all(found.complete for found in stated):
-        words = as_written(content).rstrip(".!; ")
-        if words and len(words) <= LONGEST_CONTENT:
+        words = restore_text(content).rstrip(".!; ")
+        if words and len(words) <= MAX_CONTENT_CHARS:
             yield Statement(words[0].upper() + words[1:], category, None, explicit=True)
 
 
-def _stated(sentence: str) -> Iterator[_Found]:
+def _read_sentence(sentence: str) -> Iterator[_ClauseMatch]:
     """What each clause of a sentence says, unless what comes before it is in doubt."""
     if "?" in sentence or has_label(sentence) or has_quotation(sentence):
         return
-    parts = _JOINT.split(sentence)
+    parts = _CONJUNCTION.split(sentence)
     clauses = parts[::2]
     joints = ["but", *(joint.strip(", ").lower() for joint in parts[1::2])]
-    found: _Found | None = None
+    found: _ClauseMatch | None = None
     for place, (clause, joint) in enumerate(zip(clauses, joints, strict=True)):
         # "In the game I'm a mage and I live in Solitude" goes on as it started.
         begins = {"but": True, "and": bool(_OPEN_START.match(sentence)), "": found is not None}
@@ -460,29 +470,31 @@ def _openings() -> list[tuple[_Rule, re.Pattern[str]]]:
     return [(rule, _pattern(rf"(?:{rule.opening})(?!\w)")) for rule in RULES]
 
 
-def _read_clause(clause: str, qualified: str) -> _Found | None:
+def _read_clause(clause: str, qualified: str) -> _ClauseMatch | None:
     if _DOUBT.search(qualified):
         return None
     for rule, opening in _openings():
         start = opening.match(clause)
-        if start is None or (_LONG_AGO if rule.happened else _PASSING).search(qualified):
+        if start is None or (_LONG_AGO if rule.happened else _TEMPORARY).search(qualified):
             continue
         read = _read_value(rule, start)
-        if read is not None and _may_follow(rule, read.rest):
-            return _Found(_statement(rule, start, read.value), not re.search(r"\w", read.rest))
+        if read is not None and _is_value_end(rule, read.rest):
+            return _ClauseMatch(
+                _statement(rule, start, read.value), not re.search(r"\w", read.rest)
+            )
     return None
 
 
-def _read_value(rule: _Rule, start: re.Match[str]) -> Read | None:
+def _read_value(rule: _Rule, start: re.Match[str]) -> ParsedValue | None:
     reader, rest = READERS[rule.fact.reader], start.string[start.end() :]
     if "value" not in start.re.groupindex:
         return reader(rest.strip(), start[0])
     first, last = start.span("value")
     read = reader(start["value"], start.string[:first] + start.string[last : start.end()])
-    return None if read is None or read.rest else Read(read.value, rest)
+    return None if read is None or read.rest else ParsedValue(read.value, rest)
 
 
-def _may_follow(rule: _Rule, rest: str) -> bool:
+def _is_value_end(rule: _Rule, rest: str) -> bool:
     """Whether the value ends where it was taken to end: not in "I work at Acme no more"."""
     ends = _AFTER_VALUE.match(rest) or (rule.happened and _SINCE_THEN.match(rest))
     return bool(ends) and not _ONE_MORE.match(rest)
@@ -500,7 +512,7 @@ def _statement(rule: _Rule, start: re.Match[str], value: str) -> Statement:
         content=(fact.ended if rule.retracts else fact.content).format(**filled),
         category=fact.category,
         subject=fact.subject and fact.subject.format(**filled),
-        single=fact.single,
+        single_valued=fact.single_valued,
         retracts=rule.retracts,
         value=value,
     )

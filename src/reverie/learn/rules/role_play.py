@@ -14,12 +14,12 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 # How a sentence may start before the verb of a request.
-ASKING = (
+REQUEST_PREFIX = (
     r"(?:please,? |pls |kindly |now |then |and |hey,? |hi,? |ok(?:ay)?,? )?(?:(?:can|could|would|"
     r"will) "
     r"(?:you|u)(?: please| pls)? |i(?:'d like| want| need) you to |help me (?:to )?|help,? |go )?"
 )
-_MAKE_BELIEVE = _pattern(
+_ROLE_PLAY = _pattern(
     r"\brole-?play(?:ing)?\b|^(?:now |just |please |let's )?(?:pretend|imagine|picture (?:this|"
     r"that|a|me))\b|"
     r"\blet's (?:play (?!it\b)|act out|assume|say|imagine|pretend|"
@@ -46,7 +46,7 @@ _MAKE_BELIEVE = _pattern(
     r"^hypothetically\b|"
     r"\b(?:the|my) (?:narrator|protagonist|hero|villain) (?:says?|is|goes)\b|\bbreak character\b|"
     r"\bi want you to (?:act|be|play)\b|^(?:please )?continue:|\bsimulate an? \w|\bstory so far\b|"
-    rf"^{ASKING}(?:write|compose|create|generate|invent|make up|finish|"
+    rf"^{REQUEST_PREFIX}(?:write|compose|create|generate|invent|make up|finish|"
     rf"continue)(?: \S{{1,30}}){{0,6}} "
     r"(?:stor(?:y|ies)|poem|song|monologue|diary|haiku|rap|sketch|joke|scene|play|limerick|sonnet|"
     r"fable|"
@@ -114,13 +114,13 @@ _ATTRIBUTION = re.compile(
 )
 
 
-def is_all(message: str) -> bool:
+def is_not_personal(message: str) -> bool:
     """Tell whether nothing in a message is said of the person, whatever it says."""
     return any(sign.search(message) for sign in (_PLACEHOLDER, _IRONY, _INJECTION, _ATTRIBUTION))
 
 
-def starts(sentence: str, asked: bool) -> bool:
+def starts_role_play(sentence: str, asked: bool) -> bool:
     """Tell whether make-believe starts with a sentence; ``asked`` is one that asks outright."""
-    if _MAKE_BELIEVE.search(sentence):
+    if _ROLE_PLAY.search(sentence):
         return True
     return not asked and any(sign.search(sentence) for sign in (_EXAMPLE, _VERSE, _HOMEWORK))

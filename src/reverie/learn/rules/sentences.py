@@ -9,9 +9,9 @@ from typing import NamedTuple
 from reverie.text.normalize import one_line
 
 # Nobody types more than this about themselves: a longer text was pasted.
-LONGEST_TEXT = 6_000
+MAX_TEXT_CHARS = 6_000
 # A line at least so long may have been broken only to fit.
-_WRAPPED = 50
+_MIN_WRAPPED_CHARS = 50
 
 # Two characters of no meaning stand for a space in a quotation and for its start: a quotation is
 # then one long word, and cannot end a sentence or start one.
@@ -29,7 +29,7 @@ _QUOTED = re.compile(
 )
 _ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)]) {1,4}")
 # From such a line on, the text comes from elsewhere: a rule, a tag, a header, a line of a chat.
-_FOREIGN = re.compile(
+_PASTED = re.compile(
     r"[-=_*~#+]{3,}|<[a-z/!]|on .{1,80} wrote\b|begin forwarded|(?:from|to|subject|date|sent): |"
     r"\S{1,60}(?: \S{1,60})? \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$",
     re.IGNORECASE,
@@ -62,7 +62,7 @@ _MIDWAY = re.compile(
 )
 # "Oops, Nantes I mean": the mark may follow.
 _AFTERTHOUGHT = re.compile(r",? (?:i meant?|that is|rather|sorry)$", re.IGNORECASE)
-_LONGEST_CORRECTION = 6
+_MAX_CORRECTION_WORDS = 6
 _NO_CORRECTION = re.compile(
     r"(?:thanks?|thank|problem|worries|need|idea|way|matter|really|seriously|i|i'm|i've|i'd|my|we|"
     r"it|"
@@ -97,26 +97,26 @@ class Sentence(NamedTuple):
 
     words: str
     correction: str = ""
-    takes_back: bool = False
+    is_retraction: bool = False
 
 
-def sentences(text: str) -> Iterator[str]:
+def iter_sentences(text: str) -> Iterator[str]:
     """What the person says, a sentence at a time, without "Actually" before or "btw" behind it."""
-    return (sentence.words for sentence in with_corrections(text))
+    return (sentence.words for sentence in iter_with_corrections(text))
 
 
-def with_corrections(text: str) -> Iterator[Sentence]:
+def iter_with_corrections(text: str) -> Iterator[Sentence]:
     """Return what the person says, a sentence at a time, with what each corrects."""
     labelled = False
     for line in _lines(text):
-        if _FOREIGN.match(line):
+        if _PASTED.match(line):
             return
         labelled = labelled and bool(line)
         for sentence in split_sentences(line):
             if labelled:
                 break
             own = _ASIDE.sub("", without_lead_in(sentence))
-            yield Sentence(own, correction_in(sentence), bool(_TAKES_BACK.match(sentence)))
+            yield Sentence(own, find_correction(sentence), bool(_TAKES_BACK.match(sentence)))
             # "Bob: I live in Rome" is said by another, "Translate: …" by nobody.
             labelled = has_label(own) and not _REQUEST.match(own)
         if line.endswith(":"):
@@ -125,7 +125,7 @@ def with_corrections(text: str) -> Iterator[Sentence]:
             labelled = False
 
 
-def correction_in(sentence: str) -> str:
+def find_correction(sentence: str) -> str:
     """Return what a sentence puts in the place of something said before, or nothing."""
     rest, marked = sentence, False
     for _ in range(4):
@@ -134,15 +134,15 @@ def correction_in(sentence: str) -> str:
         rest, marked = rest[found.end() :], True
     rest = rest.removeprefix("it's ")
     rest = _AFTERTHOUGHT.sub("", rest.rstrip(" .!…"))
-    if not marked or not rest or len(rest.split()) > _LONGEST_CORRECTION or "?" in rest:
+    if not marked or not rest or len(rest.split()) > _MAX_CORRECTION_WORDS or "?" in rest:
         return ""
     return "" if _NO_CORRECTION.match(rest) or _ONE_MORE.search(rest) else rest
 
 
-def corrected_midway(sentence: str) -> tuple[str, str] | None:
+def split_correction(sentence: str) -> tuple[str, str] | None:
     """Take "I live in Rome, I mean Milan" apart, into what was said first and the correction."""
     for found in _MIDWAY.finditer(sentence):
-        if correction := correction_in(sentence[found.end() :]):
+        if correction := find_correction(sentence[found.end() :]):
             return sentence[: found.start()], correction
     return None
 
@@ -163,12 +163,12 @@ def has_quotation(sentence: str) -> bool:
     return _QUOTE in sentence
 
 
-def as_written(sentence: str) -> str:
+def restore_text(sentence: str) -> str:
     """The sentence with its quotations as they were, on one line."""
     return one_line(sentence.replace(_QUOTE, "").replace(_SPACE, " "))
 
 
-def is_abbreviated(before: str) -> bool:
+def ends_with_abbreviation(before: str) -> bool:
     """Whether a full stop after this belongs to its last word: "St", "J", "U.S"."""
     word = before.rpartition(" ")[2].lstrip("(\"'")
     return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper()) or "." in word
@@ -177,7 +177,7 @@ def is_abbreviated(before: str) -> bool:
 def split_sentences(line: str) -> Iterator[str]:
     start = 0
     for found in _END.finditer(line):
-        goes_on = found[0] == "." and is_abbreviated(line[start : found.start()])
+        goes_on = found[0] == "." and ends_with_abbreviation(line[start : found.start()])
         if goes_on and not _NEXT.match(line, found.end()):
             continue
         yield line[start : found.end()].strip()
@@ -189,10 +189,12 @@ def split_sentences(line: str) -> Iterator[str]:
 def _lines(text: str) -> Iterator[str]:
     """The lines, joined where they were broken to fit; an empty one for what is not own."""
     whole, last = "", ""
-    for raw in _marked(text).split("\n"):
+    for raw in _prepare_text(text).split("\n"):
         line = "" if raw.startswith((">", "|", "    ", "\t")) else one_line(raw)
         item = _ITEM.match(line)
-        wrapped = len(last) >= _WRAPPED and not last.endswith((".", "!", "?", "…", ":", ";"))
+        wrapped = len(last) >= _MIN_WRAPPED_CHARS and not last.endswith(
+            (".", "!", "?", "…", ":", ";")
+        )
         if wrapped and line and not item:
             whole = f"{whole} {line}"
         else:
@@ -202,14 +204,14 @@ def _lines(text: str) -> Iterator[str]:
     yield whole
 
 
-def _marked(text: str) -> str:
+def _prepare_text(text: str) -> str:
     """The text without blocks of code, its apostrophes plain and each quotation one word."""
-    if len(text) > LONGEST_TEXT:
+    if len(text) > MAX_TEXT_CHARS:
         return ""
-    return join_quotations(_FENCE.sub("\n\n", normalized(text)))
+    return join_quotations(_FENCE.sub("\n\n", normalize_punctuation(text)))
 
 
-def normalized(text: str) -> str:
+def normalize_punctuation(text: str) -> str:
     """Return the text with plain line ends and apostrophes, and without characters of ours."""
     plain = re.sub(r"[\ud800-\udfff\ue000\ue001]", "\ufffd", text)
     plain = re.sub(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "\n", plain)

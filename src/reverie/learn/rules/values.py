@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from reverie.learn.rules.sentences import is_abbreviated
+from reverie.learn.rules.sentences import ends_with_abbreviation
 
-LONGEST_VALUE = 80
+MAX_VALUE_CHARS = 80
 
 
 def _words(text: str) -> frozenset[str]:
@@ -45,7 +45,7 @@ _NOT_PLACES = _DAYS_AND_MONTHS | _words("""
     anger darkness denial exile fear freedom heaven hell hope misery pain paradise peace poverty
 """)
 _NOT_ORGANISATIONS = _DAYS_AND_MONTHS | _words("free god home night noon you")
-_UNFINISHED = _words(
+_PLACE_PREFIXES = _words(
     "cape east fort lake las los lower mount new north port saint san south upper west"
 )
 _ACRONYM_PLACES = frozenset(("DC", "EU", "LA", "NYC", "NZ", "SF", "UAE", "UK", "US", "USA"))
@@ -76,7 +76,7 @@ _NOT_NAMES = (_DAYS_AND_MONTHS - {"april", "may", "june"}) | _words("""
 """)
 _FIRST_PERSON = frozenset(("i", "i'm", "i've", "i'd", "i'll", "my"))
 # Small words inside a name: "Bank of America", "Frankfurt am Main".
-_JOINING = _words("""
+_NAME_PARTICLES = _words("""
     al am an auf ben bin da de del den der di do dos du e el en la las le les los of sur the upon
     van von y zu & +
 """)
@@ -122,7 +122,7 @@ _FILLER = _pattern(r"(?<!\s)\s+(?:too|as well|a lot|very much|so much|(?:the )?m
 # The same for what is no word: read backwards, so that only one place is tried.
 _FILLER_SIGNS = re.compile(r"\W+\s")
 # What means something only beside what was said before, or speaks of somebody else.
-_POINTING = _pattern(
+_CONTEXT_DEPENDENT = _pattern(
     r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
     r"mine|i|we|us|our|ours|one|ones|both|not|no|nothing|none|nobody|neither|never|option|version|"
     r"answer|suggestion|idea|approach|choice|solution|way|first|second|former|latter|here|there|"
@@ -139,14 +139,14 @@ _THE_THING = re.compile(r"(?i:the) [^A-Z]")
 _ONE_TO_OTHER = re.compile(r"([a-z]{1,40}) to (?!bed|church|school|town|work)([a-z]{1,40})")
 
 
-class Read(NamedTuple):
+class ParsedValue(NamedTuple):
     """A value, and what the clause says after it."""
 
     value: str
     rest: str = ""
 
 
-def _name(said: str) -> Read | None:
+def _name(said: str) -> ParsedValue | None:
     """As many words as are written like a name, from the first on."""
     end = 0
     for token in re.finditer(r"\S+", said):
@@ -159,31 +159,31 @@ def _name(said: str) -> Read | None:
         capital = any(letter.isalpha() and not letter.islower() for letter in word)
         if capital and word[0].isalnum():
             end = token.start() + len(word)
-        elif not end or word not in _JOINING:
+        elif not end or word not in _NAME_PARTICLES:
             break
-        if punctuation and not (punctuation == "." and is_abbreviated(word)):
+        if punctuation and not (punctuation == "." and ends_with_abbreviation(word)):
             break
-    return Read(said[:end], said[end:]) if 0 < end <= LONGEST_VALUE else None
+    return ParsedValue(said[:end], said[end:]) if 0 < end <= MAX_VALUE_CHARS else None
 
 
-def _name_with_article(said: str) -> Read | None:
+def _name_with_article(said: str) -> ParsedValue | None:
     if said[:4].lower() != "the ":
         return _name(said)
     read = _name(said[4:])
-    return read and Read(f"the {read.value}", read.rest)
+    return read and ParsedValue(f"the {read.value}", read.rest)
 
 
-def _place(said: str, opening: str) -> Read | None:
+def _place(said: str, opening: str) -> ParsedValue | None:
     read = _name_with_article(said)
-    if read is None or _is_shouted(opening):
+    if read is None or _is_upper_case(opening):
         return None
     if not all(map(_is_place_word, words := read.value.split())):
         return None
-    return None if words[-1].lower() in _UNFINISHED else read
+    return None if words[-1].lower() in _PLACE_PREFIXES else read
 
 
 def _is_place_word(word: str) -> bool:
-    if word in _ACRONYM_PLACES or word in _JOINING or "." in word:
+    if word in _ACRONYM_PLACES or word in _NAME_PARTICLES or "." in word:
         return True
     pieces = [piece.removeprefix("Mc") for piece in re.split(r"[-']", word)]
     # "GitHub", "AWS" and "Python3" are no places.
@@ -191,17 +191,17 @@ def _is_place_word(word: str) -> bool:
     return plain and len(word) > 1 and word.lower() not in _NOT_PLACES
 
 
-def _organisation(said: str, opening: str) -> Read | None:
+def _organisation(said: str, opening: str) -> ParsedValue | None:
     read = _name_with_article(said)
-    if read is None or _is_shouted(opening):
+    if read is None or _is_upper_case(opening):
         return None
     first = read.value.removeprefix("the ").split()[0].lower()
     return None if first.rstrip("s") in _NOT_ORGANISATIONS else read
 
 
-def _person(said: str, opening: str, most_words: int = 3) -> Read | None:
+def _person(said: str, opening: str, most_words: int = 3) -> ParsedValue | None:
     read = _name(said)
-    if read is None or _is_shouted(opening):
+    if read is None or _is_upper_case(opening):
         return None
     words = read.value.split()
     named = len(words) <= most_words and len(read.value) > 1 and all(map(_is_person_word, words))
@@ -216,59 +216,67 @@ def _is_person_word(word: str) -> bool:
     return len(letters) == 1 or not re.fullmatch("[A-Z]+", letters)
 
 
-def _own_name(said: str, opening: str) -> Read | None:
+def _own_name(said: str, opening: str) -> ParsedValue | None:
     bare = said.rstrip(" .!;")
     # From those who write all alike; "My name is irrelevant" has a capital letter and no name.
-    if (opening.islower() or _is_shouted(opening)) and bare.isalpha() and len(bare) > 1:
-        known = bare.lower() not in _NOT_NAMES and len(bare) <= LONGEST_VALUE
-        return Read(bare) if known else None
+    if (opening.islower() or _is_upper_case(opening)) and bare.isalpha() and len(bare) > 1:
+        known = bare.lower() not in _NOT_NAMES and len(bare) <= MAX_VALUE_CHARS
+        return ParsedValue(bare) if known else None
     return _person(said, opening, most_words=4)
 
 
-def _is_shouted(opening: str) -> bool:
+def _is_upper_case(opening: str) -> bool:
     """Whether the words all have capital letters, which then tell no name."""
     return bool(re.search("[A-Z]", opening[1:].replace("I", "")))
 
 
-def _team(said: str, opening: str) -> Read | None:
-    unclear = _POINTING.search(said) or not _NOT_TEAMS.isdisjoint(said.lower().split())
-    return None if unclear or not said[0].isalpha() or len(said) > LONGEST_VALUE else Read(said)
+def _team(said: str, opening: str) -> ParsedValue | None:
+    unclear = _CONTEXT_DEPENDENT.search(said) or not _NOT_TEAMS.isdisjoint(said.lower().split())
+    return (
+        None
+        if unclear or not said[0].isalpha() or len(said) > MAX_VALUE_CHARS
+        else ParsedValue(said)
+    )
 
 
-def _occupation(said: str, opening: str) -> Read | None:
+def _occupation(said: str, opening: str) -> ParsedValue | None:
     end = _AFTER_JOB.search(said)
     value, rest = (said[: end.start()], said[end.start() :]) if end else (said, "")
     words = value.lower().split()
     named = value[:1].isupper() or (len(words) > 1 and words[0] in {"a", "an"})
-    if not named or len(words) > 5 or len(value) > LONGEST_VALUE:
+    if not named or len(words) > 5 or len(value) > MAX_VALUE_CHARS:
         return None
-    return None if _POINTING.search(value) or not _NOT_JOBS.isdisjoint(words) else Read(value, rest)
+    return (
+        None
+        if _CONTEXT_DEPENDENT.search(value) or not _NOT_JOBS.isdisjoint(words)
+        else ParsedValue(value, rest)
+    )
 
 
-def _trade(said: str, opening: str) -> Read | None:
+def _trade(said: str, opening: str) -> ParsedValue | None:
     """An occupation by its form: "my job is a nightmare"."""
     read = _occupation(said, opening)
     return read if read and _TRADE.search(read.value) else None
 
 
-def _phrase(said: str) -> Read | None:
+def _phrase(said: str) -> ParsedValue | None:
     """What is said up to the end of the thought, when it can be understood by itself."""
     end = _AFTER_THING.search(said)
     value, rest = (said[: end.start()], said[end.start() :]) if end else (said, "")
     if rest.startswith(",") and not _AFTER_COMMA.match(rest):
         # "Strong, black coffee" must not become "strong"; a series is kept whole.
         value, rest = said.rstrip(" .!;"), ""
-        if len(value) > LONGEST_VALUE or not _SERIES.fullmatch(value):
+        if len(value) > MAX_VALUE_CHARS or not _SERIES.fullmatch(value):
             return None
-    if len(value) > LONGEST_VALUE:
+    if len(value) > MAX_VALUE_CHARS:
         return None
     signs = _FILLER_SIGNS.match(value[::-1])
     value = value[: -signs.end()] if signs else _FILLER.sub("", value)
     value = value.strip()
-    return Read(value, rest) if value and not _POINTING.search(value) else None
+    return ParsedValue(value, rest) if value and not _CONTEXT_DEPENDENT.search(value) else None
 
 
-def _thing(said: str, opening: str, most_words: int = 4) -> Read | None:
+def _thing(said: str, opening: str, most_words: int = 4) -> ParsedValue | None:
     read = _phrase(said)
     if read is None or _UNCLEAR.search(read.value) or _THE_THING.match(read.value):
         return None
@@ -276,28 +284,28 @@ def _thing(said: str, opening: str, most_words: int = 4) -> Read | None:
     return read if len(read.value.split()) <= most else None
 
 
-def _preference(said: str, opening: str) -> Read | None:
+def _preference(said: str, opening: str) -> ParsedValue | None:
     read = _phrase(said)
     if read is None or _THE_THING.match(read.value) or read.value.lower() in _DAYS_AND_MONTHS:
         return None
     two = _ONE_TO_OTHER.fullmatch(read.value)
-    return Read(f"{two[1]} over {two[2]}", read.rest) if two else read
+    return ParsedValue(f"{two[1]} over {two[2]}", read.rest) if two else read
 
 
-def _favourite(said: str, opening: str) -> Read | None:
+def _favourite(said: str, opening: str) -> ParsedValue | None:
     return _phrase(said) if _thing(said.removeprefix("the "), opening, most_words=6) else None
 
 
-def _allergen(said: str, opening: str) -> Read | None:
+def _allergen(said: str, opening: str) -> ParsedValue | None:
     read = _thing(said, opening, most_words=8)
     return read if read and _NOT_ALLERGENS.isdisjoint(read.value.lower().split()) else None
 
 
-def _date(said: str, opening: str) -> Read | None:
-    return Read(said)
+def _date(said: str, opening: str) -> ParsedValue | None:
+    return ParsedValue(said)
 
 
-READERS: dict[str, Callable[[str, str], Read | None]] = {
+READERS: dict[str, Callable[[str, str], ParsedValue | None]] = {
     "allergen": _allergen,
     "date": _date,
     "favourite": _favourite,

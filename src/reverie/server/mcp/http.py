@@ -11,15 +11,15 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from reverie.model import Right
-from reverie.server.access import visit
+from reverie.server.access import authorize
 from reverie.server.guard import Caller
-from reverie.server.mcp.tools import Scoped
+from reverie.server.mcp.tools import ToolScope
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 
-class Endpoint:
+class McpEndpoint:
     """The ASGI application at ``/mcp``; ``lifespan`` must surround all that it serves.
 
     No session is kept and nothing is ever sent unasked, so there is nothing to GET or DELETE.
@@ -30,15 +30,15 @@ class Endpoint:
         self._loading: asyncio.Task[StreamableHTTPSessionManager] | None = None
         self._running: asyncio.Task[None] | None = None
         self._ready: asyncio.Event
-        self._over: asyncio.Event
+        self._stopped: asyncio.Event
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: object) -> AsyncIterator[None]:
-        self._ready, self._over = asyncio.Event(), asyncio.Event()
+        self._ready, self._stopped = asyncio.Event(), asyncio.Event()
         try:
             yield
         finally:
-            self._over.set()
+            self._stopped.set()
             running, self._loading, self._running = self._running, None, None
             if running is not None:
                 await running
@@ -50,7 +50,7 @@ class Endpoint:
         loading = self._loading
         # What failed, with too many open files for one, need not fail again.
         if loading is None or (loading.done() and loading.exception() is not None):
-            loading = self._loading = asyncio.create_task(asyncio.to_thread(_loaded))
+            loading = self._loading = asyncio.create_task(asyncio.to_thread(_load_manager))
         manager = await asyncio.shield(loading)
         if self._running is None:
             self._running = asyncio.create_task(self._run(manager))
@@ -61,21 +61,23 @@ class Endpoint:
         """A task of its own: whoever enters a manager's run must be the one who leaves it."""
         async with manager.run():
             self._ready.set()
-            await self._over.wait()
+            await self._stopped.wait()
 
 
-def _loaded() -> StreamableHTTPSessionManager:
+def _load_manager() -> StreamableHTTPSessionManager:
     from reverie.server.mcp import server  # first: it says what is missing
 
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # isort: skip
 
     # Host and Origin were checked by the guard.
-    return StreamableHTTPSessionManager(server.create(_enter), json_response=True, stateless=True)
+    return StreamableHTTPSessionManager(
+        server.create_server(_authorize), json_response=True, stateless=True
+    )
 
 
-def _enter(request: Any, right: Right) -> tuple[Caller, Scoped]:
-    come = visit(request, right)
+def _authorize(request: Any, right: Right) -> tuple[Caller, ToolScope]:
+    come = authorize(request, right)
     # Whoever's token it is, a model chose the words.
     may_write, bound = come.caller.may("write"), come.caller.user is not None
     space = come.space("agent")
-    return come.caller, Scoped.of(space, come.session, may_write=may_write, bound=bound)
+    return come.caller, ToolScope.of(space, come.session, may_write=may_write, bound=bound)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reverie.aio import Async
+from reverie.aio import AsyncHandle
 from reverie.errors import InvalidInput
 from reverie.model import Right
-from reverie.server.mcp.format import profile_here
+from reverie.server.mcp.format import adapt_profile
 
-MOST_ARGUMENT = 10_000
+MAX_ARGUMENT = 10_000
 
 _RECALL_FIRST = """\
 {known}
@@ -39,20 +39,20 @@ class Prompt:
     right: Right
     description: str
     argument: str
-    about: str
+    argument_description: str
     required: bool
-    recalls: bool
+    includes_context: bool
 
-    async def written(self, space: Async, given: Mapping[str, str]) -> str:
+    async def written(self, space: AsyncHandle, given: Mapping[str, str]) -> str:
         value = given.get(self.argument, "").strip()
         if self.required and not value:
-            raise InvalidInput(f"{self.name} needs {self.argument}: {self.about}")
-        if len(value) > MOST_ARGUMENT:
-            raise InvalidInput(f"{self.argument} has at most {MOST_ARGUMENT} characters")
-        if not self.recalls:
+            raise InvalidInput(f"{self.name} needs {self.argument}: {self.argument_description}")
+        if len(value) > MAX_ARGUMENT:
+            raise InvalidInput(f"{self.argument} has at most {MAX_ARGUMENT} characters")
+        if not self.includes_context:
             return _SAVE_SESSION.format(focus=f" Above all: {value}" if value else "")
         known = await space.context(value)
-        known_here = profile_here(known.system) or "Nothing is remembered yet."
+        known_here = adapt_profile(known.system) or "Nothing is remembered yet."
         return _RECALL_FIRST.format(known=known_here, task=value)
 
 
@@ -65,7 +65,7 @@ PROMPTS = (
         "task",
         "what to do or answer",
         required=True,
-        recalls=True,
+        includes_context=True,
     ),
     Prompt(
         "save-session",
@@ -75,6 +75,6 @@ PROMPTS = (
         "focus",
         "what matters most",
         required=False,
-        recalls=False,
+        includes_context=False,
     ),
 )

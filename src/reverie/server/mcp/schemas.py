@@ -15,14 +15,14 @@ from typing_extensions import TypedDict
 from reverie.errors import InvalidInput
 
 # What a model writes in one go, not what the store can hold.
-MOST_CONTENT = 100_000
-MOST_ARGUMENT = 2_000
-MOST_LISTED = 100
-MOST_HITS = 50
-MOST_TOKENS = 32_000
-LISTED = 20
-HITS = 5
-_CLOSED = ConfigDict(extra="forbid", strict=True)
+MAX_CONTENT = 100_000
+MAX_ARGUMENT = 2_000
+MAX_LISTED = 100
+MAX_HITS = 50
+MAX_TOKENS = 32_000
+DEFAULT_LISTED = 20
+DEFAULT_HITS = 5
+_STRICT = ConfigDict(extra="forbid", strict=True)
 
 Id = Annotated[str, Field(description="8 characters, from recall or memories", max_length=200)]
 Key = Annotated[
@@ -42,22 +42,22 @@ Tags = Annotated[list[Tag], Field(max_length=16)]
 Kind = Annotated[
     Literal["fact", "note"], Field(description="fact (default): one sentence; note: longer text")
 ]
-Reason = Annotated[str, Field(description="why, kept in the history", max_length=MOST_ARGUMENT)]
+Reason = Annotated[str, Field(description="why, kept in the history", max_length=MAX_ARGUMENT)]
 When = Annotated[str, Field(description="ISO 8601 time or date", max_length=64)]
 AsOf = Annotated[
     str, Field(description="as it was at this ISO 8601 time or log position", max_length=64)
 ]
 
 
-class Remember(TypedDict, total=False):
-    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+class RememberArguments(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
     content: Required[
         Annotated[
             str,
             Field(
                 description="self-contained, with names instead of pronouns",
                 min_length=1,
-                max_length=MOST_CONTENT,
+                max_length=MAX_CONTENT,
             ),
         ]
     ]
@@ -73,12 +73,12 @@ class Remember(TypedDict, total=False):
     force: Annotated[bool, Field(description="keep it beside another of the same subject")]
 
 
-class Recall(TypedDict, total=False):
-    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+class RecallArguments(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
     query: Required[
-        Annotated[str, Field(description="a question or keywords", max_length=MOST_ARGUMENT)]
+        Annotated[str, Field(description="a question or keywords", max_length=MAX_ARGUMENT)]
     ]
-    limit: Annotated[int, Field(description=f"default {HITS}", ge=1, le=MOST_HITS)]
+    limit: Annotated[int, Field(description=f"default {DEFAULT_HITS}", ge=1, le=MAX_HITS)]
     kinds: Annotated[
         list[Literal["fact", "note", "event"]],
         Field(description="event: what was said in conversations", max_length=3),
@@ -90,24 +90,24 @@ class Recall(TypedDict, total=False):
     as_of: AsOf
 
 
-class Memories(TypedDict, total=False):
-    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+class MemoriesArguments(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
     category: Category
     subject: Subject
     tags: Tags
     kind: Kind
     include_forgotten: bool
     as_of: AsOf
-    limit: Annotated[int, Field(description=f"default {LISTED}", ge=1, le=MOST_LISTED)]
+    limit: Annotated[int, Field(description=f"default {DEFAULT_LISTED}", ge=1, le=MAX_LISTED)]
     after: Annotated[str, Field(description="the last id of the part before", max_length=200)]
     order: Literal["newest", "category"]
 
 
-class Revise(TypedDict, total=False):
-    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+class ReviseArguments(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
     id: Required[Id]
     content: Annotated[
-        str, Field(description="the whole new text", min_length=1, max_length=MOST_CONTENT)
+        str, Field(description="the whole new text", min_length=1, max_length=MAX_CONTENT)
     ]
     category: Category
     subject: Annotated[str, Field(description="empty: none", max_length=200)]
@@ -120,39 +120,39 @@ class Revise(TypedDict, total=False):
     key: Key
 
 
-class Forget(TypedDict, total=False):
-    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+class ForgetArguments(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
     id: Required[Id]
     reason: Reason
     key: Key
 
 
-class History(TypedDict, total=False):
-    __pydantic_config__ = _CLOSED  # type: ignore[misc]
+class HistoryArguments(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
     id: Required[Id]
 
 
-class Context(TypedDict, total=False):
-    __pydantic_config__ = _CLOSED  # type: ignore[misc]
-    query: Annotated[str, Field(description="what the task is about", max_length=MOST_ARGUMENT)]
+class ContextArguments(TypedDict, total=False):
+    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    query: Annotated[str, Field(description="what the task is about", max_length=MAX_ARGUMENT)]
     tokens: Annotated[
-        int, Field(description="how long the answer may be; default 4000", ge=100, le=MOST_TOKENS)
+        int, Field(description="how long the answer may be; default 4000", ge=100, le=MAX_TOKENS)
     ]
 
 
-class _Untitled(GenerateJsonSchema):
+class _UntitledSchema(GenerateJsonSchema):
     """Titles would only repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
-class Arguments:
+class ArgumentValidator:
     """The arguments of one tool."""
 
     def __init__(self, kind: type[Any]) -> None:
         self._adapter = TypeAdapter[dict[str, Any]](kind)
-        self.schema = self._adapter.json_schema(schema_generator=_Untitled)
+        self.schema = self._adapter.json_schema(schema_generator=_UntitledSchema)
         self.schema.pop("title", None)
 
     def checked(self, given: dict[str, Any]) -> dict[str, Any]:

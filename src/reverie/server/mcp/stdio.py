@@ -21,7 +21,7 @@ from reverie import aio
 from reverie.config import Settings
 from reverie.server.guard import Caller
 from reverie.server.mcp import server as mcp_server
-from reverie.server.mcp.tools import Scoped
+from reverie.server.mcp.tools import ToolScope
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
@@ -47,16 +47,16 @@ async def _serve(settings: Settings, session: str | None) -> None:
         space = store.space(
             settings.space, user=settings.user or None, actor=OPERATOR.name, trust="agent"
         )
-        scoped = Scoped.of(space, session)
-        server = mcp_server.create(lambda request, right: (OPERATOR, scoped))
+        scoped = ToolScope.of(space, session)
+        server = mcp_server.create_server(lambda request, right: (OPERATOR, scoped))
         async with stdio_server() as (incoming, outgoing):
-            answers = Answers(outgoing)
-            _end_on_signals(answers, store)
+            answers = ResponseStream(outgoing)
+            _stop_on_signals(answers, store)
             options = server.create_initialization_options()
-            await server.run(Requests(incoming, answers), answers, options)
+            await server.run(RequestStream(incoming, answers), answers, options)
 
 
-def _end_on_signals(answers: Answers, store: aio.AsyncStore) -> None:
+def _stop_on_signals(answers: ResponseStream, store: aio.AsyncStore) -> None:
     """Ctrl-C and SIGTERM let what is under way finish, and then end the process.
 
     The thread that reads standard input cannot be interrupted, so there is no other way out.
@@ -64,7 +64,7 @@ def _end_on_signals(answers: Answers, store: aio.AsyncStore) -> None:
     loop, ending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
     async def end(number: signal.Signals) -> None:
-        await answers.all_given()
+        await answers.wait_until_answered()
         await store.close()
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_DFL)
@@ -79,33 +79,33 @@ def _end_on_signals(answers: Answers, store: aio.AsyncStore) -> None:
             loop.add_signal_handler(number, begin, number)
 
 
-class Answers:
+class ResponseStream:
     """The way out, which knows what is still to be answered."""
 
     def __init__(self, outgoing: WriteStream[SessionMessage]) -> None:
         self._outgoing = outgoing
-        self._waiting: set[Any] = set()
-        self._fewer = asyncio.Event()
+        self._pending: set[Any] = set()
+        self._answered_event = asyncio.Event()
 
     def expect(self, message: types.JSONRPCMessage) -> None:
         if isinstance(message, types.JSONRPCRequest):
-            self._waiting.add(message.id)
+            self._pending.add(message.id)
         elif isinstance(message, types.JSONRPCNotification):
             # What was called off is not answered.
             called_off = (message.params or {}).get("requestId")
             self._answered(called_off if isinstance(called_off, str | int) else None)
 
     def _answered(self, id: str | int | None) -> None:
-        self._waiting.discard(id)
-        self._fewer.set()
+        self._pending.discard(id)
+        self._answered_event.set()
 
-    async def all_given(self) -> None:
+    async def wait_until_answered(self) -> None:
         """Until everything is answered, or it takes too long."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
-                while self._waiting:
-                    self._fewer.clear()
-                    await self._fewer.wait()
+                while self._pending:
+                    self._answered_event.clear()
+                    await self._answered_event.wait()
 
     async def send(self, item: SessionMessage, /) -> None:
         await self._outgoing.send(item)
@@ -115,7 +115,7 @@ class Answers:
     async def aclose(self) -> None:
         await self._outgoing.aclose()
 
-    async def __aenter__(self) -> Answers:
+    async def __aenter__(self) -> ResponseStream:
         return self
 
     async def __aexit__(
@@ -127,21 +127,23 @@ class Answers:
         await self.aclose()
 
 
-class Requests:
+class RequestStream:
     """The way in. Who sends what cannot be read is told so, and need not wait for an answer.
 
     It ends when the input has ended and all that came is answered: otherwise requests from a
     script, whose input ends at once, would be called off half done.
     """
 
-    def __init__(self, incoming: ReadStream[SessionMessage | Exception], answers: Answers) -> None:
+    def __init__(
+        self, incoming: ReadStream[SessionMessage | Exception], answers: ResponseStream
+    ) -> None:
         self._incoming, self._answers = incoming, answers
 
     @property
     def last_context(self) -> Any:
         return getattr(self._incoming, "last_context", None)
 
-    def __aiter__(self) -> Requests:
+    def __aiter__(self) -> RequestStream:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
@@ -149,8 +151,8 @@ class Requests:
             if isinstance(item, SessionMessage):
                 self._answers.expect(item.message)
                 return item
-            await self._answers.send(SessionMessage(UNREADABLE))
-        await self._answers.all_given()
+            await self._answers.send(SessionMessage(PARSE_ERROR))
+        await self._answers.wait_until_answered()
         raise StopAsyncIteration
 
     async def receive(self) -> SessionMessage | Exception:
@@ -159,7 +161,7 @@ class Requests:
     async def aclose(self) -> None:
         await self._incoming.aclose()
 
-    async def __aenter__(self) -> Requests:
+    async def __aenter__(self) -> RequestStream:
         return self
 
     async def __aexit__(
@@ -171,7 +173,7 @@ class Requests:
         await self.aclose()
 
 
-UNREADABLE = types.JSONRPCError(
+PARSE_ERROR = types.JSONRPCError(
     jsonrpc="2.0",
     id=None,
     error=types.ErrorData(code=types.PARSE_ERROR, message="this is no message of JSON-RPC 2.0"),

@@ -11,25 +11,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
-from reverie.dates import iso
+from reverie.dates import to_iso
 from reverie.errors import SequenceConflict
 from reverie.memory.session import Session
 from reverie.memory.space import Space
-from reverie.model import RANKINGS, Hit, Ranking, Supplement
-from reverie.server.access import Named
-from reverie.server.errors import Refused
+from reverie.model import RANKINGS, Hit, PromptAdditions, Ranking
+from reverie.server.access import RequestedScope
+from reverie.server.errors import HttpProblem
 from reverie.server.proxy import commands
-from reverie.text.messages import said_by_user
+from reverie.text.messages import user_text
 
-Mode = Literal["off", "read", "write"]
-MODE = "x-reverie-mode"
+ProxyMode = Literal["off", "read", "write"]
+MODE_HEADER = "x-reverie-mode"
 # Open WebUI names its chats and users so when it is told to forward them.
-CHAT_OF_OPEN_WEBUI, USER_OF_OPEN_WEBUI = "x-openwebui-chat-id", "x-openwebui-user-id"
-MOST_HITS = 100
+OPEN_WEBUI_CHAT_HEADER, OPEN_WEBUI_USER_HEADER = "x-openwebui-chat-id", "x-openwebui-user-id"
+MAX_HITS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class MemoryOptions:
     """What one request wants of memory. ``limit`` 0: nothing recalled, nothing put in."""
 
     limit: int | None = None
@@ -47,15 +47,15 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatTurn:
     """A turn that has begun. ``session`` None: nothing of it is kept."""
 
     space: Space
     history: Sequence[Mapping[str, Any]]
     session: Session | None
-    supplement: Supplement
+    prompt_additions: PromptAdditions
 
-    def keep(self, reply: Mapping[str, Any], *, whole: bool) -> None:
+    def keep(self, reply: Mapping[str, Any], *, is_complete: bool) -> None:
         """Store what the assistant said; the same reply to the same history is stored once.
 
         The client may be a turn further already, or have asked twice at once: where the reply
@@ -63,100 +63,106 @@ class Turn:
         """
         if self.session is None:
             return
-        reached = self.session.reached
+        reached = self.session.matched_sequence
         if reached is not None:
             with contextlib.suppress(SequenceConflict):
-                self.session.append(reply, sequence=reached + 1, interrupted=not whole)
+                self.session.append(reply, sequence=reached + 1, interrupted=not is_complete)
                 return
         fork = self.session.forked_from
         known = self.session.id if fork is None else fork.session
-        if whole:
+        if is_complete:
             self.space.follow([*self.history, reply], session=known)
         else:
             self.space.follow(self.history, session=known).append(reply, interrupted=True)
 
 
-def mode_of(headers: Mapping[str, str]) -> Mode:
-    mode = headers.get(MODE, "write").strip().lower()
-    if mode not in get_args(Mode):
-        raise Refused(400, "Invalid mode", f"{MODE} must be off, read or write, not {mode!r}")
-    return cast(Mode, mode)
+def parse_mode(headers: Mapping[str, str]) -> ProxyMode:
+    mode = headers.get(MODE_HEADER, "write").strip().lower()
+    if mode not in get_args(ProxyMode):
+        raise HttpProblem(
+            400, "Invalid mode", f"{MODE_HEADER} must be off, read or write, not {mode!r}"
+        )
+    return cast(ProxyMode, mode)
 
 
-def wish_of(fields: Mapping[str, Any]) -> Wish:
+def parse_memory_options(fields: Mapping[str, Any]) -> MemoryOptions:
     limit = fields.get("memory_top_k")
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        raise Refused(
+        raise HttpProblem(
             400, "Invalid value", f"memory_top_k must be a whole number from 0, not {limit!r}"
         )
     numbers = {}
     for name in ("recency_weight", "score_threshold"):
         value = fields.get(f"memory_{name}")
         if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
-            raise Refused(400, "Invalid value", f"memory_{name} must be a number, not {value!r}")
+            raise HttpProblem(
+                400, "Invalid value", f"memory_{name} must be a number, not {value!r}"
+            )
         numbers[name] = value
-    return Wish(None if limit is None else min(limit, MOST_HITS), **numbers)
+    return MemoryOptions(None if limit is None else min(limit, MAX_HITS), **numbers)
 
 
-def named_by(fields: Mapping[str, Any], headers: Mapping[str, str], given: Named) -> Named:
+def resolve_scope(
+    fields: Mapping[str, Any], headers: Mapping[str, str], given: RequestedScope
+) -> RequestedScope:
     """Our own headers win; then the body, as agent-cli and OpenAI's clients fill it.
 
     A user of ours that was left blank is not everyone: it is no name, and refused as such.
     """
-    session = _name(fields, "memory_id") or headers.get(CHAT_OF_OPEN_WEBUI)
+    session = _text_field(fields, "memory_id") or headers.get(OPEN_WEBUI_CHAT_HEADER)
     user = fields.get("user")
     user = user if isinstance(user, str) else None
-    guessed = user or headers.get(USER_OF_OPEN_WEBUI) or None
-    return Named(
+    guessed = user or headers.get(OPEN_WEBUI_USER_HEADER) or None
+    return RequestedScope(
         given.space,
         guessed if given.user is None else given.user,
         given.session or session or None,
     )
 
 
-def _name(fields: Mapping[str, Any], field: str) -> str | None:
+def _text_field(fields: Mapping[str, Any], field: str) -> str | None:
     value = fields.get(field)
     if value is not None and not isinstance(value, str):
-        raise Refused(400, "Invalid value", f"{field} must be text, not {value!r}")
+        raise HttpProblem(400, "Invalid value", f"{field} must be text, not {value!r}")
     return value
 
 
-def is_chore(messages: Sequence[Mapping[str, Any]]) -> bool:
+def is_client_task(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a chat program asks for something of its own: a title, tags, what to ask next.
 
     It quotes the conversation then; nobody says anything.
     """
-    asked = said_by_user(messages[-1]).lstrip() if messages else ""
+    asked = user_text(messages[-1]).lstrip() if messages else ""
     return asked.startswith("### Task:") and "<chat_history>" in asked
 
 
-def begin(
+def begin_turn(
     space: Space,
     messages: Sequence[Mapping[str, Any]],
     session: str | None,
-    wish: Wish,
+    wish: MemoryOptions,
     ranking: str,
     *,
     store: bool,
-) -> Turn:
+) -> ChatTurn:
     """Store what is new, then look for what the model should know."""
-    history = commands.without(messages)
+    history = commands.strip_commands(messages)
     found = space.follow(history, session=session) if store else space.session(session)
-    supplement = Supplement()
+    additions = PromptAdditions()
     if wish.limit != 0:
-        supplement = found.supplement(
-            last_said(messages), limit=wish.limit, ranking=wish.ranking(ranking), freeze=store
+        additions = found.prompt_additions(
+            last_user_text(messages), limit=wish.limit, ranking=wish.ranking(ranking), freeze=store
         )
-    return Turn(space, history, found if store else None, supplement)
+    return ChatTurn(space, history, found if store else None, additions)
 
 
-def last_said(messages: Sequence[Mapping[str, Any]]) -> str:
+def last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
     """What the user said last."""
-    said = (said_by_user(message) for message in reversed(messages))
+    said = (user_text(message) for message in reversed(messages))
     return next((text for text in said if text), "")
 
 
-def plain_hit(hit: Hit) -> dict[str, Any]:
+def hit_to_json(hit: Hit) -> dict[str, Any]:
     """A hit as agent-cli's clients know it, with its id."""
     event, memory = hit.event, hit.memory
     if event is not None:
@@ -168,6 +174,6 @@ def plain_hit(hit: Hit) -> dict[str, Any]:
         "id": hit.id,
         "role": role,
         "content": hit.text,
-        "created_at": iso(at),
+        "created_at": to_iso(at),
         "score": hit.score,
     }

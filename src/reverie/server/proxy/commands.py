@@ -14,52 +14,52 @@ from typing import Any
 from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Memory, Mode
-from reverie.prompt.escape import inert, inert_line, inert_name
+from reverie.prompt.escape import escape_line, escape_name, escape_text
 from reverie.server.errors import public_detail
-from reverie.text.messages import role_of, said_by_user
+from reverie.text.messages import role_of, user_text
 from reverie.text.normalize import one_line
 
 COMMAND = "/memory"
 VERBS = frozenset({"list", "search", "delete", "undo", "help"})
-MOST_LISTED = 100
-MOST_FOUND = 10
-MOST_NEAR = 3
-NOTHING = "No memories stored yet."
+MAX_LISTED = 100
+MAX_FOUND = 10
+MAX_NEAR = 3
+NO_MEMORIES = "No memories stored yet."
 USAGE = "Usage: /memory list, /memory search <words>, /memory delete <id>, /memory undo"
 FOOTER = "Use /memory delete <id> to remove a memory."
 
 
-def command_in(message: Mapping[str, Any]) -> str | None:
+def parse_command(message: Mapping[str, Any]) -> str | None:
     """What stands behind ``/memory`` in a message; None when it is no command.
 
     People also begin a sentence so: without one of our verbs it is for the model.
     """
     if role_of(message) != "user":
         return None
-    word, *said = said_by_user(message).split(maxsplit=2) or [""]
+    word, *said = user_text(message).split(maxsplit=2) or [""]
     if word.lower() != COMMAND or (said and said[0].lower() not in VERBS):
         return None
     return " ".join(said).strip()
 
 
-def without(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def strip_commands(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The messages without commands and the answers to them."""
     kept: list[Mapping[str, Any]] = []
     answered = False
     for message in messages:
-        is_command = command_in(message) is not None
+        is_command = parse_command(message) is not None
         if not is_command and not (answered and role_of(message) == "assistant"):
             kept.append(message)
         answered = is_command
     return kept
 
 
-def answer(space: Space, command: str, *, may_write: bool) -> str:
+def run_command(space: Space, command: str, *, may_write: bool) -> str:
     """Do what a command says, and say what was done; a client shows that to its model later."""
-    return inert(_answer(space, command, may_write=may_write))
+    return escape_text(_run_command(space, command, may_write=may_write))
 
 
-def _answer(space: Space, command: str, *, may_write: bool) -> str:
+def _run_command(space: Space, command: str, *, may_write: bool) -> str:
     verb, _, rest = command.partition(" ")
     rest = rest.strip()
     try:
@@ -83,17 +83,17 @@ def _answer(space: Space, command: str, *, may_write: bool) -> str:
 def _list(space: Space) -> str:
     memories = space.memories(order="category")
     if not memories:
-        return NOTHING
-    more = len(memories) - MOST_LISTED
+        return NO_MEMORIES
+    more = len(memories) - MAX_LISTED
     lines = ["📝 Your memories:"]
-    for category, group in groupby(memories[:MOST_LISTED], key=lambda memory: memory.category):
+    for category, group in groupby(memories[:MAX_LISTED], key=lambda memory: memory.category):
         lines += ["", f"**{category.replace('_', ' ').title()}**", *map(_line, group)]
     if more > 0:
         lines += ["", f"… and {more} more: /memory search <words> finds them."]
     return "\n".join([*lines, "", FOOTER])
 
 
-def _found(space: Space, query: str, mode: Mode, limit: int) -> list[Memory]:
+def _find_memories(space: Space, query: str, mode: Mode, limit: int) -> list[Memory]:
     hits = space.recall(query, limit=limit, kinds=("fact", "note"), mode=mode)
     return [hit.memory for hit in hits if hit.memory is not None]
 
@@ -101,10 +101,10 @@ def _found(space: Space, query: str, mode: Mode, limit: int) -> list[Memory]:
 def _search(space: Space, query: str) -> str:
     if not query:
         return "Usage: /memory search <words>"
-    found = _found(space, query, "keyword", MOST_FOUND)
+    found = _find_memories(space, query, "keyword", MAX_FOUND)
     head = f"🔎 Memories for '{one_line(query)}':"
     if not found:
-        found = _found(space, query, "hybrid", MOST_NEAR)
+        found = _find_memories(space, query, "hybrid", MAX_NEAR)
         head = f"No memories found for '{one_line(query)}'."
         head += " The nearest:" if found else ""
     return "\n".join([head, "", *map(_line, found), "", FOOTER]) if found else head
@@ -136,8 +136,8 @@ def _undo(space: Space) -> str:
 
 
 def _line(memory: Memory) -> str:
-    subject = f"[{inert_name(memory.subject)}] " if memory.subject else ""
-    return f"• [{memory.id}] {subject}{inert_line(memory.content)}"
+    subject = f"[{escape_name(memory.subject)}] " if memory.subject else ""
+    return f"• [{memory.id}] {subject}{escape_line(memory.content)}"
 
 
 # -- as a model would say it ----------------------------------------------------------------------
@@ -152,12 +152,15 @@ def completion(text: str, model: object, made_at: int, id: str) -> dict[str, Any
         "finish_reason": "stop",
     }
     usage = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-    return _head("chat.completion", model, made_at, id) | {"choices": [choice], "usage": usage}
+    return _completion_head("chat.completion", model, made_at, id) | {
+        "choices": [choice],
+        "usage": usage,
+    }
 
 
-def chunks(text: str, model: object, made_at: int, id: str) -> Iterator[bytes]:
+def completion_chunks(text: str, model: object, made_at: int, id: str) -> Iterator[bytes]:
     """The same as a stream."""
-    head = _head("chat.completion.chunk", model, made_at, id)
+    head = _completion_head("chat.completion.chunk", model, made_at, id)
     said = {"role": "assistant", "content": text}
     for delta, end in ((said, None), ({}, "stop")):
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": end}
@@ -165,6 +168,6 @@ def chunks(text: str, model: object, made_at: int, id: str) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
-def _head(kind: str, model: object, made_at: int, id: str) -> dict[str, Any]:
+def _completion_head(kind: str, model: object, made_at: int, id: str) -> dict[str, Any]:
     name = model if isinstance(model, str) else "reverie"
     return {"id": f"chatcmpl-{id}", "object": kind, "created": made_at, "model": name}

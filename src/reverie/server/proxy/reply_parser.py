@@ -14,32 +14,32 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-_TEXTS = ("content", "refusal")
-_SAYS = (*_TEXTS, "tool_calls", "function_call", "audio")
-MOST_LINE_BYTES = 16_000_000
-_SHORT = 32
-_IN_PIECES = frozenset({"arguments", "input", "transcript"})
+_TEXT_FIELDS = ("content", "refusal")
+_CONTENT_FIELDS = (*_TEXT_FIELDS, "tool_calls", "function_call", "audio")
+MAX_LINE_BYTES = 16_000_000
+_MAX_DONE_LINE = 32
+_STREAMED_FIELDS = frozenset({"arguments", "input", "transcript"})
 _TEXT_PARTS = frozenset({"text", "output_text", "refusal"})
 _MEDIA_PARTS = frozenset({"image", "image_url", "audio", "video_url", "file"})
 # Members of a media part that readers of messages take for text, calls or results.
-_NESTED = frozenset({"content", "text", "parts", "refusal", "kind", "role"})
+_DROPPED_MEDIA_FIELDS = frozenset({"content", "text", "parts", "refusal", "kind", "role"})
 
 
-def of_completion(body: bytes) -> dict[str, Any] | None:
+def parse_completion(body: bytes) -> dict[str, Any] | None:
     """The message of a completion that came as a whole; None where there is none."""
-    message = _first_choice(_object(body)).get("message")
-    return _spoken(_as_assistant(message)) if isinstance(message, dict) else None
+    message = _first_choice(_parse_object(body)).get("message")
+    return _if_not_empty(_assistant_message(message)) if isinstance(message, dict) else None
 
 
 def is_partial(body: bytes) -> bool:
     """Whether a completion that came as a whole says that the model failed on the way."""
     if b"error" not in body:
         return False
-    answer = _object(body)
-    return _is_error(answer) or _failed_choice(_first_choice(answer))
+    answer = _parse_object(body)
+    return _is_error(answer) or _is_failed_choice(_first_choice(answer))
 
 
-class Stream:
+class ReplyStream:
     """The message of a stream of server-sent events, as far as it has come."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Stream:
         self._calls: dict[object, dict[str, Any]] = {}
         self._function: dict[str, Any] = {}
         self._audio: dict[str, Any] = {}
-        self._finished = self._spoke_on = self._failed = False
+        self._finished = self._text_after_finish = self._failed = False
         self._event_type = b""
         self._size = 0
         self.done = False
@@ -63,18 +63,20 @@ class Stream:
     def feed(self, chunk: bytes) -> None:
         lines = chunk.split(b"\n")
         for line in lines[:-1]:
-            self._take(bytes(self._line) + line)
+            self._read_line(bytes(self._line) + line)
             self._line.clear()
-        if len(self._line) + len(lines[-1]) <= MOST_LINE_BYTES:
+        if len(self._line) + len(lines[-1]) <= MAX_LINE_BYTES:
             self._line += lines[-1]
         # A client may look no further than this, whether or not the line is at its end.
-        self.done = self.done or (len(self._line) < _SHORT and _says_done(bytes(self._line)))
+        self.done = self.done or (
+            len(self._line) < _MAX_DONE_LINE and _is_done_line(bytes(self._line))
+        )
 
     def end(self) -> None:
         """There is no more: what came last may lack the blank line behind it."""
         self.feed(b"\n\n")
 
-    def whole(self, *, broke_off: bool) -> bool:
+    def is_complete(self, *, interrupted: bool) -> bool:
         """Whether the assistant has said all it wanted to say.
 
         An error ends a reply early, whatever the upstream says after it. Some upstreams give a
@@ -82,7 +84,7 @@ class Stream:
         """
         if self._failed:
             return False
-        return self.done or (self._finished and not (broke_off and self._spoke_on))
+        return self.done or (self._finished and not (interrupted and self._text_after_finish))
 
     @property
     def message(self) -> dict[str, Any] | None:
@@ -95,11 +97,11 @@ class Stream:
             said["function_call"] = self._function
         if self._audio:
             said["audio"] = self._audio
-        return _spoken(said)
+        return _if_not_empty(said)
 
-    def _take(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         line = line.removesuffix(b"\r")
-        if _says_done(line):
+        if _is_done_line(line):
             self.done = True
         elif line.startswith(b"data:"):
             self._data.append(line[5:].removeprefix(b" "))
@@ -112,23 +114,25 @@ class Stream:
             if type_ == b"error":
                 self._failed = True
             elif data:
-                self._event(data)
+                self._read_event(data)
 
-    def _event(self, data: bytes) -> None:
-        answer = _object(data)
+    def _read_event(self, data: bytes) -> None:
+        answer = _parse_object(data)
         choice = _first_choice(answer)
-        if self._failed or _is_error(answer) or _failed_choice(choice):
+        if self._failed or _is_error(answer) or _is_failed_choice(choice):
             # Nothing after an error belongs to the reply.
             self._failed = True
             return
         delta = choice.get("delta")
         if isinstance(delta, dict):
-            self._spoke_on = self._spoke_on or (self._finished and _spoken(delta) is not None)
+            self._text_after_finish = self._text_after_finish or (
+                self._finished and _if_not_empty(delta) is not None
+            )
             self._add(delta)
         self._finished = self._finished or bool(choice.get("finish_reason"))
 
     def _add(self, delta: Mapping[str, Any]) -> None:
-        for name in _TEXTS:
+        for name in _TEXT_FIELDS:
             text = _text(delta.get(name))
             if text:
                 self._texts.setdefault(name, []).append(text)
@@ -137,7 +141,7 @@ class Stream:
         for call in calls if isinstance(calls, list) else []:
             if isinstance(call, dict):
                 self._size += len(str(call.get("function", "")))
-                _merge(self._calls.setdefault(self._place(call), {}), call)
+                _merge(self._calls.setdefault(self._call_key(call), {}), call)
         if isinstance(delta.get("function_call"), dict):
             _merge(self._function, delta["function_call"])
         audio = delta.get("audio")
@@ -145,7 +149,7 @@ class Stream:
             # Its words: the sound itself comes in pieces that cannot just be put together.
             _merge(self._audio, {name: held for name, held in audio.items() if name != "data"})
 
-    def _place(self, call: Mapping[str, Any]) -> object:
+    def _call_key(self, call: Mapping[str, Any]) -> object:
         """Which call this is a part of; some providers leave the index out."""
         if call.get("index") is not None:
             return str(call["index"])
@@ -155,7 +159,7 @@ class Stream:
         return len(self._calls)
 
 
-def _as_assistant(message: Mapping[str, Any]) -> dict[str, Any]:
+def _assistant_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """The members of a reply that an assistant's message can have, each of the type it must be."""
     said: dict[str, Any] = {"role": "assistant", "content": _content(message.get("content"))}
     if isinstance(message.get("refusal"), str):
@@ -193,7 +197,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any] | None:
         text = part.get("refusal" if type_ == "refusal" else "text")
         return {"type": "text", "text": text} if isinstance(text, str) else None
     if type_ in _MEDIA_PARTS:
-        return {name: value for name, value in part.items() if name not in _NESTED}
+        return {name: value for name, value in part.items() if name not in _DROPPED_MEDIA_FIELDS}
     return None
 
 
@@ -201,12 +205,12 @@ def _is_error(answer: Mapping[str, Any]) -> bool:
     return answer.get("error") not in (None, False)
 
 
-def _failed_choice(choice: Mapping[str, Any]) -> bool:
+def _is_failed_choice(choice: Mapping[str, Any]) -> bool:
     """Whether a choice ended in an error, as some gateways say it beside what came of it."""
     return choice.get("finish_reason") == "error" or _is_error(choice)
 
 
-def _says_done(line: bytes) -> bool:
+def _is_done_line(line: bytes) -> bool:
     return line.startswith(b"data:") and line[5:].strip() == b"[DONE]"
 
 
@@ -219,7 +223,7 @@ def _merge(held: dict[str, Any], part: Mapping[str, Any]) -> None:
             inner = held.setdefault(name, {})
             if isinstance(inner, dict):
                 _merge(inner, value)
-        elif name in _IN_PIECES and isinstance(value, str):
+        elif name in _STREAMED_FIELDS and isinstance(value, str):
             held[name] = str(held.get(name, "")) + value
         else:
             held.setdefault(name, value)
@@ -241,7 +245,7 @@ def _first_choice(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def _parse_object(data: bytes) -> dict[str, Any]:
     """What cannot be read says nothing: it is the client's to complain about."""
     try:
         value = json.loads(data)
@@ -250,5 +254,5 @@ def _object(data: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _spoken(message: dict[str, Any]) -> dict[str, Any] | None:
-    return message if any(message.get(name) for name in _SAYS) else None
+def _if_not_empty(message: dict[str, Any]) -> dict[str, Any] | None:
+    return message if any(message.get(name) for name in _CONTENT_FIELDS) else None

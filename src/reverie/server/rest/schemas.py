@@ -14,20 +14,20 @@ from reverie import model
 
 Time = int | str
 Number = Annotated[int, Path(ge=0, le=2**62)]
-MOST_LISTED = 1_000
+MAX_LISTED = 1_000
 MAX_APPENDED = 1_000
 
 
 @cache
-def wire(kind: type) -> type[BaseModel]:
+def wire_model(kind: type) -> type[BaseModel]:
     """One of our values as JSON has it: the fields it has, times as ISO 8601 (``plain``)."""
     hints = get_type_hints(kind)
     names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
-    shapes: dict[str, Any] = {name: (_wired(hints[name], name), ...) for name in names}
+    shapes: dict[str, Any] = {name: (_wire_type(hints[name], name), ...) for name in names}
     return create_model(kind.__name__, **shapes)
 
 
-def _wired(hint: Any, name: str) -> Any:
+def _wire_type(hint: Any, name: str) -> Any:
     origin, inner = get_origin(hint), get_args(hint)
     if hint is int and (name == "at" or name.endswith("_at")):
         return str
@@ -36,20 +36,20 @@ def _wired(hint: Any, name: str) -> Any:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return dict[str, Any]
     if origin is tuple:
-        return list[_wired(inner[0], name)]  # type: ignore[misc]
+        return list[_wire_type(inner[0], name)]  # type: ignore[misc]
     if inner:
-        return Union[tuple(_wired(each, name) for each in inner)]  # noqa: UP007 - made at run time
-    return wire(hint)
+        return Union[tuple(_wire_type(each, name) for each in inner)]  # noqa: UP007 - made at run time
+    return wire_model(hint)
 
 
-Memory, Hit, Event = wire(model.Memory), wire(model.Hit), wire(model.Event)
+Memory, Hit, Event = wire_model(model.Memory), wire_model(model.Hit), wire_model(model.Event)
 SessionInfo, SpaceInfo, Proposal = (
-    wire(model.SessionInfo),
-    wire(model.SpaceInfo),
-    wire(model.Proposal),
+    wire_model(model.SessionInfo),
+    wire_model(model.SpaceInfo),
+    wire_model(model.Proposal),
 )
-Erased, SessionErased = wire(model.ErasureReport), wire(model.SessionErasure)
-SummaryShown, Imported = wire(model.Summary), wire(model.ImportReport)
+Erased, SessionErased = wire_model(model.ErasureReport), wire_model(model.SessionErasure)
+SummaryShown, Imported = wire_model(model.Summary), wire_model(model.ImportReport)
 
 
 class Problem(BaseModel):
@@ -62,11 +62,11 @@ class Problem(BaseModel):
     detail: str
 
 
-class _Answer(BaseModel):
+class _ResponseModel(BaseModel):
     """Answers are made by ``plain``; these say what is in them."""
 
 
-class VersionShown(_Answer):
+class VersionShown(_ResponseModel):
     """One version of a memory."""
 
     version_number: int
@@ -80,7 +80,7 @@ class VersionShown(_Answer):
     trust: model.Trust
     actor: str | None
     reason: str | None
-    origin: wire(model.Origin) | None  # type: ignore[valid-type]
+    origin: wire_model(model.Origin) | None  # type: ignore[valid-type]
     position: int
     uuid: str
 
@@ -93,47 +93,47 @@ class MemoryShown(Memory):  # type: ignore[valid-type, misc]
     local_file: str | None = Field(description="Where that is, for the operator on that machine.")
 
 
-class Memories(_Answer):
+class Memories(_ResponseModel):
     memories: list[Memory]  # type: ignore[valid-type]
     total: int
     next: str | None = Field(description="What to give as `after` for the next part.")
     position: int = Field(description="Where the log stands: what to follow changes from.")
 
 
-class Category(_Answer):
+class Category(_ResponseModel):
     name: str
     memories: int
 
 
-class Categories(_Answer):
+class Categories(_ResponseModel):
     categories: list[Category]
 
 
-class SessionMemories(_Answer):
+class SessionMemories(_ResponseModel):
     memories: list[Memory]  # type: ignore[valid-type]
 
 
-class Hits(_Answer):
+class Hits(_ResponseModel):
     hits: list[Hit]  # type: ignore[valid-type]
 
 
-class Health(_Answer):
+class Health(_ResponseModel):
     status: str
 
 
-class Login(_Answer):
+class Login(_ResponseModel):
     token: str
 
 
-class Profile(_Answer):
+class Profile(_ResponseModel):
     profile: str
 
 
-class Spaces(_Answer):
+class Spaces(_ResponseModel):
     spaces: list[SpaceInfo]  # type: ignore[valid-type]
 
 
-class WhoAmI(_Answer):
+class WhoAmI(_ResponseModel):
     name: str
     right: model.Right
     spaces: list[str] | None
@@ -141,39 +141,39 @@ class WhoAmI(_Answer):
     space: str = Field(description="The space that is meant when none is named.")
 
 
-class Sessions(_Answer):
+class Sessions(_ResponseModel):
     sessions: list[SessionInfo]  # type: ignore[valid-type]
 
 
-class SessionMade(_Answer):
+class SessionMade(_ResponseModel):
     id: str
-    forked_from: wire(model.Origin) | None = None  # type: ignore[valid-type]
+    forked_from: wire_model(model.Origin) | None = None  # type: ignore[valid-type]
 
 
-class Events(_Answer):
+class Events(_ResponseModel):
     events: list[Event]  # type: ignore[valid-type]
 
 
-class Recalls(_Answer):
-    recalls: list[wire(model.RecallNote)]  # type: ignore[valid-type]
+class Recalls(_ResponseModel):
+    recalls: list[wire_model(model.RecallNote)]  # type: ignore[valid-type]
 
 
-class ContextShown(wire(model.Context)):  # type: ignore[misc]
+class ContextShown(wire_model(model.Context)):  # type: ignore[misc]
     """The parts of a context, and ``system``: all but the history as one text."""
 
     system: str
 
 
-class Scratchpad(_Answer):
+class Scratchpad(_ResponseModel):
     items: list[str]
     updated_at: str | None
 
 
-class Proposals(_Answer):
+class Proposals(_ResponseModel):
     proposals: list[Proposal]  # type: ignore[valid-type]
 
 
-class Commit(_Answer):
+class Commit(_ResponseModel):
     """One commit of the vault."""
 
     id: str
@@ -184,26 +184,26 @@ class Commit(_Answer):
     paths: list[str]
 
 
-class Commits(_Answer):
+class Commits(_ResponseModel):
     commits: list[Commit]
 
 
-class Checkpoint(_Answer):
+class Checkpoint(_ResponseModel):
     commit: str | None
 
 
-class Jobs(_Answer):
-    jobs: list[wire(model.Job)]  # type: ignore[valid-type]
+class Jobs(_ResponseModel):
+    jobs: list[wire_model(model.Job)]  # type: ignore[valid-type]
 
 
 # -- what requests hold ---------------------------------------------------------------------------
 
 
-class _Body(BaseModel):
+class _RequestModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NewMemory(_Body):
+class NewMemory(_RequestModel):
     content: str = Field(min_length=1)
     kind: model.Kind = "fact"
     category: str = "general"
@@ -217,7 +217,7 @@ class NewMemory(_Body):
     force: bool = Field(False, description="Keep both when the subject is remembered already.")
 
 
-class Changed(_Body):
+class Changed(_RequestModel):
     content: str | None = None
     category: str | None = None
     subject: str | None = None
@@ -226,9 +226,9 @@ class Changed(_Body):
     reason: str | None = None
 
 
-class Question(_Body):
+class Question(_RequestModel):
     query: str
-    limit: int = Field(5, ge=1, le=MOST_LISTED)
+    limit: int = Field(5, ge=1, le=MAX_LISTED)
     mode: model.Mode = "hybrid"
     kinds: list[model.HitKind] | None = None
     category: str | None = None
@@ -241,46 +241,46 @@ class Question(_Body):
     note: bool = Field(True, description="Whether it counts as a recall; not when people look.")
 
 
-class Erasing(_Body):
+class Erasing(_RequestModel):
     with_source: bool = False
 
 
-class Reasoned(_Body):
+class Reasoned(_RequestModel):
     reason: str | None = None
 
 
-class Noted(_Body):
+class Noted(_RequestModel):
     note: str = Field("", max_length=1_000)
 
 
-class NewSession(_Body):
+class NewSession(_RequestModel):
     id: str | None = None
 
 
-class Messages(_Body):
+class Messages(_RequestModel):
     # Stored all or none, and meanwhile nobody else writes: longer ones go to /follow.
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=MAX_APPENDED)
 
 
-class Resent(_Body):
+class Resent(_RequestModel):
     history: list[dict[str, Any]]
     session: str | None = None
 
 
-class ContextAsked(_Body):
+class ContextAsked(_RequestModel):
     query: str | None = None
     tokens: int | None = Field(None, ge=1)
 
 
-class SummaryWritten(_Body):
+class SummaryWritten(_RequestModel):
     text: str
     upper: int = Field(ge=0, le=2**62)
     expected_epoch: int = Field(ge=0, le=2**62)
 
 
-class Items(_Body):
+class Items(_RequestModel):
     items: list[str]
 
 
-class Code(_Body):
+class Code(_RequestModel):
     code: str

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from reverie.serialize import plain
+from reverie.serialize import to_json_value
 from reverie.server.access import (
-    Admin,
-    Key,
-    Reader,
-    Writer,
+    AdminAccess,
+    IdempotencyKey,
+    ReadAccess,
+    WriteAccess,
 )
 from reverie.server.json_response import Json
 from reverie.server.rest import schemas
@@ -20,39 +20,39 @@ from reverie.server.rest import schemas
 router = APIRouter(
     prefix="/api/sessions", tags=["Sessions"], responses={"default": {"model": schemas.Problem}}
 )
-Limit = Annotated[int, Query(ge=1, le=schemas.MOST_LISTED)]
+Limit = Annotated[int, Query(ge=1, le=schemas.MAX_LISTED)]
 
 
 @router.get("", response_model=schemas.Sessions)
-async def listed(visit: Reader, limit: Limit = 50, include_hidden: bool = False) -> Response:
+async def listed(visit: ReadAccess, limit: Limit = 50, include_hidden: bool = False) -> Response:
     """The sessions of a space, the one with the newest event first."""
     found = await visit.space().sessions(limit=limit, include_hidden=include_hidden)
-    return Json({"sessions": plain(found)})
+    return Json({"sessions": to_json_value(found)})
 
 
 @router.post("", status_code=201, response_model=schemas.SessionMade)
-async def made(visit: Writer, body: schemas.NewSession | None = None) -> Response:
+async def made(visit: WriteAccess, body: schemas.NewSession | None = None) -> Response:
     """An id for a new session; it is there with its first event."""
     session = visit.space().session(None if body is None else body.id)
     return Json({"id": session.id, "forked_from": None}, 201)
 
 
 @router.post("/follow", response_model=schemas.SessionMade)
-async def follow(visit: Writer, body: schemas.Resent, key: Key = None) -> Response:
+async def follow(visit: WriteAccess, body: schemas.Resent, key: IdempotencyKey = None) -> Response:
     """Take in a history that a client resends whole each turn: only what is new is kept."""
-    session = await visit.persons_space().follow(body.history, session=body.session, key=key)
-    return Json({"id": session.id, "forked_from": plain(await session.forked_from)})
+    session = await visit.space_as_person().follow(body.history, session=body.session, key=key)
+    return Json({"id": session.id, "forked_from": to_json_value(await session.forked_from)})
 
 
 @router.get("/{id:name}", response_model=schemas.SessionInfo)
-async def info(visit: Reader, id: str) -> Response:
+async def info(visit: ReadAccess, id: str) -> Response:
     """How many events a session has, how it began, when it was last used."""
-    return Json(plain(await visit.space().session(id).info()))
+    return Json(to_json_value(await visit.space().session(id).info()))
 
 
 @router.get("/{id:name}/events", response_model=schemas.Events)
 async def events(
-    visit: Reader,
+    visit: ReadAccess,
     id: str,
     limit: Limit = 200,
     until: Annotated[
@@ -61,79 +61,81 @@ async def events(
 ) -> Response:
     """The last events of a session, or the last until one of them; in order, verbatim."""
     found = await visit.space().session(id).events(limit, until=until)
-    return Json({"events": plain(found)})
+    return Json({"events": to_json_value(found)})
 
 
 @router.post("/{id:name}/events", status_code=201, response_model=schemas.Events)
-async def append(visit: Writer, id: str, body: schemas.Messages, key: Key = None) -> Response:
+async def append(
+    visit: WriteAccess, id: str, body: schemas.Messages, key: IdempotencyKey = None
+) -> Response:
     """Keep messages as they are, all of them or none."""
-    kept = await visit.persons_space().session(id).append_many(body.messages, key=key)
-    return Json({"events": plain(kept)}, 201)
+    kept = await visit.space_as_person().session(id).append_many(body.messages, key=key)
+    return Json({"events": to_json_value(kept)}, 201)
 
 
 @router.get("/{id:name}/memories", response_model=schemas.SessionMemories)
-async def memories(visit: Reader, id: str) -> Response:
+async def memories(visit: ReadAccess, id: str) -> Response:
     """What belongs to this session alone."""
-    return Json({"memories": plain(await visit.space().session(id).memories())})
+    return Json({"memories": to_json_value(await visit.space().session(id).memories())})
 
 
 @router.get("/{id:name}/recalls", response_model=schemas.Recalls)
-async def recalls(visit: Reader, id: str) -> Response:
+async def recalls(visit: ReadAccess, id: str) -> Response:
     """What was recalled for each turn."""
-    return Json({"recalls": plain(await visit.space().session(id).recalls())})
+    return Json({"recalls": to_json_value(await visit.space().session(id).recalls())})
 
 
 @router.post("/{id:name}/context", response_model=schemas.ContextShown)
-async def context(visit: Reader, id: str, body: schemas.ContextAsked | None = None) -> Response:
+async def context(visit: ReadAccess, id: str, body: schemas.ContextAsked | None = None) -> Response:
     """What a model needs for the next turn: profile, summary, recalled memories, history."""
     asked: dict[str, Any] = {} if body is None else body.model_dump()
     # Who may only read leaves no trace, not even of having been the first to ask.
     found = await visit.space().session(id).context(**asked, freeze=visit.caller.may("write"))
-    return Json({**plain(found), "system": found.system})
+    return Json({**to_json_value(found), "system": found.system})
 
 
 @router.get("/{id:name}/summary", response_model=schemas.SummaryShown)
-async def summary(visit: Reader, id: str) -> Response:
+async def summary(visit: ReadAccess, id: str) -> Response:
     """The rolling summary."""
-    return Json(plain(await visit.space().session(id).summary()))
+    return Json(to_json_value(await visit.space().session(id).summary()))
 
 
 @router.put("/{id:name}/summary", response_model=schemas.SummaryShown)
-async def write_summary(visit: Writer, id: str, body: schemas.SummaryWritten) -> Response:
+async def write_summary(visit: WriteAccess, id: str, body: schemas.SummaryWritten) -> Response:
     """Replace the summary that was read; ``applied`` is false when another was written since."""
     written = await visit.space().session(id).write_summary(**body.model_dump())
-    return Json(plain(written))
+    return Json(to_json_value(written))
 
 
 @router.get("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
-async def scratchpad(visit: Reader, id: str) -> Response:
+async def scratchpad(visit: ReadAccess, id: str) -> Response:
     """The working list."""
-    return Json(plain(await visit.space().session(id).scratchpad.read()))
+    return Json(to_json_value(await visit.space().session(id).scratchpad.read()))
 
 
 @router.put("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
-async def write_scratchpad(visit: Writer, id: str, body: schemas.Items) -> Response:
+async def write_scratchpad(visit: WriteAccess, id: str, body: schemas.Items) -> Response:
     """Replace the working list."""
-    return Json(plain(await visit.space().session(id).scratchpad.write(body.items)))
+    return Json(to_json_value(await visit.space().session(id).scratchpad.write(body.items)))
 
 
 @router.delete("/{id:name}/scratchpad", status_code=204)
-async def clear_scratchpad(visit: Writer, id: str) -> Response:
+async def clear_scratchpad(visit: WriteAccess, id: str) -> Response:
     """Empty the working list."""
     await visit.space().session(id).scratchpad.clear()
     return Response(status_code=204)
 
 
 @router.post("/{id:name}/refresh", status_code=204)
-async def refresh(visit: Writer, id: str) -> Response:
+async def refresh(visit: WriteAccess, id: str) -> Response:
     """See the profile as it is now, from the next context on."""
-    await visit.space().session(id).refresh()
+    await visit.space().session(id).refresh_profile()
     return Response(status_code=204)
 
 
 @router.post("/{id:name}/hide", status_code=204)
 async def hide(
-    visit: Writer, id: str, body: schemas.Reasoned | None = None, key: Key = None
+    visit: WriteAccess, id: str, body: schemas.Reasoned | None = None, key: IdempotencyKey = None
 ) -> Response:
     """Take a session out of lists and every recall."""
     await visit.space().session(id).hide(None if body is None else body.reason, key=key)
@@ -141,13 +143,13 @@ async def hide(
 
 
 @router.post("/{id:name}/restore", status_code=204)
-async def restore(visit: Writer, id: str, key: Key = None) -> Response:
+async def restore(visit: WriteAccess, id: str, key: IdempotencyKey = None) -> Response:
     """Bring a hidden session back."""
     await visit.space().session(id).restore(key=key)
     return Response(status_code=204)
 
 
 @router.post("/{id:name}/erase", response_model=schemas.SessionErased)
-async def erase(visit: Admin, id: str, key: Key = None) -> Response:
+async def erase(visit: AdminAccess, id: str, key: IdempotencyKey = None) -> Response:
     """Destroy every event, and the memories that came from nowhere else."""
-    return Json(plain(await visit.space().session(id).erase(key=key)))
+    return Json(to_json_value(await visit.space().session(id).erase(key=key)))

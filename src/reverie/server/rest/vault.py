@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from reverie.aio import within
+from reverie.aio import run_with_handle
 from reverie.errors import VaultError
 from reverie.memory.space import Space
-from reverie.serialize import plain
-from reverie.server.access import Reader, Visit, Writer
-from reverie.server.errors import Refused
+from reverie.serialize import to_json_value
+from reverie.server.access import ReadAccess, RequestAccess, WriteAccess
+from reverie.server.errors import HttpProblem
 from reverie.server.guard import is_local
 from reverie.server.json_response import Json
 from reverie.server.rest import schemas
@@ -27,27 +27,31 @@ _log = logging.getLogger("reverie.server")
 
 @router.get("/history", tags=["Vault"], response_model=schemas.Commits)
 async def history(
-    visit: Reader,
+    visit: ReadAccess,
     id: Annotated[str | None, Query(description="Of one memory's file alone.")] = None,
-    limit: Annotated[int, Query(ge=1, le=scoped_history.MOST)] = 10,
+    limit: Annotated[int, Query(ge=1, le=scoped_history.MAX_COMMITS)] = 10,
 ) -> Response:
     """What git says of the files of a space, the newest commit first."""
-    found = await _done(visit, partial(_history, id=id, limit=limit))
-    return Json({"commits": plain(found)})
+    found = await _run_in_vault(visit, partial(_history, id=id, limit=limit))
+    return Json({"commits": to_json_value(found)})
 
 
 @router.post("/checkpoint", tags=["Vault"], response_model=schemas.Checkpoint)
-async def checkpoint(visit: Writer, body: schemas.Noted | None = None) -> Response:
+async def checkpoint(visit: WriteAccess, body: schemas.Noted | None = None) -> Response:
     """Commit all that the vault holds, under a note; ``commit`` is null when nothing changed."""
     note = "" if body is None else body.note
-    return Json({"commit": await _done(visit, partial(scoped_history.checkpoint, note=note))})
+    return Json(
+        {"commit": await _run_in_vault(visit, partial(scoped_history.checkpoint, note=note))}
+    )
 
 
-async def files(request: Request, visit: Visit, id: str) -> dict[str, Any]:
+async def memory_file(request: Request, visit: RequestAccess, id: str) -> dict[str, Any]:
     """Where a memory that this caller sees has its file: from the vault's folder on, and for the
     operator on this machine whole. No other caller learns where anything stands."""
     try:
-        found = await within(visit.space(), partial(scoped_history.file_of, id=id))
+        found = await run_with_handle(
+            visit.space(), partial(scoped_history.find_memory_file, id=id)
+        )
     except VaultError as error:
         _log.warning("%s", error)
         found = None
@@ -64,13 +68,13 @@ def _history(space: Space, id: str | None, limit: int) -> Any:
     return scoped_history.history(space, id, limit)
 
 
-async def _done(visit: Visit, work: Any) -> Any:
+async def _run_in_vault(visit: RequestAccess, work: Any) -> Any:
     """What the vault answers. Why it cannot is told to the operator: it names folders."""
-    if await visit.serving.store.vault is None:
-        raise Refused(404, "NotFound", "the store has no vault")
+    if await visit.server_context.store.vault is None:
+        raise HttpProblem(404, "NotFound", "the store has no vault")
     try:
-        return await within(visit.space(), work)
+        return await run_with_handle(visit.space(), work)
     except VaultError as error:
         _log.warning("%s", error)
         detail = "the vault cannot be used at the moment: the server's log says why"
-        raise Refused(503, "VaultError", detail, headers={"Retry-After": "1"}) from error
+        raise HttpProblem(503, "VaultError", detail, headers={"Retry-After": "1"}) from error

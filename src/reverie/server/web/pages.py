@@ -13,10 +13,10 @@ from starlette.responses import Response
 
 from reverie.server.errors import problem
 
-FOLDER = Path(__file__).with_name("page")
+PAGE_DIR = Path(__file__).with_name("page")
 INDEX = "index.html"
 ICON = "icon.svg"
-TYPES = {
+MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -25,45 +25,45 @@ TYPES = {
 # The page itself is asked for each time; what it consists of has the version in its address and is
 # kept for good. So no file of an old page ever meets one of a new, and a page that is opened again
 # asks for one file.
-ASK_AGAIN = "no-cache"
-FOR_GOOD = "public, max-age=31536000, immutable"
+NO_CACHE = "no-cache"
+IMMUTABLE_CACHE = "public, max-age=31536000, immutable"
 
 router = APIRouter(include_in_schema=False)
 
 
-class File(NamedTuple):
+class PageFile(NamedTuple):
     """A file as it goes out."""
 
     body: bytes
     type: str
     etag: str
-    caching: str
+    cache_control: str
 
 
 @router.api_route("/", methods=["GET", "HEAD"])
 async def index(request: Request) -> Response:
     """The page itself, which shows nothing before it has a token."""
-    return _answer(request, INDEX)
+    return _serve_file(request, INDEX)
 
 
 @router.api_route("/page/{name:path}", methods=["GET", "HEAD"])
-async def part(request: Request, name: str) -> Response:
+async def asset(request: Request, name: str) -> Response:
     """What the page consists of."""
-    return _answer(request, name)
+    return _serve_file(request, name)
 
 
 @router.api_route("/favicon.ico", methods=["GET", "HEAD"])
 async def icon(request: Request) -> Response:
     """Browsers ask for it wherever they are, also where no page names an icon."""
-    return _answer(request, ICON)
+    return _serve_file(request, ICON)
 
 
-def _answer(request: Request, name: str) -> Response:
+def _serve_file(request: Request, name: str) -> Response:
     # Looked up by its name and never opened by it: there is no path to walk out of the folder.
-    file = files().get(name)
+    file = load_files().get(name)
     if file is None:
         return problem(404, "NotFound", "the page has no such file: load it again")
-    headers = {"ETag": file.etag, "Cache-Control": file.caching}
+    headers = {"ETag": file.etag, "Cache-Control": file.cache_control}
     known = {tag.strip() for tag in request.headers.get("if-none-match", "").split(",")}
     if file.etag in known:
         return Response(status_code=304, headers=headers)
@@ -71,21 +71,25 @@ def _answer(request: Request, name: str) -> Response:
 
 
 @cache
-def files() -> dict[str, File]:
+def load_files() -> dict[str, PageFile]:
     """Every file by the name it is asked for, read once."""
     found = {
-        path.name: path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in TYPES
+        path.name: path.read_bytes()
+        for path in sorted(PAGE_DIR.iterdir())
+        if path.suffix in MEDIA_TYPES
     }
     version = _digest(b"".join(found.values()))
     page = found.pop(INDEX).replace(b'"/page/', f'"/page/{version}/'.encode())
     own = {INDEX: page, ICON: found[ICON]}
-    parts = {f"{version}/{name}": _file(name, body, FOR_GOOD) for name, body in found.items()}
-    asked_again = {name: _file(name, body, ASK_AGAIN) for name, body in own.items()}
+    parts = {
+        f"{version}/{name}": _page_file(name, body, IMMUTABLE_CACHE) for name, body in found.items()
+    }
+    asked_again = {name: _page_file(name, body, NO_CACHE) for name, body in own.items()}
     return asked_again | parts
 
 
-def _file(name: str, body: bytes, caching: str) -> File:
-    return File(body, TYPES[Path(name).suffix], f'"{_digest(body)}"', caching)
+def _page_file(name: str, body: bytes, caching: str) -> PageFile:
+    return PageFile(body, MEDIA_TYPES[Path(name).suffix], f'"{_digest(body)}"', caching)
 
 
 def _digest(body: bytes) -> str:

@@ -13,7 +13,7 @@ HEX = "[0-9a-fA-F]"
 END = f"(?!{WORD})"
 
 # A kind, what its keys begin with, and what follows.
-SHAPES: tuple[tuple[str, str, str], ...] = (
+KEY_FORMATS: tuple[tuple[str, str, str], ...] = (
     ("Reverie token", "rv_", rf"{WORD}{{8}}_[\w-]{{43}}"),
     ("1password key", "A3-", r"[A-Z0-9]{6}-[A-Z0-9-]{22,}"),
     ("1password token", "ops_eyJ", r"[\w+/-]{60,}={0,2}"),

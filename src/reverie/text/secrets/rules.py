@@ -6,22 +6,22 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 
-from reverie.text.secrets.detect import SHORTEST, Found
-from reverie.text.secrets.key_formats import SERVICES, SHAPES
+from reverie.text.secrets.detect import MIN_KEY_CHARS, SecretMatch
+from reverie.text.secrets.key_formats import KEY_FORMATS, SERVICES
 
 # What is longer without a break is an image or a file, not a key.
-LONGEST_RUN = 1_500
+MAX_RUN_CHARS = 1_500
 _ASSIGNED = re.compile(r"[=:>|][\"'`\\ ]{0,2}[A-Za-z0-9]{20}")
 
 
-def found_in(text: str, lowered: str, runs: Sequence[tuple[int, int]]) -> list[Found]:
+def find_matches(text: str, lowered: str, runs: Sequence[tuple[int, int]]) -> list[SecretMatch]:
     """Everything that any rule finds. ``runs`` are the stretches without spaces that are long."""
-    found = [each for start, end in runs for each in _in_run(text, start, end)]
-    found += _private_keys(text)
-    found += _addressed(text, lowered)
-    found += _said(text, lowered)
+    found = [each for start, end in runs for each in _find_in_run(text, start, end)]
+    found += _find_private_keys(text)
+    found += _find_in_urls_and_headers(text, lowered)
+    found += _find_named_values(text, lowered)
     if runs and _ASSIGNED.search(text):
-        found += _opaque(text)
+        found += _find_random_values(text)
     return found
 
 
@@ -29,7 +29,7 @@ def is_secret_named(name: str, value: str) -> bool:
     """Whether a value is a secret because of the name it has, as in ``{"password": "…"}``."""
     if len(value) > 4_000 or not _NAME.search(name):
         return False
-    if _ABOUT.search(name) or _NOT_A_KEY.search(name):
+    if _METADATA_NAME.search(name) or _NOT_A_KEY.search(name):
         return False
     return bool(_PASSWORD.search(name)) and _is_password(value) or _is_value(value, strong=True)
 
@@ -37,7 +37,7 @@ def is_secret_named(name: str, value: str) -> bool:
 # -- by their looks -------------------------------------------------------------------------------
 
 
-def _tree(words: Iterable[str]) -> str:
+def _trie_pattern(words: Iterable[str]) -> str:
     """A pattern that finds any of these words, branching at their first differing letter."""
     branches: dict[str, list[str]] = {}
     ends = False
@@ -46,7 +46,7 @@ def _tree(words: Iterable[str]) -> str:
             branches.setdefault(word[0], []).append(word[1:])
         else:
             ends = True
-    parts = [re.escape(first) + _tree(rest) for first, rest in branches.items()]
+    parts = [re.escape(first) + _trie_pattern(rest) for first, rest in branches.items()]
     if not parts:
         return ""
     whole = parts[0] if len(parts) == 1 and not ends else f"(?:{'|'.join(parts)})"
@@ -54,10 +54,10 @@ def _tree(words: Iterable[str]) -> str:
 
 
 _BY_PREFIX: dict[str, list[tuple[str, str]]] = {}
-for _kind, _prefixes, _body in SHAPES:
+for _kind, _prefixes, _body in KEY_FORMATS:
     for _prefix in _prefixes.split():
         _BY_PREFIX.setdefault(_prefix, []).append((_kind, re.escape(_prefix) + _body))
-_PREFIX = re.compile(_tree(_BY_PREFIX))
+_PREFIX = re.compile(_trie_pattern(_BY_PREFIX))
 # The longest beginning is found; what it might be is looked for from there to the shortest.
 _CANDIDATES = {
     prefix: [
@@ -70,24 +70,24 @@ _BLOB = re.compile(
 )
 
 
-def _in_run(text: str, start: int, end: int) -> Iterator[Found]:
+def _find_in_run(text: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Keys within one stretch without spaces; files and images in it are left alone."""
-    if end - start > LONGEST_RUN or text.startswith("data:", start):
+    if end - start > MAX_RUN_CHARS or text.startswith("data:", start):
         for blob in _BLOB.finditer(text, start, end):
-            yield from _keys(text, start, blob.start())
+            yield from _find_keys(text, start, blob.start())
             start = blob.end()
-    yield from _keys(text, start, end)
+    yield from _find_keys(text, start, end)
 
 
-def _keys(text: str, start: int, end: int) -> Iterator[Found]:
-    yield from _shaped_in(text, start, end)
+def _find_keys(text: str, start: int, end: int) -> Iterator[SecretMatch]:
+    yield from _find_known_formats(text, start, end)
     run = text[start:end]
-    for kind, needle, pattern in _NAMED_SHAPES:
+    for kind, needle, pattern in _WHOLE_FORMATS:
         if needle in run:
             for hit in pattern.finditer(text, start, end):
-                yield Found(kind, *hit.span())
+                yield SecretMatch(kind, *hit.span())
     if ("_" in run or "-" in run) and _DIGIT.search(run):
-        yield from _prefixed(text, start, end)
+        yield from _find_prefixed(text, start, end)
 
 
 _DIGIT = re.compile(r"\d")
@@ -98,7 +98,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII)
 
 
-def _shaped_in(text: str, start: int, end: int) -> Iterator[Found]:
+def _find_known_formats(text: str, start: int, end: int) -> Iterator[SecretMatch]:
     """Keys that begin as a service begins its keys."""
     at = start
     while hit := _PREFIX.search(text, at, end):
@@ -107,13 +107,13 @@ def _shaped_in(text: str, start: int, end: int) -> Iterator[Found]:
             continue
         for kind, pattern in _CANDIDATES[hit[0]]:
             if body := _compiled(pattern).match(text, hit.start(), end):
-                yield Found(kind, *body.span())
+                yield SecretMatch(kind, *body.span())
                 at = body.end()
                 break
 
 
 # A kind, what must occur for it, and how it looks as a whole.
-_NAMED_SHAPES = tuple(
+_WHOLE_FORMATS = tuple(
     (kind, needle, re.compile(pattern, re.ASCII))
     for kind, needle, pattern in (
         ("JSON web token", "ey", r"(?<![A-Za-z0-9])ey[JI][\w-]{8,}\.[\w-]{16,}\.[\w-]{6,}=*"),
@@ -162,11 +162,11 @@ _PEM = re.compile(
 _PUTTY = re.compile(r"PuTTY-User-Key-File-(?:[^P]|P(?!uTTY-User)){0,4000}?Private-MAC: *[0-9a-f]+")
 
 
-def _private_keys(text: str) -> Iterator[Found]:
+def _find_private_keys(text: str) -> Iterator[SecretMatch]:
     for pattern, hint in ((_PEM, "PRIVATE KEY"), (_PUTTY, "PuTTY-User")):
         if hint in text:
             for hit in pattern.finditer(text):
-                yield Found("private key", *hit.span())
+                yield SecretMatch("private key", *hit.span())
 
 
 # -- in addresses and headers ---------------------------------------------------------------------
@@ -191,18 +191,18 @@ _PHRASE = re.compile(
 )
 
 
-def _addressed(text: str, lowered: str) -> Iterator[Found]:
+def _find_in_urls_and_headers(text: str, lowered: str) -> Iterator[SecretMatch]:
     if "@" in text or "-u" in text:
         for pattern in (_IN_URL, _CURL_USER):
             for hit in pattern.finditer(text):
                 group = hit.lastindex or 1
                 if not _is_placeholder(hit[group].rpartition(":")[2]):
-                    yield Found("password", *hit.span(group))
+                    yield SecretMatch("password", *hit.span(group))
     if "=" in text and "://" in text:
         for hit in _IN_QUERY.finditer(lowered):
             value = text[hit.start(2) : hit.end(2)]
             if _is_value(value, strong=True) and not _NOT_A_KEY.search(hit[1]):
-                yield Found("token", *hit.span(2))
+                yield SecretMatch("token", *hit.span(2))
     if any(map(lowered.__contains__, _HEADERS)):
         for hit in _HEADER.finditer(lowered):
             value = text[hit.start(2) : hit.end(2)]
@@ -210,10 +210,10 @@ def _addressed(text: str, lowered: str) -> Iterator[Found]:
             # "Basic" and "token" are words as well.
             strong = hit[1] not in ("basic", "token") or _is_hex(value)
             if _is_value(value, strong=strong) and not _NOT_A_KEY.search(named):
-                yield Found("token", *hit.span(2))
+                yield SecretMatch("token", *hit.span(2))
     if "mnemonic" in lowered or "phrase" in lowered:
         for hit in _PHRASE.finditer(lowered):
-            yield Found("seed phrase", *hit.span(1))
+            yield SecretMatch("seed phrase", *hit.span(1))
 
 
 # -- keys of services nobody listed ---------------------------------------------------------------
@@ -223,13 +223,13 @@ _PREFIXED = re.compile(
     r"([A-Za-z0-9]{16,200}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
     r"(?:[_-][A-Za-z0-9]{6,64}){0,2}(?![A-Za-z0-9])"
 )
-_KEYISH = re.compile(
+_KEY_PREFIX = re.compile(
     r"(?:^|[_-])(?:sk|pk|rk|ak|live|test|prod|staging|pat|svc|priv|secret|cred)[_-]|"
     r"(?:key|tok|token|secret|api|auth|pat|pk|sk)\d?[_-]$",
     re.IGNORECASE,
 )
 # What models' services call their answers, calls and files; what builds call their parts.
-_NAMES_OF_IDS = re.compile(
+_ID_PREFIX = re.compile(
     r"^(?:call|tooluse|toolu|tool|srvtoolu|chatcmpl|cmpl|msg|message|run|thread|file|req|request|"
     r"resp|rs|fc|ws|ci|item|gen|asst|step|batch|conv|sess|session|event|evt|cs|cus|pi|ch|in|sub|"
     r"price|prod|acct|txn|trace|span|job|task|user|org|proj|project|id|sha\d*|md5|hash|commit|rev|"
@@ -242,25 +242,25 @@ _ABBREVIATION = re.compile(
 )
 
 
-def _prefixed(text: str, start: int, end: int) -> Iterator[Found]:
+def _find_prefixed(text: str, start: int, end: int) -> Iterator[SecretMatch]:
     """A short word, a line, and a long stretch that no word is made of."""
     for hit in _PREFIXED.finditer(text, start, end):
         prefix, body = hit.groups()
-        if _NAMES_OF_IDS.match(prefix):
+        if _ID_PREFIX.match(prefix):
             continue
-        keyish = bool(_KEYISH.search(prefix))
+        keyish = bool(_KEY_PREFIX.search(prefix))
         if _HEXES.fullmatch(body) or _UUID.fullmatch(body):
             short = bool(_ABBREVIATION.fullmatch(prefix)) and len(body) >= 32
             good = (keyish or short) and len(body) >= 28 and len(set(body)) >= 6
         else:
             mixed = keyish and not body.isalpha() and not body.isdecimal()
             good = (
-                is_random(body)
+                looks_random(body)
                 and (keyish or len(body) >= _LONG_BODY)
                 or (mixed and len(body) >= 20)
             )
         if good:
-            yield Found("key", *hit.span())
+            yield SecretMatch("key", *hit.span())
 
 
 # -- by what is said of them ----------------------------------------------------------------------
@@ -273,7 +273,7 @@ _NAME = re.compile(
     re.IGNORECASE,
 )
 # A name that ends so names something about a secret, not the secret.
-_ABOUT = re.compile(
+_METADATA_NAME = re.compile(
     r"(?:(?<=[_. -])|(?<=[a-z])(?=[A-Z]))(?i:path|file|url|uri|endpoint|name|id|type|count|length|"
     r"size|expiry|expires|at|limit|usage|lifetime|ttl|hash|digest|fingerprint|version|alias|arn|ref|"
     r"header|field|column|prefix|format|manager|provider|algorithm|issuer|audience|scope|budget|"
@@ -286,15 +286,17 @@ _NOT_A_KEY = re.compile(
     re.IGNORECASE,
 )
 # What is called so may be anything, unless nothing but chance could have made it.
-_BARE = re.compile(r"(?:\W|the |my |a )*(?:key|token)s?|(?:.*[\W-])?apis?", re.IGNORECASE)
+_GENERIC_NAME = re.compile(r"(?:\W|the |my |a )*(?:key|token)s?|(?:.*[\W-])?apis?", re.IGNORECASE)
 _PASSWORD = re.compile(r"passw|passphrase|pwd|\bpass\b|_pass$|passcode", re.IGNORECASE)
-_SERVICE = re.compile(rf"(?:{_tree(sorted(SERVICES.split()))})[\w.-]{{0,20}}$", re.IGNORECASE)
-_CALLED = """
+_SERVICE = re.compile(
+    rf"(?:{_trie_pattern(sorted(SERVICES.split()))})[\w.-]{{0,20}}$", re.IGNORECASE
+)
+_SENSITIVE_WORDS = """
     password passwd passphrase passcode pass pwd secret token credential creds bearer auth key
     api pat dsn jwt hec private
 """
 # Looked for in small letters.
-_CALL = re.compile(_tree(sorted([*_CALLED.split(), *SERVICES.split()])))
+_SECRET_WORD = re.compile(_trie_pattern(sorted([*_SENSITIVE_WORDS.split(), *SERVICES.split()])))
 _VALUE = re.compile(
     r"[\w .-]{0,25}?(?:\\?[\"'`)\]*]){0,3}\s{0,2}"
     # What connects a name with its value.
@@ -307,14 +309,14 @@ _REST = re.compile(r"[^\s\"'`<>()\[\]{},;\\]{0,3800}")
 # The name before a word, read backwards.
 _BEFORE = re.compile(r"(?: (?=[A-Za-z]))?[\w.-]{0,40}")
 # How far behind the word that calls it a value may begin.
-_REACH = 60
-_ASSIGNS = frozenset({"=", ":", ":=", "=>", "==", "::", "?=", "||", ">", "value="})
+_MAX_VALUE_DISTANCE = 60
+_ASSIGNMENT_OPERATORS = frozenset({"=", ":", ":=", "=>", "==", "::", "?=", "||", ">", "value="})
 # A name that has nothing to do with secrets, and what code gives it.
 _OPAQUE = re.compile(
     r"(?<![\w.-])([A-Za-z][\w.-]{1,30})\\?[\"']?(?:=>|:=|\?=|\|\||=|: ?(?=[\"'])|>|:)\\?[\"'`]?"
     r"([A-Za-z0-9]{20,128})(?![\w/+%=.-])"
 )
-_OPAQUE_BY_NATURE = re.compile(
+_NON_SECRET_NAME = re.compile(
     r"id|hash|sha|md5|digest|etag|integrity|sum|commit|rev|ref|cursor|nonce|salt|page|offset|next|"
     r"version|build|file|image|img|src|href|url|path|addr|cid|trace|span|session|data|blob|content|"
     r"signature|sig|uuid|guid|base64|v$|sri|cert|fingerprint|slug|class|name|query|q$",
@@ -322,49 +324,51 @@ _OPAQUE_BY_NATURE = re.compile(
 )
 
 
-def _opaque(text: str) -> Iterator[Found]:
+def _find_random_values(text: str) -> Iterator[SecretMatch]:
     """What no word is made of, nor a hash, given to something that is no id."""
     for hit in _OPAQUE.finditer(text):
         value = hit[2]
-        if _HEXES.fullmatch(value) or _OPAQUE_BY_NATURE.search(hit[1]):
+        if _HEXES.fullmatch(value) or _NON_SECRET_NAME.search(hit[1]):
             continue
-        if is_random(value) and _DIGIT.search(value):
-            yield Found("secret", *hit.span(2))
+        if looks_random(value) and _DIGIT.search(value):
+            yield SecretMatch("secret", *hit.span(2))
 
 
-def _said(text: str, lowered: str) -> Iterator[Found]:
+def _find_named_values(text: str, lowered: str) -> Iterator[SecretMatch]:
     """Values that something calls a password, a key or a token."""
     at = 0
-    while called := _CALL.search(lowered, at):
+    while called := _SECRET_WORD.search(lowered, at):
         at = called.end()
         hit = _VALUE.match(lowered, at)
         if hit is None:
             continue
         start, end = hit.span(2)
         value = text[start:end].rstrip(".:!?")
-        if len(value) < SHORTEST and called[0][0] != "p":
+        if len(value) < MIN_KEY_CHARS and called[0][0] != "p":
             continue
-        if _PLAIN.fullmatch(value) and end - start > _REACH:
+        if _PLAIN.fullmatch(value) and end - start > _MAX_VALUE_DISTANCE:
             # What is called something within plain words is plain as well.
-            at = max(at, end - _REACH)
+            at = max(at, end - _MAX_VALUE_DISTANCE)
         before = _BEFORE.match(text[max(0, called.start() - 40) : called.start()][::-1])
         name = (before[0][::-1] if before else "") + text[called.start() : hit.start(1)]
         quoted = text[start - 1] in "\"'`"
-        kind, good = _judged(name.rstrip(" .-\"'`)]*\\\n"), hit[1], value, quoted)
+        kind, good = _classify_named_value(name.rstrip(" .-\"'`)]*\\\n"), hit[1], value, quoted)
         if good:
             at = start + len(value)
             if at == end and (rest := _REST.match(text, end)):
                 at = end + len(rest[0].rstrip(".:!?"))
-            yield Found(kind, start, at)
+            yield SecretMatch(kind, start, at)
 
 
-def _judged(name: str, link: str, value: str, quoted: bool) -> tuple[str, bool]:
-    if _ABOUT.search(name) or _NOT_A_KEY.search(name):
+def _classify_named_value(name: str, link: str, value: str, quoted: bool) -> tuple[str, bool]:
+    if _METADATA_NAME.search(name) or _NOT_A_KEY.search(name):
         return "", False
     if _PASSWORD.search(name):
-        return "password", _is_said_password(name, link, value, quoted)
-    strong = bool(_NAME.search(name)) or (link in _ASSIGNS and bool(_SERVICE.search(name)))
-    if _BARE.fullmatch(name) and not _is_hex(value):
+        return "password", _is_named_password(name, link, value, quoted)
+    strong = bool(_NAME.search(name)) or (
+        link in _ASSIGNMENT_OPERATORS and bool(_SERVICE.search(name))
+    )
+    if _GENERIC_NAME.fullmatch(name) and not _is_hex(value):
         strong = False
     return "secret", _is_value(value, strong=strong)
 
@@ -385,13 +389,13 @@ def _is_placeholder(value: str) -> bool:
     return bool(_PLACEHOLDER.match(value)) or len(set(value)) < 3
 
 
-def _is_said_password(name: str, link: str, value: str, quoted: bool) -> bool:
+def _is_named_password(name: str, link: str, value: str, quoted: bool) -> bool:
     """After a plain word such as "is" only what no sentence would hold."""
     if link == "=" and name.isupper() and len(value) >= 6 and "PASS" not in value.upper():
         return not _is_placeholder(value)
     if not _is_password(value):
         return False
-    if link in _ASSIGNS:
+    if link in _ASSIGNMENT_OPERATORS:
         # Words joined by lines are what people write behind a colon, and code between quotes.
         return link != ":" or quoted or not _JOINED.fullmatch(value)
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
@@ -427,13 +431,13 @@ _PLAIN = re.compile(r"[A-Za-z]+(?:[._/:-]+[A-Za-z]+)*[._/:-]*|[\d.,:/-]+")
 
 def _is_value(value: str, *, strong: bool) -> bool:
     """Whether something called a key could be one. ``strong``: it can hardly be anything else."""
-    if len(value) < SHORTEST or not _KEY_CHARS.fullmatch(value) or _is_placeholder(value):
+    if len(value) < MIN_KEY_CHARS or not _KEY_CHARS.fullmatch(value) or _is_placeholder(value):
         return False
     if _JOINED.fullmatch(value) or _POD.fullmatch(value) or not _PARTS.search(value):
         return False
     if _is_hex(value):
         return strong and not value.isdecimal() and len(set(value)) >= 6
-    if is_random(value):
+    if looks_random(value):
         return True
     if not strong or "/" in value and not _LONG_WORD.search(value):
         return False
@@ -446,13 +450,13 @@ def _is_hex(value: str) -> bool:
     return bool(_HEXES.fullmatch(value) or _UUID.fullmatch(value))
 
 
-def is_random(value: str) -> bool:
+def looks_random(value: str) -> bool:
     """Whether letters and digits change places as no word, name or path lets them."""
     if not any(map(str.isdigit, value)) and not _MIXED.search(value):
         return False
-    turns = sum(1 for _ in _TURN.finditer(value))
+    turns = sum(1 for _ in _CLASS_CHANGE.finditer(value))
     return turns * 4 >= len(value) and len(set(value)) >= 8
 
 
 _MIXED = re.compile(r"[a-z][A-Z][a-z]?[A-Z]|[A-Z]{2}[a-z][A-Z]")
-_TURN = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")
+_CLASS_CHANGE = re.compile(r"(?<=[a-z])[A-Z0-9]|(?<=[A-Z])[a-z0-9]|(?<=[0-9])[A-Za-z]")

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from reverie.text.normalize import one_line
 from reverie.vault import layout
-from reverie.vault.file_cache import Pending, Withheld
+from reverie.vault.file_cache import PendingChange, WithheldFile
 from reverie.vault.git.commit_policy import CommitPolicy
 from reverie.vault.git.repo import SUBJECT, Repository
 from reverie.vault.vault import Vault
 from reverie.write.secret_policy import Redaction
 
-MOST_LINES = 200
+MAX_LINES = 200
 _log = logging.getLogger("reverie.vault")
 _OP = re.compile(r"\((remember|revise|forget|restore|erase|promote) \w+\)$")
 _DONE = {
@@ -36,19 +36,21 @@ def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
     it is taken out, and a file that is gone until the person says whether they meant it.
     """
     withheld = vault.files.withheld()
-    again = [Pending(0, each.space, each.path, "") for each in withheld if each.space]
+    again = [PendingChange(0, each.space, each.path, "") for each in withheld if each.space]
     noted = vault.files.pending()
     if not noted and not again:
         return []
     held = set(vault.files.held())
     pending = [each for each in (*noted, *again) if each.path not in held]
-    repository = repository_of(vault, redaction)
+    repository = open_repository(vault, redaction)
     made = []
     if repository is not None:
         repository.init()
         # The vault's own log tells of all spaces: with the last of them, so that no commit says
         # of files that they were there which it does not hold.
-        logs = {each.path: None for each in pending if each.path.startswith(f"{layout.OWN}/")}
+        logs = {
+            each.path: None for each in pending if each.path.startswith(f"{layout.STATE_FOLDER}/")
+        }
         spaces = list(dict.fromkeys(each.space for each in pending))
         for space in spaces:
             own = [each for each in pending if each.space == space]
@@ -58,17 +60,17 @@ def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
             commit = repository.commit(paths, message(space, own), author=space)
             if commit is not None:
                 made.append(commit)
-        note_withheld(vault, repository, {each.path: each.space for each in pending})
+        record_withheld(vault, repository, {each.path: each.space for each in pending})
     vault.files.committed(noted)
     return made
 
 
-def repository_of(vault: Vault, redaction: Redaction) -> Repository | None:
+def open_repository(vault: Vault, redaction: Redaction) -> Repository | None:
     """Return the vault's repository, which commits what the policy lets in; None without git."""
     return Repository.at(vault.root, policy=CommitPolicy(redaction, vault.files))
 
 
-def note_withheld(
+def record_withheld(
     vault: Vault, repository: Repository, asked: Mapping[str, str], *, everything: bool = False
 ) -> None:
     """Remember which files were left out; ``asked`` are the spaces of those to be committed.
@@ -81,10 +83,10 @@ def note_withheld(
     left = [
         each
         for each in before
-        if not everything and each.path not in seen and not vault.lacks(each.path)
+        if not everything and each.path not in seen and not vault.is_missing(each.path)
     ]
     new = [
-        Withheld(path, asked.get(path) or known.get(path, ""), ", ".join(kinds))
+        WithheldFile(path, asked.get(path) or known.get(path, ""), ", ".join(kinds))
         for path, kinds in repository.withheld.items()
     ]
     if [*left, *new] != before:
@@ -92,7 +94,7 @@ def note_withheld(
 
 
 @contextlib.contextmanager
-def withheld_logged(vault: Vault, redaction: Redaction) -> Iterator[None]:
+def log_withheld(vault: Vault, redaction: Redaction) -> Iterator[None]:
     """Log the files that a commit made within leaves out for the first time."""
     known = set(withheld_lines(vault, redaction))
     yield
@@ -124,7 +126,7 @@ def _cut(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1].rstrip() + "…"
 
 
-def message(space: str, changes: Sequence[Pending]) -> str:
+def message(space: str, changes: Sequence[PendingChange]) -> str:
     """One line for one change, else how many of what, and a line for each."""
     lines = list(dict.fromkeys(each.line for each in changes if each.line))
     name = one_line(space)
@@ -136,6 +138,6 @@ def message(space: str, changes: Sequence[Pending]) -> str:
     told = [f"{counts[op]} {done}" for op, done in _DONE.items() if counts[op]]
     other = len(lines) - sum(counts.values())
     told += [f"{other} in conversations"] if other else []
-    more = len(lines) - MOST_LINES
-    listed = [*lines[:MOST_LINES], *([f"and {more} more"] if more > 0 else [])]
+    more = len(lines) - MAX_LINES
+    listed = [*lines[:MAX_LINES], *([f"and {more} more"] if more > 0 else [])]
     return f"{name}: {', '.join(told)}\n\n" + "\n".join(f"- {line}" for line in listed)

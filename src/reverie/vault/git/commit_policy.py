@@ -25,7 +25,7 @@ from reverie.write.secret_policy import Redaction
 
 Kinds = tuple[str, ...]
 
-_LOG = re.compile(rf"{re.escape(layout.OWN)}/log(-\d{{6,}})?\.jsonl")
+_LOG = re.compile(rf"{re.escape(layout.STATE_FOLDER)}/log(-\d{{6,}})?\.jsonl")
 _SEEN = "clean:"
 _CHANGE = re.compile(r" ?\(\w+ \w+\)\Z")
 # Where a link of an index leads.
@@ -39,20 +39,20 @@ _GIVEN = re.compile(r"[=:\s]")
 _PRINTABLE = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else 32 for byte in range(256))
 
 
-class Facts(Protocol):
+class MetaStore(Protocol):
     """Where it is kept how far a file that only grows was looked at."""
 
     def fact(self, name: str) -> str | None: ...
 
-    def set_fact(self, name: str, value: str) -> None: ...
+    def set_meta(self, name: str, value: str) -> None: ...
 
 
 class CommitPolicy:
     """Finds in files, names and messages the secrets that ``redaction`` does not let in."""
 
-    def __init__(self, redaction: Redaction, facts: Facts | None = None) -> None:
+    def __init__(self, redaction: Redaction, facts: MetaStore | None = None) -> None:
         self._redaction = redaction
-        self._facts = facts
+        self._meta = facts
 
     def message(self, text: str) -> str:
         """Return the text of a commit as it may be kept, line by line.
@@ -66,7 +66,7 @@ class CommitPolicy:
             for line, end in parts
         )
 
-    def secrets_in(self, path: str, raw: bytes) -> Kinds:
+    def find_secrets(self, path: str, raw: bytes) -> Kinds:
         """Return the kinds of secrets that keep a file, or its name, out of git."""
         if named := self._in_names(path):
             return named
@@ -84,7 +84,7 @@ class CommitPolicy:
     def _kinds(self, values: Any) -> Kinds:
         found: dict[str, None] = {}
         for value in values:
-            found.update(dict.fromkeys(self._redaction.refused(value)))
+            found.update(dict.fromkeys(self._redaction.refused_kinds(value)))
         return tuple(found)
 
     def _in_names(self, path: str) -> Kinds:
@@ -95,7 +95,7 @@ class CommitPolicy:
         return tuple(
             kind
             for part in path.split("/")
-            for kind in self._redaction.refused(part)
+            for kind in self._redaction.refused_kinds(part)
             if kind not in _CALLED or _GIVEN.search(_CAPITALS.sub("", part))
         )
 
@@ -103,14 +103,14 @@ class CommitPolicy:
         """Look at the lines that were added since the last time: a log only grows."""
         done = self._done(path, raw)
         found = self._kinds(_entries(raw[done:]))
-        if not found and self._facts is not None:
+        if not found and self._meta is not None:
             seen = {"size": len(raw), "digest": disk.digest(raw), "policy": self._name()}
-            self._facts.set_fact(_SEEN + path, json.dumps(seen))
+            self._meta.set_meta(_SEEN + path, json.dumps(seen))
         return found
 
     def _done(self, path: str, raw: bytes) -> int:
         """Return how many bytes were found clean already, under the same policy."""
-        told = None if self._facts is None else self._facts.fact(_SEEN + path)
+        told = None if self._meta is None else self._meta.fact(_SEEN + path)
         if told is None:
             return 0
         seen = json.loads(told)
@@ -124,7 +124,7 @@ class CommitPolicy:
 def _entries(raw: bytes) -> Iterator[Any]:
     """Yield what the lines of a log say, as it was looked at on its way into the store."""
     for line in raw.splitlines():
-        entry = log_file.decoded(line)
+        entry = log_file.decode_line(line)
         if entry is None:
             yield _text(line)
         else:
@@ -138,7 +138,7 @@ def _values(path: str, raw: bytes) -> Iterator[Any]:
         yield raw.replace(b"\0", b"").translate(_PRINTABLE).decode("ascii")
     if not path.lower().endswith(".md") or (document := frontmatter.load(raw)).broken:
         yield _text(raw)
-    elif render.unsealed(raw) is not None:
+    elif render.strip_seal(raw) is not None:
         # A record of ours, of texts that were looked at one by one; above them stand only ids.
         text = document.content
         if path.endswith(f"/{layout.INDEX}"):

@@ -26,14 +26,14 @@ def object_id(kind: bytes, content: bytes, hash_name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Headed:
+class CommitOrTag:
     """A commit or a tag: header lines, then a message. Written again, it is the same bytes."""
 
     headers: tuple[tuple[bytes, bytes], ...]
     message: bytes
 
     @classmethod
-    def parse(cls, raw: bytes) -> Headed:
+    def parse(cls, raw: bytes) -> CommitOrTag:
         head, _, message = raw.partition(b"\n\n")
         headers: list[tuple[bytes, bytes]] = []
         for line in head.split(b"\n"):
@@ -85,7 +85,7 @@ def person(value: bytes) -> tuple[str, int]:
     return found["name"].decode("utf-8", "replace"), int(found["seconds"] or 0)
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """A line of a tree; ``mode`` as it stands there."""
 
     mode: bytes
@@ -100,7 +100,7 @@ class Entry(NamedTuple):
         return b"%s %s\0%s" % self
 
 
-def entries(raw: bytes, id_size: int) -> Iterator[Entry]:
+def entries(raw: bytes, id_size: int) -> Iterator[TreeEntry]:
     pattern = _ENTRY[id_size]
     place = 0
     while place < len(raw):
@@ -108,7 +108,7 @@ def entries(raw: bytes, id_size: int) -> Iterator[Entry]:
         if found is None:
             raise ValueError("this is no tree")
         place = found.end()
-        yield Entry(found[1], found[2], found[3])
+        yield TreeEntry(found[1], found[2], found[3])
 
 
 _ENTRY = {
@@ -122,7 +122,7 @@ _WHOLE = {
 }
 
 
-def places(raw: bytes, name: bytes, id_size: int) -> Iterator[tuple[int, Entry]]:
+def places(raw: bytes, name: bytes, id_size: int) -> Iterator[tuple[int, TreeEntry]]:
     """Where entries of this name stand, without taking the whole tree apart.
 
     The same bytes may stand inside another name or id: an entry begins where whole ones end.
@@ -133,11 +133,11 @@ def places(raw: bytes, name: bytes, id_size: int) -> Iterator[tuple[int, Entry]]
         for start in range(max(at - 7, 0), at):
             found = _ENTRY[id_size].match(raw, start)
             if found and found[2] == name and _WHOLE[id_size].fullmatch(raw, 0, start):
-                yield start, Entry(found[1], found[2], found[3])
+                yield start, TreeEntry(found[1], found[2], found[3])
         at = raw.find(key, at + 1)
 
 
-def tree_of(found: Iterable[Entry]) -> bytes:
+def tree_of(found: Iterable[TreeEntry]) -> bytes:
     """In git's order, in which a folder stands as if its name ended with a slash."""
     order = sorted(found, key=lambda entry: entry.name + (b"/" if entry.is_tree else b""))
     return b"".join(entry.raw() for entry in order)

@@ -27,14 +27,14 @@ from typing import IO
 
 from reverie.errors import VaultError
 
-OLDEST = (2, 30)
-SECONDS = 120.0
-LONGEST = 3600.0
-LOCK_WAIT = 5.0
+MIN_GIT_VERSION = (2, 30)
+TIMEOUT_SECONDS = 120.0
+LONG_TIMEOUT_SECONDS = 3600.0
+LOCK_WAIT_SECONDS = 5.0
 # A person may think over a message for a while, and their git holds a lock meanwhile.
-STALE_LOCK = 600.0
-NOBODY = "Reverie"
-ADDRESS = "reverie@reverie.invalid"
+STALE_LOCK_SECONDS = 600.0
+DEFAULT_AUTHOR = "Reverie"
+DEFAULT_EMAIL = "reverie@reverie.invalid"
 # What git writes is for the owner alone, whatever the umask of whoever runs it.
 PRIVATE_MODE = "0600"
 _UMASK = 0o077 if os.name == "posix" else -1
@@ -59,10 +59,10 @@ _ENVIRONMENT = {
     "GIT_GRAFT_FILE": os.devnull,
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_COMMITTER_NAME": NOBODY,
-    "GIT_COMMITTER_EMAIL": ADDRESS,
-    "GIT_AUTHOR_NAME": NOBODY,
-    "GIT_AUTHOR_EMAIL": ADDRESS,
+    "GIT_COMMITTER_NAME": DEFAULT_AUTHOR,
+    "GIT_COMMITTER_EMAIL": DEFAULT_EMAIL,
+    "GIT_AUTHOR_NAME": DEFAULT_AUTHOR,
+    "GIT_AUTHOR_EMAIL": DEFAULT_EMAIL,
 }
 _SETTINGS = (
     f"core.hooksPath={os.devnull}",
@@ -116,7 +116,7 @@ def find_git(root: Path) -> str | None:
     if path.is_relative_to(root.absolute()):
         return None
     version = git_version(str(path))
-    return str(path) if version is not None and version >= OLDEST else None
+    return str(path) if version is not None and version >= MIN_GIT_VERSION else None
 
 
 def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -138,10 +138,10 @@ class Git:
         given: bytes = b"",
         more: Mapping[str, str] | None = None,
         fine: tuple[int, ...] = (0,),
-        seconds: float = SECONDS,
+        seconds: float = TIMEOUT_SECONDS,
     ) -> bytes:
         """What git says. A lock that somebody holds is waited for, a forgotten one removed."""
-        waited_until = time.monotonic() + LOCK_WAIT
+        waited_until = time.monotonic() + LOCK_WAIT_SECONDS
         while True:
             code, said, complaint = self._once(arguments, given, more, seconds)
             if code in fine:
@@ -150,21 +150,21 @@ class Git:
             if held is None or not self._may_retry(Path(held[1]), waited_until):
                 raise failure(complaint, arguments, self.root)
 
-    def asks(self, *arguments: str) -> str | None:
+    def query_line(self, *arguments: str) -> str | None:
         """One line of an answer, or None where git has none."""
-        code, said, complaint = self._once(arguments, b"", None, SECONDS)
+        code, said, complaint = self._once(arguments, b"", None, TIMEOUT_SECONDS)
         if code not in {0, 1}:
             raise failure(complaint, arguments, self.root)
         line = said.decode("utf-8", "replace").strip()
         return line if code == 0 and line else None
 
     @contextmanager
-    def talk(
+    def open_pipe(
         self,
         *arguments: str,
         given: IO[bytes] | None = None,
-        seconds: float = LONGEST,
-    ) -> Iterator[Talk]:
+        seconds: float = LONG_TIMEOUT_SECONDS,
+    ) -> Iterator[GitPipe]:
         """A git that is written to and read from; it must end well when the talk does.
 
         What is ``given`` as a file cannot block, however much git says before it has read it.
@@ -175,8 +175,8 @@ class Git:
             watch.daemon = True
             watch.start()
             try:
-                yield Talk(process)
-                Talk(process).close()
+                yield GitPipe(process)
+                GitPipe(process).close()
                 process.wait(seconds)
             except (BrokenPipeError, EOFError, subprocess.TimeoutExpired) as error:
                 _end(process)
@@ -233,7 +233,7 @@ class Git:
             ) from error
 
     def _settings(self) -> Iterator[str]:
-        newer = (git_version(self.program) or OLDEST) >= (2, 36)
+        newer = (git_version(self.program) or MIN_GIT_VERSION) >= (2, 36)
         synced = "core.fsync=committed" if newer else "core.fsyncObjectFiles=true"
         for setting in (*_SETTINGS, synced):
             yield "-c"
@@ -248,7 +248,7 @@ class Git:
             age = _disk_time(lock.parent) - lock.lstat().st_mtime
         except OSError:
             return True
-        if age > STALE_LOCK:
+        if age > STALE_LOCK_SECONDS:
             with contextlib.suppress(OSError):
                 lock.unlink()
             return True
@@ -266,7 +266,7 @@ class Git:
         return Path(os.path.normpath(self.folder / text))
 
 
-class Talk:
+class GitPipe:
     """Both ends of a running git."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -324,13 +324,13 @@ class Talk:
             raise VaultError(f"object {name.decode()} is missing: run 'git fsck' in the vault")
         return head[1], self.exactly(int(head[2]) + 1)[:-1]
 
-    def no_more(self) -> None:
+    def close_stdin(self) -> None:
         """The last word was said; answers may still follow."""
         if not self._in.closed:
             self._in.close()
 
     def close(self) -> None:
-        self.no_more()
+        self.close_stdin()
         while self._out.read(1 << 20):
             pass
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from reverie.engine.log import OVERWRITTEN
-from reverie.engine.sqlite.store_file import pieces
+from reverie.engine.log import OVERWRITTEN_REASON
+from reverie.engine.sqlite.store_file import sample_substrings
 from reverie.errors import InvalidInput
 from reverie.model import Scope
 from reverie.text import frontmatter
@@ -32,8 +32,8 @@ from reverie.vault import (
 )
 from reverie.vault.git.repo import Repository
 from reverie.vault.git.rewrite import rewrite
-from reverie.vault.git.search import files_with, holds
-from reverie.vault.layout import Place
+from reverie.vault.git.search import find_bytes, find_files_with
+from reverie.vault.layout import ParsedPath
 from reverie.vault.vault import Vault
 
 ERASED = "(erased)"
@@ -44,18 +44,18 @@ _CHANGE = re.compile(
 )
 _CUT_END = re.compile(r"( \(\w*( \w*)?)?…\Z")
 _LINK = re.compile(rb"^- \[(.*)\]\((?:[^()\s]*/)?([^()/\s]+)\)\s*$")
-_LOG = re.compile(rf"{re.escape(layout.OWN)}/log(-\d{{6,}})?\.jsonl")
-_ASIDE = f"{layout.OWN}/{log_file.ASIDE}"
+_LOG = re.compile(rf"{re.escape(layout.STATE_FOLDER)}/log(-\d{{6,}})?\.jsonl")
+_ASIDE = f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}"
 _TURN = re.compile(r".*:([1-9]\d{0,14})", re.DOTALL)
 
 Named = tuple[Scope, str]
 
 
 @dataclass
-class Gone:
+class ErasedEntries:
     """What the store erased, and what of it has other words since."""
 
-    lines: dict[Named, log_file.Line] = field(default_factory=dict)
+    lines: dict[Named, log_file.LogLine] = field(default_factory=dict)
     """Entries by their uuid, as they are now."""
     memories: set[Named] = field(default_factory=set)
     reworded: set[Named] = field(default_factory=set)
@@ -68,7 +68,7 @@ class Gone:
     def __bool__(self) -> bool:
         return bool(self.lines)
 
-    def summed(self) -> dict[Named, int]:
+    def affected_summaries(self) -> dict[Named, int]:
         """Sessions whose summaries may hold what was erased, if they reach so far."""
         found = dict[Named, int]()
         waiting = [(name, min(events)) for name, events in self.events.items()]
@@ -83,7 +83,7 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
-class Scrubbed:
+class ScrubReport:
     """What a scrub came to. ``found`` is where something erased can still be read."""
 
     commits: int
@@ -95,9 +95,9 @@ class Scrubbed:
     """How many were too short to be told from other words."""
 
 
-def gone_of(lines: Iterable[log_file.Line]) -> Gone:
+def collect_erasures(lines: Iterable[log_file.LogLine]) -> ErasedEntries:
     """What a log says was erased."""
-    gone, ended, living = Gone(), set[Named](), set[Named]()
+    gone, ended, living = ErasedEntries(), set[Named](), set[Named]()
     for line in lines:
         scope, op, body = Scope(line["space"], line["user"]), line.get("op"), line.get("body")
         memory, session, sequence = line.get("memory"), line.get("session"), line.get("sequence")
@@ -112,7 +112,7 @@ def gone_of(lines: Iterable[log_file.Line]) -> Gone:
                 gone.forks.setdefault((scope, origin[0]), []).append((session, origin[1]))
             if body is None:
                 gone.events.setdefault((scope, session), set()).add(sequence)
-        overwritten = line.get("reason") == OVERWRITTEN
+        overwritten = line.get("reason") == OVERWRITTEN_REASON
         if memory and overwritten:
             gone.reworded.add((scope, memory))
         if memory and body is None:
@@ -127,39 +127,39 @@ def gone_of(lines: Iterable[log_file.Line]) -> Gone:
     return gone
 
 
-def scrub(vault: Vault) -> Scrubbed:
+def scrub(vault: Vault) -> ScrubReport:
     """Take what the store erased out of the history, and look whether it is gone.
 
     The caller holds the lock; files and log of the vault are as the store is now.
     """
-    gone = gone_of(vault.journal.lines())
+    gone = collect_erasures(vault.journal.lines())
     repository = Repository.at(vault.root)
     if not gone or repository is None:
-        return Scrubbed(0, 0, 0, ())
+        return ScrubReport(0, 0, 0, ())
 
     def current(path: str) -> bytes | None:
         try:
             return disk.read(vault.path(path))
-        except disk.Obstacle:
+        except disk.UnusablePath:
             return None
 
-    eraser = Eraser(vault.place_of, gone, current)
+    eraser = Eraser(vault.parse_path, gone, current)
     # First a look at all of it: an index or a summary may quote what a later commit erases.
-    rewrite(repository, change_blob=eraser.looked_at, change_message=str)
-    done = rewrite(repository, change_blob=eraser.changed, change_message=eraser.changed_message)
+    rewrite(repository, change_blob=eraser.collect, change_message=str)
+    done = rewrite(repository, change_blob=eraser.changed, change_message=eraser.clean_message)
     vault.files.scrub()
     needles = {text: _needles(text) for text in eraser.texts}
     looked_for = {*eraser.names, *(part for parts in needles.values() for part in parts)}
     found = set[str]()
     if looked_for:
-        found = {*holds(repository, *looked_for), *files_with(vault.root, looked_for)}
+        found = {*find_bytes(repository, *looked_for), *find_files_with(vault.root, looked_for)}
     short = sum(not parts for parts in needles.values())
     looked = len(needles) - short
-    return Scrubbed(done.commits, done.files, looked, tuple(sorted(found)), short)
+    return ScrubReport(done.commits, done.files, looked, tuple(sorted(found)), short)
 
 
 @dataclass
-class _Said:
+class _ErasedTexts:
     """Erased texts of one owner, and how an index and the subject of a commit quote them."""
 
     texts: set[str] = field(default_factory=set)
@@ -169,17 +169,17 @@ class _Said:
     def add(self, text: str) -> None:
         if text and text not in self.texts:
             self.texts.add(text)
-            self.lines.add(render.line_of(text))
-            self.labels.add(_encoded(render.label(text)))
+            self.lines.add(render.first_line(text))
+            self.labels.add(_encoded(render.link_label(text)))
 
 
-def clear_aside(vault: Vault, lines: Iterable[log_file.Line]) -> bool:
+def scrub_damaged_lines(vault: Vault, lines: Iterable[log_file.LogLine]) -> bool:
     """Take out of what was put aside of the log what these lines say was erased."""
-    path = vault.own / log_file.ASIDE
+    path = vault.own / log_file.DAMAGED_FILE
     if disk.stamp(path) is None:
         return False
     raw = disk.read(path)
-    left = Eraser(vault.place_of, gone_of(lines)).changed(_ASIDE, raw)
+    left = Eraser(vault.parse_path, collect_erasures(lines)).changed(_ASIDE, raw)
     if left is not None and left != raw:
         disk.write(path, left)
     return left != raw
@@ -193,15 +193,15 @@ class Eraser:
 
     def __init__(
         self,
-        place_of: Callable[[str], Place | None],
-        gone: Gone,
+        place_of: Callable[[str], ParsedPath | None],
+        gone: ErasedEntries,
         current: Callable[[str], bytes | None] = lambda path: None,
     ) -> None:
         self._place_of = place_of
         self._gone = gone
         self._current = current
-        self._summed = gone.summed()
-        self._said: defaultdict[Scope, _Said] = defaultdict(_Said)
+        self._summed = gone.affected_summaries()
+        self._said: defaultdict[Scope, _ErasedTexts] = defaultdict(_ErasedTexts)
         self._scopes = {scope for scope, _ in gone.lines}
         self._erased_ids = {id for _, id in gone.memories}
         self._reworded_ids: defaultdict[str, list[Scope]] = defaultdict(list)
@@ -222,7 +222,7 @@ class Eraser:
     def names(self) -> set[bytes]:
         return {name.encode() for known in self._names.values() for name in known}
 
-    def looked_at(self, path: str, raw: bytes) -> bytes:
+    def collect(self, path: str, raw: bytes) -> bytes:
         """The file as it is, once its texts are known."""
         self.changed(path, raw)
         return raw
@@ -243,7 +243,7 @@ class Eraser:
             return None
         if place.what == "memory" or (place.what == "conflict" and _is_of_memory(raw, path)):
             return self._memory(place.scope, path, raw)
-        plain = render.unsealed(raw)
+        plain = render.strip_seal(raw)
         before = raw if plain is None else plain
         if place.what == "index":
             after: bytes | None = self._index(place.scope, before)
@@ -251,11 +251,11 @@ class Eraser:
             after = self._record(place, path, raw, before)
         if after is None or after == before:
             return after if after is None else raw
-        return after if plain is None else render.sealed(after)
+        return after if plain is None else render.add_seal(after)
 
     # -- messages -----------------------------------------------------------------------------
 
-    def changed_message(self, message: str) -> str:
+    def clean_message(self, message: str) -> str:
         def told(found: re.Match[str]) -> str:
             id, said = found["id"], found["said"].strip().removesuffix("…")
             if id not in self._erased_ids and not any(
@@ -285,7 +285,7 @@ class Eraser:
     # -- the log ------------------------------------------------------------------------------
 
     def _line(self, raw: bytes) -> bytes:
-        line = log_file.decoded(raw)
+        line = log_file.decode_line(raw)
         if line is None:
             return b"" if self._is_about(raw) else raw
         scope = Scope(line["space"], line["user"])
@@ -293,9 +293,9 @@ class Eraser:
         if now is None or line == now:
             return raw
         self._learn(scope, line, now)
-        return log_file.encoded(now)
+        return log_file.encode_line(now)
 
-    def _learn(self, scope: Scope, line: log_file.Line, now: log_file.Line) -> None:
+    def _learn(self, scope: Scope, line: log_file.LogLine, now: log_file.LogLine) -> None:
         body, left = line.get("body"), now.get("body")
         if not isinstance(body, dict):
             return
@@ -315,7 +315,7 @@ class Eraser:
 
     def _is_about(self, raw: bytes) -> bool:
         """Whether a line that is no part of the log, and maybe only half of one, tells of it."""
-        line = log_file.decoded(raw) or log_file.half_decoded(raw)
+        line = log_file.decode_line(raw) or log_file.decode_partial_line(raw)
         scope, memory = Scope(line.get("space", ""), line.get("user")), line.get("memory", "")
         if (scope, memory) in self._gone.memories:
             return True
@@ -327,7 +327,7 @@ class Eraser:
     def _is_of_agent_cli(self, path: str, raw: bytes) -> bool:
         """Whether a file tells it that was adopted, and committed as it was before."""
         try:
-            old = agent_cli.old_of(path, raw)
+            old = agent_cli.parse_file(path, raw)
         except InvalidInput:
             return False
         for scope in self._scopes:
@@ -346,7 +346,7 @@ class Eraser:
 
     def _memory(self, scope: Scope, path: str, raw: bytes) -> bytes | None:
         document = frontmatter.load(raw)
-        id = document.text("id") or document.text("conflict_of") or names.id_in(path)
+        id = document.text("id") or document.text("conflict_of") or names.parse_id(path)
         if id is None:
             return self._bare(scope, path, raw, document)
         if (scope, agent_cli.memory_id(id.lower())) in self._gone.memories:
@@ -371,7 +371,7 @@ class Eraser:
         """A person's file that was committed before it had an id, or without it."""
         stood = self._stood.get(path, set())
         said = any(
-            frontmatter.same_text(document.content.strip("\r\n"), text.strip("\r\n"))
+            frontmatter.equal_ignoring_crlf(document.content.strip("\r\n"), text.strip("\r\n"))
             for text in self._said[scope].texts
         )
         if stood == {True} or (said and stood != {False}):
@@ -379,7 +379,7 @@ class Eraser:
             return None
         return raw
 
-    def _record(self, place: Place, path: str, raw: bytes, plain: bytes) -> bytes | None:
+    def _record(self, place: ParsedPath, path: str, raw: bytes, plain: bytes) -> bytes | None:
         """Turns, a summary, or what a person made of them."""
         document = frontmatter.load(raw)
         name = (place.scope, place.session or "")
@@ -393,10 +393,10 @@ class Eraser:
                 return plain
             self._said[place.scope].add(document.content)
             return None
-        kept, erased = render.without_turns(plain, gone)
+        kept, erased = render.remove_events(plain, gone)
         for text in erased:
             self._said[place.scope].add(text)
-        empty = role == "turns" and erased and next(render.turns_in(kept), None) is None
+        empty = role == "turns" and erased and next(render.parse_events(kept), None) is None
         return None if empty and place.what == "turns" else kept
 
     def _summary(self, name: Named, document: Document, plain: bytes) -> bytes | None:
@@ -418,7 +418,7 @@ class Eraser:
             if link is None:
                 return True
             called = link[2].decode(errors="replace")
-            name = (scope, names.id_in(called) or "")
+            name = (scope, names.parse_id(called) or "")
             if name in self._gone.memories or called in self._names.get(name, ()):
                 return False
             # Another memory may well say the same.
@@ -429,7 +429,7 @@ class Eraser:
 
 def _is_of_memory(raw: bytes, path: str) -> bool:
     """Whether a copy that was kept beside a file is that of a memory, and of no record."""
-    return bool(frontmatter.load(raw).text("conflict_of")) or names.id_in(path) is not None
+    return bool(frontmatter.load(raw).text("conflict_of")) or names.parse_id(path) is not None
 
 
 def _texts(body: dict[str, Any]) -> list[str]:
@@ -441,7 +441,7 @@ def _texts(body: dict[str, Any]) -> list[str]:
 
 def _needles(text: str) -> list[bytes]:
     """Stretches of a text in every form in which it is written."""
-    return [part.encode() for form in _forms(text) for part in pieces(form)]
+    return [part.encode() for form in _forms(text) for part in sample_substrings(form)]
 
 
 def _forms(text: str) -> Iterator[str]:
@@ -450,11 +450,11 @@ def _forms(text: str) -> Iterator[str]:
             (
                 part,
                 json.dumps(part, ensure_ascii=False)[1:-1],
-                render.line_of(part).removesuffix("…"),
-                render.label(part).removesuffix("…"),
+                render.first_line(part).removesuffix("…"),
+                render.link_label(part).removesuffix("…"),
             )
         )
 
 
 def _encoded(text: str) -> bytes:
-    return render.readable(text).encode()
+    return render.replace_surrogates(text).encode()

@@ -23,10 +23,10 @@ from reverie.errors import VaultError
 from reverie.protocols import Clock
 from reverie.vault.disk import make_folder
 from reverie.vault.git.commit_policy import CommitPolicy, Kinds
-from reverie.vault.git.objects import Headed, object_id, person
+from reverie.vault.git.objects import CommitOrTag, object_id, person
 from reverie.vault.git.process import (
-    ADDRESS,
-    NOBODY,
+    DEFAULT_AUTHOR,
+    DEFAULT_EMAIL,
     PRIVATE_MODE,
     Git,
     find_git,
@@ -34,8 +34,8 @@ from reverie.vault.git.process import (
 from reverie.vault.git.worktree import (
     WorkTree,
     add_missing_lines,
-    checked,
-    quoted,
+    check_path,
+    quote_path,
 )
 from reverie.write.secret_policy import Redaction
 
@@ -68,7 +68,7 @@ _COMMIT_ID = re.compile(rb"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class CommitInfo:
     """One commit; ``at`` in milliseconds, ``paths`` what it changed against its first parent."""
 
     id: str
@@ -136,7 +136,7 @@ class Repository:
         dot, config = self.root / ".git", self.root / ".git" / "config"
         if dot.is_symlink() or config.is_symlink() or not config.is_file():
             return
-        if git.asks("config", "--local", "--get", name) is None:
+        if git.query_line("config", "--local", "--get", name) is None:
             git.run("config", "--local", name, PRIVATE_MODE)
 
     def commit(self, paths: Iterable[str], message: str, *, author: str) -> str | None:
@@ -144,7 +144,7 @@ class Repository:
 
         What holds a secret is left out, and ``withheld`` tells of it.
         """
-        given = sorted({checked(path) for path in paths})
+        given = sorted({check_path(path) for path in paths})
         if not given:
             return None
         git = self.git
@@ -188,7 +188,7 @@ class Repository:
 
     def _is_clean(self, name: str, found: tuple[bytes, bytes] | None) -> bool:
         """Whether a file may be committed as it was read; what is gone may."""
-        secrets = () if found is None else self._policy.secrets_in(name, found[1])
+        secrets = () if found is None else self._policy.find_secrets(name, found[1])
         self.withheld.pop(name, None)
         if secrets:
             self.withheld[name] = secrets
@@ -202,18 +202,18 @@ class Repository:
         changed = [name for name in found if name not in left]
         return self.commit(changed, f"checkpoint: {note.strip() or 'manual'}", author=author)
 
-    def log(self, path: str | None = None, limit: int = 10) -> list[Commit]:
+    def log(self, path: str | None = None, limit: int = 10) -> list[CommitInfo]:
         """The newest commits first, of one file or folder if named."""
         git = self.git
-        below = [] if path is None else [checked(path)]
+        below = [] if path is None else [check_path(path)]
         self._refuse_programs(git)
         if limit < 1 or self._head(git) is None:
             return []
         ids = git.run("rev-list", f"--max-count={limit}", "HEAD", "--", *below).split()
         commits = []
-        with git.talk("cat-file", "--batch") as talk:
+        with git.open_pipe("cat-file", "--batch") as talk:
             for commit_id in ids:
-                commits.append((commit_id, Headed.parse(talk.object(commit_id)[1])))
+                commits.append((commit_id, CommitOrTag.parse(talk.object(commit_id)[1])))
         asked = b"".join(
             commit_id + b"".join(b" " + one for one in commit.all(b"parent")[:1]) + b"\n"
             for commit_id, commit in commits
@@ -229,7 +229,7 @@ class Repository:
     def diff(self, path: str | None = None, *, since: str | None) -> str:
         """What is on disk against a commit, or against the last one; as unified text."""
         git = self.git
-        below = None if path is None else checked(path)
+        below = None if path is None else check_path(path)
         tree = self._worktree(git)
         base = self._head(git) if since is None else self._commit_named(git, since)
         try:
@@ -272,7 +272,7 @@ class Repository:
         return settings
 
     def _head(self, git: Git) -> str | None:
-        return git.asks("rev-parse", "-q", "--verify", "HEAD^{commit}")
+        return git.query_line("rev-parse", "-q", "--verify", "HEAD^{commit}")
 
     def _commit_named(self, git: Git, name: str) -> str:
         found = None
@@ -309,10 +309,12 @@ class Repository:
     ) -> str:
         """Objects of the new commit, which no ref knows yet."""
         when = b"%d +0000" % (self._clock.now() // 1000)
-        with git.talk("-c", "core.ignoreCase=false", "fast-import", "--quiet", "--force") as talk:
+        with git.open_pipe(
+            "-c", "core.ignoreCase=false", "fast-import", "--quiet", "--force"
+        ) as talk:
             talk.say(b"feature done\n", f"commit {_PRIVATE_REF}\n".encode(), b"mark :1\n")
             talk.say(b"author %s %s\n" % (author, when))
-            talk.say(f"committer {NOBODY} <{ADDRESS}> ".encode(), when, b"\n")
+            talk.say(f"committer {DEFAULT_AUTHOR} <{DEFAULT_EMAIL}> ".encode(), when, b"\n")
             talk.say(b"data %d\n" % len(message), message, b"\n")
             if head is not None:
                 talk.say(b"from %s\n" % head.encode())
@@ -336,7 +338,7 @@ def _compared(git: Git, tree: WorkTree, base: str | None, below: str | None, fol
         "GIT_INDEX_FILE": str(folder / "index"),
         "GIT_OBJECT_DIRECTORY": str(folder),
         "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.fsdecode(
-            quoted(os.fsencode(git.common() / "objects"))
+            quote_path(os.fsencode(git.common() / "objects"))
         ),
     }
     kind = hash_name_of(git)
@@ -360,10 +362,10 @@ def _compared(git: Git, tree: WorkTree, base: str | None, below: str | None, fol
 
 def _modified(name: str, found: tuple[bytes, bytes] | None) -> Iterator[bytes]:
     if found is None:
-        yield b"D " + quoted(os.fsencode(name)) + b"\n"
+        yield b"D " + quote_path(os.fsencode(name)) + b"\n"
         return
     mode, content = found
-    yield b"M %s inline %s\ndata %d\n" % (mode, quoted(os.fsencode(name)), len(content))
+    yield b"M %s inline %s\ndata %d\n" % (mode, quote_path(os.fsencode(name)), len(content))
     yield content
     yield b"\n"
 
@@ -453,10 +455,10 @@ def _paths_of(git: Git, commits: bytes) -> dict[bytes, tuple[str, ...]]:
     return {commit: tuple(paths) for commit, paths in found.items()}
 
 
-def _described(commit_id: str, author: bytes, text: str, paths: tuple[str, ...]) -> Commit:
+def _described(commit_id: str, author: bytes, text: str, paths: tuple[str, ...]) -> CommitInfo:
     subject, _, body = text.partition("\n")
     name, seconds = person(author)
-    return Commit(commit_id, name, seconds * 1000, subject, body.strip("\n"), paths)
+    return CommitInfo(commit_id, name, seconds * 1000, subject, body.strip("\n"), paths)
 
 
 def _git_folder(root: Path) -> Path:
@@ -474,7 +476,7 @@ def _git_folder(root: Path) -> Path:
 
 def hash_name_of(git: Git) -> str:
     """How this repository names its objects."""
-    return git.asks("rev-parse", "--show-object-format") or "sha1"
+    return git.query_line("rev-parse", "--show-object-format") or "sha1"
 
 
 def _write_loose(folder: Path, kind: bytes, content: bytes, name: str) -> str:
@@ -497,8 +499,8 @@ def _message(text: str) -> bytes:
 
 def _person(author: str) -> bytes:
     name = _plain(author, keep="").replace("<", "").replace(">", "").strip(" .,:;\"'\\")[:NAME]
-    name = name.strip(" .,:;\"'\\") or NOBODY.lower()
-    address = re.sub(r"[^\w.+-]+", "-", name).strip("-.") or NOBODY.lower()
+    name = name.strip(" .,:;\"'\\") or DEFAULT_AUTHOR.lower()
+    address = re.sub(r"[^\w.+-]+", "-", name).strip("-.") or DEFAULT_AUTHOR.lower()
     return f"{name} <{address}@reverie.invalid>".encode("utf-8", "replace")
 
 

@@ -21,25 +21,22 @@ from typing import NamedTuple, TypeAlias
 
 from reverie.errors import VaultError
 from reverie.vault.git.objects import (
-    Entry,
-    Headed,
+    CommitOrTag,
     PackWriter,
+    TreeEntry,
     entries,
     person,
     places,
     tree_of,
 )
 from reverie.vault.git.process import (
-    ADDRESS,
-    LONGEST,
-    NOBODY,
+    DEFAULT_AUTHOR,
+    DEFAULT_EMAIL,
+    LONG_TIMEOUT_SECONDS,
     Git,
-    Talk,
+    GitPipe,
 )
 from reverie.vault.git.repo import Repository, hash_name_of
-from reverie.vault.git.search import holds
-
-__all__ = ["ChangeBlob", "ChangeMessage", "Rewritten", "holds", "rewrite"]
 
 ChangeBlob: TypeAlias = Callable[[str, bytes], bytes | None]
 ChangeMessage: TypeAlias = Callable[[str], str]
@@ -61,7 +58,7 @@ _LEFT_OVER = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rewritten:
+class RewriteReport:
     """How much became different; ``files`` counts contents, once for each path they had."""
 
     commits: int
@@ -92,7 +89,7 @@ class Staged(NamedTuple):
 
 def rewrite(
     repo: Repository, *, change_blob: ChangeBlob, change_message: ChangeMessage
-) -> Rewritten:
+) -> RewriteReport:
     """Every content at every path and every message of every ref goes through the two calls.
 
     None removes a file from that commit. Contents are passed once for each path, work tree files
@@ -107,7 +104,7 @@ def rewrite(
         raise VaultError(f"history cannot be rewritten ({error}): repeat it later") from error
 
 
-def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -> Rewritten:
+def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -> RewriteReport:
     _restore_stashes(git)
     folders = [git.common(), *sorted(git.common().glob("worktrees/*/"))]
     refs = [ref for place in folders for ref in _refs(git, place)]
@@ -118,15 +115,15 @@ def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -
     staged = [entry for place in folders for entry in _staged(git, place)]
     with tempfile.TemporaryFile(dir=git.common() / "objects", prefix="tmp_reverie_") as file:
         pack = PackWriter(file, hash_name_of(git))
-        with git.talk("cat-file", "--batch") as talk:
-            history = _History(git, talk, pack, change_blob, change_message)
+        with git.open_pipe("cat-file", "--batch") as talk:
+            history = _HistoryRewriter(git, talk, pack, change_blob, change_message)
             history.look(refs, stashes, staged)
             new_refs = [(ref, history.renamed(ref), history.new(ref.id, ref.kind)) for ref in refs]
             held = history.held(stashes)
             new_staged = history.new_staged(staged)
         if len(pack):
             pack.finish()
-            with git.talk("index-pack", "--stdin", given=file):
+            with git.open_pipe("index-pack", "--stdin", given=file):
                 pass
     for place in folders:
         own = [(entry, line) for entry, line in new_staged if entry.place == place]
@@ -135,16 +132,16 @@ def _rewrite(git: Git, change_blob: ChangeBlob, change_message: ChangeMessage) -
         git.run("update-ref", _HELD_STASHES, held.hex())
     switched = _switch(git, folders, new_refs)
     _clean(git, folders)
-    return Rewritten(history.commits, history.files, history.messages, switched)
+    return RewriteReport(history.commits, history.files, history.messages, switched)
 
 
-class _History:
+class _HistoryRewriter:
     """Maps old objects to new ones; an object that stays maps to itself."""
 
     def __init__(
         self,
         git: Git,
-        talk: Talk,
+        talk: GitPipe,
         pack: PackWriter,
         change_blob: ChangeBlob,
         change_message: ChangeMessage,
@@ -199,14 +196,14 @@ class _History:
         message names those that they stand for."""
         if not stashes:
             return None
-        nobody = f"{NOBODY} <{ADDRESS}> 0 +0000".encode()
+        nobody = f"{DEFAULT_AUTHOR} <{DEFAULT_EMAIL}> 0 +0000".encode()
         headers = (
             (b"tree", self._pack.add(b"tree", b"").hex().encode()),
             *((b"parent", self._commits[one].hex().encode()) for one in stashes),
             *((b"author", nobody), (b"committer", nobody)),
         )
         names = b"".join(one.hex().encode() + b"\n" for one in stashes)
-        return self._pack.add(b"commit", Headed(headers, names).raw())
+        return self._pack.add(b"commit", CommitOrTag(headers, names).raw())
 
     def renamed(self, ref: Ref) -> str:
         """A replacement is named after what it replaces."""
@@ -233,7 +230,7 @@ class _History:
         if not asked:
             return []
         options = ("--topo-order", "--reverse", "--stdin")
-        said = self._git.run("rev-list", *options, given=asked, seconds=LONGEST)
+        said = self._git.run("rev-list", *options, given=asked, seconds=LONG_TIMEOUT_SECONDS)
         return [bytes.fromhex(line.decode()) for line in said.split()]
 
     def _look_through(self, commits: list[bytes]) -> None:
@@ -244,7 +241,7 @@ class _History:
                 asked.write(b" ".join([one.hex().encode(), *parents[:1]]) + b"\n")
             asked.seek(0)
             options = ("--stdin", "--root", "-r", "-z", "--no-renames", "--no-ext-diff")
-            with self._git.talk("diff-tree", *options, given=asked) as talk:
+            with self._git.open_pipe("diff-tree", *options, given=asked) as talk:
                 said = talk.until_nul()
                 for about in said:
                     if not about.startswith(b":"):
@@ -257,7 +254,7 @@ class _History:
     def _look_at(self, name: bytes, kind: bytes) -> None:
         """Tags and refs may keep a tree or a content that no commit has."""
         while kind == b"tag":
-            tag = Headed.parse(self._object(name)[1])
+            tag = CommitOrTag.parse(self._object(name)[1])
             name, kind = _bytes(tag.one(b"object").decode()), tag.one(b"type")
         if kind == b"blob":
             self._content(b"", name)
@@ -305,7 +302,7 @@ class _History:
         self._trees[folder, name] = written
         return written
 
-    def _entry(self, folder: bytes, entry: Entry) -> bytes | None:
+    def _entry(self, folder: bytes, entry: TreeEntry) -> bytes | None:
         path = folder + b"/" + entry.name if folder else entry.name
         if not entry.is_tree:
             return self._changed.get((path, entry.id), entry.id)
@@ -329,7 +326,7 @@ class _History:
                 flat = renamed.hex().encode() if about else path
                 if b"/" in flat:
                     return self._tree(b"", name)
-                found.append(Entry(mode, flat, new))
+                found.append(TreeEntry(mode, flat, new))
         return name if same else self._pack.add(b"tree", tree_of(found))
 
     def _commit(self, name: bytes) -> None:
@@ -355,7 +352,7 @@ class _History:
             self._commits[name] = name
 
     def _tag(self, name: bytes) -> bytes | None:
-        old = Headed.parse(self._object(name)[1])
+        old = CommitOrTag.parse(self._object(name)[1])
         target = self.new(_bytes(old.one(b"object").decode()), old.one(b"type"))
         if target is None:
             return None
@@ -373,7 +370,7 @@ class _History:
             message += b"\n"
         return self._pack.add(b"tag", replace(old, headers=headers, message=message).raw())
 
-    def _message(self, old: Headed) -> bytes:
+    def _message(self, old: CommitOrTag) -> bytes:
         text = old.text()
         new = self._change_message(text)
         if new == text:
@@ -388,8 +385,8 @@ class _History:
     def _object(self, name: bytes) -> tuple[bytes, bytes]:
         return self._talk.object(name.hex().encode())
 
-    def _read(self, name: bytes) -> Headed:
-        return Headed.parse(self._object(name)[1])
+    def _read(self, name: bytes) -> CommitOrTag:
+        return CommitOrTag.parse(self._object(name)[1])
 
 
 def _require_whole(git: Git) -> None:
@@ -419,8 +416,8 @@ def _refs(git: Git, place: Path) -> Iterator[Ref]:
         name, kind, ref = about.split(b" ", 2)
         if not symbolic:
             yield Ref(place, os.fsdecode(ref), bytes.fromhex(name.decode()), kind)
-    if there.asks("symbolic-ref", "-q", "HEAD") is None:
-        found = there.asks("rev-parse", "-q", "--verify", "HEAD")
+    if there.query_line("symbolic-ref", "-q", "HEAD") is None:
+        found = there.query_line("rev-parse", "-q", "--verify", "HEAD")
         if found is not None:
             yield Ref(place, "HEAD", bytes.fromhex(found), b"commit")
 
@@ -432,7 +429,7 @@ def _is_local(name: str) -> bool:
 
 def _stashes(git: Git) -> list[bytes]:
     """Oldest first. All but the newest are in the log of their ref only, if it has one."""
-    newest = git.asks("rev-parse", "-q", "--verify", "refs/stash")
+    newest = git.query_line("rev-parse", "-q", "--verify", "refs/stash")
     if newest is None:
         return []
     lines = git.run("rev-list", "-g", "refs/stash", "--").decode().split()
@@ -444,10 +441,10 @@ def _restore_stashes(git: Git) -> None:
 
     What was stashed since is kept as well; what the held ones stand for is not.
     """
-    found = git.asks("rev-parse", "-q", "--verify", _HELD_STASHES)
+    found = git.query_line("rev-parse", "-q", "--verify", _HELD_STASHES)
     if found is None:
         return
-    held = Headed.parse(git.run("cat-file", "commit", found))
+    held = CommitOrTag.parse(git.run("cat-file", "commit", found))
     ids = [bytes.fromhex(one.decode()) for one in held.all(b"parent")]
     replaced = {bytes.fromhex(line) for line in held.text().split()}
     there = _stashes(git)
@@ -455,7 +452,7 @@ def _restore_stashes(git: Git) -> None:
     if there:
         git.run("update-ref", "-d", "refs/stash")
     for one in ids:
-        commit = Headed.parse(git.run("cat-file", "commit", one.hex()))
+        commit = CommitOrTag.parse(git.run("cat-file", "commit", one.hex()))
         when = {"GIT_COMMITTER_DATE": f"@{person(commit.one(b'committer'))[1]} +0000"}
         subject = commit.text().partition("\n")[0].encode("utf-8", "replace").decode()
         options = ("--create-reflog", "-m", subject.replace("\0", "") or "stash")
@@ -518,8 +515,8 @@ def _clean(git: Git, folders: list[Path]) -> None:
             for path in place.glob(pattern):
                 _remove(path)
     quiet = ("-c", "repack.writeBitmaps=false", "-c", "repack.updateServerInfo=false")
-    git.run(*quiet, "repack", "-a", "-d", "-l", "-q", seconds=LONGEST)
-    git.run("prune", "--expire=now", seconds=LONGEST)
+    git.run(*quiet, "repack", "-a", "-d", "-l", "-q", seconds=LONG_TIMEOUT_SECONDS)
+    git.run("prune", "--expire=now", seconds=LONG_TIMEOUT_SECONDS)
 
 
 def _remove(path: Path) -> None:
@@ -540,7 +537,7 @@ def _below(git: Git, tree: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
         yield mode, path, bytes.fromhex(name.decode())
 
 
-def _placed(raw: bytes, id_size: int) -> Iterator[tuple[int, Entry]]:
+def _placed(raw: bytes, id_size: int) -> Iterator[tuple[int, TreeEntry]]:
     at = 0
     try:
         for entry in entries(raw, id_size):

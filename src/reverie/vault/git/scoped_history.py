@@ -14,10 +14,10 @@ from reverie.memory.store import Store
 from reverie.model import Scope
 from reverie.text.normalize import one_line
 from reverie.vault import layout, service
-from reverie.vault.git.repo import Commit
+from reverie.vault.git.repo import CommitInfo
 from reverie.write import vault_link
 
-MOST = 100
+MAX_COMMITS = 100
 CHECKPOINT = "checkpoint: "
 # A name that is not closed ends with the line: to start again at every quote would be quadratic.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*+)(?:"|\\?\Z)')
@@ -25,12 +25,12 @@ _OCTAL = re.compile(r"\\([0-7]{3}|.)")
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
-def history(space: Space, id: str | None = None, limit: int = 10) -> list[Commit]:
+def history(space: Space, id: str | None = None, limit: int = 10) -> list[CommitInfo]:
     """The commits that changed what this handle writes, or one memory's file, the newest first."""
     scope, many = Scope(space.name, space.user), limit
     while True:
         found = service.history(space, id, many)
-        seen = [told for commit in found if (told := _told(commit, scope)) is not None]
+        seen = [told for commit in found if (told := _redact_commit(commit, scope)) is not None]
         if len(seen) >= limit or len(found) < many:
             return seen[:limit]
         many *= 4
@@ -51,20 +51,20 @@ def diff(space: Space, id: str | None = None, *, since: str | None = None) -> st
 
 def checkpoint(space: Space, note: str = "") -> str | None:
     """Commit all that the vault holds, in this handle's name; None: nothing has changed."""
-    return service.checkpoint(Store(space._resources), one_line(note), author=_author(space))
+    return service.checkpoint(Store(space._runtime), one_line(note), author=_author(space))
 
 
-def file_of(space: Space, id: str) -> tuple[str, str] | None:
+def find_memory_file(space: Space, id: str) -> tuple[str, str] | None:
     """The file of a memory, from the vault's folder on and whole; None: there is none."""
-    path = service.file_of(space, id)
+    path = service.find_memory_file(space, id)
     if path is None:
         return None
-    root = vault_link.path_of(space._resources)
+    root = vault_link.find_path(space._runtime)
     assert root is not None
     return path.relative_to(root).as_posix(), str(path)
 
 
-def _told(commit: Commit, scope: Scope) -> Commit | None:
+def _redact_commit(commit: CommitInfo, scope: Scope) -> CommitInfo | None:
     """A commit without what is others'; None: it is theirs alone."""
     about = [path for path in commit.paths if not path.startswith(".")]
     own = tuple(path for path in about if _is_seen(path, scope))

@@ -60,7 +60,7 @@ class _Needles:
         return False
 
 
-def holds(repo: Repository, *needles: bytes) -> list[str]:
+def find_bytes(repo: Repository, *needles: bytes) -> list[str]:
     """Where one of these still is: objects, reachable or not, and every file of the repository."""
     wanted = _Needles(needles)
     git = repo.git
@@ -73,7 +73,7 @@ def holds(repo: Repository, *needles: bytes) -> list[str]:
     return sorted(set(found))
 
 
-def files_with(root: Path, needles: Iterable[bytes]) -> list[str]:
+def find_files_with(root: Path, needles: Iterable[bytes]) -> list[str]:
     """The files below a folder, git's own aside, that hold one of these or are called so."""
     wanted = _Needles(needles)
     return list(_files(root, wanted, root, None, without=root / ".git"))
@@ -82,8 +82,8 @@ def files_with(root: Path, needles: Iterable[bytes]) -> list[str]:
 def _objects(git: Git, wanted: _Needles) -> Iterator[tuple[str, str]]:
     """Every object that git can name, those of packs and of other places it borrows from too."""
     every = ("--batch-all-objects", "--unordered", "--buffer", "--batch")
-    with git.talk("cat-file", *every) as talk:
-        talk.no_more()
+    with git.open_pipe("cat-file", *every) as talk:
+        talk.close_stdin()
         while head := talk.maybe_line():
             name, kind, *size = head.decode("ascii", "replace").split(" ")
             if not size:

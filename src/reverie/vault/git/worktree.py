@@ -18,7 +18,7 @@ _CONTROL = {*range(32), 127}
 _UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
-def checked(path: str) -> str:
+def check_path(path: str) -> str:
     """A path below the vault that git can keep, or a VaultError."""
     parts = path.split("/")
     if "\0" in path or any(part in {"", ".", ".."} or _is_git(part) for part in parts):
@@ -36,7 +36,7 @@ def _is_git(part: str) -> bool:
     return plain in {".git", "git~1"}
 
 
-def quoted(path: bytes) -> bytes:
+def quote_path(path: bytes) -> bytes:
     """As git reads names that hold any byte at all."""
     inner = b"".join(
         b"\\%03o" % byte if byte in _CONTROL or byte in b'"\\' else bytes((byte,)) for byte in path

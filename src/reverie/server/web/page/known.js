@@ -4,7 +4,7 @@ import { ask, path } from "./api.js";
 import { orderOf } from "./filters.js";
 
 const PART = 50;
-const MOST_HITS = 1000;
+const MAX_HITS = 1000;
 
 export class Known {
   asked = {};
@@ -25,7 +25,7 @@ export class Known {
     const { signal } = this.#reading;
     if (asked.q) {
       const { hits } = await ask("POST", "/api/recall", { body: this.#question(), signal });
-      const rest = hits.length >= this.#limit && this.#limit < MOST_HITS;
+      const rest = hits.length >= this.#limit && this.#limit < MAX_HITS;
       Object.assign(this, { hits, items: hits.map((hit) => hit.memory), total: hits.length, rest });
     } else {
       const { memories: items, total, next } = await this.#part(null, signal);
@@ -36,7 +36,7 @@ export class Known {
   /** Reads on. */
   async more() {
     if (this.hits) {
-      this.#limit = Math.min(this.#limit * 2, MOST_HITS);
+      this.#limit = Math.min(this.#limit * 2, MAX_HITS);
       await this.read();
       return;
     }

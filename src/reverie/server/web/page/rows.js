@@ -5,7 +5,7 @@ import * as route from "./route.js";
 import { scoreOf } from "./score.js";
 
 // A row shows how a text begins; the browser has no need of the rest.
-const MOST_CHARS = 400;
+const MAX_CHARS = 400;
 
 export function rowOf(memory, asked, hit = null) {
   const row = memory ? ofMemory(memory, asked, hit !== null) : ofTurn(hit);
@@ -70,5 +70,5 @@ const TRUSTS = {
 };
 
 function begun(text) {
-  return text.length > MOST_CHARS ? `${text.slice(0, MOST_CHARS)}…` : text;
+  return text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text;
 }

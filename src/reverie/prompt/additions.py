@@ -11,29 +11,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from reverie.engine import sessions
-from reverie.engine.sessions import Stretch
-from reverie.model import Candidate, Hit, Memory, Origin, Supplement
+from reverie.engine.sessions import EventRange
+from reverie.model import Candidate, Hit, Memory, Origin, PromptAdditions
 from reverie.prompt import profile
 from reverie.prompt.context import (
-    Count,
-    besides,
-    lines_of,
-    profile_in,
+    TokenCounter,
+    exclude_memories,
+    render_hits,
+    session_profile,
 )
 from reverie.protocols import Owner, Transaction
-from reverie.write.runtime import Resources
+from reverie.write.runtime import Runtime
 
 # How far back the latest thing a user said is looked for, for the note of a recall.
-LOOK_BACK = 64
+LOOKBACK_EVENTS = 64
 
 
-class Known(NamedTuple):
+class InjectionInputs(NamedTuple):
     """What the store knows of the session: its profile, where its events stand, and the latest
     that a user said.
     """
 
     profile: list[tuple[int, Memory]]
-    stretches: Sequence[Stretch]
+    stretches: Sequence[EventRange]
     replaced: frozenset[tuple[str, int]]
     latest: int | None
 
@@ -45,8 +45,11 @@ class Known(NamedTuple):
         ``begins`` is the first one that it has, if that is not the first there is.
         """
         shown = {
-            stretch.session: (stretch.after, float("inf") if stretch.upto is None else stretch.upto)
-            for stretch in _from(self.stretches, begins)
+            stretch.session: (
+                stretch.after,
+                float("inf") if stretch.end_sequence is None else stretch.end_sequence,
+            )
+            for stretch in _from_window_start(self.stretches, begins)
         }
 
         def held(owner: str | None, candidate: Candidate) -> bool:
@@ -59,7 +62,9 @@ class Known(NamedTuple):
         return held
 
 
-def _from(stretches: Sequence[Stretch], begins: Origin | None) -> Sequence[Stretch]:
+def _from_window_start(
+    stretches: Sequence[EventRange], begins: Origin | None
+) -> Sequence[EventRange]:
     """What is left of stretches that begin with this event."""
     names = [stretch.session for stretch in stretches]
     if begins is None or begins.session not in names:
@@ -68,44 +73,46 @@ def _from(stretches: Sequence[Stretch], begins: Origin | None) -> Sequence[Stret
     return [stretches[first]._replace(after=begins.sequence - 1), *stretches[first + 1 :]]
 
 
-def read(
+def read_inputs(
     tx: Transaction,
-    resources: Resources,
+    runtime: Runtime,
     owners: Mapping[Owner, str | None],
     owner: Owner | None,
-    stretches: Sequence[Stretch],
+    stretches: Sequence[EventRange],
     tokens: int,
-    count: Count,
-) -> Known:
-    chosen = profile_in(tx, resources, owners, owner, stretches, tokens, count)
+    count: TokenCounter,
+) -> InjectionInputs:
+    chosen = session_profile(tx, runtime, owners, owner, stretches, tokens, count)
     if owner is None:
-        return Known(chosen, stretches, frozenset(), None)
-    spots = sessions.spots(tx, owner, stretches, newest=LOOK_BACK)
+        return InjectionInputs(chosen, stretches, frozenset(), None)
+    spots = sessions.list_events(tx, owner, stretches, newest=LOOKBACK_EVENTS)
     said = [spot.sequence for spot in spots if spot.role == "user"]
-    replaced = _replaced(tx, owner, stretches)
-    return Known(chosen, stretches, replaced, said[-1] if said else None)
+    replaced = _replaced_events(tx, owner, stretches)
+    return InjectionInputs(chosen, stretches, replaced, said[-1] if said else None)
 
 
-def _replaced(
-    tx: Transaction, owner: Owner, stretches: Sequence[Stretch]
+def _replaced_events(
+    tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
 ) -> frozenset[tuple[str, int]]:
     """What stood, here and in other forks, where this session went on in another way."""
     found: set[tuple[str, int]] = set()
     for stretch in stretches[:-1]:
-        assert stretch.upto is not None
-        if not stretch.upto:
+        assert stretch.end_sequence is not None
+        if not stretch.end_sequence:
             continue  # a conversation of its own: it replaced nothing
-        others = sessions.forks(tx, owner, stretch.session, at=stretch.upto)
-        found.update((name, stretch.upto + 1) for name in (stretch.session, *others))
+        others = sessions.list_forks(tx, owner, stretch.session, at=stretch.end_sequence)
+        found.update((name, stretch.end_sequence + 1) for name in (stretch.session, *others))
     return frozenset(found - {(stretches[-1].session, stretches[-1].after + 1)})
 
 
-def assemble(known: Known, hits: Sequence[Hit], tokens: int, count: Count) -> Supplement:
+def assemble(
+    known: InjectionInputs, hits: Sequence[Hit], tokens: int, count: TokenCounter
+) -> PromptAdditions:
     """Both parts; a hit that stands in the profile is not said twice."""
-    others = besides(hits, known.profile)
-    recalled, _, shown = lines_of(others, tokens // 4, count)
+    others = exclude_memories(hits, known.profile)
+    recalled, _, shown = render_hits(others, tokens // 4, count)
     left_out = {hit.id for hit in others} - {hit.id for hit in shown}
-    return Supplement(
+    return PromptAdditions(
         profile=profile.render(known.profile, with_tool=False),
         recalled=recalled,
         hits=tuple(hit for hit in hits if hit.id not in left_out),

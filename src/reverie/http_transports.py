@@ -1,0 +1,99 @@
+"""Transports for httpx2 that connect to public addresses only, whatever a name resolves to."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import httpx2
+
+from reverie.http_guard import pinned, why_refused
+
+Transport = TypeVar("Transport", httpx2.BaseTransport, httpx2.AsyncBaseTransport)
+
+
+class OutboundRefused(httpx2.ConnectError):
+    """Not connected to: the operator allows public addresses only."""
+
+
+class _Pools(dict[str, Transport], Generic[Transport]):
+    """One pool for each name: connections are shared by address, certificates are not."""
+
+    def __init__(self, make: Callable[[], Transport]) -> None:
+        super().__init__()
+        self._make: Callable[[], Transport] = make
+
+    def __missing__(self, host: str) -> Transport:
+        self[host] = self._make()
+        return self[host]
+
+
+class PublicTransport(httpx2.BaseTransport):
+    def __init__(self, verify: Any = True) -> None:
+        self._pools = _Pools[httpx2.BaseTransport](
+            lambda: httpx2.HTTPTransport(verify=verify, trust_env=False)
+        )
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        _require_allowed_url(request)
+        host, port = request.url.host, request.url.port
+        with _lookup_errors(request):
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return self._pools[host].handle_request(_to_checked_address(request, found))
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.close()
+
+
+class PublicAsyncTransport(httpx2.AsyncBaseTransport):
+    def __init__(self, verify: Any = True) -> None:
+        self._pools = _Pools[httpx2.AsyncBaseTransport](
+            lambda: httpx2.AsyncHTTPTransport(verify=verify, trust_env=False)
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        _require_allowed_url(request)
+        host, port = request.url.host, request.url.port
+        with _lookup_errors(request):
+            look_up = asyncio.get_running_loop().getaddrinfo
+            found = await look_up(host, port, type=socket.SOCK_STREAM)
+        return await self._pools[host].handle_async_request(_to_checked_address(request, found))
+
+    async def aclose(self) -> None:
+        for pool in self._pools.values():
+            await pool.aclose()
+
+
+def _require_allowed_url(request: httpx2.Request) -> None:
+    url = request.url
+    why = why_refused(url.scheme, url.host, url.userinfo)
+    if why is not None:
+        raise OutboundRefused(why, request=request)
+
+
+@contextmanager
+def _lookup_errors(request: httpx2.Request) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise httpx2.ConnectError("the name is not known", request=request) from error
+
+
+def _to_checked_address(request: httpx2.Request, found: Iterable[Any]) -> httpx2.Request:
+    """The same request to the address that was checked, under the name that it was meant for."""
+    url = request.url
+    address = pinned(url.host, found)
+    if address is None:
+        why = f"outbound is public, and {url.host} is no public address"
+        raise OutboundRefused(why, request=request)
+    return httpx2.Request(
+        request.method,
+        url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": url.host},
+    )
