@@ -232,7 +232,7 @@ def _steps(space: reverie.Space, messages: Sequence[dict[str, str]]) -> dict[str
     step("reading the stream", lambda: reply_parser.ReplyStream().feed(b"".join(_chunks())))
     turn = chat_turn.ChatTurn(space, body.history, session, found)
     reply = {"role": "assistant", "content": REPLY}
-    step("storing the reply", lambda: turn.keep(reply, is_complete=True))
+    step("storing the reply", lambda: turn.store_reply(reply, is_complete=True))
     return took
 
 

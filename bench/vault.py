@@ -179,7 +179,7 @@ def take_in(store: Store, path: str | None) -> None:
 
 def commit(store: Store) -> None:
     with service.open_vault(store) as vault, vault.locked():
-        commit_pending(vault, store._runtime.redaction)
+        commit_pending(vault, store.runtime.redaction)
 
 
 def spent(work: Callable[[], object]) -> Sample:

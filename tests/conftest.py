@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import shutil
 import string
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ import pytest
 import reverie
 from reverie import Settings, Store
 from reverie.embed.hashing import HashingEmbedder
+from reverie.engine.sqlite.engine import SQLiteEngine
 from reverie.errors import EmbeddingFailed
 from reverie.protocols import Embedder, Engine
-from tests.servers import Server, running
+from tests.servers import Databases, Server, running
+from tests.tiers import PROVE as PROVE
 
 if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
@@ -30,35 +33,6 @@ HOUR = 3_600_000
 DAY = 24 * HOUR
 
 ENGINES = ("postgres", "sqlite")
-
-# With REVERIE_PROVE=1 every proof is done at its full length.
-PROVE = bool(os.environ.get("REVERIE_PROVE"))
-_SEEDS, _MANY_FAULTS, _MANY_CASES = 2, 20, 4
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What gates a change is a part of every proof: some of the seeds, a third of many places for
-    a fault, and over PostgreSQL a fourth of a test's cases; over SQLite all of them."""
-    if PROVE:
-        return
-    faults: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
-    left: set[pytest.Item] = set()
-    for item in items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
-        name = item.nodeid.partition("[")[0]
-        if "seed" in params and params["seed"] >= _SEEDS:
-            left.add(item)
-        elif "at" in params:
-            faults[name].append(item)
-        elif "postgres" in params.values():
-            cases[name].append(item)
-    for groups, many, each in ((faults, _MANY_FAULTS, 3), (cases, _MANY_CASES, 4)):
-        for group in groups.values():
-            if len(group) >= many:
-                left.update(item for place, item in enumerate(group) if place % each)
-    config.hook.pytest_deselected(items=[item for item in items if item in left])
-    items[:] = [item for item in items if item not in left]
 
 
 class FakeClock:
@@ -164,7 +138,7 @@ class Stores:
 
 def engine_of(store: Store) -> Engine:
     """The engine under a store, for looking at rows and for tampering with them."""
-    return store._runtime.engine
+    return store.runtime.engine
 
 
 def rows(store: Store, sql: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -179,20 +153,72 @@ def tamper(store: Store, sql: str, *values: Any) -> int:
         return tx.run(sql, values)
 
 
+_HOMES = itertools.count()
+
+
 @pytest.fixture(autouse=True)
 def own_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+) -> Iterator[None]:
     """No test reads the developer's settings or writes into their folders."""
     for name in list(os.environ):
         if name.startswith(("REVERIE_", "XDG_")) and not name.startswith(
             ("REVERIE_PROPERTY_", "REVERIE_CRASH_", "REVERIE_GOLDEN")
         ):
             monkeypatch.delenv(name)
-    home = tmp_path_factory.mktemp("home")
+    # mktemp would list a folder of thousands for each of them.
+    home = tmp_path_factory.getbasetemp() / "homes" / str(next(_HOMES))
+    home.mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))
     for name in ("DATA", "CONFIG", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+    yield
+    shutil.rmtree(home, ignore_errors=True)
+
+
+# Making a store is what these prove, or a file system that watches each call is below it.
+MADE_FOR_REAL = (
+    "tests/crash/",
+    "tests/engine/",
+    "tests/maintenance/",
+    "tests/transfer/test_migrate",
+    "tests/contract/test_damage",
+    "tests/vault/test_older",
+)
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of a store without a space, made in the real way."""
+    path = tmp_path_factory.mktemp("empty") / "store.db"
+    SQLiteEngine(str(path)).close()
+    return path.read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def copied_stores(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, empty_store: bytes
+) -> None:
+    """Fill the file of a new SQLite store with an empty one: to make its tables takes 9 ms more.
+
+    ``test_shortcuts`` compares both.
+    """
+    if not request.node.nodeid.startswith(MADE_FOR_REAL):
+        monkeypatch.setattr(
+            SQLiteEngine, "_create_or_upgrade", partialmethod(_copy_then_upgrade, empty_store)
+        )
+
+
+_create_or_upgrade = SQLiteEngine._create_or_upgrade
+
+
+def _copy_then_upgrade(engine: SQLiteEngine, empty_store: bytes) -> None:
+    if not engine.read_only and engine._vfs is None and engine.path.stat().st_size == 0:
+        try:
+            engine.path.write_bytes(empty_store)
+        except OSError:  # a full disk: the real way tells of it as it always does
+            engine.path.write_bytes(b"")
+    _create_or_upgrade(engine)
 
 
 @pytest.fixture(scope="session")
@@ -205,6 +231,12 @@ def postgres() -> Iterator[Server]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def databases(postgres: Server) -> Databases:
+    """Databases like ``made`` that tests use one after the other."""
+    return Databases(postgres, "made")
+
+
 @pytest.fixture(params=ENGINES)
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """Makes the address of a store from a name, for each engine in turn."""
@@ -214,15 +246,16 @@ def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str]
 def addresses(
     request: pytest.FixtureRequest, folder: Path, *, kept: bool = False
 ) -> Callable[[str], str]:
-    """Not ``kept``, a database goes with the fixture that asked for it."""
+    """Make the addresses of one engine; a database is ``kept``, or taken back after the test."""
     if request.param == "sqlite":
         return lambda name: f"sqlite://{folder / name}.db"
-    server: Server = request.getfixturevalue("postgres")
+    databases: Databases = request.getfixturevalue("databases")
 
     def made(name: str) -> str:
-        address = server.database(template="made")
-        if not kept:
-            request.addfinalizer(lambda: server.drop(address))
+        if kept:
+            return databases.server.database(template="made")
+        address = databases.take()
+        request.addfinalizer(lambda: databases.give_back(address))
         return address
 
     return cache(made)

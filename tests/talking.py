@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from reverie import Origin, Session, Space
-from reverie.write import proposals, writer
+from reverie.write import proposals
 
 Message = dict[str, Any]
 HERE = Origin("s", 1)
@@ -51,7 +51,7 @@ def propose(
     subject: str | None = None,
 ) -> str:
     """The id of a new proposal, made as learning makes them."""
-    with writer.write_transaction(space._runtime, space._author.scope) as (tx, owner):
+    with space.writer() as w:
         proposed = proposals.ProposedFact(content, category, subject, "rules")
-        proposals.propose(tx, space._runtime, owner, space._author, origin, proposed, "heard it")
+        proposals.propose(w, origin, proposed, "heard it")
     return space.proposals()[-1].id

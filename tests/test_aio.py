@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import reverie
 from reverie import InvalidInput, NotFound, Settings, aio
 from reverie.memory.session import ScratchpadHandle, Session
 from reverie.memory.space import Space
@@ -24,6 +25,7 @@ AT_ONCE = {
     "user",
     "id",
     "matched_sequence",
+    "ranking",
     "url",
     "settings",
 }
@@ -41,7 +43,7 @@ def run(call: Callable[[], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HANDLES))
-def test_every_public_name_is_there(tmp_path: Path, name: str) -> None:
+def test_aio_has_every_public_name_of_the_library(tmp_path: Path, name: str) -> None:
     async def look() -> None:
         async with opened(tmp_path) as store:
             space = store.space("ana")
@@ -65,7 +67,7 @@ def test_every_public_name_is_there(tmp_path: Path, name: str) -> None:
     run(look)
 
 
-def test_the_verbs_work_and_give_what_the_library_gives(tmp_path: Path) -> None:
+def test_aio_verbs_return_what_the_library_returns(tmp_path: Path) -> None:
     async def use() -> None:
         async with opened(tmp_path) as store:
             ana = store.space("ana", actor="test")
@@ -73,7 +75,7 @@ def test_the_verbs_work_and_give_what_the_library_gives(tmp_path: Path) -> None:
             assert (await ana.recall("boss"))[0].memory == memory
             assert ana.name == "ana" and ana.user is None
             session = await ana.follow([{"role": "user", "content": "tell me of zebras"}])
-            assert isinstance(session, aio.AsyncHandle) and await session.forked_from is None
+            assert isinstance(session, aio.AsyncSession) and await session.forked_from is None
             assert [event.text for event in await session.events()] == ["tell me of zebras"]
             await session.scratchpad.write(["one"])
             assert (await session.scratchpad.read()).items == ("one",)
@@ -87,7 +89,7 @@ def test_the_verbs_work_and_give_what_the_library_gives(tmp_path: Path) -> None:
     run(use)
 
 
-def test_long_exports_come_in_pieces(tmp_path: Path) -> None:
+def test_aio_export_is_read_in_pieces(tmp_path: Path) -> None:
     async def use() -> None:
         async with opened(tmp_path) as store:
             space = store.space("ana")
@@ -98,7 +100,7 @@ def test_long_exports_come_in_pieces(tmp_path: Path) -> None:
     run(use)
 
 
-def test_calls_of_many_tasks_run_side_by_side(tmp_path: Path) -> None:
+def test_aio_calls_of_many_tasks_run_concurrently(tmp_path: Path) -> None:
     async def use() -> None:
         store = await opened(tmp_path)
         space = store.space("ana")
@@ -109,10 +111,25 @@ def test_calls_of_many_tasks_run_side_by_side(tmp_path: Path) -> None:
     run(use)
 
 
-def test_what_cannot_be_is_said_at_once(tmp_path: Path) -> None:
+def test_aio_raises_invalid_input_at_the_call(tmp_path: Path) -> None:
     async def use() -> None:
         async with opened(tmp_path) as store:
             with pytest.raises(InvalidInput):
                 store.space("")
+
+    run(use)
+
+
+def test_async_handles_list_and_document_the_verbs_of_their_handles(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with opened(tmp_path) as store:
+            ana = store.space("ana")
+            for handle in (store, ana, ana.session("chat"), ana.session("chat").scratchpad):
+                names = {name for name in dir(handle.handle) if not name.startswith("_")}
+                assert names <= set(dir(handle))
+            assert ana.recall.__doc__ == Space.recall.__doc__
+            assert inspect.iscoroutinefunction(ana.recall)
+            assert list(inspect.signature(ana.recall).parameters)[:2] == ["query", "limit"]
+            assert inspect.signature(aio.open) == inspect.signature(reverie.open)
 
     run(use)

@@ -18,19 +18,19 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_without_anything_the_defaults_hold(tmp_path: Path) -> None:
+def test_settings_without_file_or_environment_are_the_defaults(tmp_path: Path) -> None:
     assert config.load({}, folder=tmp_path) == Settings()
     assert (Settings().embedder, Settings().max_facts, Settings().space) == ("local", 0, "default")
 
 
-def test_the_environment_wins_over_the_file_and_the_explicit_over_both(tmp_path: Path) -> None:
+def test_environment_overrides_the_file_and_arguments_override_both(tmp_path: Path) -> None:
     write(tmp_path, 'space = "file"\nuser = "file"\nmax_facts = 1\nembedder = "none"\n')
     env = {"REVERIE_USER": "env", "REVERIE_MAX_FACTS": "2", "XDG_CONFIG_HOME": str(tmp_path)}
     found = config.load(env, folder=tmp_path, max_facts=3, user=None)
     assert (found.embedder, found.space, found.user, found.max_facts) == ("none", "file", "env", 3)
 
 
-def test_the_folders_file_wins_over_the_users(tmp_path: Path) -> None:
+def test_settings_file_of_the_folder_overrides_that_of_the_user(tmp_path: Path) -> None:
     write(tmp_path / "config" / "reverie", 'space = "home"\nuser = "home"\n')
     env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     assert config.load(env, folder=tmp_path).space == "home"
@@ -39,7 +39,7 @@ def test_the_folders_file_wins_over_the_users(tmp_path: Path) -> None:
     assert (found.space, found.user) == ("here", "")
 
 
-def test_every_setting_has_its_variable(tmp_path: Path) -> None:
+def test_every_setting_has_an_environment_variable(tmp_path: Path) -> None:
     env = {"REVERIE_FACT_CHARS": "700", "REVERIE_RECALL_DAYS": "7", "REVERIE_LOG_LEVEL": "DEBUG"}
     found = config.load({**env, "REVERIE_URL": "x.db", "REVERIE_OTHER": "?"}, folder=tmp_path)
     assert (found.fact_chars, found.recall_days, found.url) == (700, 7, "x.db")
@@ -62,14 +62,14 @@ def test_every_setting_has_its_variable(tmp_path: Path) -> None:
         ("this is no toml", "reverie.toml"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_a_typed_error(tmp_path: Path, text: str, word: str) -> None:
+def test_invalid_settings_file_is_a_typed_error(tmp_path: Path, text: str, word: str) -> None:
     write(tmp_path, text)
     with pytest.raises(ConfigError, match=word) as caught:
         config.load({}, folder=tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_no_utf8_is_a_typed_error(tmp_path: Path) -> None:
+def test_settings_file_that_is_not_utf8_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "reverie.toml").write_bytes(b"space = '\xff'")
     with pytest.raises(ConfigError):
         config.load({}, folder=tmp_path)
@@ -86,19 +86,21 @@ def test_a_file_that_is_no_utf8_is_a_typed_error(tmp_path: Path) -> None:
         ("LOG_LEVEL", "loud"),
     ],
 )
-def test_a_bad_variable_is_a_typed_error(tmp_path: Path, name: str, value: str) -> None:
+def test_invalid_environment_variable_is_a_typed_error(
+    tmp_path: Path, name: str, value: str
+) -> None:
     with pytest.raises(ConfigError, match=f"(?i){name}"):
         config.load({f"REVERIE_{name}": value}, folder=tmp_path)
 
 
-def test_explicit_settings_that_cannot_be_used(tmp_path: Path) -> None:
+def test_invalid_explicit_settings_are_refused(tmp_path: Path) -> None:
     with pytest.raises((ConfigError, TypeError)):
         config.load({}, folder=tmp_path, colour="red")
     with pytest.raises(ConfigError):
         config.load({}, folder=tmp_path, max_facts=-1)
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(FrozenInstanceError):
         Settings().space = "x"  # type: ignore[misc]
 
@@ -119,7 +121,7 @@ def test_open_reads_the_environment_once(tmp_path: Path, monkeypatch: pytest.Mon
         reverie.open("oracle://x", embedder="none")
 
 
-def test_the_users_own_store_is_where_the_platform_keeps_such_files(
+def test_default_store_path_follows_the_platform(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -35,26 +35,26 @@ START = 1_767_225_600_000
         (datetime(1, 1, 1, tzinfo=UTC), -62_135_596_800_000),
     ],
 )
-def test_every_form_is_milliseconds(given_time: Time, ms: int) -> None:
+def test_to_ms_accepts_every_time_format(given_time: Time, ms: int) -> None:
     assert to_ms(given_time, "x") == ms
 
 
 @pytest.mark.parametrize(
     "wrong", [True, False, "", "soon", "2026-13-01", "2026", 1.5, b"2026-01-01", [], None, "\0"]
 )
-def test_anything_else_is_refused(wrong: object) -> None:
+def test_to_ms_refuses_anything_else(wrong: object) -> None:
     with pytest.raises(InvalidInput, match="since"):
         to_ms(wrong, "since")  # type: ignore[arg-type]
 
 
-def test_none_is_no_time() -> None:
+def test_to_ms_of_none_is_none() -> None:
     assert optional_ms(None, "x") is None
     assert optional_ms(5, "x") == 5
 
 
 @settings(derandomize=True, deadline=None)
 @given(st.datetimes(min_value=datetime(1971, 1, 1), max_value=datetime(2200, 1, 1)))
-def test_there_and_back(moment: datetime) -> None:
+def test_to_iso_and_to_ms_are_inverse(moment: datetime) -> None:
     ms = to_ms(moment, "x")
     assert to_ms(to_iso(ms), "x") == ms - ms % 1000
     assert abs(ms - moment.replace(tzinfo=UTC).timestamp() * 1000) <= 1

@@ -55,7 +55,7 @@ def round_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recall_ranking, name, value)
 
 
-class Said(NamedTuple):
+class CandidateText(NamedTuple):
     """A text in a pool: the words of each of its passages, and how like the query each is."""
 
     words: tuple[str, ...] = ("",)
@@ -68,12 +68,12 @@ class Said(NamedTuple):
 
 def turn(
     sequence: int, words: str = "", similar: float = 0.0, *, session: str = "s", terms: int = 0
-) -> Said:
-    return Said((words,), (similar,), sequence, session, terms)
+) -> CandidateText:
+    return CandidateText((words,), (similar,), sequence, session, terms)
 
 
-def memory(words: str = "", *, origin: Origin | None = None) -> Said:
-    return Said((words,), (0.0,), session=None, origin=origin)
+def memory(words: str = "", *, origin: Origin | None = None) -> CandidateText:
+    return CandidateText((words,), (0.0,), session=None, origin=origin)
 
 
 def matches_of(
@@ -90,7 +90,9 @@ def matches_of(
     return TermMatches(postings, TermWeights(dict(weights), whole), len(passages))
 
 
-def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> CandidatePool:
+def pool_of(
+    said: Sequence[CandidateText], weights: Mapping[str, float], **more: Any
+) -> CandidatePool:
     """Passages are numbered as they come."""
     candidates, numbers = [], list[int]()
     for first_position, each in enumerate(said, 1):
@@ -120,18 +122,18 @@ def pool_of(said: Sequence[Said], weights: Mapping[str, float], **more: Any) -> 
     )
 
 
-def judged(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> PoolScores:
+def judged(said: Sequence[CandidateText], ranking: Ranking = WORDS, **more: Any) -> PoolScores:
     return recall_ranking.score_evidence(pool_of(said, {"a": 3.0, "b": 1.0}, **more), ranking)
 
 
-def scores(said: Sequence[Said], ranking: Ranking = WORDS, **more: Any) -> list[float]:
+def scores(said: Sequence[CandidateText], ranking: Ranking = WORDS, **more: Any) -> list[float]:
     return [float(score) for score in judged(said, ranking, **more).scores]
 
 
 # -- where they stand -----------------------------------------------------------------------------
 
 
-def test_presence_is_a_row_for_each_passage_and_a_column_for_each_term() -> None:
+def test_term_matches_have_a_row_per_passage_and_a_column_per_term() -> None:
     matches = matches_of(["a", "", "ab", "b"], {"a": 3.0, "b": 1.0})
     expected = [[True, True], [True, False], [False, False], [False, True]]
     assert matches.present(np.array([2, 0, 1, 3])).tolist() == expected
@@ -139,18 +141,18 @@ def test_presence_is_a_row_for_each_passage_and_a_column_for_each_term() -> None
     assert matches.weights.tolist() == [3.0, 1.0] and matches.total == 4.0
 
 
-def test_as_many_terms_as_count_are_told_apart() -> None:
+def test_term_matches_keep_the_maximum_number_of_terms_apart() -> None:
     letters = "abcdefghijklmnopqrstuvwxyz"[: recall_ranking.MAX_QUERY_TERMS]
     matches = matches_of([*letters, letters], dict.fromkeys(letters, 1.0))
     present = matches.present(np.arange(len(letters) + 1))
     assert (present[:-1] == np.eye(len(letters), dtype=bool)).all() and present[-1].all()
 
 
-def test_a_length_fits_beside_the_number_of_its_passage() -> None:
+def test_passage_length_is_packed_beside_its_number() -> None:
     assert 0 < index.MAX_COUNTED < POSTING_LENGTH_BASE == len(recall_ranking.LENGTH_NORM)
 
 
-def test_a_term_without_postings_is_nowhere() -> None:
+def test_term_without_postings_matches_nowhere() -> None:
     weights = TermWeights({"a": 1.0, "b": 1.0}, 2.0)
     matches = TermMatches({"b": np.array([1 * POSTING_LENGTH_BASE + 7])}, weights, 3)
     assert matches.present(np.arange(3)).tolist() == [[False] * 2, [False, True], [False] * 2]
@@ -162,7 +164,7 @@ def best(matches: TermMatches, many: int) -> list[tuple[int, float]]:
 
 
 @by_hand
-def test_the_best_by_themselves_by_hand() -> None:
+def test_best_passages_have_their_known_order() -> None:
     """3 of 4, over the softened length of 10 terms; 1 of 4 of 0 terms; all of it of 30."""
     postings = {
         "a": np.array([0 * POSTING_LENGTH_BASE + 10, 2 * POSTING_LENGTH_BASE + 30]),
@@ -174,7 +176,7 @@ def test_the_best_by_themselves_by_hand() -> None:
     assert best(matches, 1) == [(0, 0.375)]
 
 
-def test_nothing_matches_nothing() -> None:
+def test_no_terms_match_no_passages() -> None:
     for matches in (
         matches_of(["", ""], {"a": 1.0}),
         matches_of(["x"], {}),
@@ -183,7 +185,7 @@ def test_nothing_matches_nothing() -> None:
         assert best(matches, 5) == []
 
 
-def test_what_differs_behind_the_sixth_place_is_equal() -> None:
+def test_top_k_treats_scores_equal_to_six_places_as_ties() -> None:
     numbers = np.array([4, 9, 2, 7])
     found = np.array([0.5, 0.5 - 3e-7, 0.5 + 3e-7, 0.1])
     assert vector_math.top_k(found, 2, numbers) == [(9, 0.5), (4, 0.5)]
@@ -194,7 +196,7 @@ def test_what_differs_behind_the_sixth_place_is_equal() -> None:
 
 
 @by_hand
-def test_a_turn_alone() -> None:
+def test_keyword_score_of_a_single_turn_has_its_known_values() -> None:
     assert scores([turn(1, "a")]) == [0.75]
     assert scores([turn(1, "ab")]) == [1.0]
     assert scores([turn(1, "a", terms=10)]) == [0.375]
@@ -202,56 +204,56 @@ def test_a_turn_alone() -> None:
 
 
 @by_hand
-def test_terms_that_nobody_knows_take_their_share() -> None:
+def test_unknown_terms_lower_the_keyword_score() -> None:
     pool = pool_of([turn(1, "a")], {}, matches=matches_of(["a"], {"a": 3.0}, total=12.0))
     assert recall_ranking.score_evidence(pool, WORDS).scores.tolist() == [0.25]
 
 
 @by_hand
-def test_a_turn_borrows_from_the_one_before_it() -> None:
+def test_turn_gets_neighbour_score_from_the_turn_before_it() -> None:
     assert scores([turn(1, "a"), turn(2)]) == [0.75, 0.75]
 
 
 @by_hand
-def test_and_less_from_the_one_after_it() -> None:
+def test_turn_gets_less_neighbour_score_from_the_turn_after_it() -> None:
     assert scores([turn(1), turn(2, "a")]) == [0.375, 0.75]
 
 
 @by_hand
-def test_and_less_from_two_away() -> None:
+def test_turn_gets_less_neighbour_score_from_two_turns_away() -> None:
     assert scores([turn(1, "a"), turn(3)]) == [0.75, 0.375]
     assert scores([turn(1), turn(3, "a")]) == [0.1875, 0.75]
 
 
 @by_hand
-def test_and_nothing_from_further() -> None:
+def test_turn_gets_no_neighbour_score_from_further_away() -> None:
     assert scores([turn(1, "a"), turn(4), turn(7, "a")]) == [0.75, 0.0, 0.75]
 
 
 @by_hand
-def test_a_gap_in_the_sequences_is_a_distance() -> None:
+def test_gap_in_sequences_counts_as_distance() -> None:
     """The turn between two was erased, or a filter hides it."""
     assert scores([turn(10, "a"), turn(12), turn(15)]) == [0.75, 0.375, 0.0]
 
 
 @by_hand
-def test_all_three_are_seen_when_nothing_is_missing() -> None:
+def test_neighbour_score_of_consecutive_turns_has_its_known_values() -> None:
     assert scores([turn(1, "a"), turn(2), turn(3), turn(4)]) == [0.75, 0.75, 0.375, 0.0]
 
 
 @by_hand
-def test_no_session_lends_to_another() -> None:
+def test_neighbour_score_does_not_cross_sessions() -> None:
     apart = [turn(1, "a"), turn(2, session="t"), memory("b"), turn(3, session="u")]
     assert scores(apart) == [0.75, 0.0, 0.25, 0.0]
 
 
 @by_hand
-def test_memories_neither_lend_nor_borrow() -> None:
+def test_memories_neither_give_nor_get_neighbour_score() -> None:
     assert scores([memory("a"), memory(), memory()]) == [0.75, 0.0, 0.0]
 
 
 @by_hand
-def test_sessions_may_be_mixed_in_any_order() -> None:
+def test_neighbour_score_does_not_depend_on_the_order_of_sessions() -> None:
     said = [
         turn(2, session="t"),
         turn(2),
@@ -263,25 +265,25 @@ def test_sessions_may_be_mixed_in_any_order() -> None:
 
 
 @by_hand
-def test_each_word_is_borrowed_from_whom_lends_most_of_it() -> None:
+def test_each_term_takes_its_best_neighbour() -> None:
     assert scores([turn(1, "a"), turn(2), turn(3, "a")])[1] == 0.75
     assert scores([turn(1, "b"), turn(2), turn(3, "a")])[1] == 0.25 + 0.375
     assert scores([turn(1, "a"), turn(2, "a")]) == [0.75, 0.75], "what it says is not borrowed"
 
 
 @by_hand
-def test_a_long_turn_borrows_less() -> None:
+def test_long_turn_gets_less_neighbour_score() -> None:
     """Half as much, and its words count half as much as well."""
     assert scores([turn(1, "a"), turn(2, terms=10)]) == [0.75, 0.1875]
 
 
 @by_hand
-def test_a_long_turn_lends_less() -> None:
+def test_long_turn_gives_less_neighbour_score() -> None:
     assert scores([turn(1, "a", terms=10), turn(2)]) == [0.375, 0.375]
 
 
 @by_hand
-def test_without_neighbours_nothing_is_borrowed() -> None:
+def test_ranking_without_neighbours_adds_no_neighbour_score() -> None:
     said = [turn(1, "a", 0.5), turn(2), turn(3, "b")]
     alone = replace(WORDS, neighbours=0)
     assert scores(said, alone) == [0.75, 0.0, 0.25]
@@ -290,20 +292,20 @@ def test_without_neighbours_nothing_is_borrowed() -> None:
 
 
 @pytest.mark.parametrize("neighbours", [1.0, 2.0, 1e6])
-def test_no_turn_borrows_more_than_there_is(neighbours: float) -> None:
+def test_score_with_neighbours_never_exceeds_one(neighbours: float) -> None:
     for ranking in (WORDS, VECTORS, Ranking()):
         said = [turn(1, "ab", 1.0), turn(2), turn(3, "ab", 1.0)]
         assert max(scores(said, replace(ranking, neighbours=neighbours))) <= 1
 
 
 @by_hand
-def test_a_vector_alone() -> None:
+def test_vector_score_of_a_single_turn_has_its_known_values() -> None:
     said = [turn(n, similar=like, session=str(n)) for n, like in enumerate((1, 0.5, 0, -1))]
     assert scores(said, VECTORS) == [1.0, 0.75, 0.5, 0.0]
 
 
 @by_hand
-def test_a_passage_without_a_vector_is_as_unlike_as_can_be() -> None:
+def test_passage_without_a_vector_has_the_lowest_similarity() -> None:
     found = judged([turn(1, similar=NOTHING), turn(9, similar=0.5)], VECTORS)
     assert found.scores.tolist() == [0.0, 0.75]
     assert [found.parts_at(place)["vector"] for place in (0, 1)] == [None, 0.5]
@@ -311,13 +313,13 @@ def test_a_passage_without_a_vector_is_as_unlike_as_can_be() -> None:
 
 
 @by_hand
-def test_it_borrows_all_the_same() -> None:
+def test_passage_without_a_vector_still_gets_neighbour_score() -> None:
     said = [turn(1, similar=0.5), turn(2, similar=NOTHING)]
     assert scores(said, VECTORS) == [0.75, 0.125]
 
 
 @by_hand
-def test_likeness_is_borrowed_from_all_around() -> None:
+def test_similarity_is_taken_from_neighbours_on_both_sides() -> None:
     """All of .4 and half of .8 from before it, half of .8 from behind; half of their sum."""
     said = [
         turn(1, similar=0.8),
@@ -330,17 +332,17 @@ def test_likeness_is_borrowed_from_all_around() -> None:
 
 
 @by_hand
-def test_what_is_unlike_the_query_takes_nothing_away() -> None:
+def test_dissimilar_neighbour_lowers_no_score() -> None:
     assert scores([turn(1, similar=-1), turn(2, similar=0.5)], VECTORS)[1] == 0.75
 
 
 @by_hand
-def test_nothing_is_more_than_the_same() -> None:
+def test_vector_score_with_neighbours_never_exceeds_one() -> None:
     assert scores([turn(1, "ab", 1), turn(2, "ab", 1)], VECTORS) == [1.0, 1.0]
 
 
 @by_hand
-def test_words_and_vectors_count_in_proportion() -> None:
+def test_keyword_and_vector_scores_count_by_their_weights() -> None:
     said = [turn(1, "a", 0.0)]
     half = replace(WORDS, vector_weight=5, keyword_weight=5)
     assert scores(said, half) == [(0.75 + 0.5) / 2]
@@ -349,7 +351,7 @@ def test_words_and_vectors_count_in_proportion() -> None:
 
 
 @by_hand
-def test_what_was_not_asked_for_has_no_share() -> None:
+def test_evidence_that_is_unavailable_has_no_weight() -> None:
     half = replace(WORDS, vector_weight=1, keyword_weight=1)
     blind = judged([turn(1, "a")], half, similar=None)
     assert blind.scores.tolist() == [0.75]
@@ -362,33 +364,38 @@ def test_what_was_not_asked_for_has_no_share() -> None:
 
 
 @by_hand
-def test_a_query_without_known_words_is_no_division_by_zero() -> None:
+def test_query_without_known_words_causes_no_division_by_zero() -> None:
     pool = pool_of([turn(1), turn(2)], {})
     assert recall_ranking.score_evidence(pool, WORDS).scores.tolist() == [0.0, 0.0]
 
 
 @by_hand
-def test_the_speaker_and_the_period_that_the_query_names() -> None:
+def test_speaker_and_period_of_the_query_raise_the_score() -> None:
     said = [turn(1, "a", session=str(n)) for n in range(4)]
     ranking = replace(WORDS, speaker=0.5, period=1.5)
-    speaks, within = np.array([True, True, False, False]), np.array([True, False, True, False])
+    speaker_match, period_match = (
+        np.array([True, True, False, False]),
+        np.array([True, False, True, False]),
+    )
     assert scores(said, ranking) == [0.75] * 4
     by_speaker = [(0.75 + 0.5) / 1.5] * 2 + [0.75 / 1.5] * 2
-    assert scores(said, ranking, speaks=speaks) == pytest.approx(by_speaker, abs=1e-6)
+    assert scores(said, ranking, speaker_match=speaker_match) == pytest.approx(by_speaker, abs=1e-6)
     both = [2.75 / 3, 1.25 / 3, 2.25 / 3, 0.75 / 3]
-    assert scores(said, ranking, speaks=speaks, within=within) == pytest.approx(both, abs=1e-6)
+    assert scores(
+        said, ranking, speaker_match=speaker_match, period_match=period_match
+    ) == pytest.approx(both, abs=1e-6)
 
 
 @by_hand
-def test_all_of_everything_is_one() -> None:
+def test_maximum_of_every_part_is_a_score_of_one() -> None:
     yes = np.array([True, True])
     all_of_it = Ranking(speaker=0.3, period=0.4, session=0.5, origin=0.5)
     said = [turn(1, "ab", 1.0), memory("ab", origin=Origin("s", 1))._replace(similar=(1.0,))]
-    assert scores(said, all_of_it, speaks=yes, within=yes) == [1.0, 1.0]
+    assert scores(said, all_of_it, speaker_match=yes, period_match=yes) == [1.0, 1.0]
 
 
 @by_hand
-def test_the_best_of_a_session_counts_for_all_of_it() -> None:
+def test_best_turn_of_a_session_raises_the_whole_session() -> None:
     said = [turn(1, "a"), turn(9), turn(1, "b", session="t"), memory()]
     found = judged(said, replace(WORDS, session=0.2))
     assert found.scores.tolist() == [0.75, 0.15, 0.25, 0.0]
@@ -397,7 +404,7 @@ def test_the_best_of_a_session_counts_for_all_of_it() -> None:
 
 
 @by_hand
-def test_a_memory_lends_to_the_event_it_came_from() -> None:
+def test_memory_raises_the_event_it_came_from() -> None:
     said = [turn(1), turn(7), memory("a", origin=Origin("s", 1))]
     found = judged(said, replace(WORDS, origin=0.5))
     assert found.scores.tolist() == [0.375, 0.0, 0.75]
@@ -406,7 +413,7 @@ def test_a_memory_lends_to_the_event_it_came_from() -> None:
 
 
 @by_hand
-def test_the_best_of_them_and_never_to_its_loss() -> None:
+def test_event_takes_the_best_origin_score_and_never_loses() -> None:
     half = replace(WORDS, origin=0.5)
     two = [turn(1), memory("b", origin=Origin("s", 1)), memory("a", origin=Origin("s", 1))]
     assert scores(two, half)[0] == 0.375
@@ -415,15 +422,15 @@ def test_the_best_of_them_and_never_to_its_loss() -> None:
 
 
 @by_hand
-def test_a_memory_from_elsewhere_lends_to_nobody() -> None:
+def test_memory_with_another_origin_raises_no_event() -> None:
     for origin in (Origin("t", 1), Origin("s", 2), Origin("", 0)):
         said = [turn(1), memory(), memory("a", origin=origin)]
         assert scores(said, replace(WORDS, origin=1.0)) == [0.0, 0.0, 0.75]
 
 
 @by_hand
-def test_the_best_passage_is_the_one_shown() -> None:
-    long = Said(("b", "a", ""), (0.9, 0.0, 0.1), 1)
+def test_best_passage_is_shown() -> None:
+    long = CandidateText(("b", "a", ""), (0.9, 0.0, 0.1), 1)
     assert judged([memory(), long]).passages.tolist() == [0, 2]
     assert judged([memory(), long], VECTORS).passages.tolist() == [0, 1]
     found = judged([memory(), long], VECTORS)
@@ -432,28 +439,28 @@ def test_the_best_passage_is_the_one_shown() -> None:
 
 
 @by_hand
-def test_of_equal_passages_the_last_is_shown() -> None:
-    assert judged([Said(("a", "a", "b"), (0.0,) * 3)]).passages.tolist() == [1]
-    assert judged([Said(("", "", ""), (0.0,) * 3)]).passages.tolist() == [2]
+def test_last_of_equal_passages_is_shown() -> None:
+    assert judged([CandidateText(("a", "a", "b"), (0.0,) * 3)]).passages.tolist() == [1]
+    assert judged([CandidateText(("", "", ""), (0.0,) * 3)]).passages.tolist() == [2]
 
 
 @by_hand
-def test_a_passage_borrows_what_the_rest_of_its_neighbour_says() -> None:
+def test_passage_gets_score_from_the_whole_neighbouring_turn() -> None:
     """A neighbour lends all of its words, whichever of its passages holds them."""
-    said = [Said(("a", "b"), (0.0, 0.0), 1), Said(("", "b"), (0.0, 0.0), 2)]
+    said = [CandidateText(("a", "b"), (0.0, 0.0), 1), CandidateText(("", "b"), (0.0, 0.0), 2)]
     found = judged(said)
     assert found.scores.tolist() == [0.75 + 0.25 * 0.5, 1.0]
     assert found.passages.tolist() == [0, 3]
 
 
 @by_hand
-def test_parts_are_rounded_and_named() -> None:
+def test_score_parts_are_rounded_and_named() -> None:
     parts = judged([turn(1, "a", 1 / 3), turn(2)], Ranking()).parts_at(0)
     assert set(parts) == {"keyword", "vector", *ADDED}
     assert all(value == round(value or 0, 6) for value in parts.values())
 
 
-def test_a_turn_that_says_nothing_is_found_through_the_question_before_it() -> None:
+def test_turn_without_own_matches_is_found_by_the_question_before_it() -> None:
     """With the numbers as they are."""
     question, reply, other = turn(1, "ab", terms=5), turn(2, terms=3), turn(9, terms=3)
     found = scores([question, reply, other])
@@ -483,11 +490,11 @@ SPOKEN = st.sampled_from((*(("s", n) for n in range(1, 7)), *(("t", n) for n in 
 
 
 @st.composite
-def texts(draw: st.DrawFn, session: str | None = None, sequence: int = 0) -> Said:
+def texts(draw: st.DrawFn, session: str | None = None, sequence: int = 0) -> CandidateText:
     passages = draw(st.integers(1, 3))
     words = st.text(st.sampled_from(sorted(WEIGHTS)), max_size=4)
     origin = draw(st.none() | SPOKEN) if session is None else None
-    return Said(
+    return CandidateText(
         tuple(draw(st.lists(words, min_size=passages, max_size=passages))),
         tuple(draw(st.lists(LIKENESS, min_size=passages, max_size=passages))),
         sequence,
@@ -498,7 +505,7 @@ def texts(draw: st.DrawFn, session: str | None = None, sequence: int = 0) -> Sai
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> list[Said]:
+def conversations(draw: st.DrawFn) -> list[CandidateText]:
     """Turns of two sessions with gaps, and memories, in any order."""
     spoken = draw(st.lists(SPOKEN, unique=True, max_size=7))
     said = [draw(texts(session, sequence)) for session, sequence in spoken]
@@ -512,9 +519,11 @@ def pointed_at(draw: st.DrawFn, count: int) -> NDArray[np.bool_] | None:
 
 
 @st.composite
-def whole_pools(draw: st.DrawFn) -> tuple[list[Said], dict[str, Any]]:
+def whole_pools(draw: st.DrawFn) -> tuple[list[CandidateText], dict[str, Any]]:
     said = draw(conversations())
-    more: dict[str, Any] = {name: pointed_at(draw, len(said)) for name in ("speaks", "within")}
+    more: dict[str, Any] = {
+        name: pointed_at(draw, len(said)) for name in ("speaker_match", "period_match")
+    }
     for name in ("matches", "similar"):
         if draw(st.integers(0, 4)) == 0:
             more[name] = None
@@ -524,7 +533,7 @@ def whole_pools(draw: st.DrawFn) -> tuple[list[Said], dict[str, Any]]:
 @quietly
 @given(whole_pools(), RANKING)
 def test_scores_lie_between_zero_and_one_and_are_the_sum_of_their_parts(
-    pool: tuple[list[Said], dict[str, Any]], ranking: Ranking
+    pool: tuple[list[CandidateText], dict[str, Any]], ranking: Ranking
 ) -> None:
     said, more = pool
     found = recall_ranking.score_evidence(pool_of(said, WEIGHTS, **more), ranking)
@@ -539,8 +548,8 @@ def test_scores_lie_between_zero_and_one_and_are_the_sum_of_their_parts(
 
 @quietly
 @given(whole_pools(), RANKING, st.data())
-def test_one_word_more_lowers_nobody(
-    pool: tuple[list[Said], dict[str, Any]], ranking: Ranking, data: st.DataObject
+def test_additional_matching_word_lowers_no_score(
+    pool: tuple[list[CandidateText], dict[str, Any]], ranking: Ranking, data: st.DataObject
 ) -> None:
     said, more = pool
     more.pop("matches", None)
@@ -557,7 +566,7 @@ def test_one_word_more_lowers_nobody(
 @quietly
 @given(conversations(), RANKING, st.data())
 def test_the_order_of_candidates_does_not_matter(
-    said: list[Said], ranking: Ranking, data: st.DataObject
+    said: list[CandidateText], ranking: Ranking, data: st.DataObject
 ) -> None:
     order = data.draw(st.permutations(range(len(said))))
     found = recall_ranking.score_evidence(pool_of(said, WEIGHTS), ranking).scores
@@ -569,7 +578,9 @@ def test_the_order_of_candidates_does_not_matter(
 
 @quietly
 @given(conversations(), RANKING)
-def test_without_neighbours_each_turn_stands_for_itself(said: list[Said], ranking: Ranking) -> None:
+def test_ranking_without_neighbours_scores_each_turn_alone(
+    said: list[CandidateText], ranking: Ranking
+) -> None:
     alone = replace(ranking, neighbours=0, session=0, origin=0)
     found = recall_ranking.score_evidence(pool_of(said, WEIGHTS), alone)
     assert not np.asarray(found.parts["neighbours"]).any()

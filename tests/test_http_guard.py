@@ -157,12 +157,12 @@ def fetch(settings: Settings, url: str, **more: Any) -> httpx2.Response:
     return asyncio.run(once())
 
 
-def test_there_are_enough_hostile_addresses() -> None:
+def test_corpus_has_enough_hostile_addresses() -> None:
     assert len(set(HOSTILE)) >= 60
 
 
 @pytest.mark.parametrize("url", HOSTILE)
-def test_no_hostile_address_is_connected_to(
+def test_hostile_address_is_never_connected_to(
     url: str, lookups: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connections: list[str] = []
@@ -187,11 +187,11 @@ def test_no_hostile_address_is_connected_to(
 @pytest.mark.parametrize(
     "address", ["93.184.216.34", "8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "64:ff9b::808:808"]
 )
-def test_addresses_of_the_internet_are_public(address: str) -> None:
+def test_public_addresses_are_accepted(address: str) -> None:
     assert http_guard.is_public(ipaddress.ip_address(address))
 
 
-def test_a_name_that_changes_after_it_was_checked_leads_nowhere_else(
+def test_dns_rebinding_after_the_check_has_no_effect(
     server: tuple[ThreadingHTTPServer, list[Any]],
     lookups: list[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -221,7 +221,7 @@ def test_a_name_that_changes_after_it_was_checked_leads_nowhere_else(
 
 
 @pytest.mark.parametrize("settings", [Settings(), public()])
-def test_a_service_is_asked_under_its_own_name(
+def test_request_keeps_the_host_name_of_the_service(
     settings: Settings,
     server: tuple[ThreadingHTTPServer, list[Any]],
     lookups: list[str],
@@ -235,7 +235,7 @@ def test_a_service_is_asked_under_its_own_name(
 
 
 @pytest.mark.parametrize("settings", [Settings(), public()])
-def test_no_redirect_is_followed(
+def test_redirects_are_not_followed(
     settings: Settings,
     server: tuple[ThreadingHTTPServer, list[Any]],
     monkeypatch: pytest.MonkeyPatch,
@@ -276,7 +276,7 @@ def ask_embedder(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("ask", "error"), [(ask_model, ModelFailed), (ask_embedder, EmbeddingFailed)]
 )
-def test_models_within_the_network_are_not_reached_either(
+def test_model_and_embedder_on_a_private_address_are_refused(
     ask: Callable[[Settings], None],
     error: type[Exception],
     base_url: str,

@@ -36,7 +36,7 @@ ERRORS = [
 ]
 
 
-def test_all_is_sorted_and_whole() -> None:
+def test_all_is_sorted_and_complete() -> None:
     names = reverie.__all__
     assert names == sorted(names) and len(names) == len(set(names))
     public = {
@@ -47,7 +47,7 @@ def test_all_is_sorted_and_whole() -> None:
     assert public | {"__version__"} == set(names)
 
 
-def test_an_import_loads_nothing_heavy() -> None:
+def test_importing_reverie_loads_nothing_heavy() -> None:
     code = f"import sys, reverie; print([m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -55,7 +55,7 @@ def test_an_import_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_store_without_vectors_loads_no_model(tmp_path: Path) -> None:
+def test_store_without_an_embedder_loads_no_model(tmp_path: Path) -> None:
     code = (
         "import sys, reverie\n"
         f"s = reverie.open({str(tmp_path / 'x.db')!r}, embedder='none')\n"
@@ -69,7 +69,7 @@ def test_a_store_without_vectors_loads_no_model(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_a_server_loads_what_mcp_needs_for_the_first_who_asks() -> None:
+def test_server_loads_mcp_with_the_first_mcp_request() -> None:
     code = "import sys, reverie.server.app; print([m for m in ('mcp',) if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -78,7 +78,7 @@ def test_a_server_loads_what_mcp_needs_for_the_first_who_asks() -> None:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)
-def test_every_error_is_ours_documented_public_and_in_the_tree(error: type[Exception]) -> None:
+def test_every_error_is_public_documented_and_a_reverie_error(error: type[Exception]) -> None:
     assert issubclass(error, errors.ReverieError)
     assert error.__doc__ and error.__doc__ != Exception.__doc__
     assert error.__name__ in reverie.__all__
@@ -86,7 +86,7 @@ def test_every_error_is_ours_documented_public_and_in_the_tree(error: type[Excep
     assert re.search(rf"(^|[ ├└─]){error.__name__}\b", tree, re.MULTILINE), "not in the tree"
 
 
-def test_the_tree_is_the_class_tree() -> None:
+def test_documented_error_tree_equals_the_class_tree() -> None:
     """The indentation of the drawing says who descends from whom."""
     parents: list[tuple[int, type[Exception]]] = []
     drawn = 0
@@ -104,18 +104,18 @@ def test_the_tree_is_the_class_tree() -> None:
     assert drawn == len(ERRORS)
 
 
-def test_the_version_is_the_packages() -> None:
+def test_version_equals_the_package_metadata() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert reverie.__version__ == project["version"]
 
 
-def test_the_version_is_the_newest_of_the_changelog() -> None:
+def test_version_equals_the_newest_changelog_entry() -> None:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     found = re.search(r"^## \[?v?(\d+\.\d+\.\d+\S*?)\]?(\s|$)", text, re.MULTILINE)
     assert found is not None and found[1] == reverie.__version__
 
 
-def test_values_are_frozen() -> None:
+def test_public_dataclasses_are_frozen_and_documented() -> None:
     for name in reverie.__all__:
         value = getattr(reverie, name)
         if hasattr(value, "__dataclass_params__"):
@@ -123,12 +123,12 @@ def test_values_are_frozen() -> None:
             assert value.__doc__, name
 
 
-def test_every_public_method_says_what_it_does() -> None:
+def test_every_public_method_has_a_docstring() -> None:
     for kind in (reverie.Store, reverie.Space):
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_"):
                 assert method.__doc__, f"{kind.__name__}.{name}"
 
 
-def test_the_package_is_typed_or_says_so() -> None:
+def test_package_ships_py_typed() -> None:
     assert (ROOT / "src" / "reverie" / "py.typed").exists()

@@ -59,19 +59,19 @@ def given(answer: Answer) -> Reply:
         return call(model)
 
 
-def test_answers_come_in_order_until_the_script_is_exhausted() -> None:
+def test_scripted_model_answers_in_order_until_its_script_ends() -> None:
     with ScriptedModel(["one", {"facts": []}, None]) as model:
         assert [call(model).said for _ in range(3)] == ["one", '{"facts": []}', "null"]
         last = call(model)
         assert (last.status, last.body) == (500, b"script exhausted")
 
 
-def test_a_function_answers_by_the_request() -> None:
+def test_scripted_model_answers_by_a_function_of_the_request() -> None:
     with ScriptedModel(lambda request: request["messages"][0]["content"].upper()) as model:
         assert call(model).said == "HELLO"
 
 
-def test_requests_are_noted_and_handed_out_as_copies() -> None:
+def test_scripted_model_records_copies_of_requests() -> None:
     with ScriptedModel(["a", "b"]) as model:
         call(model)
         model.requests[0]["messages"].clear()
@@ -81,7 +81,7 @@ def test_requests_are_noted_and_handed_out_as_copies() -> None:
         assert [each["content-length"] for each in model.headers] == [str(len(json.dumps(ASK)))] * 2
 
 
-def test_settings_use_the_model() -> None:
+def test_scripted_model_settings_lead_to_it() -> None:
     with ScriptedModel([]) as model:
         made = model.settings(learn="llm", fact_chars=100)
         assert made == Settings(
@@ -93,7 +93,7 @@ def test_settings_use_the_model() -> None:
         assert model.base_url.startswith("http://127.0.0.1:")
 
 
-def test_models_are_listed_and_other_paths_are_not_there() -> None:
+def test_scripted_model_lists_models_and_serves_no_other_path() -> None:
     with ScriptedModel(["unused"]) as model:
         listed = json.loads(call(model, path="/models", method="GET").body)
         assert [each["id"] for each in listed["data"]] == ["scripted"]
@@ -103,51 +103,51 @@ def test_models_are_listed_and_other_paths_are_not_there() -> None:
         assert model.requests == []
 
 
-def test_a_status_has_its_body_and_headers() -> None:
+def test_scripted_status_has_its_body_and_headers() -> None:
     reply = given(Status(429, "later", {"Retry-After": "7"}))
     assert (reply.status, reply.body, reply.headers["Retry-After"]) == (429, b"later", "7")
 
 
-def test_raw_bytes_and_their_type() -> None:
+def test_scripted_raw_bytes_have_their_content_type() -> None:
     reply = given(Raw(b"\xff\x00", "image/png"))
     assert (reply.status, reply.body) == (200, b"\xff\x00")
     assert reply.headers["Content-Type"] == "image/png"
 
 
-def test_a_drip_arrives_whole_when_there_is_time() -> None:
+def test_scripted_drip_arrives_whole_in_time() -> None:
     assert given(Drip({"facts": []}, 0.0)).said == '{"facts": []}'
 
 
-def test_a_truncated_body_is_shorter_than_announced() -> None:
+def test_scripted_truncated_body_is_shorter_than_its_length() -> None:
     with pytest.raises(http.client.IncompleteRead) as caught:
         given(Truncated("hello", 30))
     assert caught.value.partial == completion("hello", model="m")[:30]
 
 
-def test_a_huge_body_has_no_announced_length() -> None:
+def test_scripted_huge_body_has_no_content_length() -> None:
     reply = given(Huge(1_000_000))
     assert "Content-Length" not in reply.headers
     assert 1_000_000 <= len(reply.body) <= 1_100_000
 
 
-def test_a_closed_connection_says_nothing() -> None:
+def test_scripted_closed_connection_sends_nothing() -> None:
     with pytest.raises(http.client.RemoteDisconnected):
         given(Closed())
 
 
-def test_a_hang_ends_when_its_time_is_over() -> None:
+def test_scripted_hang_ends_after_its_time() -> None:
     with pytest.raises(http.client.RemoteDisconnected):
         given(Hang(0.0))
 
 
 @pytest.mark.parametrize("after", [0, 10])
-def test_a_reset_is_a_reset(after: int) -> None:
+def test_scripted_reset_resets_the_connection(after: int) -> None:
     with pytest.raises(ConnectionResetError):
         given(Reset(after))
 
 
 @pytest.mark.parametrize("answer", [Hang(3_600), Drip("hello", 3_600)])
-def test_leaving_ends_what_is_under_way(answer: Answer) -> None:
+def test_scripted_model_exit_ends_running_requests(answer: Answer) -> None:
     before = set(threading.enumerate())
     with ScriptedModel([answer]) as model:
         address = urlsplit(model.base_url)
@@ -165,7 +165,7 @@ def test_leaving_ends_what_is_under_way(answer: Answer) -> None:
     assert set(threading.enumerate()) == before
 
 
-def test_leaving_waits_for_nobody_who_connects_and_is_silent() -> None:
+def test_scripted_model_exit_does_not_wait_for_silent_clients() -> None:
     before = set(threading.enumerate())
     with ScriptedModel(["unused"]) as model:
         address = urlsplit(model.base_url)
@@ -177,7 +177,7 @@ def test_leaving_waits_for_nobody_who_connects_and_is_silent() -> None:
         socket.create_connection((address.hostname or "", address.port or 0))
 
 
-def test_it_runs_inside_a_with_statement_only() -> None:
+def test_scripted_model_runs_only_inside_a_with_statement() -> None:
     model = ScriptedModel([])
     with pytest.raises(RuntimeError, match="not running"):
         model.settings()
@@ -187,7 +187,7 @@ def test_it_runs_inside_a_with_statement_only() -> None:
         _ = model.base_url
 
 
-def test_there_are_many_misbehaviours_each_of_its_own() -> None:
+def test_scripted_model_has_many_distinct_misbehaviours() -> None:
     cases = misbehaviours()
     assert len(cases) >= 40
     assert len({repr(case) for case in cases.values()}) == len(cases)

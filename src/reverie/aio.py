@@ -9,67 +9,93 @@ No verb is written here. A call runs in a thread of the store's own; what it ret
 library returns, with handles wrapped again and iterators made async. Handles are made without
 waiting: ``store.space(…)``, ``space.session(…)``, ``session.scratchpad``. A call that is cancelled
 goes on in its thread: like an error it means "unknown", and repeating it with its key is safe.
+
+What type checkers and editors know of the verbs is in ``aio_verbs.pyi``, which
+``docs/aio_verbs.py`` makes from the signatures of Store, Space and Session.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from reverie import memory
 from reverie.memory.session import ScratchpadHandle, Session
 from reverie.memory.space import Space
 from reverie.memory.store import Store
 
+if TYPE_CHECKING:
+    from reverie.aio_verbs import ScratchpadVerbs, SessionVerbs, SpaceVerbs, StoreVerbs
+else:
+    ScratchpadVerbs = SessionVerbs = SpaceVerbs = StoreVerbs = object
+
 THREADS = 16
-# How much of an iterator is fetched with one step into a thread.
+# The number of items of an iterator that are fetched with one step into a thread.
 CHUNK = 100
 
+Handle = TypeVar("Handle", bound=Store | Space | Session | ScratchpadHandle)
 Result = TypeVar("Result")
-Run = Callable[..., Any]
+Given = ParamSpec("Given")
 
-# What gives back at once, without a look at the database.
-_NON_BLOCKING = frozenset(
-    {"space", "session", "scratchpad", "name", "user", "id", "matched_sequence", "url", "settings"}
+# Verbs and properties that answer at once: they do not read the database.
+NON_BLOCKING = frozenset(
+    {
+        *("space", "session", "scratchpad", "name", "user", "id", "matched_sequence"),
+        *("ranking", "url", "settings"),
+    }
 )
 
 
-class AsyncHandle:
+class AsyncHandle(Generic[Handle]):
     """A handle whose calls are awaited. ``handle`` is the one that does the work."""
 
-    def __init__(
-        self, handle: Store | Space | Session | ScratchpadHandle, threads: ThreadPoolExecutor
-    ):
-        self.handle = handle
+    def __init__(self, handle: Handle, threads: ThreadPoolExecutor) -> None:
+        self.handle: Handle = handle
         self._threads = threads
 
     def __repr__(self) -> str:
         return f"Async({self.handle!r})"
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
+    def __dir__(self) -> list[str]:
+        verbs = [name for name in dir(self.handle) if not name.startswith("_")]
+        return [*super().__dir__(), *verbs]
+
+    if not TYPE_CHECKING:  # a checker knows the verbs by name, and reports any other name
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            return self._wrap_attribute(name)
+
+    def _wrap_attribute(self, name: str) -> Any:
+        """A verb or a property of the handle, to be awaited unless it answers at once."""
         if isinstance(getattr(type(self.handle), name), property):
-            if name in _NON_BLOCKING:
+            if name in NON_BLOCKING:
                 return self._wrap(getattr(self.handle, name))
             return self._run(partial(getattr, self.handle, name))
         verb = getattr(self.handle, name)
-        if name in _NON_BLOCKING:
+        if name in NON_BLOCKING:
             return lambda *given, **options: self._wrap(verb(*given, **options))
-        return lambda *given, **options: self._run(partial(verb, *given, **options))
+
+        @wraps(verb)
+        async def awaited(*given: Any, **options: Any) -> Any:
+            return await self._run(partial(verb, *given, **options))
+
+        return awaited
 
     async def _run(self, call: Callable[[], Any]) -> Any:
         return self._wrap(await call_in_thread(self._threads, call))
 
     def _wrap(self, value: Any) -> Any:
-        if isinstance(value, Store | Space | Session | ScratchpadHandle):
-            return AsyncHandle(value, self._threads)
+        wrapper = _WRAPPERS.get(type(value))
+        if wrapper is not None:
+            return wrapper(value, self._threads)
         return self._iterate(value) if isinstance(value, Iterator) else value
 
     async def _iterate(self, values: Iterator[Any]) -> AsyncIterator[Any]:
@@ -78,7 +104,19 @@ class AsyncHandle:
                 yield value
 
 
-class AsyncStore(AsyncHandle):
+class AsyncScratchpad(AsyncHandle[ScratchpadHandle], ScratchpadVerbs):
+    """The working list of a session, its calls awaited."""
+
+
+class AsyncSession(AsyncHandle[Session], SessionVerbs):
+    """A session whose calls are awaited."""
+
+
+class AsyncSpace(AsyncHandle[Space], SpaceVerbs):
+    """A space whose calls are awaited."""
+
+
+class AsyncStore(AsyncHandle[Store], StoreVerbs):
     """A store whose calls are awaited; it has the threads they run in."""
 
     def __init__(self, store: Store, threads: int = THREADS) -> None:
@@ -91,14 +129,21 @@ class AsyncStore(AsyncHandle):
         self._threads.shutdown(wait=False)
 
 
-class _StoreOpener:
+_WRAPPERS: dict[type, Callable[[Any, ThreadPoolExecutor], AsyncHandle[Any]]] = {
+    Space: AsyncSpace,
+    Session: AsyncSession,
+    ScratchpadHandle: AsyncScratchpad,
+}
+
+
+class StoreOpener:
     """Opened by ``await`` or ``async with``, whichever is used."""
 
-    def __init__(self, given: tuple[Any, ...], options: dict[str, Any]) -> None:
-        self._open = partial(memory.open, *given, **options)
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._open = open_store
         self._store: AsyncStore | None = None
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
         return self._open_store().__await__()
 
     async def _open_store(self) -> AsyncStore:
@@ -118,12 +163,20 @@ class _StoreOpener:
         await self._store.close()
 
 
-def open(*given: Any, **options: Any) -> _StoreOpener:
-    """Open a store as ``reverie.open`` does, with ``async with`` or ``await``."""
-    return _StoreOpener(given, options)
+def _open_later(open_store: Callable[Given, Store]) -> Callable[Given, StoreOpener]:
+    """``memory.open`` with the same parameters, done when the result is awaited or entered."""
+
+    @wraps(open_store)
+    def open(*given: Given.args, **options: Given.kwargs) -> StoreOpener:
+        return StoreOpener(partial(open_store, *given, **options))
+
+    return open
 
 
-async def run_with_handle(handle: AsyncHandle, work: Callable[[Any], Result]) -> Result:
+open = _open_later(memory.open)
+
+
+async def run_with_handle(handle: AsyncHandle[Handle], work: Callable[[Handle], Result]) -> Result:
     """Do some work with the handle itself in a thread of its store: many calls, one step."""
     return await call_in_thread(handle._threads, lambda: work(handle.handle))
 

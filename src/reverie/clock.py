@@ -1,4 +1,4 @@
-"""Where time and ids come from. Both are injected, so that tests own them."""
+"""The default clock and id source of a store. Both can be replaced, for instance in tests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import time
 
 ID_ALPHABET = string.ascii_letters + string.digits
 ID_LENGTH = 8
-# Bytes from here on would make some letters likelier than others.
+# Using bytes from this value on would make some characters more likely than others.
 _UNBIASED_LIMIT = 256 - 256 % len(ID_ALPHABET)
 
 
 class SystemClock:
-    """The machine's clock, in milliseconds UTC."""
+    """The clock of the machine, in milliseconds UTC."""
 
     def now(self) -> int:
         return time.time_ns() // 1_000_000
@@ -25,11 +25,11 @@ class RandomIds:
     def memory(self) -> str:
         letters = ""
         while len(letters) < ID_LENGTH:
-            fair = (byte for byte in os.urandom(ID_LENGTH) if byte < _UNBIASED_LIMIT)
-            letters += "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in fair)
+            unbiased = (byte for byte in os.urandom(ID_LENGTH) if byte < _UNBIASED_LIMIT)
+            letters += "".join(ID_ALPHABET[byte % len(ID_ALPHABET)] for byte in unbiased)
         return letters[:ID_LENGTH]
 
     def uuid(self) -> str:
-        from uuid import uuid4  # importing it takes longer than importing Reverie may
+        from uuid import uuid4  # slow to import, and not needed to import Reverie
 
         return str(uuid4())

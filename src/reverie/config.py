@@ -1,4 +1,7 @@
-"""One frozen Settings. The environment wins over ``reverie.toml``, an explicit value over both."""
+"""The settings of a store, and where they are read from.
+
+A value given in code wins over the environment, which wins over ``reverie.toml``.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,31 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from reverie.errors import ConfigError
-from reverie.model import RANKINGS
+from reverie.model import RankingName
 
 FILE_NAME = "reverie.toml"
 MAX_BUSY_TIMEOUT = 86_400
-_CHOICES = {
-    "ranking": tuple(RANKINGS),
-    "learn": ("auto", "off", "rules", "llm"),
-    "write_policy": ("ask", "notify", "silent"),
-    "summary": ("auto", "off", "condense", "llm"),
-    "secrets": ("redact", "block", "warn", "off"),
-    "outbound": ("any", "public"),
-    "log_level": ("debug", "info", "warning", "error"),
-    "upstream_key": ("operator", "client"),
+LearnMode = Literal["auto", "off", "rules", "llm"]
+WritePolicy = Literal["ask", "notify", "silent"]
+SummaryMode = Literal["auto", "off", "condense", "llm"]
+SecretPolicy = Literal["redact", "block", "warn", "off"]
+Outbound = Literal["any", "public"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+UpstreamKey = Literal["operator", "client"]
+# Settings that are one of a few words, in any case of letters.
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "ranking": get_args(RankingName),
+    "learn": get_args(LearnMode),
+    "write_policy": get_args(WritePolicy),
+    "summary": get_args(SummaryMode),
+    "secrets": get_args(SecretPolicy),
+    "outbound": get_args(Outbound),
+    "log_level": get_args(LogLevel),
+    "upstream_key": get_args(UpstreamKey),
 }
 
 _NON_NEGATIVE = (
@@ -37,79 +48,89 @@ _NON_NEGATIVE = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, each also an environment variable ``REVERIE_<NAME>`` and a key of the file."""
+    """All settings. Each is also an environment variable ``REVERIE_<NAME>`` and a key of
+    ``reverie.toml``."""
 
     url: str = field(default="", repr=False)
-    """A path, ``sqlite:///path`` or ``postgresql://user@host/database``. Empty: the user's own."""
+    """The store: a path, ``sqlite:///path`` or ``postgresql://user@host/database``. Empty: a file
+    in the user's data folder."""
     read_url: str = field(default="", repr=False)
-    """A standby of the PostgreSQL database, which then serves recalls. Empty: none."""
+    """A standby of the PostgreSQL database, which then answers recalls. Empty: none."""
     space: str = "default"
     """The space the command line uses when none is named."""
     user: str = ""
     """The user the command line acts for. Empty: the shared memories of the space."""
     embedder: str = "local"
-    """``local``, ``none``, ``hashing``, ``model2vec:PATH`` or ``PROVIDER[:MODEL]``."""
+    """What makes vectors: ``local``, ``none``, ``hashing``, ``model2vec:PATH`` or
+    ``PROVIDER[:MODEL]``."""
     embedder_base_url: str = ""
-    """An OpenAI-compatible address for embeddings."""
+    """The address of an OpenAI-compatible embedding service. Empty: the provider's own."""
     embedder_api_key_env: str = ""
-    """The environment variable that holds the key for embeddings."""
+    """The name of the environment variable that holds the key of the embedding service."""
     reranker: str = ""
-    """The folder of an ONNX cross-encoder, for rankings that rerank. Empty: none."""
-    ranking: str = "default"
+    """The folder of an ONNX cross-encoder, for rankings that use a reranker. Empty: none."""
+    ranking: RankingName = "default"
     """How recalls rank: default, reranked, similarity, weighted, rrf or diverse."""
     max_facts: int = 0
-    """Facts kept for each owner; the oldest beyond it is forgotten. 0: no cap."""
+    """How many facts each owner may have before the oldest is forgotten. 0: no limit."""
     max_notes: int = 0
-    """Notes kept for each owner; the oldest beyond it is forgotten. 0: no cap."""
+    """How many notes each owner may have before the oldest is forgotten. 0: no limit."""
     fact_chars: int = 500
-    """The longest fact. Longer text is a note."""
+    """The greatest length of a fact in characters. A longer text is stored as a note."""
     recall_days: int = 30
-    """How long recalls are noted for dreaming."""
+    """For how many days the record of each recall is kept."""
     max_sessions: int = 0
-    """Sessions kept for each owner; the one quiet for longest beyond it is hidden. 0: no cap."""
+    """How many sessions each owner may have before the least recently used is hidden. 0: no
+    limit."""
     model: str = ""
     """The chat model, as ``PROVIDER:MODEL``. Empty: no model."""
     model_base_url: str = ""
-    """An OpenAI-compatible address of the chat model."""
+    """The address of an OpenAI-compatible chat model. Empty: the provider's own."""
     model_api_key: str = field(default="", repr=False)
     """The key for the chat model. Empty: what its provider reads from the environment."""
-    learn: str = "auto"
-    """What is learned from turns: ``off``, ``rules``, ``llm``; ``auto``: llm with a model."""
-    write_policy: str = "silent"
-    """New facts of a turn: ``ask`` makes proposals, ``notify`` tells the agent, ``silent``."""
-    summary: str = "auto"
-    """How sessions are summed up: ``off``, ``condense``, ``llm``; ``auto``: llm with a model."""
+    learn: LearnMode = "auto"
+    """How facts are learned from turns: ``off``, ``rules`` or ``llm``. ``auto`` is ``llm`` when a
+    model is configured, otherwise ``rules``."""
+    write_policy: WritePolicy = "silent"
+    """What happens to facts learned from a turn: ``ask`` stores proposals, ``notify`` stores the
+    facts and tells the agent, ``silent`` stores them."""
+    summary: SummaryMode = "auto"
+    """How sessions are summarised: ``off``, ``condense`` or ``llm``. ``auto`` is ``llm`` when a
+    model is configured, otherwise ``condense``."""
     context_tokens: int = 4000
-    """How full a context may get before older turns are summed up."""
-    secrets: str = "redact"
-    """Keys and passwords in what is kept: ``redact``, ``block``, ``warn`` or ``off``."""
-    outbound: str = "any"
-    """Where models may be reached: ``any`` address, or only those that are ``public``."""
+    """The size of a context in tokens; a history that outgrows its part is summarised."""
+    secrets: SecretPolicy = "redact"
+    """What happens to keys and passwords in text to be stored: ``redact``, ``block``, ``warn`` or
+    ``off``."""
+    outbound: Outbound = "any"
+    """Which addresses of models and other services may be used: ``any``, or only ``public``."""
     host: str = "127.0.0.1"
-    """Where the server listens. Anything but loopback needs a token of the settings."""
+    """The address the server listens on. Anything but loopback requires ``token``."""
     port: int = 7424
-    """The port the server listens on; 0: any that is free."""
+    """The port the server listens on. 0: any free port."""
     token: str = field(default="", repr=False)
     """The operator's token for the server. Empty: one is made, and kept beside the user's store."""
     max_connections: int = 0
-    """Open connections of the server. 0: as many as the limit of open files allows."""
+    """The most open connections of the server. 0: what the limit of open files allows."""
     max_address_connections: int = 0
-    """Open connections of one address; behind a reverse proxy all have its. 0: half of all."""
+    """The most open connections from one address; all clients of a reverse proxy share its
+    address. 0: half of ``max_connections``."""
     max_feeds: int = 100
-    """Feeds of changes that one token may have open."""
+    """How many feeds of changes the bearers of one token may have open."""
     max_uploads: int = 16
-    """Long bodies, imports apart, that one token may send at once."""
+    """How many long request bodies, not counting imports, one token may send at once."""
     upstream: str = ""
-    """The OpenAI-compatible address the proxy sends chats on to. Empty: no proxy."""
+    """The address of the OpenAI-compatible service behind the proxy. Empty: no proxy."""
     upstream_api_key: str = field(default="", repr=False)
-    """The key for the upstream. Empty: none is sent."""
-    upstream_key: str = "operator"
-    """Whose key the upstream gets: the ``operator``'s, or the one that the ``client`` sends."""
+    """The key for ``upstream``. Empty: none is sent."""
+    upstream_key: UpstreamKey = "operator"
+    """Whose key ``upstream`` gets: the ``operator``'s, or the one that the ``client`` sends."""
     vault: str = ""
-    """The folder in which every memory is a Markdown file. Empty: none, or the one of the store."""
+    """The folder of the vault, with a Markdown file for every memory. Empty: the folder that the
+    store remembers, if it has one."""
     busy_timeout: int = 30
-    """Seconds to wait for another writer before StoreBusy says who it is. 0: do not wait."""
-    log_level: str = "warning"
+    """Seconds to wait for another writer before StoreBusy is raised. 0: do not wait."""
+    log_level: LogLevel = "warning"
     """What the worker reports on standard error: debug, info, warning or error."""
 
     def __post_init__(self) -> None:
@@ -148,24 +169,24 @@ class Settings:
 
     @property
     def learn_mode(self) -> str:
-        """What ``learn`` comes to: off, rules or llm."""
+        """How facts are learned, with ``auto`` resolved: off, rules or llm."""
         asked = self.learn.lower()
         return ("llm" if self.model else "rules") if asked == "auto" else asked
 
     @property
     def history_tokens(self) -> int:
-        """The part of a context that its history can count on."""
+        """How many tokens of a context are reserved for the history."""
         return self.context_tokens // 2
 
     @property
     def summary_mode(self) -> str:
-        """What ``summary`` comes to: off, condense or llm."""
+        """How sessions are summarised, with ``auto`` resolved: off, condense or llm."""
         asked = self.summary.lower()
         return ("llm" if self.model else "condense") if asked == "auto" else asked
 
 
 def _is_address(text: str) -> bool:
-    """Whether this is where an HTTP server may be, and nothing besides."""
+    """Whether a text is a plain http or https URL: no user, query or fragment."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -176,7 +197,7 @@ def _is_address(text: str) -> bool:
 
 
 def default_url() -> str:
-    """The user's own store, where the platform keeps such files."""
+    """Return the path of the user's own store, in the data folder of the platform."""
     base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     return str(Path(base).expanduser() / "reverie" / "reverie.db")
 
@@ -184,7 +205,11 @@ def default_url() -> str:
 def load(
     environ: Mapping[str, str] | None = None, *, folder: Path | None = None, **explicit: Any
 ) -> Settings:
-    """Settings from ``reverie.toml``, then the environment, then what was given explicitly."""
+    """Read the settings: explicit values win over the environment, and that over the file.
+
+    ``environ`` and ``folder`` default to this process's environment and working directory. An
+    explicit value of None counts as not given.
+    """
     env = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     values.update(_from_file(_find_file(env, folder)))
@@ -210,11 +235,13 @@ def _from_file(path: Path | None) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
-    known = {each.name: each for each in fields(Settings)}
+    declared = {each.name: each for each in fields(Settings)}
     for name, value in table.items():
-        if name not in known:
-            raise ConfigError(f"{path} has an unknown key {name!r}: known are {', '.join(known)}")
-        expected = int if known[name].type == "int" else str
+        if name not in declared:
+            raise ConfigError(
+                f"{path} has an unknown key {name!r}: known are {', '.join(declared)}"
+            )
+        expected = int if declared[name].type == "int" else str
         if not isinstance(value, expected) or isinstance(value, bool):
             raise ConfigError(f"{path}: {name} must be of type {expected.__name__}")
     return table

@@ -1,4 +1,4 @@
-"""Times as people give them, to milliseconds UTC."""
+"""Convert times as people write them to milliseconds UTC, and back."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from reverie.errors import InvalidInput
 
 Time = datetime | date | str | int
 
-# The years 1 to 9999: what a datetime can hold.
+# The range of a datetime: the years 1 to 9999.
 MIN_MS = -62_135_596_800_000
 MAX_MS = 253_402_300_799_999
 
-# The greatest position has as many digits.
+# The number of digits of the greatest position.
 MAX_POSITION_DIGITS = 18
 
 
 def to_ms(value: Time, what: str) -> int:
-    """Milliseconds UTC from a datetime, a date, an ISO 8601 text or milliseconds.
+    """Convert a datetime, a date, an ISO 8601 text or milliseconds to milliseconds UTC.
 
-    A time without a zone is UTC; a day is its first moment.
+    A time without a zone is taken as UTC, a date as its first moment. ``what`` names the value in
+    the error message.
     """
     if isinstance(value, bool):
         raise InvalidInput(f"{what} must be a time, not {value!r}")
@@ -45,11 +46,12 @@ def to_ms(value: Time, what: str) -> int:
 
 
 def optional_ms(value: Time | None, what: str) -> int | None:
+    """Convert like ``to_ms``, and leave None as it is."""
     return None if value is None else to_ms(value, what)
 
 
 def parse_as_of(value: str) -> int | str:
-    """What as_of takes as text: digits alone are a position of the log."""
+    """Parse the text of an ``as_of`` option: digits are a log position, anything else a time."""
     text = value.strip()
     if not (text.isascii() and text.isdecimal()):
         return text
@@ -59,5 +61,5 @@ def parse_as_of(value: str) -> int | str:
 
 
 def to_iso(ms: int) -> str:
-    """ISO 8601 with +00:00, to the second, as people read it."""
+    """Format milliseconds UTC as ISO 8601 with +00:00, to the second."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")

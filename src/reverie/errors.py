@@ -1,10 +1,10 @@
-"""Everything Reverie raises.
+"""Every exception that Reverie raises on purpose.
 
     ReverieError
     ├── InvalidInput                     the caller's value cannot be used
     ├── ConfigError                      a setting cannot be used
     ├── MissingExtra                     an optional part is not installed
-    ├── NotFound                         nothing of that name in this scope
+    ├── NotFound                         nothing with that name or id in this scope
     ├── Conflict
     │   ├── VersionConflict              the memory changed since it was read
     │   ├── KeyConflict                  an idempotency key was used for something else
@@ -13,26 +13,26 @@
     ├── ContextTooSmall                  the latest user message does not fit the context
     ├── ModelFailed                      a chat model gave no usable answer
     ├── RerankFailed                     a reranker cannot be loaded, or gave no usable scores
-    ├── SharedReadOnly                   a user's handle cannot change shared memories
+    ├── SharedReadOnly                   the handle of a user cannot change shared memories
     ├── VaultError                       the vault's files or its git repository cannot be used
     ├── StoreError
     │   ├── StoreFull                    no space left
     │   ├── StoreReadOnly                the file cannot be written
     │   ├── StoreBusy                    another writer held the store for too long
-    │   ├── StoreDamaged                 not a store, or something in it is not as it was written
+    │   ├── StoreDamaged                 not a store, or its contents differ from what was written
     │   ├── StoreFailed                  the disk failed: repeat a read, reopen before a write
     │   ├── StoreUnavailable             the database server cannot be reached
     │   ├── StoreClosed                  the handle was closed
     │   ├── ForkedHandle                 the handle came from a parent process
     │   └── NewerSchema                  written by a newer Reverie
     └── EmbeddingError
-        ├── EmbedderMissing              a vector search without an embedder
+        ├── EmbedderMissing              a vector search was asked for without an embedder
         ├── EmbeddingModelChangedError   the store's vectors come from another model
-        ├── DimensionMismatchError       the vectors have another length
-        └── EmbeddingFailed              the embedding service did not answer
+        ├── DimensionMismatchError       a vector and the store's vectors differ in length
+        └── EmbeddingFailed              the embedding service gave no usable vectors
 
-Each message is one line that says what happened and what to do next. A failed write means
-"unknown", never "absent": repeat it with the same ``key``.
+Each message is one line that says what happened and what to do next. When a write raises, it may
+or may not have been stored: repeat it with the same ``key``, which never stores it twice.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 
 
 class ReverieError(Exception):
-    """The root of every error Reverie raises on purpose."""
+    """The base class of every exception that Reverie raises on purpose."""
 
 
 class InvalidInput(ReverieError, ValueError):
-    """A value that cannot be stored or searched for."""
+    """The caller passed a value that cannot be stored or searched for."""
 
 
 class ConfigError(ReverieError, ValueError):
-    """A setting that cannot be used."""
+    """A setting has an unknown name or a value that cannot be used."""
 
 
 class MissingExtra(ReverieError, ImportError):
@@ -64,11 +64,11 @@ class MissingExtra(ReverieError, ImportError):
 
 
 class NotFound(ReverieError, LookupError):
-    """Nothing of that name in this scope."""
+    """Nothing with that name or id exists in the scope of the handle."""
 
 
 class Conflict(ReverieError):
-    """The write does not fit what is stored now."""
+    """The write contradicts what the store holds now; its subclasses say how."""
 
 
 class VersionConflict(Conflict):
@@ -93,7 +93,7 @@ class KeyConflict(Conflict):
 
 
 class SubjectExists(Conflict):
-    """A memory of the same category and subject exists; it is in ``existing``."""
+    """A memory with the same category and subject exists already: ``existing``."""
 
     def __init__(self, existing: Memory) -> None:
         super().__init__(
@@ -104,7 +104,7 @@ class SubjectExists(Conflict):
 
 
 class SequenceConflict(Conflict):
-    """An event must come after those its session has."""
+    """The sequence given for an event is not greater than the session's last one."""
 
     def __init__(self, session: str, given: int, last: int) -> None:
         super().__init__(
@@ -117,7 +117,7 @@ class SequenceConflict(Conflict):
 
 
 class ContextTooSmall(ReverieError, ValueError):
-    """The latest user message is never dropped, and it does not fit."""
+    """The latest user message, which is never dropped, does not fit into the context."""
 
     def __init__(self, needed: int, tokens: int) -> None:
         super().__init__(
@@ -129,7 +129,7 @@ class ContextTooSmall(ReverieError, ValueError):
 
 
 class ModelFailed(ReverieError):
-    """A chat model did not answer, or not with anything that can be used."""
+    """A chat model did not answer, or its answer could not be used."""
 
 
 class RerankFailed(ReverieError):
@@ -137,7 +137,7 @@ class RerankFailed(ReverieError):
 
 
 class SharedReadOnly(ReverieError, PermissionError):
-    """A user's handle reads the shared memories of its space and writes only its own."""
+    """The handle of a user tried to change a shared memory, which it may only read."""
 
     def __init__(self, memory_id: str) -> None:
         super().__init__(
@@ -152,15 +152,15 @@ class VaultError(ReverieError):
 
 
 class StoreError(ReverieError):
-    """The store itself cannot do its work."""
+    """The store cannot be read or written; the subclasses say why."""
 
 
 class StoreFull(StoreError):
-    """There is no space left; nothing acknowledged was lost."""
+    """There is no disk space left. No write that returned before was lost."""
 
 
 class StoreReadOnly(StoreError):
-    """The file or its folder cannot be written."""
+    """The store was opened read-only, or its file or folder cannot be written."""
 
 
 class StoreBusy(StoreError):
@@ -170,7 +170,7 @@ class StoreBusy(StoreError):
 class StoreDamaged(StoreError):
     """The file is not a store, its pages are broken, or a row is not as it was written.
 
-    ``space`` and ``position`` say which entry of the log is damaged, where it is one.
+    When a log entry is damaged, ``space`` and ``position`` say which one; otherwise they are None.
     """
 
     def __init__(
@@ -182,36 +182,36 @@ class StoreDamaged(StoreError):
 
 
 class StoreFailed(StoreError):
-    """The disk failed. A read can be repeated; after a failed write or sync nothing is
-    acknowledged until the store is opened again."""
+    """The disk failed. A read can be repeated; after a failed write or sync the store accepts no
+    more writes until it is opened again."""
 
 
 class StoreUnavailable(StoreError):
-    """The database server cannot be reached; repeat the call, a write with the same key."""
+    """The database server cannot be reached. Repeat the call later, a write with the same key."""
 
 
 class StoreClosed(StoreError):
-    """The handle was closed."""
+    """The store was closed before this call."""
 
 
 class ForkedHandle(StoreError):
-    """The handle was opened by the parent process."""
+    """The store was opened before this process was forked. Open it again in this process."""
 
 
 class NewerSchema(StoreError):
-    """The store was written by a newer Reverie."""
+    """The store was written by a newer version of Reverie than this one."""
 
 
 class EmbeddingError(ReverieError):
-    """Vectors cannot be made or compared."""
+    """Vectors cannot be made or compared; the subclasses say why."""
 
 
 class EmbedderMissing(EmbeddingError):
-    """A vector search without an embedder."""
+    """A vector search was asked for, and the store has no embedder."""
 
 
 class EmbeddingModelChangedError(EmbeddingError):
-    """The vectors in the store come from another model than the one configured."""
+    """The vectors in the store were made by another model than the configured one."""
 
     def __init__(self, stored: str, configured: str) -> None:
         super().__init__(
@@ -223,7 +223,7 @@ class EmbeddingModelChangedError(EmbeddingError):
 
 
 class DimensionMismatchError(EmbeddingError):
-    """A vector has another length than those in the store."""
+    """A vector differs in length from those in the store."""
 
     def __init__(self, stored: int, given: int) -> None:
         super().__init__(
@@ -235,4 +235,4 @@ class DimensionMismatchError(EmbeddingError):
 
 
 class EmbeddingFailed(EmbeddingError):
-    """The embedding service did not give usable vectors."""
+    """The embedding service did not answer, or its answer holds no usable vectors."""

@@ -1,8 +1,9 @@
-"""Where this program may connect to: anywhere, or only to public addresses of the internet.
+"""Decide where this program may connect: anywhere, or only to public internet addresses.
 
-Addresses of services come from the operator. With ``outbound = "public"`` even those may not lead
-into the network around this machine, whatever a name resolves to: the address that was checked is
-the one that is connected to. Redirects are followed nowhere, so that no key reaches another host.
+The operator configures the addresses of services. With ``outbound = "public"`` even those must not
+lead into the local network (SSRF): a name is resolved once, the result is checked, and the
+connection is made to exactly the address that was checked. Redirects are never followed, so that
+no key reaches another host.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import SplitResult, urlsplit
 
 from reverie.errors import MissingExtra
 
@@ -20,19 +22,19 @@ if TYPE_CHECKING:
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# What older Pythons take for public: kept for protocols and examples; and the address at which a
-# virtual machine's own host answers.
+# Networks that older Python versions call global although they are reserved for protocols or for
+# documentation, and the address at which the host of a virtual machine in Azure answers.
 _NOT_PUBLIC = tuple(
     map(ipaddress.ip_network, ("192.0.0.0/24", "168.63.129.16/32", "3fff::/20", "5f00::/16"))
 )
-# Networks whose addresses stand for an IPv4 address in their last 32 bits.
+# IPv6 networks whose addresses embed an IPv4 address in their last 32 bits.
 _TRANSLATING = tuple(
     map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96", "::ffff:0:0:0/96"))
 )
 
 
 def client(settings: Settings, **options: Any) -> httpx2.AsyncClient:
-    """A client that goes where the settings allow, and follows no redirect."""
+    """Return an HTTP client that connects where the settings allow and follows no redirect."""
     try:
         import httpx2
     except ImportError as error:
@@ -42,44 +44,70 @@ def client(settings: Settings, **options: Any) -> httpx2.AsyncClient:
 
 
 def guarded_async(verify: Any = True) -> httpx2.AsyncBaseTransport:
-    """A transport for httpx2 that connects to public addresses only."""
+    """Return an asynchronous httpx2 transport that connects to public addresses only."""
     from reverie.http_transports import PublicAsyncTransport  # httpx2 is optional
 
     return PublicAsyncTransport(verify)
 
 
 def guarded(verify: Any = True) -> httpx2.BaseTransport:
-    """The same without asyncio."""
+    """Return a synchronous httpx2 transport that connects to public addresses only."""
     from reverie.http_transports import PublicTransport  # httpx2 is optional
 
     return PublicTransport(verify)
+
+
+# -- addresses of services ------------------------------------------------------------------------
+
+
+def split_service_url(url: str) -> SplitResult | None:
+    """Return the parts of an ``http(s)://HOST`` address, or None when it is not one."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        return None
+    return parts if usable else None
+
+
+def without_credentials(parts: SplitResult) -> str:
+    """Return the address as it may appear in a message."""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 # -- what is public -------------------------------------------------------------------------------
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, and every address that it stands for, is one of the internet."""
-    meant = [address]
+    """Whether an address, and every address embedded in it, is a public internet address."""
+    targets = [address]
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
-            meant = [address.ipv4_mapped]
+            targets = [address.ipv4_mapped]
         elif address.sixtofour is not None:
-            meant.append(address.sixtofour)
+            targets.append(address.sixtofour)
         elif address.teredo is not None:
-            meant += address.teredo
+            targets += address.teredo
         elif any(address in network for network in _TRANSLATING):
-            meant = [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
+            targets = [ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)]
     return all(
         each.is_global
         and not (each.is_multicast or each.is_reserved)
         and not any(each in network for network in _NOT_PUBLIC)
-        for each in meant
+        for each in targets
     )
 
 
 def why_refused(scheme: str, host: str, userinfo: bytes | str) -> str | None:
-    """What is wrong with an address before anybody looks it up."""
+    """Return what is wrong with a URL before its host is resolved, or None."""
     if scheme not in {"http", "https"}:
         return f"{scheme}: is no address of a service"
     if userinfo:
@@ -87,10 +115,13 @@ def why_refused(scheme: str, host: str, userinfo: bytes | str) -> str | None:
     return None if host else "an address needs a host"
 
 
-def pinned(host: str, found: Iterable[Any]) -> str | None:
-    """The address to connect to of those that a name has: one is not public, none is taken."""
+def pinned(host: str, resolved: Iterable[Any]) -> str | None:
+    """Return the address to connect to, or None when any address of the host is not public.
+
+    ``resolved`` are the results of ``getaddrinfo`` for the host.
+    """
     try:
-        addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
+        addresses = [ipaddress.ip_address(entry[4][0]) for entry in resolved]
     except ValueError:
         return None
     return str(addresses[0]) if addresses and all(map(is_public, addresses)) else None

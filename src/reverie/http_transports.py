@@ -1,4 +1,7 @@
-"""Transports for httpx2 that connect to public addresses only, whatever a name resolves to."""
+"""httpx2 transports that connect to public addresses only, whatever a name resolves to.
+
+A separate module from ``http_guard``, because it imports httpx2, which is optional.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,14 @@ Transport = TypeVar("Transport", httpx2.BaseTransport, httpx2.AsyncBaseTransport
 
 
 class OutboundRefused(httpx2.ConnectError):
-    """Not connected to: the operator allows public addresses only."""
+    """The connection was refused: the settings allow public addresses only."""
 
 
 class _Pools(dict[str, Transport], Generic[Transport]):
-    """One pool for each name: connections are shared by address, certificates are not."""
+    """One connection pool for each host name.
+
+    A pool reuses connections by address, but two names at one address have different certificates.
+    """
 
     def __init__(self, make: Callable[[], Transport]) -> None:
         super().__init__()
@@ -32,6 +38,8 @@ class _Pools(dict[str, Transport], Generic[Transport]):
 
 
 class PublicTransport(httpx2.BaseTransport):
+    """A synchronous transport that connects to public addresses only."""
+
     def __init__(self, verify: Any = True) -> None:
         self._pools = _Pools[httpx2.BaseTransport](
             lambda: httpx2.HTTPTransport(verify=verify, trust_env=False)
@@ -41,8 +49,8 @@ class PublicTransport(httpx2.BaseTransport):
         _require_allowed_url(request)
         host, port = request.url.host, request.url.port
         with _lookup_errors(request):
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        return self._pools[host].handle_request(_to_checked_address(request, found))
+            resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return self._pools[host].handle_request(_to_checked_address(request, resolved))
 
     def close(self) -> None:
         for pool in self._pools.values():
@@ -50,6 +58,8 @@ class PublicTransport(httpx2.BaseTransport):
 
 
 class PublicAsyncTransport(httpx2.AsyncBaseTransport):
+    """An asynchronous transport that connects to public addresses only."""
+
     def __init__(self, verify: Any = True) -> None:
         self._pools = _Pools[httpx2.AsyncBaseTransport](
             lambda: httpx2.AsyncHTTPTransport(verify=verify, trust_env=False)
@@ -60,8 +70,8 @@ class PublicAsyncTransport(httpx2.AsyncBaseTransport):
         host, port = request.url.host, request.url.port
         with _lookup_errors(request):
             look_up = asyncio.get_running_loop().getaddrinfo
-            found = await look_up(host, port, type=socket.SOCK_STREAM)
-        return await self._pools[host].handle_async_request(_to_checked_address(request, found))
+            resolved = await look_up(host, port, type=socket.SOCK_STREAM)
+        return await self._pools[host].handle_async_request(_to_checked_address(request, resolved))
 
     async def aclose(self) -> None:
         for pool in self._pools.values():
@@ -83,10 +93,10 @@ def _lookup_errors(request: httpx2.Request) -> Iterator[None]:
         raise httpx2.ConnectError("the name is not known", request=request) from error
 
 
-def _to_checked_address(request: httpx2.Request, found: Iterable[Any]) -> httpx2.Request:
-    """The same request to the address that was checked, under the name that it was meant for."""
+def _to_checked_address(request: httpx2.Request, resolved: Iterable[Any]) -> httpx2.Request:
+    """Return the request addressed to a checked IP address; TLS still uses the host name."""
     url = request.url
-    address = pinned(url.host, found)
+    address = pinned(url.host, resolved)
     if address is None:
         why = f"outbound is public, and {url.host} is no public address"
         raise OutboundRefused(why, request=request)

@@ -1,18 +1,26 @@
-"""The values of Reverie: frozen, without I/O. Times are integer milliseconds UTC."""
+"""The values that Reverie returns and accepts: frozen classes without I/O.
+
+Every time (a field named ``at`` or ending in ``_at``) is an integer of milliseconds UTC. Beside it
+is a property with the same time as a ``datetime``: ``created_time`` beside ``created_at``, ``time``
+beside ``at``. A ``position`` is a place in the log of a space, a ``sequence`` is a place in one
+session.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from math import log
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
 
 Kind = Literal["fact", "note"]
 HitKind = Literal["fact", "note", "event"]
 Mode = Literal["hybrid", "keyword", "vector"]
 Fusion = Literal["evidence", "plain", "min_max", "rrf"]
 Order = Literal["newest", "category"]
+RankingName = Literal["default", "reranked", "similarity", "weighted", "rrf", "diverse"]
 Right = Literal["read", "write", "admin"]
 Trust = Literal["person", "agent", "model", "tool", "document", "import"]
 Op = Literal[
@@ -34,16 +42,51 @@ HIT_KINDS: tuple[HitKind, ...] = ("fact", "note", "event")
 MODES: tuple[Mode, ...] = ("hybrid", "keyword", "vector")
 FUSIONS: tuple[Fusion, ...] = ("evidence", "plain", "min_max", "rrf")
 ORDERS: tuple[Order, ...] = ("newest", "category")
-# Each includes those before it.
+# From the least to the most powerful: each right includes those before it.
 RIGHTS: tuple[Right, ...] = ("read", "write", "admin")
-# From the most to the least trusted; the last two never reach the profile.
+# From the most to the least trusted. Memories with one of the last two never reach the profile.
 TRUSTS: tuple[Trust, ...] = ("person", "agent", "model", "import", "tool", "document")
-# Text that tools and documents wrote never becomes part of a prompt's instructions.
+# Text that comes from tools and documents never becomes part of a prompt's instructions.
 UNTRUSTED = frozenset[Trust]({"tool", "document"})
+# The note on a recall whose ranking asks for a reranker where none is configured.
+NO_RERANKER = "no reranker is configured"
+
+
+class PydanticMessage(Protocol):
+    """A message that is a Pydantic model: what the clients of OpenAI and Anthropic give."""
+
+    def model_dump(self, *args: Any, **options: Any) -> dict[str, Any]: ...
+
+
+class DataclassMessage(Protocol):
+    """A message that is a dataclass: a ModelRequest or ModelResponse of PydanticAI."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Message: TypeAlias = Mapping[str, Any] | PydanticMessage | DataclassMessage
+"""A message to be stored: a dict as its provider has it, or what the provider's client gave."""
+if TYPE_CHECKING:
+    # Every client has a type of its own for such a dict, and only Any can be passed to each.
+    StoredMessage: TypeAlias = Any
+else:
+    StoredMessage = Mapping[str, Any]
+"""A message that was stored: a dict in the shape it came in."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_datetime(ms: int) -> datetime:
+    """A time of a value as a datetime in UTC."""
+    return _EPOCH + timedelta(milliseconds=ms)
+
+
+def optional_datetime(ms: int | None) -> datetime | None:
+    return None if ms is None else to_datetime(ms)
 
 
 class Origin(NamedTuple):
-    """The event something came from."""
+    """The event (session and sequence) that a memory or a proposal was learned from."""
 
     session: str
     sequence: int
@@ -51,7 +94,11 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a handle can see. Equality decides, never a prefix."""
+    """What a handle can see: a space, and in it the memories of one user or session.
+
+    Names are compared for equality, never by prefix. Without a ``user`` the scope is the shared
+    memories of the space.
+    """
 
     space: str
     user: str | None = None
@@ -60,7 +107,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One remembered thing, as it is at one version."""
+    """One remembered thing, as one of its versions states it.
+
+    ``user`` is None for a memory shared by the whole space. ``session`` is set when only that
+    session can see the memory. ``source`` names the program or document that wrote it,
+    ``trust`` says what kind of author that was. ``happened_at`` is when the content took place,
+    ``created_at`` and ``updated_at`` are when the store learned of it.
+    """
 
     id: str
     kind: Kind
@@ -81,13 +134,38 @@ class Memory:
     forgotten_at: int | None
     expires_at: int | None
 
-    def expired(self, now: int) -> bool:
+    def is_expired(self, now: int) -> bool:
+        """Whether the memory had expired at the time ``now``, in milliseconds UTC."""
         return self.expires_at is not None and self.expires_at <= now
+
+    @property
+    def created_time(self) -> datetime:
+        return to_datetime(self.created_at)
+
+    @property
+    def updated_time(self) -> datetime:
+        return to_datetime(self.updated_at)
+
+    @property
+    def happened_time(self) -> datetime | None:
+        return optional_datetime(self.happened_at)
+
+    @property
+    def forgotten_time(self) -> datetime | None:
+        return optional_datetime(self.forgotten_at)
+
+    @property
+    def expires_time(self) -> datetime | None:
+        return optional_datetime(self.expires_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One state of a memory, never changed once written. An erased one has no content."""
+    """One state of a memory, as the log keeps it. Nothing changes it except an erase.
+
+    ``op`` is the operation that wrote it, at ``position`` in the log. ``content`` is None once
+    the memory was erased.
+    """
 
     memory_id: str
     version: int
@@ -104,10 +182,14 @@ class Version:
     reason: str | None
     origin: Origin | None
 
+    @property
+    def recorded_time(self) -> datetime:
+        return to_datetime(self.recorded_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry of the log, as those hear of it who follow: what happened, not what it says."""
+    """One log entry, as the feed of changes reports it: what happened, without any content."""
 
     position: int
     op: Op
@@ -120,10 +202,18 @@ class Change:
     trust: Trust
     recorded_at: int
 
+    @property
+    def recorded_time(self) -> datetime:
+        return to_datetime(self.recorded_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One message of a session, verbatim."""
+    """One message of a session, verbatim.
+
+    ``message`` is the message as the client sent it, ``text`` is its readable text.
+    ``interrupted`` is true when the message was cut off before its end.
+    """
 
     session: str
     sequence: int
@@ -134,10 +224,17 @@ class Event:
     interrupted: bool = False
     user: str | None = None
 
+    @property
+    def time(self) -> datetime:
+        return to_datetime(self.at)
+
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """One session, as a list shows it. ``preview`` is how the user began."""
+    """One session, as a list of sessions shows it. ``preview`` is how the user's first words start.
+
+    ``events`` is the number of messages. ``hidden_at`` is None while the session is visible.
+    """
 
     id: str
     events: int
@@ -147,19 +244,42 @@ class SessionInfo:
     hidden_at: int | None
     forked_from: Origin | None
 
+    @property
+    def opened_time(self) -> datetime:
+        return to_datetime(self.opened_at)
+
+    @property
+    def updated_time(self) -> datetime:
+        return to_datetime(self.updated_at)
+
+    @property
+    def hidden_time(self) -> datetime | None:
+        return optional_datetime(self.hidden_at)
+
 
 @dataclass(frozen=True, slots=True)
 class RecallNote:
-    """What was recalled for an event of a session, best first."""
+    """The record of one recall: the ids of its hits, best first.
+
+    ``sequence`` is the event of the session that the recall was made for.
+    """
 
     sequence: int | None
     at: int
     hits: tuple[str, ...]
 
+    @property
+    def time(self) -> datetime:
+        return to_datetime(self.at)
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The rolling summary of a session: it covers the events up to ``upper``."""
+    """The rolling summary of a session: it covers the events up to the sequence ``upper``.
+
+    ``epoch`` counts how often the summary was rewritten. ``applied`` is false in the answer to a
+    write that was refused because another writer had replaced the summary first.
+    """
 
     text: str = ""
     epoch: int = 0
@@ -169,30 +289,34 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a model needs to answer the next turn, each part by itself, in the order of a prompt.
+    """The parts of the prompt for a session's next turn, in the order in which a prompt has them.
 
-    ``notices`` is what the agent should tell or ask the user: what was just learned, or proposed.
+    ``notices`` is what the agent should tell the user or ask them: facts that were just learned or
+    proposed. ``history`` holds the latest messages, ``tokens`` is the length of everything.
     """
 
     profile: str
     summary: str
     recalled: str
     notices: str
-    history: tuple[Mapping[str, Any], ...]
+    history: tuple[StoredMessage, ...]
     tokens: int
 
     @property
     def system(self) -> str:
-        """Everything but the history, as one text; the part that stays the same comes first."""
+        """Everything but the history as one system prompt.
+
+        The part that changes least comes first, so that a provider can cache it.
+        """
         parts = (self.profile, self.summary, self.recalled, self.notices)
         return "\n\n".join(part.strip("\n") for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
 class PromptAdditions:
-    """What a prompt lacks whose history the client sends by itself.
+    """What to add to a prompt whose history the client sends itself: profile and recalled text.
 
-    ``hits`` are those that stand in either part, best first.
+    ``hits`` are the results that either part shows, best first.
     """
 
     profile: str = ""
@@ -202,7 +326,11 @@ class PromptAdditions:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Something a model would remember if it may."""
+    """A new fact that waits for somebody to accept or reject it.
+
+    ``source`` names the model or the rules that proposed it. ``answer`` is None while it waits;
+    ``memory_id`` is the memory that an accepted proposal became.
+    """
 
     id: str
     content: str
@@ -214,10 +342,18 @@ class Proposal:
     answer: Literal["accept", "reject"] | None = None
     memory_id: str | None = None
 
+    @property
+    def proposed_time(self) -> datetime:
+        return to_datetime(self.proposed_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One result of a recall. ``parts`` holds each stage's number when explain was asked for."""
+    """One result of a recall: a memory, or an event of a session (``memory`` or ``event`` is set).
+
+    ``parts`` holds what each stage of the ranking contributed to the score, when the recall was
+    made with ``explain``.
+    """
 
     kind: HitKind
     id: str
@@ -228,17 +364,17 @@ class Hit:
     parts: Mapping[str, float | str | None] = field(default_factory=dict)
 
 
-# The length that counts against a text is less than this. A posting is read as one number, that of
-# its passage times this and the length of the text.
+# Text lengths in the keyword index are below this number. The engine reads a posting as one
+# integer: the number of its passage times this, plus the length of the text.
 POSTING_LENGTH_BASE = 256
 
 
 class Candidate(NamedTuple):
-    """A memory or an event that may be a hit, as far as ranking must know it.
+    """A memory or an event that may become a hit: the fields that ranking needs.
 
-    ``position`` is where its entry stands, ``terms`` how long it is. Only an event has a session,
-    a sequence and a role; ``origin`` is the event that a memory came from. Of a memory,
-    ``memory`` and ``version`` say what must stand at its position.
+    ``position`` is the position of its log entry, ``terms`` its length in terms. Only an event has
+    a session, a sequence and a role; ``origin`` is the event that a memory came from. For a
+    memory, ``memory`` and ``version`` identify the entry expected at that position.
     """
 
     first_position: int
@@ -258,41 +394,46 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How candidates become hits: every weight there is. ``RANKINGS`` has names for some.
+    """Every weight and switch that turns candidates into hits; ``RANKINGS`` names some sets.
 
-    The default is what measures best. Weights of evidence count in proportion to one another.
+    The default is the set that measures best. With the fusion ``evidence`` the weights count in
+    proportion to one another.
     """
 
     vector_weight: float = 0.44
     keyword_weight: float = 0.56
     fusion: Fusion = "evidence"
-    """How both become one score; only ``evidence`` looks at what stands around a turn."""
+    """How vector and keyword scores are combined; only ``evidence`` looks at turns nearby."""
     neighbours: float = 1.0
-    """How much a short turn borrows from those beside it."""
+    """How much of the score of its neighbouring turns a short turn gets."""
     speaker: float = 0.15
-    """What it is worth that the speaker whom the query names said it."""
+    """The weight of being said by the speaker whom the query names."""
     period: float = 0.2
-    """What it is worth that it was at a date that the query names."""
+    """The weight of having happened at a date that the query names."""
     session: float = 0.05
-    """How much the best of a session counts for all of it."""
+    """How far every event of a session is raised towards the session's best score."""
     origin: float = 0.5
-    """How much of its lead a memory lends to the event it came from."""
+    """How much of the lead of a memory is added to the event that it came from."""
     candidates: int = 20
-    """How many of each kind are looked at, at least; ``multiplier`` times the limit if more."""
+    """The number of candidates of each kind, unless ``multiplier`` times the limit is more."""
     multiplier: int = 4
+    """The number of candidates of each kind for every hit that was asked for."""
     rerank: bool = False
-    """Whether the reranker of the store has the last word."""
+    """Whether the store's reranker scores the candidates at the end."""
     spread: bool = False
-    """Whether scores are spread over [0, 1] before recency counts; ``equal`` when all are equal."""
+    """Whether scores are scaled to [0, 1] before recency is added."""
     equal: float = 1.0
+    """The score that ``spread`` gives every candidate when all scores are equal."""
     recency_weight: float = 0.0
+    """The share of the score that depends on age alone."""
     half_life_days: float = 30.0
+    """The age in days at which the recency score is half of what it was."""
     collapse: bool = True
-    """Whether hits that say the same are one hit."""
+    """Whether near-duplicates are returned as one hit."""
     mmr_lambda: float | None = None
-    """Below 1, hits unlike those before them come first (maximal marginal relevance)."""
+    """Below 1, hits unlike those above them move up (maximal marginal relevance)."""
     score_threshold: float | None = None
-    """What scores less is left out; with a reranker its own, absolute score."""
+    """Hits with a lower score are left out; with a reranker its own, absolute score counts."""
 
 
 RANKINGS: Mapping[str, Ranking] = MappingProxyType(
@@ -318,12 +459,18 @@ RANKINGS: Mapping[str, Ranking] = MappingProxyType(
         ),
     }
 )
-"""Rankings by name. From ``similarity`` on they are arithmetic that other memories made known."""
+"""Rankings by name. ``similarity`` and those after it reproduce formulas that other memory
+libraries made common."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """What an erase destroyed. ``pending``: another process may still read old pages."""
+    """What an erase destroyed.
+
+    ``entries`` are the positions of the log entries that lost their content, ``sources`` the
+    events that were erased with the memory. ``pending`` is true while another process may still
+    read old database pages; a job finishes the erase later.
+    """
 
     memory_id: str
     entries: tuple[int, ...]
@@ -335,7 +482,10 @@ class ErasureReport:
 
 @dataclass(frozen=True, slots=True)
 class SessionErasure:
-    """What the erase of a session destroyed: its events, and the memories that came from it."""
+    """What the erase of a session destroyed: its events, and the memories learned only from it.
+
+    ``entries``, ``position`` and ``pending`` are as in ``ErasureReport``.
+    """
 
     session: str
     events: int
@@ -347,7 +497,7 @@ class SessionErasure:
 
 @dataclass(frozen=True, slots=True)
 class SpaceInfo:
-    """One space, as the operator sees it."""
+    """One space of the store, with its users, the number of memories and its last log position."""
 
     name: str
     users: tuple[str, ...]
@@ -358,7 +508,11 @@ class SpaceInfo:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Who comes with it may do this much, in these spaces (None: all), as this user (None: any)."""
+    """What the bearer of an access token may do on the server.
+
+    ``spaces`` is None when every space is allowed, ``user`` is None when the bearer may act for
+    any user.
+    """
 
     id: str
     name: str
@@ -367,10 +521,18 @@ class Token:
     user: str | None
     created_at: int
 
+    @property
+    def created_time(self) -> datetime:
+        return to_datetime(self.created_at)
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something to be done later."""
+    """One piece of background work on the agenda.
+
+    A ``parked`` job failed too often and waits for somebody to retry or drop it; ``error`` is its
+    last failure.
+    """
 
     space: str
     id: int
@@ -381,10 +543,14 @@ class Job:
     error: str | None
     payload: Mapping[str, Any]
 
+    @property
+    def due_time(self) -> datetime:
+        return to_datetime(self.due_at)
+
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import did, line by line where it did nothing."""
+    """What an import did. ``skipped`` has one line for each record that was not imported."""
 
     added: int
     unchanged: int
@@ -393,7 +559,10 @@ class ImportReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What a verification looked at, and every problem it found."""
+    """The number of things that ``verify`` checked, and every problem it found.
+
+    ``digest`` is equal for two stores with the same log.
+    """
 
     spaces: int
     memories: int
@@ -405,15 +574,16 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
+        """Whether no problem was found."""
         return not self.problems
 
 
 class SalvagedSpace(NamedTuple):
-    """A space of a damaged store: how many entries came out of it, and what did not.
+    """One space of a damaged store: the number of entries saved from it, and what was lost.
 
-    ``lost`` are first and last positions of stretches that could not be read; ``affected`` says
-    what the index knew of them. ``renamed`` are names that stand for ones that were lost. Where
-    ``end_known`` is false, entries behind the last one may be lost too.
+    ``lost`` has the first and last position of each range that could not be read; ``affected``
+    says what the index knew about those entries. ``renamed`` are made-up names that replace
+    unreadable ones. When ``end_known`` is false, entries after the last one may be lost too.
     """
 
     space: str
@@ -426,7 +596,11 @@ class SalvagedSpace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SalvageReport:
-    """What was saved of a damaged store. ``problems`` are those of the new store: none."""
+    """What ``salvage`` saved from a damaged store.
+
+    ``unread`` names what could not be read at all. ``problems`` is what ``verify`` found wrong
+    with the new store, which should be nothing.
+    """
 
     entries: int
     spaces: tuple[SalvagedSpace, ...]

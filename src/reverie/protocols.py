@@ -1,4 +1,4 @@
-"""What the outside things must do: the clock, the id source, the models and the engine."""
+"""What can be plugged in: the clock, the id source, the models and the database engine."""
 
 from __future__ import annotations
 
@@ -20,63 +20,70 @@ Answer = TypeVar("Answer")
 
 
 class Clock(Protocol):
+    """Tells the time to a store."""
+
     def now(self) -> int:
-        """Milliseconds UTC. May repeat and may step backwards; nothing orders by it."""
+        """Return milliseconds UTC. Nothing is ordered by them, so they may step backwards."""
         ...
 
 
 class Ids(Protocol):
+    """Makes the ids of new memories and versions."""
+
     def memory(self) -> str:
-        """Eight characters of A-Z, a-z, 0-9."""
+        """Return a new memory id: eight characters of A-Z, a-z, 0-9."""
         ...
 
     def uuid(self) -> str:
-        """A fresh UUID."""
+        """Return a new UUID."""
         ...
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns text into vectors: unit length, or zero for text that says nothing."""
+    """Turns text into vectors of unit length, or a zero vector for text without content."""
 
     @property
     def identity(self) -> str:
-        """``provider:model[:hash8(base_url)]``. Equal identities give interchangeable vectors."""
+        """The name of the model: ``provider:model[:hash8(base_url)]``.
+
+        Embedders with equal identities must make interchangeable vectors.
+        """
         ...
 
     @property
     def remote(self) -> bool:
-        """True when a call may wait on a network: then vectors are filled in by a job."""
+        """True when a call may wait on a network: a job then makes the vectors after the write."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Matrix:
-        """One float32 row for each text."""
+        """Return one float32 row for each text."""
         ...
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
-        """One float32 vector for a query; ``weights`` say how much each of its words counts."""
+        """Return one float32 vector for a query; ``weights`` say how much each word counts."""
         ...
 
 
 class Reranker(Protocol):
-    """Reads a query and a text together and says how well the one answers the other."""
+    """Reads a query and a text together and scores how well the text answers the query."""
 
     @property
     def identity(self) -> str:
-        """What model it is."""
+        """The name of the model."""
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """One number in (0, 1) for each text, on a scale that is the same for every query."""
+        """Return a number in (0, 1) for each text, on a scale that is the same for every query."""
         ...
 
 
 class ChatModel(Protocol):
-    """A model that answers in a given shape. Its answers are proposals, never facts."""
+    """A model that gives structured answers. Reverie treats them as proposals, never as facts."""
 
     @property
     def name(self) -> str:
-        """``provider:model``, as memories learned with it say."""
+        """``provider:model``, stored as the source of what is learned with it."""
         ...
 
     def ask(
@@ -86,66 +93,85 @@ class ChatModel(Protocol):
         shape: type[Answer],
         check: Callable[[Answer], str | None] | None = None,
     ) -> Answer:
-        """One answer of this shape, a pydantic model.
+        """Ask one question and return the answer as an instance of ``shape``, a pydantic model.
 
-        ``check`` says what is wrong with an answer; the model is told, a bounded number of times.
-        ModelFailed when no answer passes, the service fails, or it takes too long.
+        ``check`` returns what is wrong with an answer, or None. The model gets that text and may
+        try again, a bounded number of times. Raises ModelFailed when no answer passes, the service
+        fails, or it takes too long.
         """
         ...
 
 
 class Owner(NamedTuple):
-    """The wall, as the engine knows it: every row of an owner starts with these two numbers."""
+    """Whose rows they are: a space, or a user in a space, as the engine numbers them.
+
+    The key of every row that belongs to an owner starts with these two numbers.
+    """
 
     space: int
     number: int
 
 
 class Transaction(Protocol):
-    """One snapshot of the store; inside ``Engine.write`` also the one writer."""
+    """One consistent snapshot of the store; inside ``Engine.write`` it can also change it.
+
+    ``restrict_to_names``, ``enter`` and ``enter_all_owners`` decide which rows it can see.
+    """
 
     writing: bool
+    """Whether the transaction may change rows."""
     kept: dict[object, Any]
-    """What was read in this transaction and stays as it is until its end."""
+    """A cache for values that cannot change before the transaction ends."""
     skip_locked: str
-    """Behind a SELECT of rows ``j``: take them, and leave out those that others have taken."""
+    """SQL to append to a SELECT from a table with the alias ``j``: lock the rows, and skip those
+    that other transactions have locked."""
     full_scan_hint: str
-    """Behind the name of a table: look through all of its rows. Empty where that shows no more."""
+    """SQL to append to the name of a table so that all of its rows are scanned, past a damaged
+    index. Empty where that makes no difference."""
     damaged: set[tuple[int, int]]
-    """Space and position of every damaged entry that was left out of an answer."""
+    """Space and position of every damaged log entry that was left out of an answer."""
 
     def restrict_to_names(self, space: str, user: str) -> None:
-        """Only these names can be looked up from here on, and no rows of any owner be seen."""
+        """Allow only looking up the numbers of this space and user; hide the rows of all owners."""
         ...
 
     def enter(self, owner: Owner, *, alone: bool = True) -> None:
-        """Only rows of this owner, and those its space shares, are there from here on.
+        """Make the rows of this owner, and those that its space shares, the only visible ones.
 
-        A writer waits here until it is the only one in the space, unless it need not be alone.
+        With ``alone`` a writing transaction waits until no other writes in the space.
         """
         ...
 
     def across_owners(self) -> AbstractContextManager[None]:
-        """Meanwhile the log of the whole space is there: for what is unique or ordered in it."""
+        """Make the log of the whole space visible, for what must be unique or ordered in it."""
         ...
 
     def enter_all_owners(self) -> None:
-        """The operator's: rows of every owner are there. A writer becomes the only one of all."""
+        """Make the rows of every owner visible, for calls of the operator.
+
+        A writing transaction waits until no other writes in the store.
+        """
         ...
 
     def new_space_number(self) -> int:
-        """A number that no space has."""
+        """Return a number that no space has."""
         ...
 
-    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]: ...
+    def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """Run a query and return all of its rows."""
+        ...
 
-    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None: ...
+    def one(self, sql: str, values: Sequence[Any] = ()) -> Row | None:
+        """Run a query and return its first row, or None."""
+        ...
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """Run one statement; how many rows it changed."""
+        """Run one statement and return the number of rows it changed."""
         ...
 
-    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
+    def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each row of values."""
+        ...
 
     def put_vectors(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
         """Store the vectors of consecutive passages, the first of which is ``first``."""
@@ -156,11 +182,11 @@ class Transaction(Protocol):
         ...
 
     def drop_vectors(self, keep: int) -> None:
-        """Destroy every generation of every owner but one: the operator's call."""
+        """Destroy the vectors of all owners except those of the generation ``keep``."""
         ...
 
     def vector_numbers(self, owner: Owner, generation: int) -> list[int]:
-        """The passages that have a vector."""
+        """Return the numbers of the passages that have a vector."""
         ...
 
     def nearest(
@@ -172,87 +198,96 @@ class Transaction(Protocol):
         allowed: Sequence[int] | None = None,
         without: Sequence[int] = (),
     ) -> list[tuple[int, float]]:
-        """The passages most like the query, best first: among ``allowed``, or all but some."""
+        """Return number and similarity of the passages most similar to the query, best first.
+
+        Only passages in ``allowed`` are considered when it is given, and none in ``without``.
+        """
         ...
 
     def similar(
         self, owner: Owner, generation: int, query: Vector, numbers: Numbers
     ) -> NDArray[np.float64]:
-        """How like the query each of these passages is; -inf for one without a vector."""
+        """Return the similarity of each passage to the query; -inf for one without a vector."""
         ...
 
     def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
-        """The vectors of these passages, a row of zeros for one that has none."""
+        """Return the vectors of these passages, a row of zeros for one that has none."""
         ...
 
 
 class Engine(Protocol):
-    """A database that keeps the log, the index and the agenda."""
+    """A database that stores the log, the index and the agenda."""
 
     url: str
     read_only: bool
     supports_vector_search: bool
-    """Whether a recall can compare vectors here; if not, they are kept until it can."""
+    """Whether the database can compare vectors; if not, they are stored and not searched."""
     damaged: set[tuple[int, int]]
-    """Space and position of every damaged entry that was left out of an answer since it opened."""
+    """Space and position of every damaged log entry left out of an answer since the store was
+    opened."""
     damage_check: Callable[[], str | None] | None
-    """Called when a transaction fails in a way that only damage explains: what is damaged."""
+    """Called when a transaction fails in a way that damage may explain; returns what is damaged."""
 
     @property
     def write_failed(self) -> bool:
-        """Whether a write or sync failed: nothing more is written until the store is reopened."""
+        """Whether a write or sync failed; nothing more is then written until the store is
+        reopened."""
         ...
 
     def read(self, *, allow_replica: bool = False) -> AbstractContextManager[Transaction]:
-        """A consistent snapshot. Nests inside read and write alike.
+        """Open a consistent snapshot; inside another transaction of this thread it joins that one.
 
-        With ``allow_replica`` it may come from a replica, with all that this process wrote.
+        With ``allow_replica`` a replica may answer, once it has everything this process wrote.
         """
         ...
 
     def write(self, *, wait: bool = True) -> AbstractContextManager[Transaction]:
-        """The one writer: committed and synced when the block ends, undone when it raises.
+        """Open a write transaction: committed and synced when the block ends, rolled back when it
+        raises.
 
-        Without ``wait`` it is StoreBusy while anybody else writes.
+        Without ``wait`` it raises StoreBusy at once while another writer is active.
         """
         ...
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Nobody else writes until this ends."""
+        """Keep every other writer out until the block ends."""
         ...
 
     def scrub(self, erased: Sequence[str] = ()) -> bool:
-        """Make deleted bytes unreadable on disk, and look that these texts are gone from it.
+        """Overwrite deleted bytes on disk, and check that the ``erased`` texts are gone from it.
 
-        False while another reader still holds them.
+        Returns False while another reader still holds old pages.
         """
         ...
 
     def backup(self, target: Path) -> None:
-        """An online copy of the whole store."""
+        """Write a copy of the whole store to ``target`` while the store stays in use."""
         ...
 
     def restore(self, source: Path) -> None:
-        """Put a copy made by backup in the place of everything here, in one step."""
+        """Replace everything in the store by a copy that ``backup`` made, in one step."""
         ...
 
     def check(self) -> list[str]:
-        """What the database itself finds wrong with its files."""
+        """Return what the database's own integrity check finds wrong with its files."""
         ...
 
     def drop_caches(self) -> None:
-        """Read everything from the disk again: a read that failed may have left wrong pages."""
+        """Drop cached pages, since a read that failed may have left wrong ones."""
         ...
 
     def describe(self) -> Mapping[str, str]:
-        """Versions and places, for people."""
+        """Return the versions and the paths or addresses in use, to show to a person."""
         ...
 
     def vacuum(self) -> None:
         """Give unused pages back to the file system."""
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close every connection and file."""
+        ...
 
 
 Progress = Callable[[int, int], None]
+"""Called with how much is done and how much there is to do."""

@@ -1,4 +1,4 @@
-"""Our values as JSON has them: what the command line and the server answer with."""
+"""Convert the classes of ``reverie.model`` to JSON values, for the command line and the server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from reverie.dates import to_iso
 
 
 def to_json_value(value: Any, name: str = "") -> Any:
-    """Our values as JSON has them; times as ISO 8601. A number in a mapping stays: it may be in a
-    message, which goes out as it came in."""
+    """Convert a value to what JSON can hold, with times as ISO 8601 text.
+
+    A field is a time by its ``name``: ``at``, or ending in ``_at``. Numbers in a mapping stay
+    numbers, since it may be a chat message, which must be returned as it was stored.
+    """
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: to_json_value(part, name) for name, part in value._asdict().items()}
     if is_dataclass(value) and not isinstance(value, type):
@@ -28,7 +31,7 @@ def to_json_value(value: Any, name: str = "") -> Any:
 
 
 def format_time(ms: int) -> str:
-    """ISO 8601, also of a moment that no calendar has."""
+    """Format a time as ISO 8601, or as milliseconds when it is outside the calendar's range."""
     try:
         return to_iso(ms)
     except (ValueError, OverflowError, OSError):

@@ -1,10 +1,10 @@
-"""A chat model for tests: an OpenAI-compatible server on this machine that answers from a script.
+"""A chat model for tests: a local OpenAI-compatible server that answers from a script.
 
     with ScriptedModel([{"facts": []}]) as model:
         store = reverie.open(path, settings=model.settings())
 
-It also misbehaves on demand: every answer may be a failure, from a refused key to a connection
-that is reset within a body. ``misbehaviours()`` names what a caller should survive.
+It also fails on demand: an answer may be a failure, from a refused key to a connection that is
+reset in the middle of a body. ``misbehaviours()`` lists the failures that a caller should survive.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from reverie.config import Settings
 
 MODEL = "scripted"
 _JSON = "application/json"
-# A client that connects and sends nothing must not keep the server from closing.
+# In seconds: a client that connects and sends nothing must not keep the server from closing.
 _READ_TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """An answer with this HTTP status, also 200, and any body and headers."""
+    """An answer with this HTTP status (200 is allowed) and any body and headers."""
 
     code: int
     body: str = ""
@@ -38,7 +38,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Silence for this long, then the connection is closed."""
+    """No answer for this many seconds; then the connection is closed."""
 
     seconds: float
 
@@ -52,7 +52,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Drip:
-    """A good answer, one byte at a time."""
+    """A good answer that is sent one byte at a time."""
 
     content: Value
     seconds_per_byte: float
@@ -60,7 +60,7 @@ class Drip:
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """A good answer of which only the first ``at`` bytes of the body come."""
+    """A good answer of which only the first ``at`` bytes of the body are sent."""
 
     content: Value
     at: int
@@ -68,7 +68,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Any bytes as the body of a 200."""
+    """A 200 answer with any bytes as its body."""
 
     body: bytes
     content_type: str = _JSON
@@ -76,26 +76,27 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Huge:
-    """A body of about this many bytes, whose length is not announced."""
+    """A body of about this many bytes, without a Content-Length header."""
 
     bytes_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The request is read and the connection closed without a byte."""
+    """The connection is closed after the request was read, without an answer."""
 
 
 Value: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
 Answer: TypeAlias = Value | Status | Hang | Reset | Drip | Truncated | Raw | Huge | Closed
-"""Text or any JSON value, which becomes what the assistant says; or one of the classes above."""
+"""Text or any JSON value, which becomes the assistant's message; or one of the classes above."""
 Script: TypeAlias = Sequence[Answer] | Callable[[dict[str, Any]], Answer]
 
 
 class ScriptedModel:
-    """A chat model that says what the script says: answers in order, or a function of the request.
+    """A chat model that answers from a script: a list of answers, or a function of the request.
 
-    A list that has run out is answered with HTTP 500 and "script exhausted".
+    When the list has run out, every further request gets HTTP 500 and "script exhausted". Use it in
+    a ``with`` statement, which starts and stops its server.
     """
 
     def __init__(self, script: Script) -> None:
@@ -125,6 +126,7 @@ class ScriptedModel:
 
     @property
     def base_url(self) -> str:
+        """The address to configure as ``model_base_url``."""
         return f"http://127.0.0.1:{self._running.server_port}/v1"
 
     @property
@@ -135,16 +137,16 @@ class ScriptedModel:
 
     @property
     def headers(self) -> list[dict[str, str]]:
-        """The headers of each of them, their names in lower case."""
+        """The headers of each chat request received so far, with names in lower case."""
         with self._lock:
             return deepcopy(self._headers)
 
     def settings(self, **more: Any) -> Settings:
-        """Settings that use this model, and whatever else is given."""
+        """Return settings that use this model, with the settings in ``more`` added."""
         return Settings(**{"model": f"openai:{MODEL}", "model_base_url": self.base_url, **more})
 
     def _answer(self, request: dict[str, Any], headers: Mapping[str, str]) -> Answer:
-        """What the script says to this request, which is noted."""
+        """Record a request and return the script's answer to it."""
         with self._lock:
             self._requests.append(deepcopy(request))
             self._headers.append({name.lower(): value for name, value in headers.items()})
@@ -160,7 +162,7 @@ class ScriptedModel:
 
 
 class _Server(ThreadingHTTPServer):
-    """Knows its open connections, so that none outlives it."""
+    """An HTTP server that tracks its open connections, so that none outlives it."""
 
     daemon_threads = False
     block_on_close = True
@@ -181,7 +183,7 @@ class _Server(ThreadingHTTPServer):
             self._open.discard(connection)
 
     def release(self) -> None:
-        """Wake everybody who waits: for time to pass, or for a client to say something."""
+        """Wake every handler thread that sleeps or that waits for its client to send something."""
         self.closing.set()
         with self._lock:
             for connection in self._open:
@@ -205,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().finish()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is written anywhere."""
+        """Write no log."""
 
     def do_GET(self) -> None:
         if self.path.rstrip("/") == "/v1/models":
@@ -225,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._send_answer(answer, str(request.get("model", MODEL)))
         except OSError:
-            self.close_connection = True  # the client went away, which is its right
+            self.close_connection = True  # the client closed the connection, as clients may
         return None
 
     def _send_answer(self, answer: Answer, model: str) -> None:
@@ -285,7 +287,7 @@ class _Handler(BaseHTTPRequestHandler):
         if after:
             self._send_headers(200, {"Content-Length": str(len(body))})
             self.wfile.write(body[:after])
-        # A socket that does not linger says RST instead of FIN when it is closed.
+        # With a linger time of zero, closing the socket sends RST instead of FIN.
         linger = struct.pack("ii", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.server.closed(self.connection)
@@ -294,9 +296,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def completion(content: Value, *, model: str = MODEL, finish_reason: str = "stop") -> bytes:
-    """The body of a chat completion that says this: text as it is, any other value as JSON."""
-    said = content if isinstance(content, str) else json.dumps(content)
-    return _completion({"content": said}, model, finish_reason)
+    """Return the body of a chat completion with this content; anything but text becomes JSON."""
+    text = content if isinstance(content, str) else json.dumps(content)
+    return _completion({"content": text}, model, finish_reason)
 
 
 def _completion(
@@ -319,9 +321,9 @@ def _completion(
 
 
 def misbehaviours() -> dict[str, Answer]:
-    """Every way we know in which a model fails a caller who wants facts, by name.
+    """Return, by name, every known way in which a model can fail a request for facts.
 
-    Those that take long take longer than anybody should wait.
+    The slow ones take longer than any caller should wait.
     """
     return {**_refusals(), **_broken_connections(), **_broken_bodies(), **_broken_answers()}
 

@@ -92,7 +92,7 @@ def test_a_job_is_not_claimed_before_it_is_due(store: Store, owner: Owner) -> No
     assert take(store, owner, START + 1, "one") is not None
 
 
-def test_an_ended_lease_goes_to_another_and_the_first_loses_its_effect(
+def test_expired_lease_goes_to_another_worker_and_the_first_has_no_effect(
     store: Store, owner: Owner
 ) -> None:
     add(store, owner)
@@ -121,7 +121,7 @@ def test_an_ended_lease_goes_to_another_and_the_first_loses_its_effect(
         second.finish(tx)
 
 
-def test_a_handler_that_lost_its_lease_is_not_a_failure(
+def test_handler_that_lost_its_lease_is_not_counted_as_a_failure(
     store: Store, owner: Owner, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(store, owner, name="slow")
@@ -140,7 +140,9 @@ def test_a_handler_that_lost_its_lease_is_not_a_failure(
     assert DONE == ["slow", "slow"] and store.jobs() == []
 
 
-def test_jobs_run_in_the_order_they_are_due(store: Store, owner: Owner, clock: FakeClock) -> None:
+def test_jobs_run_in_the_order_of_their_due_times(
+    store: Store, owner: Owner, clock: FakeClock
+) -> None:
     for name, at in (("c", 3), ("a", 1), ("b", 2), ("a2", 1), ("later", 99)):
         add(store, owner, due=START + at, name=name)
     clock.step(10)
@@ -150,7 +152,7 @@ def test_jobs_run_in_the_order_they_are_due(store: Store, owner: Owner, clock: F
     assert store.run_pending_jobs() == 1 and DONE[-1] == "later"
 
 
-def test_a_lane_runs_in_the_order_it_was_filled(store: Store, owner: Owner) -> None:
+def test_lane_runs_its_jobs_in_the_order_they_were_added(store: Store, owner: Owner) -> None:
     add(store, owner, due=START, lane="s", name="first")
     add(store, owner, due=START - 50, lane="s", name="second")
     add(store, owner, due=START - 10, lane="other", name="free")
@@ -160,7 +162,7 @@ def test_a_lane_runs_in_the_order_it_was_filled(store: Store, owner: Owner) -> N
     assert set(DONE) == {"first", "second", "free", "no lane"}
 
 
-def test_a_lane_waits_for_what_is_running_and_for_what_failed(
+def test_lane_waits_for_a_running_or_failed_job(
     store: Store, owner: Owner, clock: FakeClock
 ) -> None:
     add(store, owner, "fail_it", lane="s", name="bad")
@@ -175,7 +177,7 @@ def test_a_lane_waits_for_what_is_running_and_for_what_failed(
     assert [job.state for job in store.jobs()] == ["parked"]
 
 
-def test_lanes_of_two_owners_do_not_wait_for_each_other(store: Store, owner: Owner) -> None:
+def test_lanes_of_two_owners_run_independently(store: Store, owner: Owner) -> None:
     store.space("ana", user="bo").remember("x")
     add(store, owner, lane="s", name="shared")
     held = take(store, owner, START, "held")
@@ -185,7 +187,7 @@ def test_lanes_of_two_owners_do_not_wait_for_each_other(store: Store, owner: Own
     assert store.run_pending_jobs() == 1 and DONE == ["of bo"]
 
 
-def test_backoff_doubles_and_then_the_job_is_parked(
+def test_retry_delay_doubles_until_the_job_is_parked(
     store: Store, owner: Owner, clock: FakeClock
 ) -> None:
     number = add(store, owner, "fail_it")
@@ -206,7 +208,7 @@ def test_backoff_doubles_and_then_the_job_is_parked(
     assert store.run_pending_jobs() == 1
 
 
-def test_a_kind_nobody_knows_fails_where_people_see_it(store: Store, owner: Owner) -> None:
+def test_job_of_an_unknown_kind_fails_and_is_listed(store: Store, owner: Owner) -> None:
     add(store, owner, "from_the_future")
     add(store, owner, name="known")
     assert store.run_pending_jobs() == 2
@@ -215,13 +217,13 @@ def test_a_kind_nobody_knows_fails_where_people_see_it(store: Store, owner: Owne
     assert "from_the_future" in (job.error or "") and DONE == ["known"]
 
 
-def test_any_failure_of_a_handler_is_recorded_not_raised(store: Store, owner: Owner) -> None:
+def test_handler_exceptions_are_recorded_and_not_raised(store: Store, owner: Owner) -> None:
     add(store, owner, "fail_odd")
     assert store.run_pending_jobs() == 1
     assert "KeyboardInterruptLike" in (store.jobs()[0].error or "")
 
 
-def test_due_tells_the_first_moment_of_each_space(store: Store, owner: Owner) -> None:
+def test_due_table_holds_the_earliest_due_time_of_each_space(store: Store, owner: Owner) -> None:
     store.space("ben").remember("x")
     other = Owner(2, 0)
     assert due(store) == []
@@ -247,14 +249,14 @@ def test_due_tells_the_first_moment_of_each_space(store: Store, owner: Owner) ->
         assert jobs.due_owners(tx, START + 100, 1) == [Owner(1, 0)]
 
 
-def test_jobs_due_before_1970_are_all_run(store: Store, owner: Owner) -> None:
+def test_jobs_due_before_1970_are_run(store: Store, owner: Owner) -> None:
     for name in ("one", "two", "three"):
         add(store, owner, due=-5, name=name)
     assert store.run_pending_jobs() == 3
     assert DONE == ["one", "two", "three"]
 
 
-def test_a_worker_serves_every_space(store: Store, owner: Owner) -> None:
+def test_worker_runs_jobs_of_every_space(store: Store, owner: Owner) -> None:
     for number, name in enumerate(("ben", "cy", "dee"), 2):
         store.space(name).remember("x")
         add(store, Owner(number, 0), name=name)
@@ -263,7 +265,7 @@ def test_a_worker_serves_every_space(store: Store, owner: Owner) -> None:
     assert due(store) == []
 
 
-def test_add_once_queues_once_until_it_has_begun(store: Store, owner: Owner) -> None:
+def test_add_once_queues_one_job_until_it_is_claimed(store: Store, owner: Owner) -> None:
     def once() -> None:
         with engine_of(store).write() as tx:
             tx.enter_all_owners()
@@ -278,7 +280,7 @@ def test_add_once_queues_once_until_it_has_begun(store: Store, owner: Owner) -> 
     assert len(store.jobs()) == 2, "what came after it began is not lost"
 
 
-def test_a_job_vanishes_with_the_change_that_failed(store: Store, owner: Owner) -> None:
+def test_job_is_rolled_back_with_the_transaction_that_added_it(store: Store, owner: Owner) -> None:
     with pytest.raises(RuntimeError), engine_of(store).write() as tx:
         tx.enter_all_owners()
         jobs.add(tx, owner, "note_it", {}, due_at=START, now=START)
@@ -286,7 +288,7 @@ def test_a_job_vanishes_with_the_change_that_failed(store: Store, owner: Owner) 
     assert store.jobs() == [] and due(store) == []
 
 
-def test_a_worker_thread_stops_when_told(stores: Stores) -> None:
+def test_worker_thread_stops_on_request(stores: Stores) -> None:
     store = stores.open()
     store.space("ana").remember("x")
     add(store, Owner(1, 0), name="threaded")
@@ -302,15 +304,17 @@ def test_a_worker_thread_stops_when_told(stores: Stores) -> None:
     assert not thread.is_alive() and DONE == ["threaded"] and store.jobs() == []
 
 
-def test_a_drain_of_nothing(store: Store, space: Space) -> None:
+def test_run_pending_jobs_without_jobs_returns_zero(store: Store, space: Space) -> None:
     assert store.run_pending_jobs() == 0
     space.remember("x")
     assert store.run_pending_jobs() == 0
 
 
-def test_only_jobs_of_some_kinds_also_those_due_soon(store: Store, owner: Owner) -> None:
+def test_run_owner_jobs_runs_only_the_given_kinds_including_those_due_soon(
+    store: Store, owner: Owner
+) -> None:
     """For a program that ends: its own jobs, and nobody else's."""
-    runtime = store._runtime
+    runtime = store.runtime
     add(store, owner, "fail_it", name="another's")
     add(store, owner, name="first", lane="vault")
     add(store, owner, name="second", lane="vault", due=START + SECOND)
@@ -323,17 +327,19 @@ def test_only_jobs_of_some_kinds_also_those_due_soon(store: Store, owner: Owner)
     assert DONE == ["first", "second", "another's"]
 
 
-def test_why_a_job_of_ones_own_failed_is_told_and_recorded(store: Store, owner: Owner) -> None:
+def test_run_owner_jobs_returns_and_records_why_a_job_failed(store: Store, owner: Owner) -> None:
     add(store, owner, "fail_it", name="mine")
-    failure = worker.run_owner_jobs(store._runtime, owner, ("fail_it",), ahead_ms=0)
+    failure = worker.run_owner_jobs(store.runtime, owner, ("fail_it",), ahead_ms=0)
     assert failure == "RuntimeError: this one never works"
     (job,) = store.jobs()
     assert (job.error, job.attempts, job.state) == (failure, 1, "ready")
 
 
-def test_what_another_worker_has_is_left_to_it(store: Store, owner: Owner) -> None:
+def test_run_owner_jobs_leaves_jobs_that_another_worker_has_claimed(
+    store: Store, owner: Owner
+) -> None:
     add(store, owner, name="taken", lane="vault")
     add(store, owner, name="behind it", lane="vault")
     assert take(store, owner, START, "another") is not None
-    assert worker.run_owner_jobs(store._runtime, owner, ("note_it",)) is None
+    assert worker.run_owner_jobs(store.runtime, owner, ("note_it",)) is None
     assert DONE == []

@@ -115,7 +115,9 @@ def workers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "reverie"]
 
 
-def test_it_serves_what_comes_while_the_store_is_open(store: Store, handlers: Handlers) -> None:
+def test_worker_thread_runs_jobs_added_while_the_store_is_open(
+    store: Store, handlers: Handlers
+) -> None:
     add(store, "note_it", "before")
     store.start_worker(POLL)
     expected = ["before"]
@@ -129,7 +131,7 @@ def test_it_serves_what_comes_while_the_store_is_open(store: Store, handlers: Ha
     assert threading.current_thread() not in handlers.threads
 
 
-def test_it_learns_from_turns_of_a_long_lived_process(stores: Stores, handlers: Handlers) -> None:
+def test_worker_thread_learns_from_turns_with_a_model(stores: Stores, handlers: Handlers) -> None:
     facts = {"facts": [{"content": "The user moved to Porto", "category": "context"}]}
     with ScriptedModel(lambda _: facts) as scripted:
         with stores.open(model="scripted", model_base_url=scripted.base_url) as store:
@@ -140,14 +142,14 @@ def test_it_learns_from_turns_of_a_long_lived_process(stores: Stores, handlers: 
         assert workers() == []
 
 
-def test_it_learns_by_rules_without_a_model(store: Store, handlers: Handlers) -> None:
+def test_worker_thread_learns_by_rules_without_a_model(store: Store, handlers: Handlers) -> None:
     store.start_worker(POLL)
     space = store.space("ana")
     space.session("chat").append({"role": "user", "content": "My name is Ana."})
     until(lambda: "The user's name is Ana" in {memory.content for memory in space.memories()})
 
 
-def test_closing_ends_it(store: Store, handlers: Handlers) -> None:
+def test_closing_the_store_ends_the_worker_thread(store: Store, handlers: Handlers) -> None:
     store.start_worker(POLL)
     (thread,) = workers()
     store.close()
@@ -155,21 +157,27 @@ def test_closing_ends_it(store: Store, handlers: Handlers) -> None:
     store.close()
 
 
-def test_a_with_statement_ends_it_also_after_an_error(stores: Stores, handlers: Handlers) -> None:
+def test_with_statement_ends_the_worker_thread_even_after_an_error(
+    stores: Stores, handlers: Handlers
+) -> None:
     with pytest.raises(KeyError), stores.open() as store:
         store.start_worker(POLL)
         raise KeyError
     assert workers() == []
 
 
-def test_it_waits_for_a_moment_not_for_its_poll(store: Store, handlers: Handlers) -> None:
+def test_closing_does_not_wait_for_the_poll_of_an_idle_worker_thread(
+    store: Store, handlers: Handlers
+) -> None:
     """Ending an idle worker does not wait until it would have looked again."""
     store.start_worker(PATIENCE * 1_000)
     store.close()
     assert workers() == []
 
 
-def test_starting_and_stopping_twice_is_the_same_as_once(store: Store, handlers: Handlers) -> None:
+def test_worker_thread_started_or_stopped_twice_is_the_same_as_once(
+    store: Store, handlers: Handlers
+) -> None:
     store.stop_worker()
     store.start_worker(POLL)
     store.start_worker(POLL)
@@ -183,7 +191,7 @@ def test_starting_and_stopping_twice_is_the_same_as_once(store: Store, handlers:
     until(lambda: handlers.done == ["waits"])
 
 
-def test_many_threads_that_start_one_at_once_get_one(store: Store, handlers: Handlers) -> None:
+def test_concurrent_start_worker_calls_start_one_thread(store: Store, handlers: Handlers) -> None:
     begin = threading.Barrier(8)
 
     def start() -> None:
@@ -207,9 +215,7 @@ def test_many_threads_that_start_one_at_once_get_one(store: Store, handlers: Han
         sys.setswitchinterval(interval)
 
 
-def test_the_job_in_hand_is_finished_before_the_store_is_closed(
-    stores: Stores, store: Store, handlers: Handlers
-) -> None:
+def test_close_waits_for_the_running_job(stores: Stores, store: Store, handlers: Handlers) -> None:
     add(store, "wait_for_it", "in hand")
     add(store, "note_it", "left")
     store.start_worker(POLL)
@@ -225,7 +231,7 @@ def test_the_job_in_hand_is_finished_before_the_store_is_closed(
         assert [job.payload["name"] for job in again.jobs()] == ["left"]
 
 
-def test_a_job_that_closes_the_store_ends_the_worker(
+def test_job_that_closes_the_store_ends_the_worker_thread(
     stores: Stores, store: Store, handlers: Handlers
 ) -> None:
     handlers.during = store.close
@@ -238,7 +244,7 @@ def test_a_job_that_closes_the_store_ends_the_worker(
         assert job.state == "running", "its lease ends, and then it is done again"
 
 
-def test_a_failing_job_does_not_end_it(store: Store, handlers: Handlers) -> None:
+def test_worker_thread_survives_a_failing_job(store: Store, handlers: Handlers) -> None:
     for number in range(5):
         add(store, "fail_it", f"bad {number}")
         add(store, "no_such_kind", "unknown")
@@ -253,7 +259,7 @@ def test_a_failing_job_does_not_end_it(store: Store, handlers: Handlers) -> None
     assert len(workers()) == 1
 
 
-def test_a_busy_store_is_waited_for(store: Store, handlers: Handlers) -> None:
+def test_worker_thread_waits_for_a_busy_store(store: Store, handlers: Handlers) -> None:
     """Somebody else writes for a while: the job is done when they are done."""
     store.start_worker(POLL)
     with engine_of(store).write() as tx:
@@ -264,7 +270,7 @@ def test_a_busy_store_is_waited_for(store: Store, handlers: Handlers) -> None:
     until(lambda: handlers.done == ["late"])
 
 
-def test_a_store_that_stays_busy_or_breaks_does_not_end_it(
+def test_worker_thread_survives_a_store_that_stays_busy_or_breaks(
     store: Store, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_of(store)
@@ -287,7 +293,7 @@ def test_a_store_that_stays_busy_or_breaks_does_not_end_it(
     until(lambda: store.jobs() == [])
 
 
-def test_a_closed_store_starts_none(store: Store, handlers: Handlers) -> None:
+def test_start_worker_on_a_closed_store_starts_no_thread(store: Store, handlers: Handlers) -> None:
     store.close()
     with pytest.raises(StoreClosed):
         store.start_worker(POLL)
@@ -307,7 +313,9 @@ if len(sys.argv) > 2:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_program_that_never_closes_ends_all_the_same(tmp_path: Path, code: int) -> None:
+def test_process_exits_although_a_store_with_a_worker_was_never_closed(
+    tmp_path: Path, code: int
+) -> None:
     """Nothing keeps it from ending, and what was not done is done by the next."""
     path = tmp_path / "store.db"
     command = [sys.executable, "-c", UNCLOSED, str(path), *(["early"] if code else [])]

@@ -20,18 +20,18 @@ def filled(path: Path, count: int) -> list[str]:
     return texts
 
 
-def test_texts_are_the_same_each_time() -> None:
+def test_generated_texts_are_deterministic() -> None:
     assert Writer(7).sentences(5) == Writer(7).sentences(5)
     assert Talker(7).conversation(5) == Talker(7).conversation(5)
 
 
-def test_a_question_is_made_of_words_of_its_text() -> None:
+def test_generated_question_uses_words_of_its_text() -> None:
     writer = Writer(3)
     for query, text in writer.questions(writer.sentences(20), 50):
         assert query in text.rstrip(".")
 
 
-def test_the_bare_statement_finds_a_text_by_its_words(tmp_path: Path) -> None:
+def test_bare_sql_baseline_finds_a_text_by_its_words(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     texts = filled(path, 30)
     keyword = Keyword(path, SPACE)
@@ -44,7 +44,7 @@ def test_the_bare_statement_finds_a_text_by_its_words(tmp_path: Path) -> None:
     assert nothing == []
 
 
-def test_the_product_finds_what_is_nearest() -> None:
+def test_numpy_baseline_finds_the_nearest_vector() -> None:
     texts = Writer(5).sentences(80)
     rows = LocalEmbedder().embed(texts)
     found = Product(rows).nearest(rows[17])
@@ -53,7 +53,7 @@ def test_the_product_finds_what_is_nearest() -> None:
     assert len(found) == 50
 
 
-def test_fts5_finds_a_text_by_its_words(tmp_path: Path) -> None:
+def test_fts5_baseline_finds_a_text_by_its_words(tmp_path: Path) -> None:
     raw = Raw(tmp_path / "raw.db")
     raw.bulk(["a wooden bridge", "a green garden"], np.zeros((2, 256), np.float32))
     raw.write("the bridge again")
@@ -62,7 +62,7 @@ def test_fts5_finds_a_text_by_its_words(tmp_path: Path) -> None:
     assert {row for row, _ in found} == {1, 3}
 
 
-def test_a_neighbour_has_written_when_it_says_so(tmp_path: Path) -> None:
+def test_neighbour_process_has_written_when_it_reports_so(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     filled(path, 1)
     with open_store(path) as store, Neighbour(path, SPACE, seed=2) as neighbour:

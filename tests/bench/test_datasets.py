@@ -119,9 +119,7 @@ def turns(*places: tuple[str, int]) -> list[Turn]:
         (None, []),
     ],
 )
-def test_names_of_turns_are_read_however_they_are_written(
-    evidence: object, names: Sequence[str]
-) -> None:
+def test_turn_ids_are_parsed_in_every_spelling(evidence: object, names: Sequence[str]) -> None:
     assert datasets.dia_ids(evidence) == names
 
 
@@ -142,7 +140,7 @@ def test_a_conversation_is_a_pool_of_sessions_in_the_order_of_their_times(tmp_pa
     assert pool.texts[Turn("D2", 1)] == "Bruno: The heron came back to the pond."
 
 
-def test_questions_have_the_turns_that_resolve_each_once(tmp_path: Path) -> None:
+def test_questions_keep_each_resolvable_gold_turn_once(tmp_path: Path) -> None:
     dataset = datasets.locomo(written(tmp_path / "talk.json", [TALK]))
     assert [(asked.type, asked.gold) for asked in dataset.questions] == [
         ("single-hop", (Turn("D2", 2),)),
@@ -159,7 +157,7 @@ def test_questions_have_the_turns_that_resolve_each_once(tmp_path: Path) -> None
     }
 
 
-def test_a_fact_has_the_first_turn_it_names(tmp_path: Path) -> None:
+def test_fact_has_the_first_turn_that_it_names(tmp_path: Path) -> None:
     (pool,) = datasets.locomo(written(tmp_path / "talk.json", [TALK])).pools
     assert pool.facts == (
         Fact("Bruno's accordion is broken.", Turn("D1", 2)),
@@ -171,7 +169,7 @@ def test_a_fact_has_the_first_turn_it_names(tmp_path: Path) -> None:
 # -- LongMemEval ----------------------------------------------------------------------------------
 
 
-def test_all_sessions_are_one_pool_under_names_that_say_nothing(tmp_path: Path) -> None:
+def test_sessions_of_all_questions_form_one_pool_under_neutral_names(tmp_path: Path) -> None:
     (pool,) = datasets.longmemeval(written(tmp_path / "pool.json", POOL)).pools
     said = [[message["content"] for message in session.messages] for session in pool.sessions]
     assert said == [
@@ -188,7 +186,7 @@ def _id(pool: datasets.Pool, first: str) -> str:
     return next(each.id for each in pool.sessions if each.messages[0]["content"] == first)
 
 
-def test_gold_turns_are_those_of_the_questions_own_sessions(tmp_path: Path) -> None:
+def test_gold_turns_are_limited_to_the_questions_own_sessions(tmp_path: Path) -> None:
     dataset = datasets.longmemeval(written(tmp_path / "pool.json", POOL))
     (pool,) = dataset.pools
     oats, bus = _id(pool, "Oats are 3 euros."), _id(pool, "The bus is late.")
@@ -203,14 +201,14 @@ def test_gold_turns_are_those_of_the_questions_own_sessions(tmp_path: Path) -> N
     }
 
 
-def test_a_session_is_named_by_its_id_and_by_what_was_said() -> None:
+def test_session_name_is_derived_from_its_id_and_content() -> None:
     name = datasets.hashed("answer_1", OATS)
     assert name == datasets.hashed("answer_1", [turn("user", "Oats are 3 euros."), OATS[1]])
     assert name != datasets.hashed("answer_2", OATS)
     assert name != datasets.hashed("answer_1", BARN)
 
 
-def test_folds_do_not_follow_a_bare_hash() -> None:
+def test_folds_are_not_assigned_by_a_bare_hash() -> None:
     ids = [f"question {number}" for number in range(400)]
     even = [id for id in ids if int(hashlib.sha256(id.encode()).hexdigest(), 16) % 2 == 0]
     assert {datasets.fold_of(id) for id in even} == set(range(FOLDS))
@@ -219,7 +217,7 @@ def test_folds_do_not_follow_a_bare_hash() -> None:
 # -- figures --------------------------------------------------------------------------------------
 
 
-def test_turn_figures() -> None:
+def test_turn_figures_count_ranks_recall_and_ndcg_of_gold_turns() -> None:
     gold = turns(("a", 1), ("a", 2), ("b", 1))
     found = [Turn("z", place) for place in range(1, 21)]
     found[0], found[3], found[11] = gold[2], gold[0], gold[1]
@@ -235,29 +233,29 @@ def test_turn_figures() -> None:
     )
 
 
-def test_ten_of_twelve_gold_turns_at_the_top_are_all_that_ndcg_asks_for() -> None:
+def test_ndcg_is_one_when_the_top_ten_are_all_gold() -> None:
     gold = [Turn("a", place) for place in range(1, 13)]
     figures = datasets.turn_figures(gold, gold[:10])
     assert figures["NDCG@10"] == pytest.approx(1.0)
     assert figures["R@10"] == pytest.approx(10 / 12)
 
 
-def test_nothing_found_is_nothing_won() -> None:
+def test_figures_are_zero_when_nothing_is_found() -> None:
     assert set(datasets.turn_figures(turns(("a", 1)), []).values()) == {0.0}
     assert set(datasets.session_figures(turns(("a", 1)), []).values()) == {0.0}
 
 
-def test_a_turn_found_twice_has_its_first_place() -> None:
+def test_turn_found_twice_keeps_its_first_rank() -> None:
     gold = turns(("a", 1))
     assert datasets.ranks(gold, turns(("b", 1), ("a", 1), ("a", 1))) == {gold[0]: 2}
 
 
-def test_sessions_stand_in_the_order_of_their_best_turns() -> None:
+def test_sessions_are_ranked_by_their_best_turn() -> None:
     found = turns(("b", 4), ("a", 1), ("b", 1), ("c", 9), ("a", 2))
     assert datasets.in_order(found) == ["b", "a", "c"]
 
 
-def test_session_figures() -> None:
+def test_session_figures_count_any_and_all_gold_sessions() -> None:
     gold = turns(("a", 1), ("b", 2), ("b", 3))
     sessions = ["x", "b", "y", "z", "w", "v", "a"]
     assert datasets.session_figures(gold, sessions) == {
@@ -268,7 +266,7 @@ def test_session_figures() -> None:
     }
 
 
-def test_means_over_all_questions_and_by_type() -> None:
+def test_means_are_taken_over_all_questions_and_by_type() -> None:
     scored: dict[Question, Figures] = {
         question("one", "g", type="early"): {"R@5": 1.0},
         question("two", "g", type="late"): {"R@5": 0.0},
@@ -279,32 +277,32 @@ def test_means_over_all_questions_and_by_type() -> None:
     assert means == {"early": {"R@5": 1.0}, "late": {"R@5": 0.25}}
 
 
-def test_a_difference_is_taken_question_by_question() -> None:
+def test_difference_of_two_runs_is_paired_by_question() -> None:
     one, two = question("one", "g"), question("two", "g")
     ours, other = {one: {"R@5": 1.0}, two: {"R@5": 0.5}}, {two: {"R@5": 0.75}, one: {"R@5": 0.0}}
     assert datasets.difference(ours, other) == {one: {"R@5": 1.0}, two: {"R@5": -0.25}}
 
 
-def test_what_is_resampled_together_stays_together() -> None:
+def test_bootstrap_resamples_groups_as_a_whole() -> None:
     mixed = {question(str(i), "only"): {"R@5": float(i % 2)} for i in range(10)}
     assert datasets.intervals(mixed) == {"R@5": (0.5, 0.5)}
 
 
-def test_an_interval_holds_the_mean_and_is_the_same_each_time() -> None:
+def test_bootstrap_interval_contains_the_mean_and_is_deterministic() -> None:
     scored = {question(str(i), str(i)): {"R@5": float(i % 4 == 0)} for i in range(40)}
     low, high = datasets.intervals(scored)["R@5"]
     assert 0 < low < 0.25 < high < 0.5
     assert datasets.intervals(scored)["R@5"] == (low, high)
 
 
-def test_groups_count_by_their_questions() -> None:
+def test_groups_are_weighted_by_their_number_of_questions() -> None:
     scored: dict[Question, Figures] = {question("small", "a"): {"R@5": 1.0}}
     scored |= {question(str(i), "b"): {"R@5": 0.0} for i in range(3)}
     assert datasets.intervals(scored)["R@5"] == (0.0, 1.0)
     assert datasets.mean(scored)["R@5"] == 0.25
 
 
-def test_a_candidate_is_chosen_without_the_fold_and_sets_count_alike() -> None:
+def test_cross_validation_selects_without_the_held_out_fold() -> None:
     asked = [question(str(i), str(i % 2)) for i in range(4)]
     asked.append(question("other", "0", dataset="two"))
 
@@ -322,7 +320,7 @@ def test_a_candidate_is_chosen_without_the_fold_and_sets_count_alike() -> None:
     assert datasets.best_without("one 0", [steady, steady]) == 0
 
 
-def test_an_outcome_names_what_was_missed() -> None:
+def test_outcome_names_the_gold_turns_that_were_missed() -> None:
     asked = Question("one", "q", "plain", "q", (Turn("a", 1), Turn("b", 2)), "g", "one g")
     outcome = Outcome("a way")
     outcome.take(asked, turns(("b", 2)), ["b"])
@@ -333,7 +331,7 @@ def test_an_outcome_names_what_was_missed() -> None:
     assert (plain["figures"]["any@5"], plain["figures"]["all@5"]) == (1.0, 0.0)
 
 
-def test_figures_are_written_without_the_zero() -> None:
+def test_figures_are_printed_without_a_leading_zero() -> None:
     assert datasets.shown(0.6624) == ".662"
     assert datasets.shown(1.0) == "1.000"
     assert datasets.shown(-0.05, (-0.1, 0.0)) == "-.050 (-.100–.000)"
@@ -342,7 +340,7 @@ def test_figures_are_written_without_the_zero() -> None:
 # -- the whole ------------------------------------------------------------------------------------
 
 
-def test_one_file_is_enough_and_the_other_is_named(
+def test_benchmark_runs_with_one_dataset_and_names_the_missing_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written(tmp_path / "locomo_dev.json", [TALK])
@@ -359,7 +357,7 @@ def test_one_file_is_enough_and_the_other_is_named(
     assert [each["id"] for each in written_down["questions"]] == ["talk 1", "talk 2", "talk 4"]
 
 
-def test_without_any_file_nothing_is_measured(
+def test_benchmark_without_datasets_measures_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert retrieval.main(["--data", str(tmp_path)]) == 1

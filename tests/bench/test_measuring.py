@@ -15,7 +15,7 @@ def meter_of(**series: list[float]) -> Meter:
     return meter
 
 
-def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
+def test_ratio_is_the_median_of_the_ratios_of_all_rounds() -> None:
     meter = meter_of(ours=[2.0, 9.0, 4.0], theirs=[1.0, 3.0, 4.0])
     meter.row("group", "what", "ours", "theirs", "theirs", most=2.0)
     (row,) = meter.rows
@@ -23,7 +23,7 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
     assert row.met
 
 
-def test_what_may_be_spent_on_top_is_taken_off_before_the_ratio() -> None:
+def test_allowance_is_subtracted_before_the_ratio() -> None:
     meter = meter_of(ours=[0.005, 0.005], theirs=[0.002, 0.002])
     meter.row("group", "held", "ours", "theirs", "theirs", 2.0, 0.001)
     meter.row("group", "missed", "ours", "theirs", "theirs", 2.0)
@@ -34,31 +34,31 @@ def test_what_may_be_spent_on_top_is_taken_off_before_the_ratio() -> None:
     assert cells(missed)[-1] == "✗ ≤ 2 ×"
 
 
-def test_series_are_combined_round_by_round() -> None:
+def test_series_are_added_round_by_round() -> None:
     meter = meter_of(a=[1.0, 2.0], b=[10.0, 20.0])
     meter.combine("both", {"a": 3.0, "b": 1.0})
     assert [sample.cpu for sample in meter.samples["both"]] == [13.0, 26.0]
 
 
-def test_series_of_different_lengths_are_not_combined() -> None:
+def test_series_of_different_lengths_cannot_be_added() -> None:
     meter = meter_of(a=[1.0, 2.0], b=[10.0])
     with pytest.raises(ValueError, match="shorter"):
         meter.combine("both", {"a": 1.0, "b": 1.0})
 
 
-def test_work_is_called_once_for_each_item_after_what_comes_before_it() -> None:
+def test_measured_work_is_called_once_for_each_item_after_its_setup() -> None:
     calls: list[str] = []
     timed(lambda item: calls.append(f"work {item}"), [1, 2], lambda i: calls.append(f"before {i}"))
     assert calls == ["before 1", "work 1", "before 2", "work 2"]
 
 
-def test_what_was_not_run_says_why_and_meets_nothing() -> None:
+def test_row_that_was_not_run_shows_the_reason_and_no_verdict() -> None:
     row = Row("others", "a peer", "s", 0, note="not run: no Python")
     assert row.met is None
     assert "| a peer |  |  | not run: no Python |  |  |" in markdown([row])
 
 
-def test_sizes_are_short() -> None:
+def test_sizes_are_abbreviated_with_k_and_m() -> None:
     assert [short(size) for size in (200, 1_000, 1_500, 100_000, 1_000_000)] == [
         "200",
         "1k",

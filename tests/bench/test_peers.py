@@ -26,27 +26,27 @@ def driver(tmp_path: Path) -> Iterator[Driver]:
     driver.close()
 
 
-def test_a_peer_answers_what_it_is_asked(driver: Driver) -> None:
+def test_peer_process_answers_requests(driver: Driver) -> None:
     added = driver.add("small", ["a third text", "a fourth text"])
     searched, found = driver.search("small", ["text", "another"])
     assert found == [["the first text", "a third text", "a fourth text"], ["another"]]
     assert min(added.cpu, searched.cpu) > 0
 
 
-def test_a_peer_that_fails_is_unavailable_for_its_own_reason(driver: Driver) -> None:
+def test_failing_peer_is_unavailable_with_its_own_reason(driver: Driver) -> None:
     for _ in range(2):
         with pytest.raises(Unavailable, match="it cannot be searched"):
             driver.search("small", ["fail"])
 
 
-def test_without_a_suited_python_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_python_version_for_a_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "_pythons", list)
     recipe = Recipe("a peer", "nowhere", ("nothing",), loads_extensions=True)
     with pytest.raises(Unavailable, match="whose sqlite3 loads extensions is on PATH"):
         environments.python_of(recipe)
 
 
-def test_a_package_that_cannot_be_installed_is_said(
+def test_peer_package_that_cannot_be_installed_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     failing = tmp_path / "python"

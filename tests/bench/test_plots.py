@@ -21,7 +21,7 @@ QUALITY = {
 }
 
 
-def test_cost_names_every_line_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_cost_plot_labels_every_line_and_is_deterministic(tmp_path: Path) -> None:
     for name in ("one.svg", "other.svg"):
         plots.cost(COSTS, tmp_path / "new" / name)
     drawn = (tmp_path / "new" / "one.svg").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def test_cost_names_every_line_and_is_the_same_each_time(tmp_path: Path) -> None
     assert "dc:date" not in drawn
 
 
-def test_quality_names_every_question_type_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_quality_plot_labels_every_question_type_and_is_deterministic(tmp_path: Path) -> None:
     for name in ("one.svg", "other.svg"):
         plots.quality(QUALITY, tmp_path / name)
     drawn = (tmp_path / "one.svg").read_text(encoding="utf-8")
@@ -40,7 +40,7 @@ def test_quality_names_every_question_type_and_is_the_same_each_time(tmp_path: P
         assert f">{text}<" in drawn
 
 
-def test_names_are_moved_apart_and_keep_their_order() -> None:
+def test_overlapping_labels_are_moved_apart_in_order() -> None:
     placed = plots._apart({"top": 0.52, "middle": 0.51, "bottom": 0.5, "far": 0.9})
     heights = [placed[name] for name in ("bottom", "middle", "top", "far")]
     gaps = [b - a for a, b in zip(heights, heights[1:], strict=False)]
@@ -48,7 +48,7 @@ def test_names_are_moved_apart_and_keep_their_order() -> None:
     assert placed["far"] == 0.9
 
 
-def test_curves_of_several_runs_are_joined(tmp_path: Path) -> None:
+def test_curves_of_several_runs_are_joined_in_one_plot(tmp_path: Path) -> None:
     large = plots.recall_curves({1_000_000: 0.2}, {}, {1_000_000: 0.18})
     paths = [tmp_path / "speed.json", tmp_path / "million.json"]
     for path, curves in zip(paths, (COSTS, large), strict=True):

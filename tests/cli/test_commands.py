@@ -59,7 +59,7 @@ def test_every_command_has_help_with_examples_and_answers_in_json(
     assert not reverie.store.exists()
 
 
-def test_the_one_line_helps_are_those_of_the_commands() -> None:
+def test_short_help_in_the_index_equals_the_help_of_each_command() -> None:
     for commands in COMMANDS.values():
         for name, (_, line) in commands.items():
             assert EVERY[(name,)].get_short_help_str(200) == line
@@ -75,16 +75,16 @@ def test_help_lists_every_command_and_every_exit_code(reverie: CommandLine) -> N
         assert str(code) in shown and meaning in shown
 
 
-def test_no_arguments_show_the_help(reverie: CommandLine) -> None:
+def test_reverie_without_arguments_prints_the_help(reverie: CommandLine) -> None:
     for arguments in ((), ("jobs",), ("backup",)):
         assert "Usage: reverie" in reverie.run(*arguments, code=2).stderr
 
 
-def test_version(reverie: CommandLine) -> None:
+def test_version_option_prints_the_version(reverie: CommandLine) -> None:
     assert reverie.text("--version") == "reverie, version 0.1.0\n"
 
 
-def test_help_imports_no_command_and_nothing_heavy(reverie: CommandLine) -> None:
+def test_help_imports_no_command_module_and_no_heavy_library(reverie: CommandLine) -> None:
     script = (
         "import sys\n"
         "from reverie.cli import app\n"
@@ -116,11 +116,11 @@ def test_help_imports_no_command_and_nothing_heavy(reverie: CommandLine) -> None
         (EmbedderMissing("x"), 6),
     ],
 )
-def test_each_error_has_its_code(error: ReverieError, code: int) -> None:
+def test_each_error_class_has_its_exit_code(error: ReverieError, code: int) -> None:
     assert exit_code(error) == code
 
 
-def test_errors_are_one_line(reverie: CommandLine) -> None:
+def test_errors_are_printed_on_one_line(reverie: CommandLine) -> None:
     assert "did you mean 'recall'" in reverie.error("recal", code=2)
     assert "--help' lists them" in reverie.error("zzzzz", code=2)
     assert "'reverie recall --help'" in reverie.error("recall", code=2)
@@ -133,7 +133,7 @@ def test_errors_are_one_line(reverie: CommandLine) -> None:
     reverie.error("jobs", "drop", "9" * 30, code=2)
 
 
-def test_with_json_an_error_is_json_on_standard_error(reverie: CommandLine) -> None:
+def test_errors_are_json_on_stderr_with_the_json_option(reverie: CommandLine) -> None:
     reverie.remember("one")
     for arguments, code, kind in (
         (("show", "nope1234"), 3, "NotFound"),
@@ -146,7 +146,7 @@ def test_with_json_an_error_is_json_on_standard_error(reverie: CommandLine) -> N
         assert error["type"] == kind and error["message"]
 
 
-def test_json_after_two_dashes_is_content(reverie: CommandLine) -> None:
+def test_json_after_a_double_dash_is_content(reverie: CommandLine) -> None:
     said = reverie.error("remember", "--url", "/dev/null/x", "--", "--json", code=5)
     assert "/dev/null" in said
 
@@ -178,17 +178,17 @@ def test_json_after_two_dashes_is_content(reverie: CommandLine) -> None:
     ],
     ids=" ".join,
 )
-def test_what_reads_makes_no_store(arguments: tuple[str, ...], reverie: CommandLine) -> None:
+def test_reading_commands_create_no_store(arguments: tuple[str, ...], reverie: CommandLine) -> None:
     assert "No memory store found at" in reverie.error(*arguments, code=3)
     assert list(reverie.folder.iterdir()) == []
 
 
-def test_a_damaged_store_is_a_store_error(reverie: CommandLine) -> None:
+def test_damaged_store_exits_with_the_store_error_code(reverie: CommandLine) -> None:
     reverie.store.write_text("not a database at all, but long enough to be read as one " * 20)
     assert "damaged" in reverie.error("list", code=5)
 
 
-def test_a_changed_embedder_is_an_embedding_error(
+def test_changed_embedder_exits_with_the_embedding_error_code(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reverie.remember("one")
@@ -198,14 +198,14 @@ def test_a_changed_embedder_is_an_embedding_error(
     assert "no embedder" in reverie.error("recall", "one", "--mode", "vector", code=6)
 
 
-def test_settings_that_cannot_be_used(
+def test_unusable_settings_exit_with_a_usage_error(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVERIE_MAX_FACTS", "many")
     assert "REVERIE_MAX_FACTS" in reverie.error("list", code=2)
 
 
-def test_ctrl_c_and_files_that_fail() -> None:
+def test_ctrl_c_and_file_errors_have_their_exit_codes() -> None:
     def interrupted() -> None:
         raise click.Abort
 
@@ -225,7 +225,7 @@ def test_ctrl_c_and_files_that_fail() -> None:
 # -- flags, environment, file ---------------------------------------------------------------------
 
 
-def test_a_flag_wins_over_the_environment(
+def test_option_overrides_the_environment(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("REVERIE_SPACE", "work")
@@ -248,7 +248,7 @@ def test_a_flag_wins_over_the_environment(
     assert [space["name"] for space in other] == ["home"]
 
 
-def test_the_checked_path_is_the_one_the_engine_opens(tmp_path: Path) -> None:
+def test_existence_check_and_engine_use_the_same_path(tmp_path: Path) -> None:
     from reverie.cli.options import store_file
     from reverie.config import Settings, default_url
     from reverie.engine.sqlite.engine import SQLiteEngine
@@ -268,7 +268,7 @@ def test_the_checked_path_is_the_one_the_engine_opens(tmp_path: Path) -> None:
 # -- for real -------------------------------------------------------------------------------------
 
 
-def test_the_program_for_real(reverie: CommandLine) -> None:
+def test_installed_program_runs_in_a_process(reverie: CommandLine) -> None:
     done = reverie.real("remember", "Grüße aus Köln", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     memory = json.loads(done.stdout)
@@ -283,7 +283,7 @@ def test_the_program_for_real(reverie: CommandLine) -> None:
     assert subprocess.run([script, "--version"], check=True, capture_output=True).stdout
 
 
-def test_a_terminal_without_unicode_is_no_reason_to_fail(
+def test_output_survives_a_terminal_without_unicode(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reverie.remember("Grüße ☃")
@@ -295,7 +295,7 @@ def test_a_terminal_without_unicode_is_no_reason_to_fail(
     assert found["memories"][0]["content"] == "Grüße ☃"
 
 
-def test_a_closed_pipe_ends_quietly(reverie: CommandLine) -> None:
+def test_closed_pipe_ends_the_command_without_an_error(reverie: CommandLine) -> None:
     lines = "\n".join(f"{number} {'word ' * 90}" for number in range(400))
     reverie.run("import", "-", given=lines)
     # One big write that the reader leaves in the middle of may count as done.
@@ -314,7 +314,7 @@ def test_a_closed_pipe_ends_quietly(reverie: CommandLine) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_a_full_disk_is_told(reverie: CommandLine) -> None:
+def test_full_disk_is_reported_on_one_line(reverie: CommandLine) -> None:
     reverie.remember("one")
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
@@ -327,7 +327,7 @@ def test_a_full_disk_is_told(reverie: CommandLine) -> None:
     assert done.stderr.decode() == f"reverie: {os.strerror(28)}\n"
 
 
-def test_ctrl_c_for_real(reverie: CommandLine) -> None:
+def test_ctrl_c_ends_a_running_process_with_its_exit_code(reverie: CommandLine) -> None:
     # A shell without job control lets its background jobs ignore it, and so all they start.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -356,14 +356,16 @@ def interrupt_while_reading() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(shell: str, reverie: CommandLine) -> None:
+def test_completion_prints_a_script_for_each_shell(shell: str, reverie: CommandLine) -> None:
     script = reverie.text("completion", shell)
     assert "_REVERIE_COMPLETE" in script
     assert reverie.json("completion", shell)["script"] in script
     reverie.error("completion", "tcsh", code=2)
 
 
-def test_completion_completes(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_script_completes_command_names(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("_REVERIE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "reverie rem")
     monkeypatch.setenv("COMP_CWORD", "1")

@@ -29,7 +29,7 @@ def job_of(reverie: CommandLine) -> int:
     return int(job["id"])
 
 
-def test_spaces(reverie: CommandLine) -> None:
+def test_spaces_lists_each_space_with_its_counts(reverie: CommandLine) -> None:
     reverie.remember("one", "--space", "work", "--user", "alice")
     reverie.remember("two", "--space", "home", "--note")
     assert reverie.json("spaces")["spaces"] == [
@@ -40,13 +40,15 @@ def test_spaces(reverie: CommandLine) -> None:
     assert "home" in shown and "alice" in shown
 
 
-def test_spaces_of_an_empty_store(reverie: CommandLine) -> None:
+def test_spaces_of_an_empty_store_says_that_there_are_none(reverie: CommandLine) -> None:
     reverie.store.touch()
     result = reverie.run("spaces")
     assert result.stdout == "" and "no spaces yet" in result.stderr
 
 
-def test_doctor(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_of_a_healthy_store_reports_versions_and_no_problem(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reverie.remember("one")
     found = reverie.json("doctor")
     assert found["reverie"] == __version__ and found["ok"] and found["problems"] == []
@@ -59,13 +61,15 @@ def test_doctor(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not reverie.json("doctor", code=1)["ok"]
 
 
-def test_doctor_of_a_damaged_store(reverie: CommandLine) -> None:
+def test_doctor_of_a_damaged_store_names_the_damage(reverie: CommandLine) -> None:
     reverie.store.write_text("no database " * 100, encoding="utf-8")
     assert "1 problem found" in reverie.text("doctor", code=1)
     assert reverie.json("doctor", code=1)["ok"] is False
 
 
-def test_doctor_looks_at_the_model(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_checks_the_configured_model(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reverie.remember("one")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setenv("REVERIE_MODEL", "openai:gpt-5-mini")
@@ -77,7 +81,7 @@ def test_doctor_looks_at_the_model(reverie: CommandLine, monkeypatch: pytest.Mon
     assert "No problems found." in result.stdout and "secret-key" not in result.output
 
 
-def test_doctor_without_a_model_imports_none(reverie: CommandLine) -> None:
+def test_doctor_without_a_model_imports_no_model_library(reverie: CommandLine) -> None:
     reverie.remember("one")
     script = (
         "import sys\n"
@@ -100,7 +104,7 @@ def failing(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reverie.agenda.jobs._MIN_BACKOFF_MS", 600_000)
 
 
-def test_worker_once_tells_of_failures(
+def test_worker_once_reports_failed_jobs(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(reverie, monkeypatch)
@@ -112,7 +116,9 @@ def test_worker_once_tells_of_failures(
     assert reverie.json("worker", "--once", code=1) == {"jobs": 2, "failed": 2}
 
 
-def test_jobs_that_failed(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_list_shows_failed_jobs_with_attempts_and_next_try(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failing(reverie, monkeypatch)
     reverie.run("worker", "--once", code=1)
     monkeypatch.setenv("COLUMNS", "80")
@@ -135,7 +141,7 @@ def test_jobs_that_failed(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch)
         assert "give a JOB or --all" in reverie.error("jobs", "retry", *wrong, code=2)
 
 
-def test_a_parked_job_is_retried_with_all_others(
+def test_jobs_retry_without_ids_retries_every_parked_job(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(reverie, monkeypatch)
@@ -158,12 +164,12 @@ def test_a_parked_job_is_retried_with_all_others(
         (86_400_000, "1970-01-02 00:00"),
     ],
 )
-def test_when_a_job_is_due(wait: int, shown: str) -> None:
+def test_jobs_list_shows_when_a_job_is_due(wait: int, shown: str) -> None:
     job = Job("work", 1, "learn", "ready", wait, 0, None, {})
     assert maintenance._due(job, 0) == shown
 
 
-def test_jobs(reverie: CommandLine) -> None:
+def test_jobs_list_retry_and_drop_one_job(reverie: CommandLine) -> None:
     job = str(job_of(reverie))
     shown = reverie.text("jobs", "list")
     assert re.search(r"expire +ready +2099-01-01 00:00 +0 +\w{8}\b", shown)
@@ -183,14 +189,14 @@ def test_jobs(reverie: CommandLine) -> None:
     reverie.error("jobs", "drop", "first", code=2)
 
 
-def test_worker_once(reverie: CommandLine) -> None:
+def test_worker_once_runs_the_jobs_that_are_due(reverie: CommandLine) -> None:
     assert reverie.remember("over", "--expires-at", "2020-01-01")
     assert reverie.text("worker", "--once") == "Ran 1 job.\n"
     assert reverie.json("worker", "--once") == {"jobs": 0, "failed": 0}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_worker_until_a_signal(
+def test_worker_runs_until_a_signal(
     reverie: CommandLine, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reverie.remember("over", "--expires-at", "2020-01-01")
@@ -215,7 +221,7 @@ def test_worker_until_a_signal(
         assert said == "Stopped by SIGTERM.\n"
 
 
-def test_stop_waits_no_longer_than_told() -> None:
+def test_stop_waits_no_longer_than_its_timeout() -> None:
     before = signal.getsignal(signal.SIGINT)
     stop = StopSignal()
     assert stop.wait(0.01) is False
@@ -225,7 +231,9 @@ def test_stop_waits_no_longer_than_told() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_reembed(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reembed_fills_vectors_of_the_new_embedder(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reverie.remember("one")
     monkeypatch.setenv("REVERIE_EMBEDDER", "local")
     assert reverie.text("reembed") == "Made 1 vector anew.\n"
@@ -235,20 +243,20 @@ def test_reembed(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     reverie.error("reembed", code=2)
 
 
-def test_rebuild(reverie: CommandLine) -> None:
+def test_rebuild_reports_how_many_memories_it_indexed(reverie: CommandLine) -> None:
     reverie.remember("one")
     assert reverie.text("rebuild") == "Indexed 1 memory anew.\n"
     assert reverie.json("rebuild") == {"memories": 1}
 
 
-def test_vacuum(reverie: CommandLine) -> None:
+def test_vacuum_reports_bytes_before_and_after(reverie: CommandLine) -> None:
     reverie.remember("one")
     answer = reverie.json("vacuum")
     assert answer["bytes_before"] >= answer["bytes_after"] > 0
     assert "kB" in reverie.text("vacuum")
 
 
-def test_a_progress_bar_only_where_somebody_watches(
+def test_progress_bar_is_shown_only_on_a_terminal(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys as real
@@ -275,7 +283,9 @@ def test_a_progress_bar_only_where_somebody_watches(
     assert reverie.text("import", "-", given="two\n").startswith("Added 1")
 
 
-def test_the_tour(reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tour_json_lists_every_step_with_its_result(
+    reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     steps = reverie.json("tour")["steps"]
     by_call = {step["call"].partition("(")[0]: step for step in steps}
@@ -293,7 +303,7 @@ def test_the_tour(reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_tour_for_people(reverie: CommandLine, tmp_path: Path) -> None:
+def test_tour_prints_every_step_for_people(reverie: CommandLine, tmp_path: Path) -> None:
     shown = reverie.text("tour")
     for word in ("remember", "recall", "revise", "history", "as_of", "forget", "restore"):
         assert word in shown
@@ -301,7 +311,7 @@ def test_the_tour_for_people(reverie: CommandLine, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_write_behind_a_stopped_process_ends_with_one_line_that_names_it(
+def test_write_blocked_by_a_stopped_process_fails_on_one_line_that_names_it(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reverie.remember("one")

@@ -32,7 +32,7 @@ def parsed(pasted: Any) -> Any:
     return tomllib.loads(pasted) if isinstance(pasted, str) else pasted
 
 
-def test_every_client_starts_this_installation(reverie: CommandLine) -> None:
+def test_print_config_of_every_client_starts_this_installation(reverie: CommandLine) -> None:
     configs = reverie.json("mcp", "--print-config", "--space", "work", "--user", "ana")
     assert list(configs) == [*ROOTS, "http"] == list(mcp_clients.CLIENTS)
     for name, (root, address) in ROOTS.items():
@@ -56,14 +56,16 @@ def test_every_client_starts_this_installation(reverie: CommandLine) -> None:
     assert not reverie.store.exists()
 
 
-def test_types_where_a_client_asks_for_them(reverie: CommandLine) -> None:
+def test_print_config_names_the_transport_type_where_a_client_needs_it(
+    reverie: CommandLine,
+) -> None:
     configs = reverie.json("mcp", "--print-config")
     for name, root in (("vscode", "servers"), ("claude-code", "mcpServers")):
         assert configs[name]["stdio"][root]["reverie"]["type"] == "stdio"
         assert configs[name]["http"][root]["reverie"]["type"] == "http"
 
 
-def test_what_is_printed_can_be_started(reverie: CommandLine) -> None:
+def test_printed_config_starts_a_server_that_answers(reverie: CommandLine) -> None:
     config = reverie.json("mcp", "--print-config", "cursor")["cursor"]["stdio"]
     started = config["mcpServers"]["reverie"]
     # The script of another checkout may stand beside the interpreter: ours is the module.
@@ -80,7 +82,7 @@ def test_what_is_printed_can_be_started(reverie: CommandLine) -> None:
     assert json.loads(done.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}}
 
 
-def test_claude_code_has_a_line_to_run(reverie: CommandLine) -> None:
+def test_print_config_for_claude_code_is_a_shell_command(reverie: CommandLine) -> None:
     stdio, http = reverie.json("mcp", "--print-config", "claude-code")["claude-code"]["commands"]
     words = shlex.split(stdio)
     assert words[:7] == ["claude", "mcp", "add", "--scope", "user", "reverie", "--"]
@@ -91,7 +93,7 @@ def test_claude_code_has_a_line_to_run(reverie: CommandLine) -> None:
     ]
 
 
-def test_people_see_where_to_paste_it(reverie: CommandLine) -> None:
+def test_print_config_says_which_file_to_paste_into(reverie: CommandLine) -> None:
     shown = reverie.text("mcp", "--print-config", "codex")
     lines = shown.splitlines()
     assert lines[0] == "# Codex: ~/.codex/config.toml"
@@ -102,7 +104,9 @@ def test_people_see_where_to_paste_it(reverie: CommandLine) -> None:
     assert all(f"# {client.title}: " in every for client in mcp_clients.CLIENTS.values())
 
 
-def test_secrets_are_never_printed(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_print_config_contains_no_secret(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REVERIE_URL", "postgresql://ana:hunter2@db.example/reverie")
     monkeypatch.setenv("REVERIE_TOKEN", "rv_the_operators_own_token")
     result = reverie.run("mcp", "--print-config")
@@ -111,7 +115,7 @@ def test_secrets_are_never_printed(reverie: CommandLine, monkeypatch: pytest.Mon
     assert "hunter2" not in reverie.run("mcp", "--print-config", "--json").output
 
 
-def test_the_users_own_store_needs_no_address(
+def test_print_config_omits_the_url_of_the_default_store(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("REVERIE_URL")
@@ -121,11 +125,11 @@ def test_the_users_own_store_needs_no_address(
     assert config["http"]["context_servers"]["reverie"]["url"] == "http://127.0.0.1:7424/mcp"
 
 
-def test_an_unknown_client_is_an_error(reverie: CommandLine) -> None:
+def test_print_config_of_an_unknown_client_is_an_error(reverie: CommandLine) -> None:
     assert "'emacs'" in reverie.error("mcp", "--print-config", "emacs", code=2)
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_mcp_without_its_extra_says_what_to_install(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp_types", None)

@@ -14,7 +14,7 @@ from tests.cli.conftest import CommandLine
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 
 
-def test_remember_tells_the_id(reverie: CommandLine) -> None:
+def test_remember_prints_the_id(reverie: CommandLine) -> None:
     said = reverie.text("remember", "Alec is my boss", "--category", "person")
     assert re.fullmatch(r"Remembered \w{8} \(version 1\): Alec is my boss\n", said)
 
@@ -35,19 +35,19 @@ def test_remember_keeps_every_field(reverie: CommandLine) -> None:
     assert reverie.json("history", memory["id"])["versions"][0]["actor"] == "cli"
 
 
-def test_remember_the_same_key_is_the_same_memory(reverie: CommandLine) -> None:
+def test_remember_with_the_same_key_returns_the_same_memory(reverie: CommandLine) -> None:
     first = reverie.remember("one", "--key", "k")
     assert reverie.remember("one", "--key", "k") == first
     assert "choose a new key" in reverie.error("remember", "two", "--key", "k", code=4)
 
 
-def test_remember_from_standard_input(reverie: CommandLine) -> None:
+def test_remember_reads_content_from_standard_input(reverie: CommandLine) -> None:
     memory = reverie.json("remember", "-", given="\ufeffeins\nzwei\n".encode())
     assert memory["content"] == "eins\nzwei"
     assert "UTF-8" in reverie.run("remember", "-", given=b"\xff", code=2).stderr
 
 
-def test_remember_needs_a_content(reverie: CommandLine, tmp_path: Path) -> None:
+def test_remember_without_content_is_a_usage_error(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.error("remember", code=2)
     assert "--note" in reverie.error("remember", "x" * 501, code=2)
     document = tmp_path / "a.md"
@@ -57,7 +57,7 @@ def test_remember_needs_a_content(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.error("remember", "--file", str(tmp_path / "missing"), code=2)
 
 
-def test_remember_files(reverie: CommandLine, tmp_path: Path) -> None:
+def test_remember_file_stores_each_file_as_a_note(reverie: CommandLine, tmp_path: Path) -> None:
     files = []
     for name in ("a.md", "b.md"):
         path = tmp_path / name
@@ -70,13 +70,13 @@ def test_remember_files(reverie: CommandLine, tmp_path: Path) -> None:
     assert [memory["id"] for memory in kept] == re.findall(r"Remembered (\w+)", said)
 
 
-def test_remember_force(reverie: CommandLine) -> None:
+def test_remember_force_allows_a_second_memory_of_one_subject(reverie: CommandLine) -> None:
     reverie.remember("one", "--subject", "s")
     reverie.remember("two", "--subject", "s", "--force")
     assert len(reverie.json("list", "--subject", "S")["memories"]) == 2
 
 
-def test_recall(reverie: CommandLine) -> None:
+def test_recall_prints_hits_and_applies_filters(reverie: CommandLine) -> None:
     boss = reverie.remember("Alec is my boss", "--tag", "work", "--category", "person")
     reverie.remember("The deploy runs on Friday", "--note")
     found = reverie.json("recall", "boss", "--mode", "keyword")
@@ -92,13 +92,15 @@ def test_recall(reverie: CommandLine) -> None:
     assert len(reverie.json("recall", "boss", "--limit", "1")["hits"]) == 1
 
 
-def test_recall_nothing(reverie: CommandLine) -> None:
+def test_recall_without_hits_says_so_on_stderr(reverie: CommandLine) -> None:
     reverie.remember("one")
     result = reverie.run("recall", "zebra", "--mode", "keyword")
     assert (result.stdout, result.stderr) == ("", "Nothing found.\n")
 
 
-def test_recall_explained(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recall_explain_shows_the_parts_of_the_score(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     boss = reverie.remember("Alec is my boss")
     shown = reverie.text("recall", "boss", "--explain")
     score, numbers, blank, legend = shown.splitlines()
@@ -114,7 +116,7 @@ def test_recall_explained(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch)
     assert "Vectors took no part: no embedder is configured" in shown and "▓" not in shown
 
 
-def test_recall_as_of(reverie: CommandLine) -> None:
+def test_recall_as_of_a_position_returns_the_state_of_then(reverie: CommandLine) -> None:
     boss = reverie.remember("Alec is my boss")
     reverie.run("revise", boss, "Seabrook is my boss")
     then = reverie.json("recall", "boss", "--as-of", "1")["hits"]
@@ -125,7 +127,7 @@ def test_recall_as_of(reverie: CommandLine) -> None:
     assert "as_of must be a time" in reverie.error("recall", "x", "--as-of", "soon", code=2)
 
 
-def test_recall_by_meaning_with_the_bundled_embedder(
+def test_recall_with_the_bundled_embedder_finds_by_meaning(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVERIE_EMBEDDER", "local")
@@ -135,7 +137,7 @@ def test_recall_by_meaning_with_the_bundled_embedder(
     assert reverie.json("recall", "what food is dangerous?")["hits"][0]["id"] == peanuts
 
 
-def test_list(reverie: CommandLine) -> None:
+def test_list_shows_newest_first_and_pages(reverie: CommandLine) -> None:
     ids = [reverie.remember(f"fact {number}", "--tag", f"t{number}") for number in range(3)]
     answer = reverie.json("list", "--limit", "2")
     assert [memory["id"] for memory in answer["memories"]] == ids[:0:-1]
@@ -150,13 +152,13 @@ def test_list(reverie: CommandLine) -> None:
     assert len(reverie.json("list", "--order", "category")["memories"]) == 3
 
 
-def test_list_nothing(reverie: CommandLine) -> None:
+def test_list_of_an_empty_space_says_so_on_stderr(reverie: CommandLine) -> None:
     reverie.remember("one")
     result = reverie.run("list", "--space", "other")
     assert (result.stdout, result.stderr) == ("", "No memories found in space 'other'.\n")
 
 
-def test_list_marks_the_forgotten_and_the_pinned(reverie: CommandLine) -> None:
+def test_list_marks_forgotten_and_pinned_memories(reverie: CommandLine) -> None:
     gone, kept = reverie.remember("gone"), reverie.remember("kept", "--pin")
     reverie.run("forget", gone)
     assert gone not in reverie.text("list")
@@ -165,7 +167,7 @@ def test_list_marks_the_forgotten_and_the_pinned(reverie: CommandLine) -> None:
     assert len(reverie.json("list", "--forgotten")["memories"]) == 2
 
 
-def test_tables_keep_ids_whole_and_content_on_one_line(
+def test_list_table_keeps_ids_whole_and_content_on_one_line(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "20")
@@ -182,7 +184,7 @@ def test_tables_keep_ids_whole_and_content_on_one_line(
     assert len(said) == 201 and said.endswith("…\n")
 
 
-def test_show(reverie: CommandLine) -> None:
+def test_show_prints_the_whole_content_without_control_characters(reverie: CommandLine) -> None:
     text = "first line\nsecond \x1b[2Jline " + "word " * 60
     memory = reverie.remember(text, "--tag", "a", "--tag", "b", "--pin")
     shown = reverie.text("show", memory)
@@ -193,7 +195,7 @@ def test_show(reverie: CommandLine) -> None:
     assert "no memory 'nope1234'" in reverie.error("show", "nope1234", code=3)
 
 
-def test_history(reverie: CommandLine) -> None:
+def test_history_lists_every_version_with_its_reason(reverie: CommandLine) -> None:
     memory = reverie.remember("one")
     reverie.run("revise", memory, "two", "--reason", "it changed")
     reverie.run("erase", memory, "--yes")
@@ -210,7 +212,7 @@ def test_history(reverie: CommandLine) -> None:
     reverie.error("history", "nope1234", code=3)
 
 
-def test_revise(reverie: CommandLine) -> None:
+def test_revise_changes_content_and_labels(reverie: CommandLine) -> None:
     memory = reverie.remember("one", "--subject", "s", "--tag", "a")
     assert reverie.text("revise", memory, "two") == f"Revised {memory} (version 2): two\n"
     changed = reverie.json(
@@ -231,7 +233,7 @@ def test_revise(reverie: CommandLine) -> None:
     reverie.error("revise", "nope1234", "x", code=3)
 
 
-def test_forget_and_restore(reverie: CommandLine) -> None:
+def test_forget_and_restore_print_the_new_version(reverie: CommandLine) -> None:
     memory = reverie.remember("one")
     assert reverie.text("forget", memory, "--reason", "old") == (
         f"Forgot {memory} (version 2): one\n"
@@ -244,12 +246,12 @@ def test_forget_and_restore(reverie: CommandLine) -> None:
     reverie.error("restore", "nope1234", code=3)
 
 
-def test_a_user_cannot_change_what_is_shared(reverie: CommandLine) -> None:
+def test_user_handle_cannot_change_a_shared_memory(reverie: CommandLine) -> None:
     memory = reverie.remember("shared")
     assert "shared by the whole space" in reverie.error("forget", memory, "--user", "alice", code=4)
 
 
-def test_erase(reverie: CommandLine) -> None:
+def test_erase_requires_yes_without_a_terminal(reverie: CommandLine) -> None:
     memory = reverie.remember("a secret")
     reverie.run("revise", memory, "a worse secret")
     assert "--yes" in reverie.error("erase", memory, code=2)
@@ -272,7 +274,7 @@ def learned(reverie: CommandLine, said: str) -> str:
     return str(memory["id"])
 
 
-def test_where_a_memory_came_from(reverie: CommandLine) -> None:
+def test_show_names_the_event_a_memory_was_learned_from(reverie: CommandLine) -> None:
     memory = learned(reverie, "I live in Lisbon.")
     origin = {"session": "chat", "sequence": 1}
     assert reverie.json("show", memory)["origins"] == [origin]
@@ -286,7 +288,7 @@ def test_where_a_memory_came_from(reverie: CommandLine) -> None:
     assert "origins" not in reverie.text("show", own)
 
 
-def test_what_was_said_stays(reverie: CommandLine) -> None:
+def test_forget_says_that_the_source_event_stays(reverie: CommandLine) -> None:
     memory = learned(reverie, "I live in Lisbon.")
     stays = "It was said in chat:1, which stays: "
     assert reverie.run("forget", memory).stderr == (
@@ -301,14 +303,14 @@ def test_what_was_said_stays(reverie: CommandLine) -> None:
     assert b"Lisbon" not in reverie.store.read_bytes()
 
 
-def test_erase_with_its_source(reverie: CommandLine) -> None:
+def test_erase_with_source_erases_the_event_too(reverie: CommandLine) -> None:
     memory = learned(reverie, "I live in Lisbon.")
     result = reverie.run("erase", memory, "--yes", "--with-source")
     assert "Its source went too: session chat, sequence 1." in result.stdout
     assert result.stderr == "" and b"Lisbon" not in reverie.store.read_bytes()
 
 
-def test_several_origins_are_named(reverie: CommandLine) -> None:
+def test_forget_names_every_origin_that_stays(reverie: CommandLine) -> None:
     memory = learned(reverie, "I live in Lisbon.")
     reverie.run("sessions", "append", "chat", "I live in Porto now.")
     reverie.run("worker", "--once")
@@ -322,7 +324,9 @@ class Terminal:
         return True
 
 
-def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erase_asks_for_confirmation_on_a_terminal(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = reverie.remember("a secret")
 
     class Sys:
@@ -338,7 +342,7 @@ def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> No
     assert "which stays: --with-source destroys that too." in result.stderr
 
 
-def test_erase_tells_of_sources_and_of_what_is_pending(
+def test_erase_reports_sources_that_stay_and_pending_cleanup(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from reverie import ErasureReport, Origin, Space
@@ -352,20 +356,22 @@ def test_erase_tells_of_sources_and_of_what_is_pending(
     assert answer["sources"] == [{"session": "chat", "sequence": 4}] and answer["pending"]
 
 
-def test_the_profile_is_printed(reverie: CommandLine) -> None:
+def test_profile_prints_the_profile(reverie: CommandLine) -> None:
     reverie.remember("I like tea")
     assert "I like tea" in reverie.text("profile")
     assert reverie.json("profile")["profile"].startswith("## Your Memory")
 
 
-def test_lines_go_whole_into_a_pipe(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lines_are_not_wrapped_in_a_pipe(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     content = "a long fact " * 12 + "with zanzibar at its end"
     reverie.remember(content)
     assert "zanzibar" in reverie.text("list") and "zanzibar" in reverie.text("recall", "fact")
 
 
-def test_forget_a_source(reverie: CommandLine) -> None:
+def test_forget_source_forgets_every_memory_of_it(reverie: CommandLine) -> None:
     for number in range(2):
         reverie.text("remember", f"Bees {number}", "--source", "web")
     reverie.text("remember", "Bees of mine")
@@ -377,7 +383,7 @@ def test_forget_a_source(reverie: CommandLine) -> None:
     assert reverie.json("forget", "--source", "web")["memories"] == []
 
 
-def test_forget_takes_an_id_or_a_source(reverie: CommandLine) -> None:
+def test_forget_requires_either_an_id_or_a_source(reverie: CommandLine) -> None:
     reverie.text("remember", "Bees")
     for arguments in ((), ("Ab3dE6gH", "--source", "web"), ("Ab3dE6gH", "--dry-run")):
         reverie.run("forget", *arguments, code=2)

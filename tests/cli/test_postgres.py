@@ -23,7 +23,9 @@ def partitions(address: str) -> int:
         return int(rows(store, "SELECT COUNT(*) FROM pg_inherits")[0][0])
 
 
-def test_without_yes_it_only_shows_what_it_would_run(reverie: CommandLine, address: str) -> None:
+def test_partition_without_yes_only_prints_its_statements(
+    reverie: CommandLine, address: str
+) -> None:
     reverie.remember("The boat is blue")
     result = reverie.run("postgres", "partition", "--parts", "3", "--url", address)
     lines = result.stdout.splitlines()
@@ -34,7 +36,7 @@ def test_without_yes_it_only_shows_what_it_would_run(reverie: CommandLine, addre
     assert partitions(address) == 0
 
 
-def test_with_yes_it_is_done_once(
+def test_partition_with_yes_runs_once(
     reverie: CommandLine, postgres: Server, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     monkeypatch.setenv("REVERIE_URL", address)
@@ -58,7 +60,7 @@ def test_with_yes_it_is_done_once(
     )
 
 
-def test_who_has_it_open_is_in_the_way(
+def test_partition_is_refused_while_another_process_has_the_store_open(
     reverie: CommandLine, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(address) as store:
@@ -69,19 +71,19 @@ def test_who_has_it_open_is_in_the_way(
 
 
 @pytest.mark.parametrize("command", ["partition", "distribute"])
-def test_a_file_cannot_be_spread(reverie: CommandLine, command: str) -> None:
+def test_postgres_commands_refuse_a_sqlite_store(reverie: CommandLine, command: str) -> None:
     said = reverie.error("postgres", command, "--yes", code=2)
     assert "give --url postgresql://" in said
     assert not reverie.store.exists()
 
 
-def test_without_citus_nothing_is_distributed(reverie: CommandLine, address: str) -> None:
+def test_distribute_without_citus_is_refused(reverie: CommandLine, address: str) -> None:
     for arguments in ((), ("--yes",)):
         said = reverie.error("postgres", "distribute", *arguments, "--url", address, code=2)
         assert "this PostgreSQL has no Citus: install it" in said
 
 
-def test_where_citus_is_each_call_is_shown_with_its_reason(reverie: CommandLine) -> None:
+def test_distribute_with_citus_shows_each_call_with_its_reason(reverie: CommandLine) -> None:
     """Functions of the names that Citus has stand in for it, and note that they were called."""
     with running() as server:
         address = server.database()

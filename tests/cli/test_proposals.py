@@ -33,24 +33,27 @@ def propose(reverie: CommandLine, proposal: str, content: str, *scope: str) -> N
     reverie.run("import", "-", *scope, given=json.dumps(record))
 
 
-def test_no_command_shows_the_help(reverie: CommandLine) -> None:
+def test_proposals_without_a_command_prints_the_help(reverie: CommandLine) -> None:
     assert "Usage: reverie proposals" in reverie.run("proposals", code=2).stderr
 
 
 @pytest.mark.parametrize(
     "arguments", [("list",), ("accept", "Ab3dE6gH"), ("reject", "Ab3dE6gH")], ids=" ".join
 )
-def test_what_reads_makes_no_store(arguments: tuple[str, ...], reverie: CommandLine) -> None:
+def test_reading_proposals_commands_create_no_store(
+    arguments: tuple[str, ...], reverie: CommandLine
+) -> None:
     assert "No memory store found at" in reverie.error("proposals", *arguments, code=3)
     assert list(reverie.folder.iterdir()) == []
 
 
-def test_the_help_says_what_never_asks(reverie: CommandLine) -> None:
+def test_proposals_help_says_which_writes_never_ask(reverie: CommandLine) -> None:
     said = " ".join(reverie.text("proposals", "--help").split())
-    assert "Only new ones" in said and "never asks" in said
+    assert "a new fact learned from a session is proposed" in said
+    assert "are stored without asking" in said
 
 
-def test_list(reverie: CommandLine) -> None:
+def test_list_shows_pending_proposals(reverie: CommandLine) -> None:
     reverie.remember("one")
     result = reverie.run("proposals", "list")
     assert (result.stdout, result.stderr) == ("", "No proposals found in space 'default'.\n")
@@ -74,7 +77,7 @@ def test_list(reverie: CommandLine) -> None:
     }
 
 
-def test_accept(reverie: CommandLine) -> None:
+def test_accept_remembers_proposals_and_prints_their_ids(reverie: CommandLine) -> None:
     for number, content in enumerate(("Ana is tall", "Ana is kind", "Ana sings")):
         propose(reverie, f"AAAA111{number}", content)
     said = reverie.text("proposals", "accept", "AAAA1110", "AAAA1111")
@@ -95,7 +98,7 @@ def test_accept(reverie: CommandLine) -> None:
     assert "forget that memory" in reverie.error("proposals", "reject", "AAAA1110", code=4)
 
 
-def test_reject(reverie: CommandLine) -> None:
+def test_reject_removes_proposals_with_a_reason(reverie: CommandLine) -> None:
     propose(reverie, "AAAA1111", "Ana is tall")
     propose(reverie, "BBBB2222", "Ana is kind")
     said = reverie.text("proposals", "reject", "AAAA1111", "--reason", "a joke")
@@ -110,7 +113,7 @@ def test_reject(reverie: CommandLine) -> None:
     assert [record["reason"] for record in records if record["op"] == "reject"] == ["a joke", None]
 
 
-def test_proposals_that_are_not_there(reverie: CommandLine) -> None:
+def test_unknown_proposals_are_not_found(reverie: CommandLine) -> None:
     propose(reverie, "AAAA1111", "Ana is tall")
     for verb in ("accept", "reject"):
         assert "no proposal 'nope'" in reverie.error("proposals", verb, "nope", code=3)
@@ -131,7 +134,7 @@ def test_a_scope_sees_only_its_own_proposals(reverie: CommandLine) -> None:
     assert [each["content"] for each in hers] == ["hers"]
 
 
-def test_no_content_can_act_on_the_terminal(reverie: CommandLine) -> None:
+def test_proposal_content_cannot_send_terminal_control_sequences(reverie: CommandLine) -> None:
     content = "one\ntwo \x1b[31mred [bold]not markup[/bold] \u202eturned"
     propose(reverie, "AAAA1111", content)
     propose(reverie, "BBBB2222", content)
@@ -145,7 +148,7 @@ def test_no_content_can_act_on_the_terminal(reverie: CommandLine) -> None:
         assert not set("\x1b\r\u202e") & set(text)
 
 
-def test_what_is_learned_waits_when_it_must_be_asked(
+def test_learned_memory_becomes_a_proposal_with_write_policy_ask(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVERIE_WRITE_POLICY", "ask")

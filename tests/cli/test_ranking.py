@@ -53,7 +53,7 @@ class Drawn:
 # -- the drawing ----------------------------------------------------------------------------------
 
 
-def test_hits_are_drawn_to_one_scale(drawn: Drawn) -> None:
+def test_score_bars_of_all_hits_share_one_scale(drawn: Drawn) -> None:
     lines = drawn(
         fact(keyword_part=0.4, vector_part=0.2, speaker=0.0, session=0.0001, collapsed=None),
         said("He is nice", "assistant", vector_part=0.1, neighbours=0.2),
@@ -70,7 +70,7 @@ def test_hits_are_drawn_to_one_scale(drawn: Drawn) -> None:
 
 
 @pytest.mark.parametrize("columns", [20, 60, 70, 80, 100])
-def test_every_stage_fits_every_terminal(columns: int, drawn: Drawn) -> None:
+def test_explained_hit_fits_every_terminal_width(columns: int, drawn: Drawn) -> None:
     lines = drawn(fact("Ab3dE6gH", "a long fact " * 20, **EVERY), columns=columns)
     assert max(map(len, lines)) <= max(columns, 60)
     assert lines[0].startswith("0.700 Ab3dE6gH a long fact") and lines[0].endswith("…")
@@ -82,7 +82,7 @@ def test_every_stage_fits_every_terminal(columns: int, drawn: Drawn) -> None:
     assert all(line[6 + BAR_WIDTH + 2] in "█▓▒▄▀░▐" for line in numbers)
 
 
-def test_a_bar_is_as_long_as_the_sum() -> None:
+def test_score_bar_length_equals_the_sum_of_its_parts() -> None:
     parts = [(0.05, STAGES[0]), (0.0, STAGES[1]), (0.05, STAGES[2]), (-1.0, STAGES[3])]
     for full in (0.1, 0.13, 1.0, 7.0, 0.0):
         bar = explain._bar(parts, full).plain
@@ -91,13 +91,13 @@ def test_a_bar_is_as_long_as_the_sum() -> None:
         assert re.fullmatch("█*▒* *", bar)
 
 
-def test_little_scores_have_more_places(drawn: Drawn) -> None:
+def test_small_scores_are_printed_with_more_digits(drawn: Drawn) -> None:
     lines = drawn(fact(keyword_part=1 / 61, vector_part=1 / 62), fact(vector_part=1 / 63))
     assert lines[0].startswith("0.03252 Ab3dE6gH")
     assert lines[1].endswith("█ .01639  ▓ .01613") and "(full: 0.03252)" in lines[-1]
 
 
-def test_below_zero_and_above_one(drawn: Drawn) -> None:
+def test_scores_below_zero_and_above_one_are_drawn(drawn: Drawn) -> None:
     lines = drawn(fact(vector_part=1.25), fact(vector_part=-0.013), fact(vector_part=0.0))
     assert lines == [
         " 1.250 Ab3dE6gH Alec is my boss",
@@ -110,11 +110,11 @@ def test_below_zero_and_above_one(drawn: Drawn) -> None:
     ]
 
 
-def test_nothing_that_adds_up(drawn: Drawn) -> None:
+def test_hit_without_additive_parts_has_no_bar(drawn: Drawn) -> None:
     assert drawn(fact()) == ["0.00000 Ab3dE6gH Alec is my boss", ""]
 
 
-def test_what_comes_after_the_sum(drawn: Drawn) -> None:
+def test_rerank_recency_and_diversity_are_drawn_after_the_sum(drawn: Drawn) -> None:
     hit = Hit(
         *("fact", "Ab3dE6gH", "Alec is my boss", 0.5),
         parts={"vector_part": 0.25, "rerank": 0.812, "spread": 1.0, "recency": 0.004},
@@ -129,7 +129,7 @@ def test_what_comes_after_the_sum(drawn: Drawn) -> None:
     assert max(map(len, drawn(hit, columns=60))) <= 60
 
 
-def test_how_many_say_the_same(drawn: Drawn) -> None:
+def test_number_of_near_duplicates_of_a_hit_is_shown(drawn: Drawn) -> None:
     lines = drawn(
         Hit("fact", "Ab3dE6gH", "one", 0.5, parts={"keyword_part": 0.5, "collapsed": 1.0}),
         said("two", keyword_part=0.4, collapsed=2.0),
@@ -138,7 +138,7 @@ def test_how_many_say_the_same(drawn: Drawn) -> None:
     assert lines[4] == "      user, 2026-05-08 10:00, 2 more say the same"
 
 
-def test_wide_and_long_ids(drawn: Drawn) -> None:
+def test_wide_characters_and_long_ids_keep_the_columns_aligned(drawn: Drawn) -> None:
     hits = (fact("散歩:1", keyword_part=0.5), fact("x" * 90, keyword_part=0.5), fact(**EVERY))
     wide, _, long, below, _, usual, *_ = drawn(*hits)
     # A long one has a line of its own.
@@ -148,13 +148,15 @@ def test_wide_and_long_ids(drawn: Drawn) -> None:
         assert cell_len(line.removesuffix("Alec is my boss")) == 31
 
 
-def test_nothing_in_a_hit_acts_on_the_terminal(drawn: Drawn) -> None:
+def test_explained_hit_cannot_send_terminal_control_sequences(drawn: Drawn) -> None:
     shown = "\n".join(drawn(fact("[b]x\x1b[2J", "\x1b[31m[bold]red\u202e:smile:", **EVERY)))
     assert "\x1b" not in shown and "\u202e" not in shown
     assert "[bold]red" in shown and ":smile:" in shown
 
 
-def test_colours_only_where_they_are_wanted(drawn: Drawn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_colours_are_used_only_where_they_are_wanted(
+    drawn: Drawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[36m█" in "\n".join(drawn(fact(**EVERY)))
@@ -162,7 +164,7 @@ def test_colours_only_where_they_are_wanted(drawn: Drawn, monkeypatch: pytest.Mo
     assert not re.search(r"\x1b\[3\d", "\n".join(drawn(fact(**EVERY))))
 
 
-def test_without_unicode_signs_stand_for_blocks(
+def test_bars_use_ascii_without_unicode(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reverie.remember("Alec is my boss")
@@ -195,12 +197,14 @@ def test_without_unicode_signs_stand_for_blocks(
         ("in May", fact(period=0.0), None),
     ],
 )
-def test_what_the_query_was_read_as(query: str, hit: Hit, line: str | None, drawn: Drawn) -> None:
+def test_explanation_shows_what_was_read_from_the_query(
+    query: str, hit: Hit, line: str | None, drawn: Drawn
+) -> None:
     read = [shown for shown in drawn(hit, query=query) if shown.startswith("Read from")]
     assert read == ([] if line is None else [f"Read from the query: {line}"])
 
 
-def test_speakers_are_named_once(drawn: Drawn) -> None:
+def test_explanation_names_each_speaker_once(drawn: Drawn) -> None:
     hits = [said("x", name=name, speaker=0.1) for name in ("Caro", "Mel", "Caro")]
     assert drawn(*hits, query="Caro and Mel")[-1] == "Read from the query: speaker Caro, Mel"
 
@@ -222,7 +226,9 @@ def test_speakers_are_named_once(drawn: Drawn) -> None:
         ),
     ],
 )
-def test_what_took_no_part_is_told(degraded: str, lines: list[str], drawn: Drawn) -> None:
+def test_explanation_names_the_evidence_that_was_unavailable(
+    degraded: str, lines: list[str], drawn: Drawn
+) -> None:
     hit = Hit("fact", "Ab3dE6gH", "x", 0.5, parts={"keyword_part": 0.5, "degraded": degraded})
     assert drawn(hit)[4:] == lines
 
@@ -230,7 +236,9 @@ def test_what_took_no_part_is_told(degraded: str, lines: list[str], drawn: Drawn
 # -- the command ----------------------------------------------------------------------------------
 
 
-def test_a_ranking_by_its_name(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recall_accepts_a_ranking_by_name(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reverie.remember("Alec is my boss")
     reverie.remember("Alec is my boss!")
 
@@ -251,14 +259,16 @@ def test_a_ranking_by_its_name(reverie: CommandLine, monkeypatch: pytest.MonkeyP
     assert "'weighted'" in reverie.error("recall", "x", "--ranking", "best", code=2)
 
 
-def test_rankings_are_completed(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranking_option_completes_ranking_names(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("_REVERIE_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_WORDS", "reverie recall x --ranking ")
     monkeypatch.setenv("COMP_CWORD", "4")
     assert reverie.real().stdout.splitlines() == [f"plain,{name}" for name in RANKINGS]
 
 
-def test_neighbours_speakers_and_dates_are_drawn(reverie: CommandLine) -> None:
+def test_explanation_draws_neighbours_speakers_and_dates(reverie: CommandLine) -> None:
     turns = [
         {"role": "user", "name": "Caroline", "content": "Which city should we visit in May?"},
         {"role": "assistant", "content": "Lisbon: it is warm by then."},
@@ -281,7 +291,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def test_the_reranker_has_its_say(reverie: CommandLine, folder: Path) -> None:
+def test_explanation_draws_the_score_of_the_reranker(reverie: CommandLine, folder: Path) -> None:
     milk = reverie.remember("anna likes milk")
     tea = reverie.remember("ben likes green tea")
     recall = ("recall", "who likes green tea", "--ranking", "diverse", "--explain")
@@ -292,7 +302,7 @@ def test_the_reranker_has_its_say(reverie: CommandLine, folder: Path) -> None:
     assert "took no part" not in shown
 
 
-def test_without_a_reranker_it_is_told(reverie: CommandLine) -> None:
+def test_explanation_says_that_there_is_no_reranker(reverie: CommandLine) -> None:
     reverie.remember("ben likes green tea")
     recall = ("recall", "tea", "--ranking", "diverse")
     assert "The reranker took no part" in reverie.text(*recall, "--explain")
@@ -306,7 +316,7 @@ def test_doctor_names_the_reranker(reverie: CommandLine, folder: Path) -> None:
     assert re.search(r"^reranker +onnx:tiny:", reverie.text("doctor"), re.MULTILINE)
 
 
-def test_doctor_tells_what_is_wrong_with_the_reranker(
+def test_doctor_reports_what_is_wrong_with_the_reranker(
     reverie: CommandLine, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reverie.remember("one")
@@ -322,7 +332,7 @@ def test_doctor_tells_what_is_wrong_with_the_reranker(
     assert "pip install 'reverie[rerank]'" in problem and "\n" not in problem
 
 
-def test_doctor_of_a_damaged_store_looks_at_the_reranker(
+def test_doctor_of_a_damaged_store_still_checks_the_reranker(
     reverie: CommandLine, folder: Path
 ) -> None:
     reverie.store.write_text("no database " * 100, encoding="utf-8")

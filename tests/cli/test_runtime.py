@@ -9,7 +9,7 @@ import sys
 from reverie.cli.runtime import RedactingFormatter
 
 
-def test_no_line_of_the_log_tells_a_secret() -> None:
+def test_log_lines_contain_no_secret() -> None:
     secret = "ghp_" + "Zq7Kx2Vb9Tn4" * 3
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)

@@ -23,7 +23,7 @@ def damaged(reverie: CommandLine) -> tuple[str, str]:
     return broken, whole
 
 
-def test_lists_leave_out_a_damaged_entry_and_say_so(
+def test_list_omits_a_damaged_entry_and_says_so(
     reverie: CommandLine, damaged: tuple[str, str]
 ) -> None:
     for arguments in (("list",), ("recall", "river zebra")):
@@ -36,7 +36,7 @@ def test_lists_leave_out_a_damaged_entry_and_say_so(
     assert result.stderr == '{"warning": {"damaged": 1}}\n'
 
 
-def test_a_command_says_damage_in_one_line(reverie: CommandLine, damaged: tuple[str, str]) -> None:
+def test_command_reports_damage_on_one_line(reverie: CommandLine, damaged: tuple[str, str]) -> None:
     """In a process of its own, where nobody has set up logging."""
     command = [sys.executable, "-c", "from reverie.cli import main; main()"]
     result = subprocess.run(
@@ -49,13 +49,13 @@ def test_a_command_says_damage_in_one_line(reverie: CommandLine, damaged: tuple[
 
 
 @pytest.mark.parametrize("command", ["show", "history"])
-def test_asking_for_a_damaged_memory_is_a_store_error(
+def test_show_of_a_damaged_memory_is_a_store_error(
     reverie: CommandLine, damaged: tuple[str, str], command: str
 ) -> None:
     assert "entry 1 of space" in reverie.error(command, damaged[0], code=5)
 
 
-def test_export_stops_at_damage_unless_told_to_skip_it(
+def test_export_stops_at_damage_without_skip_damaged(
     reverie: CommandLine, damaged: tuple[str, str], tmp_path: Path
 ) -> None:
     assert "entry 1" in reverie.error("export", "-o", str(tmp_path / "all.jsonl"), code=5)
@@ -90,9 +90,7 @@ def test_salvage_makes_a_new_store_and_reports_what_was_lost(
     assert "does not exist" in reverie.error("salvage", "nothing.db", str(tmp_path / "x"), code=2)
 
 
-def test_salvage_gives_another_name_to_a_space_whose_name_is_lost(
-    reverie: CommandLine, tmp_path: Path
-) -> None:
+def test_salvage_renames_a_space_whose_name_is_lost(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.remember("the zebra is striped")
     data = reverie.store.read_bytes()
     reverie.store.write_bytes(bytes(20_000) + data[20_000:])
@@ -103,7 +101,7 @@ def test_salvage_gives_another_name_to_a_space_whose_name_is_lost(
 
 
 @pytest.mark.parametrize("broken", [range(100), range(100, 4096)])
-def test_a_store_that_cannot_be_opened_is_salvaged(
+def test_salvage_reads_a_store_that_cannot_be_opened(
     reverie: CommandLine, tmp_path: Path, broken: range
 ) -> None:
     reverie.remember("the zebra is striped")

@@ -45,7 +45,7 @@ def served(tmp_path: Path, *options: str, **environment: str) -> Iterator[dict[s
         process.stdout.close()
 
 
-def test_a_server_is_closed_to_all_but_its_user(tmp_path: Path) -> None:
+def test_serve_without_options_admits_only_its_user(tmp_path: Path) -> None:
     with served(tmp_path) as places:
         token = Path(places["token"])
         assert stat.S_IMODE(token.stat().st_mode) == 0o600
@@ -65,7 +65,7 @@ def test_a_server_is_closed_to_all_but_its_user(tmp_path: Path) -> None:
         assert httpx2.get(f"{base}/api/memory/", headers=headers).json()["total"] == 1
 
 
-def test_what_was_said_is_learned_without_another_program(tmp_path: Path) -> None:
+def test_serve_learns_from_turns_without_another_process(tmp_path: Path) -> None:
     with served(tmp_path, REVERIE_TOKEN="x" * 40) as places:
         base = places["rest"].removesuffix("/docs")
         with httpx2.Client(base_url=base, headers={"Authorization": "Bearer " + "x" * 40}) as ask:
@@ -77,12 +77,12 @@ def test_what_was_said_is_learned_without_another_program(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_others_are_let_in_only_with_a_token(reverie: CommandLine, host: str) -> None:
+def test_serve_on_a_public_address_requires_a_token(reverie: CommandLine, host: str) -> None:
     said = reverie.error("serve", "--host", host, "--port", "0", code=2)
     assert "REVERIE_TOKEN" in said
 
 
-def test_a_token_for_somebody_else_is_not_the_operators(
+def test_serve_refuses_an_issued_or_short_token_as_the_operators(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = reverie.text("token", "create", "phone", "--right", "read").strip()
@@ -92,8 +92,10 @@ def test_a_token_for_somebody_else_is_not_the_operators(
     assert "20 characters" in reverie.error("serve", "--port", "0", code=2)
 
 
-@pytest.mark.parametrize("module", ["fastapi", "httpx2", "prometheus_client", "uvicorn"])
-def test_a_part_that_is_missing_is_named(reverie: CommandLine, module: str) -> None:
+@pytest.mark.parametrize(
+    "module", ["fastapi", "httpx2", "prometheus_client", "starlette", "uvicorn"]
+)
+def test_missing_server_dependency_is_named(reverie: CommandLine, module: str) -> None:
     hidden = (
         f"import sys; sys.modules[{module!r}] = None; from reverie.cli import main; "
         "sys.argv = ['reverie', 'serve', '--port', '0']; main()"
@@ -103,12 +105,12 @@ def test_a_part_that_is_missing_is_named(reverie: CommandLine, module: str) -> N
     assert "pip install 'reverie[server]'" in done.stderr
 
 
-def test_trusting_others_is_refused(reverie: CommandLine) -> None:
+def test_serve_refuses_trust_local_on_a_public_address(reverie: CommandLine) -> None:
     said = reverie.error("serve", "--host", "0.0.0.0", "--port", "0", "--trust-local", code=2)
     assert "--trust-local" in said
 
 
-def test_a_token_file_that_others_can_read_is_refused(reverie: CommandLine) -> None:
+def test_token_file_readable_by_others_is_refused(reverie: CommandLine) -> None:
     folder = reverie.folder / "home" / "data" / "reverie"
     folder.mkdir(parents=True)
     (folder / "token").write_text("x" * 40, encoding="ascii")
@@ -116,7 +118,7 @@ def test_a_token_file_that_others_can_read_is_refused(reverie: CommandLine) -> N
     assert "chmod 600" in reverie.error("serve", "--port", "0", code=2)
 
 
-def test_tokens_come_and_go(reverie: CommandLine) -> None:
+def test_tokens_are_created_listed_and_revoked(reverie: CommandLine) -> None:
     secret = reverie.text("token", "create", "phone", "--right", "read", "--space", "ana").strip()
     assert secret.startswith("rv_") and len(secret) == 55
     (token,) = reverie.json("token", "list")["tokens"]
@@ -129,6 +131,6 @@ def test_tokens_come_and_go(reverie: CommandLine) -> None:
     assert reverie.text("token", "list") == ""
 
 
-def test_an_admin_is_for_every_space(reverie: CommandLine) -> None:
+def test_admin_token_covers_every_space(reverie: CommandLine) -> None:
     said = reverie.error("token", "create", "boss", "--right", "admin", "--space", "ana", code=2)
     assert "all spaces" in said

@@ -33,7 +33,7 @@ def texts(reverie: CommandLine, session: str, *arguments: str) -> list[str]:
     return [event["text"] for event in shown["events"]]
 
 
-def test_no_command_shows_the_help(reverie: CommandLine) -> None:
+def test_sessions_without_a_command_prints_the_help(reverie: CommandLine) -> None:
     assert "Usage: reverie sessions" in reverie.run("sessions", code=2).stderr
 
 
@@ -55,7 +55,9 @@ def test_no_command_shows_the_help(reverie: CommandLine) -> None:
     ],
     ids=" ".join,
 )
-def test_what_reads_makes_no_store(arguments: tuple[str, ...], reverie: CommandLine) -> None:
+def test_reading_sessions_commands_create_no_store(
+    arguments: tuple[str, ...], reverie: CommandLine
+) -> None:
     assert "No memory store found at" in reverie.error("sessions", *arguments, code=3)
     assert list(reverie.folder.iterdir()) == []
 
@@ -77,7 +79,7 @@ def test_what_reads_makes_no_store(arguments: tuple[str, ...], reverie: CommandL
     ],
     ids=str,
 )
-def test_a_session_that_is_not_there(verb: str, flags: list[str], reverie: CommandLine) -> None:
+def test_unknown_session_is_not_found(verb: str, flags: list[str], reverie: CommandLine) -> None:
     say(reverie, "hers", to="other")
     assert "there is no session 'chat'" in reverie.error("sessions", verb, "chat", *flags, code=3)
     assert "must not be empty" in reverie.error("sessions", verb, "", *flags, code=2)
@@ -88,7 +90,7 @@ def test_a_session_that_is_not_there(verb: str, flags: list[str], reverie: Comma
 # -- writing --------------------------------------------------------------------------------------
 
 
-def test_append(reverie: CommandLine) -> None:
+def test_append_prints_the_event_and_accepts_stdin_and_options(reverie: CommandLine) -> None:
     said = reverie.text("sessions", "append", "chat", "I moved to the\nDesign team")
     assert said == "Appended chat:1 (user): I moved to the Design team\n"
     event = reverie.json("sessions", "append", "chat", "-", "--role", "tool", given="done\n")
@@ -102,7 +104,7 @@ def test_append(reverie: CommandLine) -> None:
     assert cut["interrupted"] is True and cut["sequence"] == 7
 
 
-def test_a_message_goes_in_and_out_as_it_is(reverie: CommandLine) -> None:
+def test_message_json_is_stored_and_returned_verbatim(reverie: CommandLine) -> None:
     message = {
         "role": "user",
         "content": [{"type": "text", "text": "Grüße"}],
@@ -119,7 +121,7 @@ def test_a_message_goes_in_and_out_as_it_is(reverie: CommandLine) -> None:
     assert hits[0]["event"]["message"] == message
 
 
-def test_what_cannot_be_appended(reverie: CommandLine) -> None:
+def test_append_refuses_missing_or_contradictory_arguments(reverie: CommandLine) -> None:
     append = ("sessions", "append", "chat")
     assert "--message" in reverie.error(*append, code=2)
     assert "--message" in reverie.error(*append, "x", "--message", "{}", code=2)
@@ -135,14 +137,14 @@ def test_what_cannot_be_appended(reverie: CommandLine) -> None:
     assert texts(reverie, "chat") == ["x"]
 
 
-def test_append_the_same_key_is_the_same_event(reverie: CommandLine) -> None:
+def test_append_with_the_same_key_returns_the_same_event(reverie: CommandLine) -> None:
     append = ("sessions", "append", "chat")
     first = reverie.json(*append, "one", "--key", "k")
     assert reverie.json(*append, "one", "--key", "k") == first
     assert "choose a new key" in reverie.error(*append, "two", "--key", "k", code=4)
 
 
-def test_follow(reverie: CommandLine, tmp_path: Path) -> None:
+def test_follow_stores_only_new_messages_of_a_history(reverie: CommandLine, tmp_path: Path) -> None:
     history: list[dict[str, Any]] = [
         {"role": "system", "content": "You are helpful"},
         {"role": "user", "content": "Plan a weekend"},
@@ -179,7 +181,7 @@ def test_follow(reverie: CommandLine, tmp_path: Path) -> None:
     ],
     ids=["broken", "deep", "object", "text", "empty", "system", "bytes"],
 )
-def test_what_cannot_be_followed(
+def test_follow_refuses_input_that_is_no_history(
     given: str | bytes, why: str, reverie: CommandLine, tmp_path: Path
 ) -> None:
     assert why in reverie.run("sessions", "follow", "-", given=given, code=2).stderr
@@ -189,7 +191,7 @@ def test_what_cannot_be_followed(
     assert "does not exist" in reverie.error("sessions", "follow", "missing.json", code=2)
 
 
-def test_hide_and_restore(reverie: CommandLine) -> None:
+def test_hide_and_restore_remove_and_return_a_session(reverie: CommandLine) -> None:
     say(reverie, "The gate code is 4711")
     recall = ("recall", "gate code", "--mode", "keyword")
     said = reverie.text("sessions", "hide", "chat", "--reason", "a test", "--key", "k")
@@ -206,7 +208,7 @@ def test_hide_and_restore(reverie: CommandLine) -> None:
     assert len(reverie.json(*recall)["hits"]) == 1
 
 
-def test_erase(reverie: CommandLine) -> None:
+def test_erase_session_requires_yes_and_reports_what_it_destroyed(reverie: CommandLine) -> None:
     say(reverie, "a secret word", "I see")
     assert "--yes" in reverie.error("sessions", "erase", "chat", code=2)
     assert "--yes" in reverie.run("sessions", "erase", "chat", "--json", code=2).stderr
@@ -218,7 +220,9 @@ def test_erase(reverie: CommandLine) -> None:
     assert (report["session"], report["events"], report["pending"]) == ("other", 1, False)
 
 
-def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erase_session_asks_for_confirmation_on_a_terminal(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     say(reverie, "a secret")
     say(reverie, "another", to="\u202eodd")
 
@@ -234,7 +238,9 @@ def test_erase_asks(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> No
     assert reverie.text("sessions", "erase", "chat", given="y\n").startswith("Erased session chat")
 
 
-def test_erase_one_event(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_erase_event_destroys_one_event_only(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     say(reverie, "before", "I see", "a secret word", "behind")
     erase = ("sessions", "erase", "chat", "--event", "3")
     assert "--yes" in reverie.run(*erase, "--json", code=2).stderr
@@ -255,7 +261,7 @@ def test_erase_one_event(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) 
     assert len(texts(reverie, "chat")) == 3
 
 
-def test_erase_tells_of_what_is_pending(
+def test_erase_session_reports_pending_cleanup(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from reverie.memory.session import Session
@@ -271,7 +277,7 @@ def test_erase_tells_of_what_is_pending(
 # -- reading --------------------------------------------------------------------------------------
 
 
-def test_list(reverie: CommandLine) -> None:
+def test_list_shows_newest_session_first_and_pages(reverie: CommandLine) -> None:
     for name in ("one", "two", "three"):
         say(reverie, f"This is {name}", "I see", to=name)
     assert ids(reverie) == ["three", "two", "one"]
@@ -285,14 +291,14 @@ def test_list(reverie: CommandLine) -> None:
     reverie.error("sessions", "list", "--limit", "0", code=2)
 
 
-def test_long_ids_stay_whole(reverie: CommandLine) -> None:
+def test_list_keeps_long_session_ids_whole(reverie: CommandLine) -> None:
     name = "2026-11-15-0123456789-0123456789-chat"
     say(reverie, "Hello " * 40, to=name)
     shown = reverie.text("sessions", "list")
     assert name in shown and "…" in shown
 
 
-def test_show(reverie: CommandLine) -> None:
+def test_show_prints_events_with_speaker_and_interruption(reverie: CommandLine) -> None:
     say(reverie, "Hello\nthere", "Good day")
     reverie.run("sessions", "append", "chat", "I will", "--role", "assistant", "--interrupted")
     reverie.run("sessions", "append", "chat", "--message", '{"role": "user", "content": []}')
@@ -310,7 +316,7 @@ def test_show(reverie: CommandLine) -> None:
     assert [event["interrupted"] for event in shown["events"]] == [True, False]
 
 
-def test_recall_shows_who_said_it_and_when(reverie: CommandLine) -> None:
+def test_recall_shows_who_said_an_event_and_when(reverie: CommandLine) -> None:
     say(reverie, "I moved to the Design team", "Congratulations")
     memory = reverie.remember("Alec leads the Design team", "--category", "person")
     shown = reverie.text("recall", "Design team")
@@ -326,7 +332,7 @@ def test_recall_shows_who_said_it_and_when(reverie: CommandLine) -> None:
     assert ISO.fullmatch(found[0]["event"]["at"])
 
 
-def test_recall_for_a_session(reverie: CommandLine) -> None:
+def test_recall_with_a_session_includes_its_private_memories(reverie: CommandLine) -> None:
     import reverie as library
 
     with library.open(reverie.store) as store:
@@ -342,7 +348,7 @@ def test_recall_for_a_session(reverie: CommandLine) -> None:
 # -- going on -------------------------------------------------------------------------------------
 
 
-def test_resume(reverie: CommandLine) -> None:
+def test_resume_prints_messages_that_can_be_sent_again(reverie: CommandLine) -> None:
     reverie.run("sessions", "append", "chat", "Be kind", "--role", "system")
     say(reverie, "one", "two", "three", "four")
     messages = json.loads(reverie.text("sessions", "resume", "chat"))
@@ -352,7 +358,7 @@ def test_resume(reverie: CommandLine) -> None:
     assert reverie.json("sessions", "resume", "chat", "--limit", "3") == messages[2:]
 
 
-def test_summary(reverie: CommandLine) -> None:
+def test_summary_prints_the_summary_or_says_there_is_none(reverie: CommandLine) -> None:
     import reverie as library
 
     say(reverie, "Hello")
@@ -370,7 +376,7 @@ def test_summary(reverie: CommandLine) -> None:
     )
 
 
-def test_context(reverie: CommandLine) -> None:
+def test_context_prints_profile_recalled_lines_and_history(reverie: CommandLine) -> None:
     reverie.remember("Alec is my boss", "--category", "person")
     say(reverie, "Mia likes horses", to="before")
     say(reverie, "Hello\nHistory", "Good day")
@@ -389,7 +395,7 @@ def test_context(reverie: CommandLine) -> None:
     assert "takes" in reverie.error("sessions", "context", "chat", "--tokens", "2", code=2)
 
 
-def test_a_context_is_as_large_as_the_setting_says(
+def test_context_size_follows_the_setting(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(reverie, "Hello")
@@ -399,7 +405,7 @@ def test_a_context_is_as_large_as_the_setting_says(
     assert shown.endswith(" of 500 tokens.\n")
 
 
-def test_refresh(reverie: CommandLine) -> None:
+def test_refresh_moves_the_frozen_profile_forward(reverie: CommandLine) -> None:
     say(reverie, "Hello")
     assert reverie.json("sessions", "context", "chat")["profile"] == ""
     reverie.remember("Alec is my boss")
@@ -411,7 +417,7 @@ def test_refresh(reverie: CommandLine) -> None:
     assert reverie.json("sessions", "refresh", "chat")["id"] == "chat"
 
 
-def test_a_context_shows_what_waits_for_an_answer(
+def test_context_shows_pending_proposals(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVERIE_WRITE_POLICY", "ask")
@@ -422,7 +428,7 @@ def test_a_context_shows_what_waits_for_an_answer(
     assert f"[proposal {proposal['id']}]" in shown.partition("\nNotices\n")[2]
 
 
-def test_a_scratchpad_may_come_before_any_event(reverie: CommandLine) -> None:
+def test_scratchpad_can_be_written_before_the_first_event(reverie: CommandLine) -> None:
     command = ("sessions", "scratchpad", "chat")
     reverie.run(*command, "--write", "read the log")
     assert reverie.text(*command) == "1. read the log\n"
@@ -430,7 +436,7 @@ def test_a_scratchpad_may_come_before_any_event(reverie: CommandLine) -> None:
     reverie.error(*command, code=3)
 
 
-def test_scratchpad(reverie: CommandLine) -> None:
+def test_scratchpad_is_written_read_and_cleared(reverie: CommandLine) -> None:
     say(reverie, "Hello")
     command = ("sessions", "scratchpad", "chat")
     written = reverie.text(*command, "--write", "read\nthe log", "--write", "ask Ana")
@@ -450,7 +456,9 @@ def test_scratchpad(reverie: CommandLine) -> None:
 # -- out and in -----------------------------------------------------------------------------------
 
 
-def test_a_session_moves_to_another_store(reverie: CommandLine, tmp_path: Path) -> None:
+def test_session_export_is_imported_into_another_store(
+    reverie: CommandLine, tmp_path: Path
+) -> None:
     say(reverie, "Grüße", "Servus")
     say(reverie, "not this one", to="other")
     file, url = tmp_path / "chat.jsonl", ("--url", str(tmp_path / "other.db"))
@@ -472,7 +480,7 @@ def test_a_session_moves_to_another_store(reverie: CommandLine, tmp_path: Path) 
     assert "cannot be written" in reverie.error("sessions", "export", "chat", "-o", missing, code=2)
 
 
-def test_sessions_are_part_of_every_export(reverie: CommandLine, tmp_path: Path) -> None:
+def test_every_export_includes_sessions(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.remember("a fact")
     say(reverie, "Hello", "Good day")
     reverie.run("sessions", "append", "hers", "Mine", "--user", "alice", "--space", "work")
@@ -485,7 +493,7 @@ def test_sessions_are_part_of_every_export(reverie: CommandLine, tmp_path: Path)
     assert reverie.json("verify", *url)["ok"]
 
 
-def test_what_does_not_fit_is_left_out_of_an_import(reverie: CommandLine) -> None:
+def test_import_skips_conflicting_session_records(reverie: CommandLine) -> None:
     say(reverie, "Hello")
     lines = reverie.text("sessions", "export", "chat")
     say(reverie, "Another", to="chat2")
@@ -495,7 +503,7 @@ def test_what_does_not_fit_is_left_out_of_an_import(reverie: CommandLine) -> Non
     assert report["skipped"] == ["record 2: session chat has gone past sequence 1 here"]
 
 
-def test_half_a_character_moves_as_it_is(reverie: CommandLine, tmp_path: Path) -> None:
+def test_lone_surrogate_survives_export_and_import(reverie: CommandLine, tmp_path: Path) -> None:
     message = r'{"role": "user", "content": "half \ud800 a character"}'
     assert reverie.real("sessions", "append", "chat", "--message", message).returncode == 0
     file = tmp_path / "chat.jsonl"
@@ -533,7 +541,7 @@ def test_a_scope_sees_only_its_own_sessions(reverie: CommandLine) -> None:
     assert "canary" not in json.dumps(hers)
 
 
-def test_no_text_can_act_on_the_terminal(reverie: CommandLine) -> None:
+def test_session_text_cannot_send_terminal_control_sequences(reverie: CommandLine) -> None:
     reverie.run("sessions", "append", "chat", HOSTILE)
     odd = json.dumps({"role": "us\x1b[31mer\n9", "content": HOSTILE})
     reverie.run("sessions", "append", "chat", "--message", odd)
@@ -558,7 +566,7 @@ def test_no_text_can_act_on_the_terminal(reverie: CommandLine) -> None:
     assert "us [31mer 9" in headings[1]
 
 
-def test_a_long_line_cannot_wrap_into_a_heading(
+def test_wrapped_line_cannot_imitate_a_heading(
     reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
@@ -568,7 +576,9 @@ def test_a_long_line_cannot_wrap_into_a_heading(
     assert all(len(line) <= 60 for line in lines)
 
 
-def test_lines_go_whole_into_a_pipe(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lines_are_not_wrapped_in_a_pipe(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     text = "a long line " * 30 + "end"
     say(reverie, text)

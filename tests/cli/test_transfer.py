@@ -15,7 +15,7 @@ from tests.crash.test_faults import fill_up, small_disk
 from tests.servers import Server
 
 
-def test_export_lines(reverie: CommandLine) -> None:
+def test_export_prints_one_json_line_for_each_entry(reverie: CommandLine) -> None:
     memory = reverie.remember("Grüße")
     reverie.run("revise", memory, "Servus")
     lines = reverie.text("export").splitlines()
@@ -24,7 +24,7 @@ def test_export_lines(reverie: CommandLine) -> None:
     assert reverie.text("export", "--json").splitlines() == lines
 
 
-def test_export_array(reverie: CommandLine) -> None:
+def test_export_array_holds_current_memories(reverie: CommandLine) -> None:
     ids = [reverie.remember(f"fact {number}") for number in range(3)]
     reverie.run("forget", ids[1])
     array = json.loads(reverie.text("export", "--format", "array"))
@@ -33,7 +33,7 @@ def test_export_array(reverie: CommandLine) -> None:
     assert array[0]["created_at"].endswith("+00:00")
 
 
-def test_export_nothing_says_so(reverie: CommandLine) -> None:
+def test_export_of_an_empty_space_says_so(reverie: CommandLine) -> None:
     reverie.remember("one")
     result = reverie.run("export", "--space", "other")
     assert result.stdout == "" and "nothing to export" in result.stderr
@@ -56,7 +56,7 @@ def test_export_to_a_file(reverie: CommandLine, tmp_path: Path) -> None:
     assert [path.name for path in target.parent.iterdir()] == [target.name]
 
 
-def test_an_export_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+def test_failed_export_leaves_the_target_file_unchanged(tmp_path: Path) -> None:
     target = tmp_path / "memories.jsonl"
     target.write_text("before", encoding="utf-8")
     with pytest.raises(RuntimeError), transfer.atomic_write(target) as file:
@@ -66,7 +66,7 @@ def test_an_export_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_import_what_was_exported(reverie: CommandLine, tmp_path: Path) -> None:
+def test_import_of_an_export_restores_every_memory(reverie: CommandLine, tmp_path: Path) -> None:
     memory = reverie.remember("one")
     reverie.run("revise", memory, "two")
     file = tmp_path / "memories.jsonl"
@@ -82,7 +82,7 @@ def test_import_what_was_exported(reverie: CommandLine, tmp_path: Path) -> None:
     assert reverie.text("export", "--url", url) == file.read_text(encoding="utf-8")
 
 
-def test_import_from_standard_input_and_what_is_left_out(reverie: CommandLine) -> None:
+def test_import_reads_stdin_and_reports_skipped_records(reverie: CommandLine) -> None:
     given = b"- one\n\xff\n\n2. two\n"
     result = reverie.run("import", "-", given=given, code=1)
     assert result.stdout == (
@@ -95,12 +95,12 @@ def test_import_from_standard_input_and_what_is_left_out(reverie: CommandLine) -
     assert len(reverie.json("import", "-", given=many, code=1)["skipped"]) == 30
 
 
-def test_import_nothing(reverie: CommandLine) -> None:
+def test_import_of_empty_input_says_so_and_of_a_missing_file_fails(reverie: CommandLine) -> None:
     assert "nothing to import" in reverie.run("import", "-", given="").stderr
     reverie.error("import", "missing.json", code=2)
 
 
-def test_import_from_others(reverie: CommandLine, tmp_path: Path) -> None:
+def test_import_reads_files_of_other_memory_tools(reverie: CommandLine, tmp_path: Path) -> None:
     mem0 = {"results": [{"id": "1", "memory": "likes tea", "created_at": "2025-01-02T03:04:05Z"}]}
     file = tmp_path / "mem0.json"
     file.write_text(json.dumps(mem0, indent=1), encoding="utf-8")
@@ -115,7 +115,7 @@ def test_import_from_others(reverie: CommandLine, tmp_path: Path) -> None:
     assert tea["trust"] == "import"
 
 
-def test_backup_and_restore(
+def test_backup_and_restore_bring_back_the_store(
     reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = reverie.remember("one")
@@ -138,7 +138,7 @@ def test_backup_and_restore(
     assert "No problems found." in reverie.text("backup", "restore", str(copy), given="y\n")
 
 
-def test_restore_where_no_store_is(reverie: CommandLine, tmp_path: Path) -> None:
+def test_restore_creates_a_store_where_there_is_none(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.remember("one")
     copy = tmp_path / "copy.db"
     reverie.run("backup", "--json", str(copy))
@@ -150,7 +150,7 @@ def test_restore_where_no_store_is(reverie: CommandLine, tmp_path: Path) -> None
     assert "move it away" in reverie.error("backup", "restore", str(copy), "--yes", *url, code=5)
 
 
-def test_verify(reverie: CommandLine, tmp_path: Path) -> None:
+def test_verify_of_a_healthy_store_finds_no_problem(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.remember("one")
     assert "No problems found." in reverie.text("verify")
     report = reverie.json("verify")
@@ -164,7 +164,7 @@ def test_verify(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.error("verify", str(tmp_path / "missing"), code=2)
 
 
-def test_verify_finds_what_is_wrong(reverie: CommandLine, tmp_path: Path) -> None:
+def test_verify_of_a_damaged_store_names_the_problem(reverie: CommandLine, tmp_path: Path) -> None:
     import apsw
 
     reverie.remember("one")
@@ -181,7 +181,7 @@ def test_verify_finds_what_is_wrong(reverie: CommandLine, tmp_path: Path) -> Non
     assert answer["ok"] is False and len(answer["problems"]) == 1
 
 
-def test_everything_moves_with_all(reverie: CommandLine, tmp_path: Path) -> None:
+def test_export_all_and_import_all_move_every_space(reverie: CommandLine, tmp_path: Path) -> None:
     reverie.remember("shared", "--space", "work")
     reverie.remember("hers", "--space", "work", "--user", "alice")
     reverie.remember("his", "--space", "home", "--user", "bob")
@@ -195,14 +195,14 @@ def test_everything_moves_with_all(reverie: CommandLine, tmp_path: Path) -> None
     reverie.run("export", "--all", "--space", "work", code=2)
 
 
-def test_a_file_that_is_no_text_adds_nothing(reverie: CommandLine, tmp_path: Path) -> None:
+def test_import_of_a_binary_file_adds_nothing(reverie: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "program"
     file.write_bytes(b"\x7fELF\x00\x01text\nmore text\n")
     reverie.run("import", str(file), code=1)
     assert reverie.json("list")["memories"] == []
 
 
-def test_a_dash_is_standard_output(reverie: CommandLine) -> None:
+def test_dash_as_export_target_is_standard_output(reverie: CommandLine) -> None:
     reverie.remember("x")
     assert '"x"' in reverie.text("export", "-o", "-")
 
@@ -210,7 +210,7 @@ def test_a_dash_is_standard_output(reverie: CommandLine) -> None:
 # -- migrate --------------------------------------------------------------------------------------
 
 
-def test_migrate_takes_the_store_of_all_commands(
+def test_migrate_uses_the_store_of_the_common_options(
     reverie: CommandLine, postgres: Server, tmp_path: Path
 ) -> None:
     target, copy = postgres.database(), str(tmp_path / "copy.db")
@@ -225,19 +225,23 @@ def test_migrate_takes_the_store_of_all_commands(
     assert "is not empty: migrate into a fresh store" in again.stderr
 
 
-def test_migrate_from_nothing(reverie: CommandLine, tmp_path: Path) -> None:
+def test_migrate_from_a_missing_store_creates_no_target(
+    reverie: CommandLine, tmp_path: Path
+) -> None:
     result = reverie.run("migrate", "--from", "none.db", "--to", str(tmp_path / "b.db"), code=3)
     assert "No memory store found at" in result.stderr and not (tmp_path / "b.db").exists()
 
 
-def test_a_server_that_is_not_there_is_one_line(reverie: CommandLine, tmp_path: Path) -> None:
+def test_unreachable_postgres_server_is_reported_on_one_line(
+    reverie: CommandLine, tmp_path: Path
+) -> None:
     address = f"postgresql://me:secret@/db?host={tmp_path}"
     result = reverie.run("recall", "boat", "--url", address, code=5)
     assert result.stderr.count("\n") == 1 and "cannot be reached" in result.stderr
     assert "secret" not in result.stderr + result.stdout
 
 
-def test_export_onto_a_full_disk_names_the_file_and_leaves_nothing(
+def test_export_to_a_full_disk_names_the_file_and_leaves_none(
     reverie: CommandLine, tmp_path: Path
 ) -> None:
     reverie.remember("the river is cold " * 20)

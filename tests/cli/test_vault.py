@@ -31,7 +31,7 @@ def file_of(reverie: CommandLine, id: str) -> Path:
     return Path(reverie.json("show", id)["file"])
 
 
-def test_init_writes_all_there_is_in_one_commit(reverie: CommandLine, root: Path) -> None:
+def test_vault_init_writes_the_whole_store_in_one_commit(reverie: CommandLine, root: Path) -> None:
     ids = [reverie.remember(f"Fact {number}") for number in range(3)]
     said = reverie.text("vault", "init", "vault")
     assert said == f"The vault is {root}: 4 files, in git.\n"
@@ -41,7 +41,9 @@ def test_init_writes_all_there_is_in_one_commit(reverie: CommandLine, root: Path
     assert reverie.json("vault", "init", "vault")["files"] == 4
 
 
-def test_only_chosen_spaces_are_shown_and_turns_apart(reverie: CommandLine, root: Path) -> None:
+def test_vault_init_writes_only_given_spaces_and_one_file_per_turn(
+    reverie: CommandLine, root: Path
+) -> None:
     for space in ("ana", "work", "other"):
         reverie.remember("Something", "--space", space)
     reverie.run("sessions", "append", "chat", "hello", "--space", "ana")
@@ -54,7 +56,7 @@ def test_only_chosen_spaces_are_shown_and_turns_apart(reverie: CommandLine, root
     assert "ana, work" in reverie.text("vault", "status")
 
 
-def test_status_says_where_and_how_far(reverie: CommandLine, root: Path) -> None:
+def test_vault_status_shows_folder_and_progress(reverie: CommandLine, root: Path) -> None:
     reverie.remember(ALEC)
     reverie.run("vault", "init", "vault")
     said = reverie.text("vault", "status")
@@ -72,7 +74,7 @@ def test_status_says_where_and_how_far(reverie: CommandLine, root: Path) -> None
     }
 
 
-def test_many_missing_files_are_told_and_wait_for_an_answer(
+def test_vault_sync_holds_many_missing_files_until_confirmed(
     reverie: CommandLine, root: Path
 ) -> None:
     ids = [reverie.remember(f"Fact number {number}") for number in range(6)]
@@ -98,7 +100,7 @@ def test_many_missing_files_are_told_and_wait_for_an_answer(
     assert reverie.json("show", ids[0])["forgotten_at"] is not None
 
 
-def test_sync_tells_what_it_did_and_what_it_could_not(reverie: CommandLine, root: Path) -> None:
+def test_vault_sync_reports_changes_and_problems(reverie: CommandLine, root: Path) -> None:
     id = reverie.remember(ALEC)
     reverie.run("vault", "init", "vault")
     assert reverie.text("vault", "sync") == "Files and store say the same.\n"
@@ -117,7 +119,7 @@ def test_sync_tells_what_it_did_and_what_it_could_not(reverie: CommandLine, root
     assert len(found["problems"]) == 1 and found["revised"] == []
 
 
-def test_both_sides_changed_is_seen(reverie: CommandLine, root: Path) -> None:
+def test_vault_sync_reports_a_conflict(reverie: CommandLine, root: Path) -> None:
     id = reverie.remember(ALEC)
     reverie.run("vault", "init", "vault")
     path = file_of(reverie, id)
@@ -130,7 +132,7 @@ def test_both_sides_changed_is_seen(reverie: CommandLine, root: Path) -> None:
     assert ".conflict-v2.md" in said
 
 
-def test_log_and_diff_of_one_memory(reverie: CommandLine, root: Path) -> None:
+def test_vault_log_and_diff_of_one_memory(reverie: CommandLine, root: Path) -> None:
     id, other = reverie.remember(ALEC), reverie.remember("Berta is my aunt")
     reverie.run("vault", "init", "vault")
     first = reverie.json("vault", "log")["commits"][0]["id"]
@@ -154,7 +156,7 @@ def test_log_and_diff_of_one_memory(reverie: CommandLine, root: Path) -> None:
     assert commits[0]["id"][:12] in reverie.text("vault", "log")
 
 
-def test_the_log_of_a_space_tells_nothing_of_its_users(reverie: CommandLine) -> None:
+def test_vault_log_of_a_space_omits_its_users(reverie: CommandLine) -> None:
     reverie.remember("Shared by all")
     reverie.remember("Bob has debts", "--user", "bob")
     reverie.run("vault", "init", "vault")
@@ -168,7 +170,7 @@ def test_the_log_of_a_space_tells_nothing_of_its_users(reverie: CommandLine) -> 
     assert "dog" in reverie.text("vault", "log", "--user", "bob")
 
 
-def test_checkpoint(reverie: CommandLine, root: Path) -> None:
+def test_vault_checkpoint_commits_every_file(reverie: CommandLine, root: Path) -> None:
     reverie.remember(ALEC)
     reverie.run("vault", "init", "vault")
     (root / "notes.txt").write_text("a person's own\n", encoding="utf-8")
@@ -179,9 +181,7 @@ def test_checkpoint(reverie: CommandLine, root: Path) -> None:
     assert "Nothing has changed" in reverie.run("vault", "checkpoint").stderr
 
 
-def test_what_a_command_changes_is_in_the_files_when_it_ends(
-    reverie: CommandLine, root: Path
-) -> None:
+def test_command_updates_the_vault_before_it_ends(reverie: CommandLine, root: Path) -> None:
     reverie.run("vault", "init", "vault")
     id = reverie.remember(ALEC, "--subject", "Alec")
     path = file_of(reverie, id)
@@ -202,7 +202,7 @@ def test_what_a_command_changes_is_in_the_files_when_it_ends(
     assert reverie.json("vault", "status")["uncommitted"] == 0
 
 
-def test_a_command_is_done_although_the_vault_fails(reverie: CommandLine, root: Path) -> None:
+def test_command_succeeds_although_the_vault_fails(reverie: CommandLine, root: Path) -> None:
     reverie.run("vault", "init", "vault")
     wishes = root / ".reverie" / "vault.json"
     whole = wishes.read_text("utf-8")
@@ -217,7 +217,7 @@ def test_a_command_is_done_although_the_vault_fails(reverie: CommandLine, root: 
     assert reverie.json("vault", "status")["behind"] == 0
 
 
-def test_a_vault_of_the_settings(
+def test_vault_folder_is_taken_from_the_settings(
     reverie: CommandLine, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVERIE_VAULT", str(root))
@@ -225,7 +225,7 @@ def test_a_vault_of_the_settings(
     assert file_of(reverie, id).is_file()
 
 
-def test_without_a_vault_every_command_says_how_to_make_one(reverie: CommandLine) -> None:
+def test_vault_commands_without_a_vault_say_how_to_create_one(reverie: CommandLine) -> None:
     id = reverie.remember(ALEC)
     for command in (("status",), ("sync",), ("watch",), ("log",), ("diff",), ("checkpoint",)):
         assert "reverie vault init" in reverie.error("vault", *command, code=5)
@@ -233,7 +233,7 @@ def test_without_a_vault_every_command_says_how_to_make_one(reverie: CommandLine
     assert "file" not in reverie.text("show", id).split("content")[0].split()
 
 
-def test_a_folder_that_is_away_is_told(reverie: CommandLine, root: Path) -> None:
+def test_missing_vault_folder_is_reported(reverie: CommandLine, root: Path) -> None:
     id = reverie.remember(ALEC)
     reverie.run("vault", "init", "vault")
     shutil.move(root, root.with_name("away"))
@@ -260,7 +260,7 @@ def started(
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
-def test_watch_tells_what_people_do_until_it_is_stopped(
+def test_vault_watch_prints_changes_until_it_is_stopped(
     reverie: CommandLine, root: Path, flags: tuple[str, ...]
 ) -> None:
     reverie.run("vault", "init", "vault")
@@ -285,7 +285,7 @@ def test_watch_tells_what_people_do_until_it_is_stopped(
     assert [each["content"] for each in reverie.json("list")["memories"]] == ["I like tea"]
 
 
-def test_a_server_mirrors_and_watches(tmp_path: Path) -> None:
+def test_serve_mirrors_and_watches_the_vault(tmp_path: Path) -> None:
     root, token = tmp_path / "vault", "x" * 40
     given = {"REVERIE_VAULT": str(root), "REVERIE_TOKEN": token}
     with served(tmp_path, **given) as places:
@@ -302,7 +302,7 @@ def test_a_server_mirrors_and_watches(tmp_path: Path) -> None:
             eventually(lambda: client.get(address).json()["content"] == "Alec is my friend")
 
 
-def test_a_worker_mirrors_and_watches(reverie: CommandLine, root: Path) -> None:
+def test_worker_mirrors_and_watches_the_vault(reverie: CommandLine, root: Path) -> None:
     reverie.run("vault", "init", "vault")
     folder = root / "default" / "facts"
     folder.mkdir(parents=True)
@@ -313,7 +313,7 @@ def test_a_worker_mirrors_and_watches(reverie: CommandLine, root: Path) -> None:
         assert process.wait(60) == 0
 
 
-def test_without_the_extra_a_worker_works_and_says_so(reverie: CommandLine, root: Path) -> None:
+def test_worker_without_the_vault_extra_runs_and_says_so(reverie: CommandLine, root: Path) -> None:
     reverie.run("vault", "init", "vault")
     hidden = (
         "import sys; sys.modules['watchfiles'] = None; from reverie.cli import main; "

@@ -17,7 +17,7 @@ def mirrored(reverie: CommandLine) -> Path:
     return root
 
 
-def test_a_store_from_its_vault(reverie: CommandLine) -> None:
+def test_vault_rebuild_creates_a_store_from_a_vault(reverie: CommandLine) -> None:
     root = mirrored(reverie)
     before = reverie.text("export", "--all")
     other = ("--url", str(reverie.folder / "other.db"))
@@ -29,7 +29,7 @@ def test_a_store_from_its_vault(reverie: CommandLine) -> None:
     assert (told["entries"], told["from_files"], told["problems"]) == (1, 0, [])
 
 
-def test_what_is_damaged_is_said(reverie: CommandLine) -> None:
+def test_vault_rebuild_reports_damaged_log_lines(reverie: CommandLine) -> None:
     root = mirrored(reverie)
     with (root / ".reverie/log.jsonl").open("a") as file:
         file.write("broken\n")
@@ -39,7 +39,7 @@ def test_what_is_damaged_is_said(reverie: CommandLine) -> None:
     assert "Alec is my boss" in reverie.text("list")
 
 
-def test_a_vault_from_its_store(reverie: CommandLine) -> None:
+def test_vault_rebuild_writes_a_vault_from_its_store(reverie: CommandLine) -> None:
     root = mirrored(reverie)
     (path,) = root.glob("default/facts/*.md")
     path.write_text(path.read_text().replace("is my boss", "is my friend"))
@@ -54,13 +54,13 @@ def test_a_vault_from_its_store(reverie: CommandLine) -> None:
     assert (reverie.folder / "new" / "default" / "MEMORY.md").exists()
 
 
-def test_a_store_without_a_vault_says_what_to_do(reverie: CommandLine) -> None:
+def test_vault_rebuild_without_a_vault_says_what_to_do(reverie: CommandLine) -> None:
     reverie.remember("one")
     assert "give its path" in reverie.error("vault", "rebuild", "--from", "store", code=5)
     assert "no vault" in reverie.error("vault", "rebuild", "--url", "x.db", "nowhere", code=5)
 
 
-def test_adopt(reverie: CommandLine) -> None:
+def test_vault_adopt_imports_an_agent_cli_folder(reverie: CommandLine) -> None:
     facts = reverie.folder / "memory_db/entries/global/facts"
     facts.mkdir(parents=True)
     (facts / "2025-11-20T10-00-00__a.md").write_text(

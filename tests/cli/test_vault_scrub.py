@@ -25,7 +25,7 @@ def root(reverie: CommandLine) -> Path:
     return reverie.folder / "vault"
 
 
-def test_an_erase_says_that_git_remembers(reverie: CommandLine, root: Path) -> None:
+def test_erase_warns_that_git_history_keeps_the_text(reverie: CommandLine, root: Path) -> None:
     said = reverie.run("erase", reverie.remember(SECRET), "--yes")
     assert "'reverie vault scrub' takes it out" in said.stderr
     assert in_git(root)
@@ -34,19 +34,21 @@ def test_an_erase_says_that_git_remembers(reverie: CommandLine, root: Path) -> N
     assert "Nothing is left to take out" in reverie.text("vault", "scrub")
 
 
-def test_an_erase_that_rewrites_history_proves_it(reverie: CommandLine, root: Path) -> None:
+def test_erase_with_rewrite_history_prints_its_proof(reverie: CommandLine, root: Path) -> None:
     said = reverie.text("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
     assert "Looked for" in said and "found nowhere" in said
     assert not in_git(root)
 
 
-def test_the_proof_for_machines(reverie: CommandLine, root: Path) -> None:
+def test_erase_with_rewrite_history_returns_its_proof_as_json(
+    reverie: CommandLine, root: Path
+) -> None:
     id = reverie.remember(SECRET)
     told = reverie.json("erase", id, "--yes", "--rewrite-history")
     assert told["memory_id"] == id and told["history"]["found"] == []
 
 
-def test_what_was_said_is_erased_from_history(reverie: CommandLine, root: Path) -> None:
+def test_session_erase_with_rewrite_history_purges_git(reverie: CommandLine, root: Path) -> None:
     reverie.run("sessions", "append", "chat", SECRET)
     reverie.run("vault", "sync")
     assert in_git(root)
@@ -54,6 +56,6 @@ def test_what_was_said_is_erased_from_history(reverie: CommandLine, root: Path) 
     assert "found nowhere" in said and not in_git(root)
 
 
-def test_without_a_vault_nothing_is_said_of_one(reverie: CommandLine) -> None:
+def test_erase_without_a_vault_mentions_no_vault(reverie: CommandLine) -> None:
     said = reverie.run("erase", reverie.remember(SECRET), "--yes", "--rewrite-history")
     assert "vault" not in said.stdout + said.stderr

@@ -10,7 +10,7 @@ from reverie import InvalidInput, Memory, Space, Store
 from tests.conftest import DAY, HOUR, START, FakeClock
 
 
-def test_each_position_has_its_own_state(space: Space) -> None:
+def test_memories_as_of_a_position_are_the_state_of_then(space: Space) -> None:
     seen: list[list[Memory]] = [[]]
     one = space.remember("zebra one")
     seen.append(space.memories())
@@ -30,7 +30,7 @@ def test_each_position_has_its_own_state(space: Space) -> None:
     assert space.memories(as_of=999) == space.memories()
 
 
-def test_each_time_has_its_own_state(space: Space, clock: FakeClock) -> None:
+def test_memories_as_of_a_time_are_the_state_of_then(space: Space, clock: FakeClock) -> None:
     one = space.remember("zebra one")
     clock.step(DAY)
     space.revise(one.id, "zebra two")
@@ -52,7 +52,7 @@ def test_each_time_has_its_own_state(space: Space, clock: FakeClock) -> None:
         space.memories(as_of="the day before")
 
 
-def test_what_was_erased_is_in_no_moment(space: Space) -> None:
+def test_erased_memory_is_absent_from_every_earlier_position(space: Space) -> None:
     kept = space.remember("zebra kept")
     gone = space.remember("zebra gone")
     space.revise(gone.id, "zebra gone too")
@@ -63,7 +63,7 @@ def test_what_was_erased_is_in_no_moment(space: Space) -> None:
     assert space.memories(as_of=3) == [kept]
 
 
-def test_an_as_of_recall_of_now_is_a_recall(space: Space) -> None:
+def test_recall_as_of_now_equals_a_plain_recall(space: Space) -> None:
     for number in range(12):
         space.remember(f"zebra {number} " + "likes grass " * (number % 4))
     for mode in ("keyword", "vector", "hybrid"):
@@ -72,7 +72,7 @@ def test_an_as_of_recall_of_now_is_a_recall(space: Space) -> None:
         assert [(h.id, h.score, h.text) for h in now] == [(h.id, h.score, h.text) for h in then]
 
 
-def test_an_as_of_recall_of_now_is_a_recall_for_a_user_too(store: Store) -> None:
+def test_recall_as_of_now_equals_a_plain_recall_for_a_user(store: Store) -> None:
     """Statistics and mean are each owner's own."""
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     for number in range(8):
@@ -85,7 +85,7 @@ def test_an_as_of_recall_of_now_is_a_recall_for_a_user_too(store: Store) -> None
         assert [(h.id, h.score) for h in now] == [(h.id, h.score) for h in then]
 
 
-def test_an_as_of_recall_of_now_with_a_filter_is_a_recall(space: Space) -> None:
+def test_recall_as_of_now_with_a_filter_equals_a_plain_recall(space: Space) -> None:
     for number in range(12):
         space.remember(
             f"zebra {number} " + "likes grass " * (number % 4), tags=["t"] if number % 3 else []
@@ -95,7 +95,7 @@ def test_an_as_of_recall_of_now_with_a_filter_is_a_recall(space: Space) -> None:
     assert [(h.id, h.score) for h in now] == [(h.id, h.score) for h in then]
 
 
-def test_expiry_is_judged_at_the_moment(space: Space, clock: FakeClock) -> None:
+def test_as_of_judges_expiry_at_that_time(space: Space, clock: FakeClock) -> None:
     space.remember("zebra", expires_at=START + HOUR)
     clock.step(2 * HOUR)
     space.remember("horse")
@@ -106,14 +106,14 @@ def test_expiry_is_judged_at_the_moment(space: Space, clock: FakeClock) -> None:
     assert space.memories(as_of=later) == []
 
 
-def test_forgotten_ones_of_a_moment(space: Space) -> None:
+def test_as_of_includes_forgotten_memories_of_then_on_request(space: Space) -> None:
     memory = space.remember("x")
     gone = space.forget(memory.id)
     assert space.memories(as_of=2) == []
     assert space.memories(as_of=2, include_forgotten=True) == [gone]
 
 
-def test_a_moment_knows_only_its_own_filters(space: Space) -> None:
+def test_as_of_applies_filters_to_the_labels_of_then(space: Space) -> None:
     memory = space.remember("x", category="a", tags=["t"], subject="s")
     space.revise(memory.id, category="b", tags=["u"], subject="r")
     assert space.memories(as_of=1, category="a", tags=["t"], subject="S") == [memory]
@@ -121,7 +121,7 @@ def test_a_moment_knows_only_its_own_filters(space: Space) -> None:
     assert space.memories(as_of=2, category="a") == []
 
 
-def test_users_and_moments(store: Store) -> None:
+def test_as_of_combines_the_entries_of_user_and_space(store: Store) -> None:
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     s = shared.remember("x")
     b = bo.remember("y")

@@ -13,7 +13,7 @@ from tests.conftest import DAY, FakeClock, Stores
 from tests.crash.test_faults import small_disk
 
 
-def test_a_backup_comes_back_whole(stores: Stores, tmp_path: Path, clock: FakeClock) -> None:
+def test_restored_backup_equals_the_store(stores: Stores, tmp_path: Path, clock: FakeClock) -> None:
     store = stores.open()
     space = store.space("ana")
     first = space.remember("zebra one")
@@ -34,7 +34,7 @@ def test_a_backup_comes_back_whole(stores: Stores, tmp_path: Path, clock: FakeCl
     assert store.verify().ok and store.doctor()["problems"] == []
 
 
-def test_a_backup_into_an_empty_store(stores: Stores, tmp_path: Path) -> None:
+def test_backup_is_restored_into_an_empty_store(stores: Stores, tmp_path: Path) -> None:
     stores.open().space("ana").remember("zebra")
     stores.open().backup(tmp_path / "copy")
     other = stores.open("other")
@@ -42,7 +42,7 @@ def test_a_backup_into_an_empty_store(stores: Stores, tmp_path: Path) -> None:
     assert [hit.text for hit in other.space("ana").recall("zebra", mode="vector")] == ["zebra"]
 
 
-def test_other_handles_see_the_restored_store(stores: Stores, tmp_path: Path) -> None:
+def test_open_handles_see_the_restored_store(stores: Stores, tmp_path: Path) -> None:
     one, two = stores.open(), stores.open()
     one.space("ana").remember("zebra one")
     one.backup(tmp_path / "copy")
@@ -55,7 +55,9 @@ def test_other_handles_see_the_restored_store(stores: Stores, tmp_path: Path) ->
     assert sorted(hit.text for hit in found) == ["zebra one", "zebra two"]
 
 
-def test_what_was_erased_since_stays_erased(stores: Stores, tmp_path: Path) -> None:
+def test_memory_erased_after_a_backup_stays_erased_when_it_is_restored(
+    stores: Stores, tmp_path: Path
+) -> None:
     store = stores.open()
     space, bo = store.space("ana"), store.space("ana", user="bo")
     gone = space.remember("canarybird one, a rather long sentence that is easy to find in a file")
@@ -80,9 +82,7 @@ def test_what_was_erased_since_stays_erased(stores: Stores, tmp_path: Path) -> N
             assert b"canarybird" not in file.read_bytes(), file
 
 
-def test_a_tombstone_outlives_the_restoring_of_an_older_backup(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_restoring_an_older_backup_keeps_later_tombstones(stores: Stores, tmp_path: Path) -> None:
     """Erased is erased, also when the backup never knew the memory and an export did."""
     store = stores.open()
     space = store.space("ana")
@@ -96,7 +96,7 @@ def test_a_tombstone_outlives_the_restoring_of_an_older_backup(
     assert "secret" not in repr(space.memories(include_forgotten=True))
 
 
-def test_a_target_that_exists_is_not_overwritten(store: Store, tmp_path: Path) -> None:
+def test_backup_does_not_overwrite_an_existing_file(store: Store, tmp_path: Path) -> None:
     (tmp_path / "copy").write_text("precious", encoding="utf-8")
     with pytest.raises(ConfigError):
         store.backup(tmp_path / "copy")
@@ -105,7 +105,7 @@ def test_a_target_that_exists_is_not_overwritten(store: Store, tmp_path: Path) -
         store.restore_backup(tmp_path / "nowhere")
 
 
-def test_a_damaged_backup_is_refused_and_nothing_changes(stores: Stores, tmp_path: Path) -> None:
+def test_damaged_backup_is_refused_and_the_store_unchanged(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     space = store.space("ana")
     for number in range(200):
@@ -125,7 +125,7 @@ def test_a_damaged_backup_is_refused_and_nothing_changes(stores: Stores, tmp_pat
     assert space.memories() == now and store.verify().ok
 
 
-def test_an_empty_file_is_no_backup(stores: Stores, tmp_path: Path) -> None:
+def test_empty_file_is_refused_as_a_backup(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     memory = store.space("ana").remember("precious")
     (tmp_path / "empty").touch()
@@ -134,7 +134,9 @@ def test_an_empty_file_is_no_backup(stores: Stores, tmp_path: Path) -> None:
     assert store.space("ana").memories() == [memory]
 
 
-def test_a_backup_of_a_store_with_another_embedder(stores: Stores, tmp_path: Path) -> None:
+def test_backup_of_a_store_with_another_embedder_is_restored(
+    stores: Stores, tmp_path: Path
+) -> None:
     stores.open().space("ana").remember("zebra")
     stores.open().backup(tmp_path / "copy")
     other = stores.open("other", embedder="none")
@@ -142,7 +144,7 @@ def test_a_backup_of_a_store_with_another_embedder(stores: Stores, tmp_path: Pat
     assert len(other.space("ana").recall("zebra")) == 1
 
 
-def test_a_backup_is_verified_without_being_changed(stores: Stores, tmp_path: Path) -> None:
+def test_verifying_a_backup_does_not_change_it(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     store.space("ana").remember("zebra")
     made = store.backup(tmp_path / "copy")
@@ -167,7 +169,7 @@ def filled(stores: Stores) -> Store:
 
 
 @pytest.mark.parametrize("kilobytes", [0, 64, 400])
-def test_backup_onto_a_full_disk_names_the_target_and_leaves_nothing(
+def test_backup_to_a_full_disk_names_the_target_and_leaves_no_file(
     stores: Stores, tmp_path: Path, kilobytes: int
 ) -> None:
     """No room at all, for the first pages only, for half of it."""
@@ -183,7 +185,7 @@ def test_backup_onto_a_full_disk_names_the_target_and_leaves_nothing(
     assert store.backup(tmp_path / "backup.db").ok
 
 
-def test_backup_that_cannot_be_verified_for_lack_of_room_names_that_place(
+def test_backup_that_cannot_be_verified_for_lack_of_space_names_that_folder(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = filled(stores)
@@ -196,9 +198,7 @@ def test_backup_that_cannot_be_verified_for_lack_of_room_names_that_place(
     assert not list(tmp_path.glob("backup.db*"))
 
 
-def test_backup_into_a_folder_that_is_not_there_leaves_nothing(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_backup_into_a_missing_folder_leaves_no_file(stores: Stores, tmp_path: Path) -> None:
     store = filled(stores)
     target = tmp_path / "nowhere" / "backup.db"
     with pytest.raises(StoreError, match="cannot be written") as told:
@@ -206,7 +206,7 @@ def test_backup_into_a_folder_that_is_not_there_leaves_nothing(
     assert str(target) in str(told.value) and ".part" not in str(told.value)
 
 
-def test_part_that_a_killed_backup_left_is_replaced(stores: Stores, tmp_path: Path) -> None:
+def test_partial_file_of_a_killed_backup_is_replaced(stores: Stores, tmp_path: Path) -> None:
     store = filled(stores)
     for end in ("", "-journal", "-wal", "-shm", "-lock"):
         (tmp_path / f"backup.db.part{end}").write_bytes(b"left behind" * 500)

@@ -24,7 +24,7 @@ def content_of(store: Store, name: str) -> list[str]:
     return [repr(record) for record in store.space(name).export()]
 
 
-def test_backup_under_load_equals_the_store_at_its_moment(stores: Stores, tmp_path: Path) -> None:
+def test_backup_under_load_equals_the_store_at_one_position(stores: Stores, tmp_path: Path) -> None:
     store, stop = stores.open(embedder="none"), threading.Event()
     failures: list[BaseException] = []
 
@@ -68,7 +68,7 @@ def test_backup_under_load_equals_the_store_at_its_moment(stores: Stores, tmp_pa
         assert equal and sound, copy.name
 
 
-def test_backup_cut_anywhere_is_refused(stores: Stores, tmp_path: Path) -> None:
+def test_truncated_backup_is_refused(stores: Stores, tmp_path: Path) -> None:
     store, chance = stores.open(embedder="none"), random.Random(31)
     for number in range(60):
         store.space("ana").remember(f"zebra number {number} " * 5)

@@ -61,7 +61,7 @@ def records(stores: Stores) -> list[Any]:
 
 @pytest.mark.parametrize("batch", [500, 4])
 @pytest.mark.parametrize("embedder", EMBEDDERS, ids=["hashing", "none", "remote"])
-def test_a_batch_leaves_the_rows_of_one_by_one(
+def test_batch_write_leaves_the_same_rows_as_single_writes(
     stores: Stores, embedder: str | Embedder, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(seals, "new_salt", lambda: "the same for all")
@@ -80,7 +80,7 @@ def test_a_batch_leaves_the_rows_of_one_by_one(
     assert tables(together) == tables(alone)
 
 
-def test_entries_of_a_batch_follow_each_other(stores: Stores, clock: FakeClock) -> None:
+def test_entries_of_a_batch_have_consecutive_positions(stores: Stores, clock: FakeClock) -> None:
     """Each has a position of its own, and their times never run backwards."""
     store = stores.open()
     space = store.space("ana")
@@ -97,7 +97,9 @@ def test_entries_of_a_batch_follow_each_other(stores: Stores, clock: FakeClock) 
 
 
 @pytest.mark.parametrize("pinned", [(), (0, 1, 2), (4, 5)])
-def test_a_cap_leaves_the_same_memories(stores: Stores, pinned: tuple[int, ...]) -> None:
+def test_cap_leaves_the_same_memories_after_batch_and_single_writes(
+    stores: Stores, pinned: tuple[int, ...]
+) -> None:
     given = [{"content": f"fact {n}", "pinned": n in pinned} for n in range(6)]
     together, alone = (stores.open(name, max_facts=2) for name in ("together", "alone"))
     for store in (together, alone):

@@ -35,7 +35,7 @@ def assert_whole(store: reverie.Store, *contents: str) -> None:
     assert store.verify().problems == ()
 
 
-def test_write_behind_a_stopped_writer_is_refused_and_names_it(stores: Stores) -> None:
+def test_write_blocked_by_a_stopped_writer_is_refused_and_names_it(stores: Stores) -> None:
     store = opened(stores)
     with stopped_writer(stores.address("main"), SPACE) as writer:
         with pytest.raises(StoreBusy, match=rf"process {writer.pid}\b") as told:
@@ -64,7 +64,7 @@ CALLS: dict[str, Callable[[reverie.Store, Path], object]] = {
 
 
 @pytest.mark.parametrize("what", ["write", "exclusive"])
-def test_every_call_that_waits_for_a_writer_has_the_deadline(
+def test_every_call_that_waits_for_a_writer_ends_at_the_deadline(
     stores: Stores, tmp_path: Path, what: str
 ) -> None:
     store = opened(stores)
@@ -91,7 +91,7 @@ def test_every_call_that_waits_for_a_writer_has_the_deadline(
     assert_whole(store, CONTENT)
 
 
-def test_threads_of_one_process_have_the_deadline_each(stores: Stores) -> None:
+def test_threads_of_one_process_each_have_their_own_deadline(stores: Stores) -> None:
     store = opened(stores)
     told: list[str] = []
 
@@ -115,7 +115,7 @@ def test_threads_of_one_process_have_the_deadline_each(stores: Stores) -> None:
     assert_whole(store, CONTENT, "and deep")
 
 
-def test_waiting_writer_goes_on_as_soon_as_the_stopped_one_does(stores: Stores) -> None:
+def test_waiting_writer_continues_as_soon_as_the_stopped_one_does(stores: Stores) -> None:
     store = opened(stores, busy_timeout=60)
     waiting = threading.Thread(target=lambda: store.space(SPACE).remember("and deep"))
     with stopped_writer(stores.address("main"), SPACE) as writer:
@@ -127,7 +127,7 @@ def test_waiting_writer_goes_on_as_soon_as_the_stopped_one_does(stores: Stores) 
     assert_whole(store, CONTENT, "and deep")
 
 
-def test_worker_lives_through_a_stopped_writer(stores: Stores) -> None:
+def test_worker_survives_a_stopped_writer(stores: Stores) -> None:
     store = opened(stores)
     with stopped_writer(stores.address("main"), SPACE) as writer:
         store.start_worker(poll_seconds=0.05)
@@ -153,7 +153,7 @@ def test_timeout_of_zero_does_not_wait(stores: Stores) -> None:
     assert_whole(store, CONTENT)
 
 
-def test_erase_is_done_though_another_writer_then_holds_the_store(stores: Stores) -> None:
+def test_erase_succeeds_though_another_writer_then_holds_the_store(stores: Stores) -> None:
     """Rewriting the file waits for a turn of its own: what was erased is erased, a job follows."""
     store = opened(stores)
     memory = store.space(SPACE).remember("a secret of the river")

@@ -19,7 +19,7 @@ def found(space: Space, query: str) -> list[str]:
     return sorted({hit.id for part in hits for hit in part})
 
 
-def test_revise_makes_a_new_version_of_the_same_memory(space: Space, clock: FakeClock) -> None:
+def test_revise_adds_a_new_version_of_the_same_memory(space: Space, clock: FakeClock) -> None:
     first = space.remember("Alec is my boss", category="person", subject="Alec", tags=["work"])
     clock.step(HOUR)
     second = space.revise(first.id, "Seabrook is my boss", subject="Seabrook", reason="he left")
@@ -35,7 +35,7 @@ def test_revise_makes_a_new_version_of_the_same_memory(space: Space, clock: Fake
     assert space.recall("Alec", mode="keyword") == []
 
 
-def test_revise_keeps_what_is_not_given(space: Space) -> None:
+def test_revise_keeps_fields_that_are_not_given(space: Space) -> None:
     first = space.remember(
         "text", category="a", subject="s", tags=["t"], pinned=True, happened_at=5, source="src"
     )
@@ -53,7 +53,7 @@ def test_revise_keeps_what_is_not_given(space: Space) -> None:
     assert space.get(first.id).version == 5
 
 
-def test_revise_against_an_expected_version(space: Space) -> None:
+def test_revise_with_a_stale_expected_version_is_a_conflict(space: Space) -> None:
     memory = space.remember("one")
     space.revise(memory.id, "two", expected_version=1)
     with pytest.raises(VersionConflict) as caught:
@@ -63,7 +63,7 @@ def test_revise_against_an_expected_version(space: Space) -> None:
     assert len(space.history(memory.id)) == 2
 
 
-def test_a_forgotten_memory_is_not_revised(space: Space) -> None:
+def test_revise_of_a_forgotten_memory_is_refused(space: Space) -> None:
     memory = space.remember("one")
     space.forget(memory.id)
     with pytest.raises(NotFound):
@@ -72,7 +72,7 @@ def test_a_forgotten_memory_is_not_revised(space: Space) -> None:
         space.revise(memory.id, pinned=True)
 
 
-def test_trust_follows_the_words(store: Store) -> None:
+def test_trust_of_a_revision_is_that_of_the_writer_of_its_content(store: Store) -> None:
     person = store.space("ana", actor="Ana")
     model = store.space("ana", trust="model")
     agent = store.space("ana", trust="agent")
@@ -89,7 +89,7 @@ def test_trust_follows_the_words(store: Store) -> None:
         store.space("ana", trust="god")  # type: ignore[arg-type]
 
 
-def test_forget_leaves_every_recall_at_once_and_can_be_undone(
+def test_forget_hides_a_memory_from_recall_and_can_be_undone(
     space: Space, clock: FakeClock
 ) -> None:
     memory = space.remember("the zebra is striped", tags=["t"], subject="zebra")
@@ -116,7 +116,7 @@ def test_forget_leaves_every_recall_at_once_and_can_be_undone(
     assert space.revise(memory.id, "still here").created_at == memory.created_at
 
 
-def test_forget_and_restore_do_nothing_twice(space: Space) -> None:
+def test_repeated_forget_and_restore_change_nothing(space: Space) -> None:
     memory = space.remember("x")
     assert space.restore(memory.id) == memory
     gone = space.forget(memory.id)
@@ -157,7 +157,7 @@ def test_erase_destroys_every_version(space: Space, store: Store) -> None:
     assert store.verify().ok
 
 
-def test_erased_bytes_are_not_in_the_files(stores: Stores, tmp_path: Path) -> None:
+def test_erased_content_is_not_in_the_database_files(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     space = store.space("ana")
     note = " ".join(f"canarybird{number}" for number in range(400))
@@ -171,7 +171,7 @@ def test_erased_bytes_are_not_in_the_files(stores: Stores, tmp_path: Path) -> No
     assert [job for job in store.jobs() if job.kind == "scrub"] == []
 
 
-def test_an_erase_under_a_reader_is_pending_and_a_job_finishes_it(stores: Stores) -> None:
+def test_erase_with_an_open_reader_is_pending_until_a_job_finishes_it(stores: Stores) -> None:
     store, other = stores.open(), stores.open()
     memory = store.space("ana").remember("secret")
     from tests.conftest import engine_of
@@ -185,7 +185,7 @@ def test_an_erase_under_a_reader_is_pending_and_a_job_finishes_it(stores: Stores
     assert store.jobs() == []
 
 
-def test_erasing_one_leaves_the_others(space: Space, store: Store) -> None:
+def test_erase_of_one_memory_leaves_the_others(space: Space, store: Store) -> None:
     kept = [space.remember(f"secret number {number}") for number in range(5)]
     gone = space.remember("secret number gone")
     space.erase(gone.id)
@@ -193,7 +193,7 @@ def test_erasing_one_leaves_the_others(space: Space, store: Store) -> None:
     assert space.memories() == kept[::-1] and store.verify().ok
 
 
-def test_history_belongs_to_its_memory(space: Space) -> None:
+def test_history_holds_only_versions_of_its_memory(space: Space) -> None:
     one, two = space.remember("one"), space.remember("two")
     space.revise(one.id, "one again")
     assert [v.memory_id for v in space.history(one.id)] == [one.id, one.id]
@@ -202,7 +202,9 @@ def test_history_belongs_to_its_memory(space: Space) -> None:
     assert sorted(positions) == [1, 2, 3]
 
 
-def test_recorded_time_never_runs_backwards(space: Space, clock: FakeClock) -> None:
+def test_recorded_at_never_decreases_when_the_clock_steps_back(
+    space: Space, clock: FakeClock
+) -> None:
     memory = space.remember("x")
     clock.step(-10 * 365 * DAY)
     second = space.revise(memory.id, "y")
@@ -215,7 +217,7 @@ def test_recorded_time_never_runs_backwards(space: Space, clock: FakeClock) -> N
     assert second.updated_at == memory.created_at and third.forgotten_at == memory.created_at
 
 
-def test_relabelling_does_not_embed_again(stores: Stores) -> None:
+def test_revise_of_labels_alone_does_not_embed_again(stores: Stores) -> None:
     embedder = FakeEmbedder()
     space = stores.open(embedder=embedder).space("ana")
     memory = space.remember("zebra")
@@ -226,7 +228,7 @@ def test_relabelling_does_not_embed_again(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("sequence", [True, 1.0, "1", None])
-def test_origin_takes_no_sequence_that_is_stored_as_another_value(
+def test_origin_refuses_a_sequence_that_would_be_stored_as_another_value(
     space: Space, sequence: object
 ) -> None:
     """What is sealed must be what the database gives back."""
@@ -235,7 +237,7 @@ def test_origin_takes_no_sequence_that_is_stored_as_another_value(
     assert space.memories() == []
 
 
-def test_changes_read_no_more_of_the_log_than_they_return(
+def test_changes_reads_no_more_log_rows_than_it_returns(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(6):
@@ -253,7 +255,7 @@ def test_changes_read_no_more_of_the_log_than_they_return(
     assert read == [2, 3]
 
 
-def test_an_entry_without_a_seal_is_refused_by_the_database(space: Space, store: Store) -> None:
+def test_database_refuses_a_log_entry_without_a_seal(space: Space, store: Store) -> None:
     """A process of an earlier version may still have the store open."""
     space.remember("sealed")
     with pytest.raises(Exception, match="upgraded|seal"):
@@ -267,7 +269,7 @@ def test_an_entry_without_a_seal_is_refused_by_the_database(space: Space, store:
 
 
 @pytest.mark.parametrize("after", [2**64, "\ud800", [1], object()], ids=type)
-def test_value_that_no_column_holds_is_refused_without_an_examination(
+def test_value_too_large_for_its_column_is_refused_without_a_damage_check(
     space: Space, store: Store, monkeypatch: pytest.MonkeyPatch, after: Any
 ) -> None:
     """A caller's mistake says nothing about the store: nobody reads all of it for that."""

@@ -13,7 +13,7 @@ STEPS = (0, 1, -1, SECOND, -5 * SECOND, HOUR, -HOUR, 3_650 * DAY, -3_650 * DAY)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_order_is_by_position_whatever_the_clock_does(stores: Stores, seed: int) -> None:
+def test_order_is_by_position_when_the_clock_steps_back(stores: Stores, seed: int) -> None:
     """Two handles write in turn; before each write the clock steps, back by ten years included."""
     chance = random.Random(seed)
     spaces = [stores.open(embedder="none").space("ana") for _ in range(2)]

@@ -50,7 +50,7 @@ def changed_letter(store: Store, position: int) -> None:
     )
 
 
-def test_verify_names_every_changed_letter_of_older_versions(store: Store, space: Space) -> None:
+def test_verify_finds_every_changed_character_of_older_versions(store: Store, space: Space) -> None:
     versions(space, 30)
     assert store.verify().ok
     chance = random.Random(5)
@@ -65,7 +65,7 @@ def test_verify_names_every_changed_letter_of_older_versions(store: Store, space
     assert any(f"entry {older[0]} " in problem for problem in store.doctor()["problems"])
 
 
-def test_a_read_of_a_damaged_entry_raises_and_lists_leave_it_out(
+def test_damaged_entry_raises_when_read_and_is_omitted_from_lists(
     store: Store, space: Space
 ) -> None:
     first, second = versions(space, 2)
@@ -83,7 +83,7 @@ def test_a_read_of_a_damaged_entry_raises_and_lists_leave_it_out(
 
 
 @pytest.mark.parametrize("column", sorted(HEADERS))
-def test_a_change_to_any_column_is_seen(store: Store, space: Space, column: str) -> None:
+def test_damage_to_any_log_column_is_detected(store: Store, space: Space, column: str) -> None:
     space.remember("the zebra is striped", key="k")
     space.remember("another one")
     assert tamper(store, f"UPDATE log SET {column} = {HEADERS[column]} WHERE position = 1") == 1
@@ -94,13 +94,13 @@ def test_a_change_to_any_column_is_seen(store: Store, space: Space, column: str)
 
 
 @pytest.mark.parametrize("cut", ["position = 4", "position = 6", "position >= 5"])
-def test_verify_sees_that_entries_are_missing(store: Store, space: Space, cut: str) -> None:
+def test_verify_detects_missing_log_entries(store: Store, space: Space, cut: str) -> None:
     versions(space, 2)
     assert tamper(store, f"DELETE FROM log WHERE {cut}") > 0
     assert any("missing" in line or "reached" in line for line in store.verify().problems)
 
 
-def test_export_stops_at_damage_or_leaves_it_out(store: Store, space: Space) -> None:
+def test_export_stops_at_damage_or_skips_it_on_request(store: Store, space: Space) -> None:
     versions(space, 2)
     changed_letter(store, 2)
     with pytest.raises(StoreDamaged, match="entry 2"):
@@ -110,7 +110,7 @@ def test_export_stops_at_damage_or_leaves_it_out(store: Store, space: Space) -> 
     assert len(left) == 5 and store.damaged == 1
 
 
-def test_what_is_erased_stays_chained_and_has_no_salt(store: Store, space: Space) -> None:
+def test_erased_entry_stays_in_the_hash_chain_without_its_salt(store: Store, space: Space) -> None:
     first, _ = versions(space, 2)
     before = rows(store, "SELECT digest, chain FROM log WHERE position <= 3 ORDER BY position")
     space.erase(first)
@@ -122,7 +122,7 @@ def test_what_is_erased_stays_chained_and_has_no_salt(store: Store, space: Space
     assert any("entry 2 is damaged" in problem for problem in store.verify().problems)
 
 
-def test_two_entries_that_say_the_same_have_different_digests(store: Store, space: Space) -> None:
+def test_entries_with_equal_content_have_different_digests(store: Store, space: Space) -> None:
     space.remember("the same", force=True)
     space.remember("the same", force=True)
     (one,), (two,) = rows(store, "SELECT digest FROM log ORDER BY position")
@@ -141,7 +141,7 @@ def test_two_entries_that_say_the_same_have_different_digests(store: Store, spac
         "UPDATE counters SET chain = 'another'",
     ],
 )
-def test_a_change_to_what_stands_beside_the_log_is_seen(
+def test_damage_to_tables_beside_the_log_is_detected(
     store: Store, space: Space, change: str
 ) -> None:
     bob = store.space("ana", user="bob")
@@ -166,7 +166,7 @@ def test_a_change_to_what_stands_beside_the_log_is_seen(
                 continue
 
 
-def test_a_token_that_was_changed_lets_nobody_in(store: Store) -> None:
+def test_tampered_token_is_not_accepted(store: Store) -> None:
     token, secret = store.create_token("reader", "read", spaces=["ana"])
     assert store.authenticate(secret) == token
     tamper(store, "UPDATE meta SET value = REPLACE(value, '\"read\"', '\"admin\"')")
@@ -174,7 +174,7 @@ def test_a_token_that_was_changed_lets_nobody_in(store: Store) -> None:
     assert any(token.id in problem for problem in store.verify().problems)
 
 
-def test_salvage_saves_all_but_what_is_damaged(
+def test_salvage_copies_everything_but_damaged_entries(
     stores: Stores, store: Store, space: Space, tmp_path: Path
 ) -> None:
     first, second = versions(space, 2)
@@ -206,7 +206,7 @@ def test_salvage_saves_all_but_what_is_damaged(
         reverie.salvage_store(stores.address("main"), tmp_path / "saved.db")
 
 
-def test_a_store_is_not_migrated_with_its_damage(
+def test_migrate_refuses_a_damaged_store(
     stores: Stores, store: Store, space: Space, tmp_path: Path
 ) -> None:
     from reverie.transfer.migrate import migrate
@@ -218,7 +218,7 @@ def test_a_store_is_not_migrated_with_its_damage(
         migrate(stores.address("main"), str(tmp_path / "copy.db"))
 
 
-def test_a_backup_of_a_damaged_store_is_made_and_says_so(
+def test_backup_of_a_damaged_store_is_made_and_reports_the_damage(
     store: Store, space: Space, tmp_path: Path
 ) -> None:
     versions(space, 1)
@@ -229,7 +229,7 @@ def test_a_backup_of_a_damaged_store_is_made_and_says_so(
         store.restore_backup(tmp_path / "backup.db")
 
 
-def test_entries_are_chained_in_the_order_of_their_positions(store: Store, space: Space) -> None:
+def test_hash_chain_follows_the_order_of_positions(store: Store, space: Space) -> None:
     versions(space, 2)
     store.space("ana", user="bob").remember("between others")
     space.remember("behind them")

@@ -17,7 +17,7 @@ def document(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_document_is_a_note_with_its_source(space: Space, document: Path) -> None:
+def test_remember_file_stores_a_note_with_its_source(space: Space, document: Path) -> None:
     memory = space.remember_file(document)
     assert (memory.kind, memory.category, memory.trust) == ("note", "document", "document")
     assert memory.source == str(document.resolve())
@@ -26,7 +26,7 @@ def test_a_document_is_a_note_with_its_source(space: Space, document: Path) -> N
     assert space.remember_file(str(document), category="ignored") == memory
 
 
-def test_an_unchanged_document_is_not_processed_again(stores: Stores, document: Path) -> None:
+def test_remember_file_of_an_unchanged_file_writes_nothing(stores: Stores, document: Path) -> None:
     embedder = FakeEmbedder()
     store = stores.open(embedder=embedder)
     first = store.space("ana").remember_file(document, category="My Docs")
@@ -43,7 +43,7 @@ def test_an_unchanged_document_is_not_processed_again(stores: Stores, document: 
     assert embedder.asked == 0 and len(again.space("ana").history(first.id)) == 1
 
 
-def test_a_changed_document_is_a_new_version(space: Space, document: Path) -> None:
+def test_remember_file_of_a_changed_file_adds_a_version(space: Space, document: Path) -> None:
     first = space.remember_file(document)
     document.write_text("The horse gate opens at ten.", encoding="utf-8")
     second = space.remember_file(document)
@@ -55,7 +55,7 @@ def test_a_changed_document_is_a_new_version(space: Space, document: Path) -> No
     assert space.history(first.id)[-1].reason == "the document changed"
 
 
-def test_a_document_never_reaches_the_profile(store: Store, document: Path) -> None:
+def test_document_is_never_in_the_profile(store: Store, document: Path) -> None:
     space = store.space("ana")
     memory = space.remember_file(document)
     space.revise(memory.id, pinned=True)
@@ -68,7 +68,7 @@ def test_a_document_never_reaches_the_profile(store: Store, document: Path) -> N
     assert "the gate opens" in space.profile()
 
 
-def test_a_forgotten_document_comes_back_when_asked_for(space: Space, document: Path) -> None:
+def test_remember_file_restores_a_forgotten_document(space: Space, document: Path) -> None:
     first = space.remember_file(document)
     space.forget(first.id)
     back = space.remember_file(document)
@@ -76,21 +76,21 @@ def test_a_forgotten_document_comes_back_when_asked_for(space: Space, document: 
     assert space.recall("zebra")[0].id == first.id
 
 
-def test_an_erased_document_is_a_new_memory(space: Space, document: Path) -> None:
+def test_remember_file_after_erase_is_a_new_memory(space: Space, document: Path) -> None:
     first = space.remember_file(document)
     space.erase(first.id)
     second = space.remember_file(document)
     assert second.id != first.id and second.version == 1
 
 
-def test_each_owner_has_its_own_document(store: Store, document: Path) -> None:
+def test_owners_have_separate_memories_of_one_file(store: Store, document: Path) -> None:
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     one, two = shared.remember_file(document), bo.remember_file(document)
     assert one.id != two.id and (one.user, two.user) == (None, "bo")
     assert shared.remember_file(document) == one and bo.remember_file(document) == two
 
 
-def test_a_document_travels_with_an_export(stores: Stores, document: Path) -> None:
+def test_document_source_survives_export_and_import(stores: Stores, document: Path) -> None:
     source = stores.open("one").space("ana")
     first = source.remember_file(document)
     embedder = FakeEmbedder("hashing:64")
@@ -101,19 +101,21 @@ def test_a_document_travels_with_an_export(stores: Stores, document: Path) -> No
 
 
 @pytest.mark.parametrize("data", [b"", b"  \n ", b"\xff\xfe\x00", b"a\0b", b"\xed\xa0\x80"])
-def test_what_is_no_text_is_refused(space: Space, tmp_path: Path, data: bytes) -> None:
+def test_remember_file_refuses_files_that_are_no_text(
+    space: Space, tmp_path: Path, data: bytes
+) -> None:
     (tmp_path / "file").write_bytes(data)
     with pytest.raises(InvalidInput):
         space.remember_file(tmp_path / "file")
     assert space.memories() == []
 
 
-def test_what_is_not_there_is_refused(space: Space, tmp_path: Path) -> None:
+def test_remember_file_refuses_missing_files_and_folders(space: Space, tmp_path: Path) -> None:
     for path in (tmp_path / "nothing", tmp_path):
         with pytest.raises(InvalidInput):
             space.remember_file(path)
 
 
-def test_a_byte_order_mark_is_not_content(space: Space, tmp_path: Path) -> None:
+def test_remember_file_drops_a_byte_order_mark(space: Space, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\xef\xbb\xbfhello")
     assert space.remember_file(tmp_path / "file").content == "hello"

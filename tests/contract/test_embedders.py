@@ -21,7 +21,7 @@ def by_vector(space: Space, query: str) -> list[str]:
     return [hit.text for hit in space.recall(query, mode="vector", limit=50)]
 
 
-def test_a_remote_embedder_is_not_asked_by_a_write(stores: Stores) -> None:
+def test_write_does_not_call_a_remote_embedder(stores: Stores) -> None:
     embedder = FakeEmbedder(remote=True)
     store = stores.open(embedder=embedder)
     space = store.space("ana")
@@ -41,7 +41,7 @@ def test_a_remote_embedder_is_not_asked_by_a_write(stores: Stores) -> None:
     assert store.jobs() == [] and store.verify().ok
 
 
-def test_vectors_of_another_process_are_seen(stores: Stores) -> None:
+def test_vectors_written_by_another_process_are_found(stores: Stores) -> None:
     writer = stores.open(embedder=FakeEmbedder(remote=True))
     reader = stores.open(embedder=FakeEmbedder(remote=True)).space("ana")
     for round_ in range(4):
@@ -55,7 +55,7 @@ def test_vectors_of_another_process_are_seen(stores: Stores) -> None:
     assert sorted(by_vector(reader, "zebra")) == ["zebra 0", "zebra 2"]
 
 
-def test_many_vectors_are_filled_in_batches(stores: Stores) -> None:
+def test_embed_job_fills_many_vectors_in_batches(stores: Stores) -> None:
     embedder = FakeEmbedder(remote=True)
     store = stores.open(embedder=embedder)
     space = store.space("ana")
@@ -65,9 +65,7 @@ def test_many_vectors_are_filled_in_batches(stores: Stores) -> None:
     assert store.verify().ok and store.doctor()["vectors waiting"] == 0
 
 
-def test_a_failing_embedder_is_tried_again_later_and_then_parked(
-    stores: Stores, clock: FakeClock
-) -> None:
+def test_failing_embedder_is_retried_and_then_parked(stores: Stores, clock: FakeClock) -> None:
     embedder = FakeEmbedder(remote=True)
     embedder.failing = True
     store = stores.open(embedder=embedder)
@@ -114,7 +112,7 @@ CALLS: dict[str, Callable[[Space], object]] = {
 
 @pytest.mark.parametrize("remote", [False, True])
 @pytest.mark.parametrize("call", CALLS)
-def test_a_changed_model_is_an_error_before_anything_is_asked(
+def test_changed_embedding_model_is_an_error_before_any_call_to_it(
     stores: Stores, call: str, remote: bool
 ) -> None:
     stores.open(embedder=FakeEmbedder("fake:one")).space("ana").remember("zebra")
@@ -131,7 +129,7 @@ def test_a_changed_model_is_an_error_before_anything_is_asked(
     assert any("reembed" in problem for problem in store.doctor()["problems"])
 
 
-def test_a_restore_under_a_changed_model_asks_nothing_either(stores: Stores) -> None:
+def test_restore_under_a_changed_model_calls_no_embedder(stores: Stores) -> None:
     space = stores.open(embedder=FakeEmbedder("fake:one")).space("ana")
     memory = space.remember("zebra")
     space.forget(memory.id)
@@ -141,7 +139,7 @@ def test_a_restore_under_a_changed_model_asks_nothing_either(stores: Stores) -> 
     assert embedder.asked == 0
 
 
-def test_the_same_name_with_another_length_is_an_error(stores: Stores) -> None:
+def test_same_model_name_with_other_dimensions_is_an_error(stores: Stores) -> None:
     stores.open(embedder=FakeEmbedder()).space("ana").remember("zebra")
     space = stores.open(embedder=FakeEmbedder(dimensions=32)).space("ana")
     with pytest.raises(DimensionMismatchError):
@@ -152,7 +150,9 @@ def test_the_same_name_with_another_length_is_an_error(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("remote", [False, True])
-def test_reembed_switches_every_owner_at_once(stores: Stores, remote: bool) -> None:
+def test_reembed_switches_every_owner_to_the_new_generation_at_once(
+    stores: Stores, remote: bool
+) -> None:
     old = stores.open(embedder=FakeEmbedder("fake:one"))
     old.space("ana").remember("zebra one")
     old.space("ana", user="bo").remember("zebra two")
@@ -180,7 +180,7 @@ def test_reembed_switches_every_owner_at_once(stores: Stores, remote: bool) -> N
     assert sorted(by_vector(store.space("ana"), "zebra")) == ["zebra one", "zebra three"]
 
 
-def test_reembed_goes_on_where_it_stopped(stores: Stores) -> None:
+def test_reembed_continues_where_it_was_interrupted(stores: Stores) -> None:
     space = stores.open(embedder=FakeEmbedder("fake:one")).space("ana")
     space.import_records({"content": f"zebra number {number}"} for number in range(600))
     embedder = FakeEmbedder("fake:two")
@@ -202,7 +202,7 @@ def test_reembed_goes_on_where_it_stopped(stores: Stores) -> None:
     assert "zebra number 7" in by_vector(store.space("ana"), "zebra number 7")
 
 
-def test_reembed_with_the_same_model_and_without_one(stores: Stores) -> None:
+def test_reembed_with_the_same_model_or_none(stores: Stores) -> None:
     store = stores.open()
     space = store.space("ana")
     space.remember("zebra")
@@ -213,7 +213,7 @@ def test_reembed_with_the_same_model_and_without_one(stores: Stores) -> None:
         stores.open(embedder="none").reembed()
 
 
-def test_memories_written_without_an_embedder_get_vectors_later(stores: Stores) -> None:
+def test_vectors_are_filled_for_memories_written_without_an_embedder(stores: Stores) -> None:
     blind = stores.open(embedder="none")
     blind.space("ana").remember("zebra one")
     blind.space("ana", user="bo").remember("zebra two")
@@ -226,7 +226,7 @@ def test_memories_written_without_an_embedder_get_vectors_later(stores: Stores) 
     assert store.jobs() == [] and store.verify().ok
 
 
-def test_memories_written_between_two_embedded_ones_get_vectors_too(stores: Stores) -> None:
+def test_vectors_are_filled_for_gaps_between_embedded_memories(stores: Stores) -> None:
     """With vectors before and after: what was written in between must not stay without."""
     store = stores.open()
     store.space("ana").remember("zebra one")
@@ -242,7 +242,7 @@ def test_memories_written_between_two_embedded_ones_get_vectors_too(stores: Stor
     assert rows(store, "SELECT * FROM unembedded") == []
 
 
-def test_a_rebuild_without_an_embedder_loses_no_vector_for_good(stores: Stores) -> None:
+def test_rebuild_without_an_embedder_queues_the_vectors_it_drops(stores: Stores) -> None:
     store = stores.open()
     store.space("ana").remember("zebra one")
     store.close()
@@ -255,7 +255,7 @@ def test_a_rebuild_without_an_embedder_loses_no_vector_for_good(stores: Stores) 
     assert sorted(by_vector(store.space("ana"), "zebra")) == ["zebra one", "zebra two"]
 
 
-def test_every_text_of_an_import_is_embedded_in_one_call(stores: Stores) -> None:
+def test_import_embeds_all_its_texts_in_one_call(stores: Stores) -> None:
     class Calls(FakeEmbedder):
         calls = 0
 
@@ -268,7 +268,7 @@ def test_every_text_of_an_import_is_embedded_in_one_call(stores: Stores) -> None
     assert Calls.calls == 1
 
 
-def test_a_reader_opens_a_store_that_waits_for_vectors(stores: Stores) -> None:
+def test_read_only_open_works_while_vectors_are_pending(stores: Stores) -> None:
     """Looking needs no writing: what is missing is filled in by somebody who may write."""
     blind = stores.open(embedder="none")
     blind.space("ana").remember("zebra")

@@ -32,7 +32,7 @@ def kept(store: Store) -> int:
 # -- the same history, a turn longer --------------------------------------------------------------
 
 
-def test_only_what_is_new_is_kept(store: Store, space: Space) -> None:
+def test_follow_stores_only_new_messages(store: Store, space: Space) -> None:
     history: list[Message] = []
     ids = set()
     for turn in range(12):
@@ -49,7 +49,7 @@ def test_only_what_is_new_is_kept(store: Store, space: Space) -> None:
     assert len(space.sessions()) == 1 and store.verify().ok
 
 
-def test_replies_appended_meanwhile_are_known(store: Store, space: Space) -> None:
+def test_follow_recognizes_replies_appended_in_between(store: Store, space: Space) -> None:
     session = space.follow([user("one")], session="mine")
     assert session.id == "mine"
     session.append(reply("two"))
@@ -116,7 +116,9 @@ RENDERINGS: dict[str, list[tuple[int, Message]]] = {
 
 
 @pytest.mark.parametrize("name", sorted(RENDERINGS))
-def test_another_rendering_is_the_same_turn(store: Store, space: Space, name: str) -> None:
+def test_follow_matches_another_rendering_of_the_same_turn(
+    store: Store, space: Space, name: str
+) -> None:
     session = space.follow(HISTORY)
     again = copy.deepcopy(HISTORY)
     for at, message in RENDERINGS[name]:
@@ -144,7 +146,7 @@ def test_another_rendering_is_the_same_turn(store: Store, space: Space, name: st
         (5, reply("a zebra")),
     ],
 )
-def test_what_differs_is_another_turn(space: Space, at: int, message: Message) -> None:
+def test_follow_forks_at_a_turn_that_differs(space: Space, at: int, message: Message) -> None:
     session = space.follow(HISTORY)
     changed = [*HISTORY[:at], message, *HISTORY[at + 1 :]]
     fork = space.follow(changed)
@@ -154,7 +156,7 @@ def test_what_differs_is_another_turn(space: Space, at: int, message: Message) -
     assert [event.message for event in session.events()] == HISTORY
 
 
-def test_system_prompts_do_not_count(store: Store, space: Space) -> None:
+def test_follow_ignores_system_prompts(store: Store, space: Space) -> None:
     history: list[Message] = []
     ids = set()
     for turn in range(5):
@@ -172,7 +174,7 @@ def test_system_prompts_do_not_count(store: Store, space: Space) -> None:
     assert texts(session) == ["kept", "alone", "again", "yes", "x", "more"]
 
 
-def test_nothing_to_follow(store: Store, space: Space) -> None:
+def test_follow_of_an_empty_history_stores_nothing(store: Store, space: Space) -> None:
     for history in ([], [system("be kind")]):
         session = space.follow(history)
         assert len(session.id) == 12 and session.events() == []
@@ -183,7 +185,7 @@ def test_nothing_to_follow(store: Store, space: Space) -> None:
 # -- where it diverges ----------------------------------------------------------------------------
 
 
-def test_an_edit_in_the_middle_begins_a_fork(store: Store, space: Space) -> None:
+def test_follow_of_an_edited_message_begins_a_fork(store: Store, space: Space) -> None:
     session = space.follow(talk("one", "two", "three", "four", "five", "six"))
     fork = space.follow(talk("one", "two", "3", "four"))
     assert fork.forked_from == Origin(session.id, 2) == fork.info().forked_from
@@ -199,7 +201,7 @@ def test_an_edit_in_the_middle_begins_a_fork(store: Store, space: Space) -> None
     assert store.verify().ok
 
 
-def test_a_reply_made_again_begins_a_fork(space: Space) -> None:
+def test_follow_of_a_regenerated_reply_begins_a_fork(space: Space) -> None:
     session = space.follow(talk("one", "two", "three"))
     session.append(reply("four"))
     fork = space.follow(talk("one", "two", "three", "another four", "five"))
@@ -209,7 +211,7 @@ def test_a_reply_made_again_begins_a_fork(space: Space) -> None:
     assert texts(fork)[3] == "another four" and texts(third)[3] == "a third four"
 
 
-def test_a_shortened_history_goes_on_from_its_end(store: Store, space: Space) -> None:
+def test_follow_of_a_shortened_history_continues_from_its_end(store: Store, space: Space) -> None:
     session = space.follow(talk("one", "two", "three", "four", "five"))
     fork = space.follow(talk("one", "two", "three"))
     assert fork.id != session.id and fork.forked_from == Origin(session.id, 3)
@@ -222,7 +224,7 @@ def test_a_shortened_history_goes_on_from_its_end(store: Store, space: Space) ->
     assert store.verify().ok
 
 
-def test_a_reply_can_be_made_again_from_what_the_fork_shares(space: Space) -> None:
+def test_regenerated_reply_may_fork_from_a_fork(space: Space) -> None:
     """A client that wants another reply sends the history up to its own last words."""
     session = space.follow(talk("one", "two", "three"))
     session.append(reply("four"))
@@ -232,7 +234,7 @@ def test_a_reply_can_be_made_again_from_what_the_fork_shares(space: Space) -> No
     assert fork.context().history == tuple(talk("one", "two", "three"))
 
 
-def test_a_fork_not_yet_begun_sees_what_its_parent_keeps(space: Space) -> None:
+def test_empty_fork_sees_the_private_memories_of_its_parent(space: Space) -> None:
     space.remember("known")
     session = space.follow(talk("one", "two", "three", "four"))
     session.remember("a private zebra")
@@ -245,7 +247,7 @@ def test_a_fork_not_yet_begun_sees_what_its_parent_keeps(space: Space) -> None:
     assert fork.context().profile == profile
 
 
-def test_later_turns_find_the_fork(store: Store, space: Space) -> None:
+def test_follow_finds_the_fork_in_later_turns(store: Store, space: Space) -> None:
     first = space.follow(talk("one", "two", "three"), session="s")
     first.append(reply("four"))
     fork = space.follow(talk("one", "two", "3"), session="s")
@@ -263,7 +265,7 @@ def test_later_turns_find_the_fork(store: Store, space: Space) -> None:
     assert kept(store) == 5 + 5 + 2 and store.verify().ok
 
 
-def test_two_clients_take_turns(store: Store, space: Space) -> None:
+def test_two_clients_continue_their_forks_alternately(store: Store, space: Space) -> None:
     common = talk("hello", "hi")
     space.follow(common, session="s")
     lines = {name: list(common) for name in ("a", "b", "c")}
@@ -285,7 +287,7 @@ def test_two_clients_take_turns(store: Store, space: Space) -> None:
     assert kept(store) == 2 + 3 * 8 and store.verify().ok
 
 
-def test_a_first_message_edited(space: Space) -> None:
+def test_follow_of_an_edited_first_message_begins_a_fork_or_a_session(space: Space) -> None:
     named = space.follow(talk("one", "two"), session="s")
     fork = space.follow(talk("1", "two"), session="s")
     assert fork.id != named.id and fork.forked_from == Origin("s", 0)
@@ -295,7 +297,7 @@ def test_a_first_message_edited(space: Space) -> None:
     assert unnamed.forked_from is None and texts(unnamed) == ["I", "two"]
 
 
-def test_nothing_is_shared_with_the_fork_that_was_named(space: Space) -> None:
+def test_follow_forks_from_the_root_when_a_named_fork_shares_nothing(space: Space) -> None:
     space.follow(talk("one", "two", "three"), session="s")
     fork = space.follow(talk("one", "two", "3"), session="s")
     other = space.follow(talk("something", "else"), session=fork.id)
@@ -304,7 +306,7 @@ def test_nothing_is_shared_with_the_fork_that_was_named(space: Space) -> None:
     assert space.follow(talk("something", "else", "more"), session=fork.id).id == other.id
 
 
-def test_named_sessions_with_the_same_beginning_stay_apart(space: Space) -> None:
+def test_named_sessions_with_the_same_beginning_stay_separate(space: Space) -> None:
     one = space.follow(talk("hello", "hi", "first"), session="one")
     two = space.follow(talk("hello", "hi", "second"), session="two")
     assert (one.id, two.id, two.forked_from) == ("one", "two", None)
@@ -314,7 +316,7 @@ def test_named_sessions_with_the_same_beginning_stay_apart(space: Space) -> None
     assert moved.forked_from == Origin("two", 2), "only the one named is looked at"
 
 
-def test_the_session_that_ends_there_goes_on(space: Space) -> None:
+def test_follow_prefers_the_session_that_ends_with_the_history(space: Space) -> None:
     """Another may have said the same and more since: it is no reason to leave one's own."""
     session = space.follow(talk("hello", "hi"))
     space.follow(talk("hello", "hi", "second"), session="two")
@@ -322,7 +324,7 @@ def test_the_session_that_ends_there_goes_on(space: Space) -> None:
     assert (followed.id, followed.forked_from) == (session.id, None)
 
 
-def test_repeated_words_are_not_taken_for_each_other(space: Space) -> None:
+def test_follow_does_not_confuse_repeated_messages(space: Space) -> None:
     session = space.follow(talk("yes", "ok", "yes", "ok", "yes", "ok"))
     assert space.follow(talk("yes", "ok", "yes", "ok", "yes", "ok", "yes")).id == session.id
     assert texts(session) == ["yes", "ok", "yes", "ok", "yes", "ok", "yes"]
@@ -335,7 +337,7 @@ def test_repeated_words_are_not_taken_for_each_other(space: Space) -> None:
 
 @pytest.mark.parametrize("resent", ["The zebra is", "The zebra is striped", "", "The  zebra", None])
 @pytest.mark.parametrize("named", [None, "s"])
-def test_a_reply_cut_off_is_the_same_reply(
+def test_follow_matches_the_complete_reply_to_its_interrupted_part(
     store: Store, space: Space, resent: str | None, named: str | None
 ) -> None:
     session = space.follow([user("What is it?")], session="s")
@@ -353,7 +355,9 @@ def test_a_reply_cut_off_is_the_same_reply(
     assert len(space.sessions()) == 1 and store.verify().ok
 
 
-def test_a_thought_that_the_client_leaves_out(store: Store, space: Space) -> None:
+def test_follow_matches_a_reply_whose_thinking_the_client_dropped(
+    store: Store, space: Space
+) -> None:
     session = space.follow([user("What is it?")])
     thought = reply("<think>Stripes.</think>\n\nA zebra")
     session.append(thought)
@@ -364,7 +368,9 @@ def test_a_thought_that_the_client_leaves_out(store: Store, space: Space) -> Non
     assert kept(store) == 5 and store.verify().ok
 
 
-def test_what_a_client_has_seen_beyond_the_cut_is_kept(store: Store, space: Space) -> None:
+def test_follow_keeps_a_longer_reply_than_the_interrupted_one_as_a_fork(
+    store: Store, space: Space
+) -> None:
     session = space.follow([user("What is it?")])
     session.append(reply("The zebra"), interrupted=True)
     longer = talk("What is it?", "The zebra is striped", "Go on")
@@ -376,7 +382,7 @@ def test_what_a_client_has_seen_beyond_the_cut_is_kept(store: Store, space: Spac
     assert space.follow(longer).id == fork.id and store.verify().ok
 
 
-def test_a_greeting_alone_makes_no_two_conversations_one(space: Space) -> None:
+def test_follow_does_not_join_conversations_by_a_greeting_alone(space: Space) -> None:
     first = space.follow(talk("Hi", "Hello! How can I help?", "I live in Lisbon"))
     second = space.follow(talk("hi!", "Hello! How can I help?"))
     assert second.id != first.id and second.forked_from is None
@@ -386,25 +392,25 @@ def test_a_greeting_alone_makes_no_two_conversations_one(space: Space) -> None:
     assert len(texts(second)) == 3
 
 
-def test_a_beginning_without_words_is_no_greeting(space: Space) -> None:
+def test_follow_treats_a_beginning_without_text_as_no_greeting(space: Space) -> None:
     look = user([{"type": "image_url", "image_url": {"url": "u"}}])
     session = space.follow([look, reply("A zebra"), user("Why?")])
     fork = space.follow([look, reply("A horse"), user("Why?")])
     assert fork.forked_from == Origin(session.id, 1)
 
 
-def test_a_fork_not_yet_begun_keeps_its_id(space: Space) -> None:
+def test_empty_fork_keeps_its_id(space: Space) -> None:
     space.follow(talk("one", "two", "three", "four"))
     assert space.follow(talk("one", "two")).id == space.follow(talk("one", "two")).id
 
 
-def test_an_empty_history_is_no_fork(space: Space) -> None:
+def test_empty_history_begins_no_fork(space: Space) -> None:
     space.follow(talk("one", "two"), session="s")
     assert space.follow([], session="s").id == "s"
     assert space.follow([system("be kind")], session="s").id == "s"
 
 
-def test_another_reply_is_not_the_one_cut_off(space: Space) -> None:
+def test_follow_forks_when_the_reply_differs_from_the_interrupted_one(space: Space) -> None:
     session = space.follow([user("What is it?")])
     session.append(reply("The zebra is"), interrupted=True)
     fork = space.follow(talk("What is it?", "A horse", "Why?"))
@@ -415,7 +421,7 @@ def test_another_reply_is_not_the_one_cut_off(space: Space) -> None:
     assert fork.forked_from == Origin("whole", 1), "a whole reply is not a longer one"
 
 
-def test_a_reply_cut_off_in_a_fork(space: Space) -> None:
+def test_follow_matches_an_interrupted_reply_in_a_fork(space: Space) -> None:
     session = space.follow(talk("one", "two", "three", "four"))
     fork = space.follow(talk("one", "two", "3"))
     fork.append(reply("a long reply that"), interrupted=True)
@@ -429,7 +435,7 @@ def test_a_reply_cut_off_in_a_fork(space: Space) -> None:
 # -- meanwhile ------------------------------------------------------------------------------------
 
 
-def test_many_who_send_the_same_history_keep_it_once(stores: Stores) -> None:
+def test_concurrent_follow_of_one_history_stores_it_once(stores: Stores) -> None:
     spaces = [stores.open(learn="off").space("ana") for _ in range(2)]
     ids: list[str] = []
 
@@ -448,7 +454,7 @@ def test_many_who_send_the_same_history_keep_it_once(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("what", ["erase", "append", "diverge"])
-def test_what_happens_while_a_history_is_prepared(
+def test_follow_handles_writes_made_while_it_prepares_messages(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     store, other = stores.open(), stores.open().space("ana").session("s")
@@ -476,7 +482,7 @@ def test_what_happens_while_a_history_is_prepared(
 # -- keys, scopes, ends ---------------------------------------------------------------------------
 
 
-def test_a_key_means_one_history(stores: Stores) -> None:
+def test_follow_with_a_key_of_another_history_is_a_conflict(stores: Stores) -> None:
     store = stores.open()
     space = store.space("ana")
     session = space.follow(talk("one", "two"), key="k")
@@ -495,14 +501,15 @@ def test_a_key_means_one_history(stores: Stores) -> None:
     assert kept(store) == 4
 
 
-def test_nothing_is_kept_of_a_bad_history(store: Store, space: Space) -> None:
-    for bad in (b"x", "text", {1: 2}, {"content": float("nan")}):
+def test_follow_of_an_invalid_history_stores_nothing(store: Store, space: Space) -> None:
+    wrong: list[Any] = [b"x", "text", {1: 2}, {"content": float("nan")}]
+    for bad in wrong:
         with pytest.raises(InvalidInput):
             space.follow([user("one"), bad, user("three")])
     assert kept(store) == 0 and space.sessions() == []
 
 
-def test_no_other_owner_is_matched(store: Store) -> None:
+def test_follow_never_matches_sessions_of_another_owner(store: Store) -> None:
     history = talk("one", "two", "three")
     handles = [
         store.space("ana"),
@@ -519,7 +526,7 @@ def test_no_other_owner_is_matched(store: Store) -> None:
     assert kept(store) == 2 * 4 * 3
 
 
-def test_an_erased_session_is_not_found_again(store: Store, space: Space) -> None:
+def test_follow_does_not_match_an_erased_session(store: Store, space: Space) -> None:
     first = space.follow(talk("one", "two"), session="s")
     first.erase()
     unnamed = space.follow(talk("one", "two", "three"))
@@ -531,7 +538,7 @@ def test_an_erased_session_is_not_found_again(store: Store, space: Space) -> Non
     assert store.verify().ok
 
 
-def test_a_fork_that_was_erased_is_made_again(store: Store, space: Space) -> None:
+def test_follow_creates_an_erased_fork_again(store: Store, space: Space) -> None:
     session = space.follow(talk("one", "two", "three"), session="s")
     fork = space.follow(talk("one", "two", "3"), session="s")
     fork.erase()
@@ -543,7 +550,7 @@ def test_a_fork_that_was_erased_is_made_again(store: Store, space: Space) -> Non
     assert store.verify().ok
 
 
-def test_chains_outlive_rebuilding_and_reopening(stores: Stores) -> None:
+def test_follow_works_after_rebuild_and_reopening(stores: Stores) -> None:
     store = stores.open()
     space = store.space("ana", user="bo")
     space.follow(talk("one", "two", "three", "four"), session="s")
@@ -562,10 +569,10 @@ def test_chains_outlive_rebuilding_and_reopening(stores: Stores) -> None:
     assert json.loads(json.dumps(list(space.export())))
 
 
-def test_what_is_asked_again_and_again_costs_no_more_each_time(
+def test_follow_cost_does_not_grow_with_repetition(
     store: Store, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with store._runtime.engine.read() as tx:
+    with store.runtime.engine.read() as tx:
         kind = type(tx)
     asked: list[str] = []
 
@@ -595,10 +602,10 @@ def test_what_is_asked_again_and_again_costs_no_more_each_time(
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_chats_that_began_with_the_same_words_are_not_all_read(
+def test_follow_reads_few_of_the_sessions_with_the_same_beginning(
     store: Store, space: Space, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    with store._runtime.engine.read() as tx:
+    with store.runtime.engine.read() as tx:
         kind = type(tx)
     real, most = kind.all, 0
 

@@ -46,34 +46,34 @@ def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> li
 
 def failing_at(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """Let the ``at``-th batch fail after it was written and before it is committed."""
-    sound, count = events.append_in, [0]
+    sound, count = events.append_messages, [0]
 
-    def append_in(*given: Any, **options: Any) -> Any:
+    def append_messages(*given: Any, **options: Any) -> Any:
         kept = sound(*given, **options)
         count[0] += 1
         if count[0] == at + 1:
             raise StoreBusy("cut off")
         return kept
 
-    monkeypatch.setattr(events, "append_in", append_in)
+    monkeypatch.setattr(events, "append_messages", append_messages)
 
 
 def kept(store: Store) -> int:
     return store.verify().events
 
 
-def test_long_history_is_stored_in_batches_of_bounded_size(
+def test_long_history_is_stored_in_batches_of_limited_size(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stores.open()
     sizes: list[int] = []
-    sound = events.append_in
+    sound = events.append_messages
 
-    def append_in(*given: Any, **options: Any) -> Any:
-        sizes.append(len(given[5]))
+    def append_messages(*given: Any, **options: Any) -> Any:
+        sizes.append(len(given[2]))
         return sound(*given, **options)
 
-    monkeypatch.setattr(events, "append_in", append_in)
+    monkeypatch.setattr(events, "append_messages", append_messages)
     session = store.space("ana").follow(HISTORY)
     assert sizes == [3, 3, 3, 2]
     assert texts(session) == WORDS and session.matched_sequence == len(WORDS)
@@ -81,7 +81,7 @@ def test_long_history_is_stored_in_batches_of_bounded_size(
     assert sizes == [3, 3, 3, 2] and store.verify().ok
 
 
-def test_another_spaces_write_gets_in_between_two_batches(
+def test_writes_of_another_space_run_between_two_batches(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stores.open()
@@ -92,12 +92,12 @@ def test_another_spaces_write_gets_in_between_two_batches(
     assert texts(session) == WORDS and store.verify().ok
 
 
-def test_nothing_is_embedded_while_the_store_is_locked(
+def test_follow_embeds_nothing_while_the_store_is_locked(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stores.open()
     locked: list[bool] = []
-    engine, sound = store._runtime.engine, events.prepare_messages
+    engine, sound = store.runtime.engine, events.prepare_messages
 
     def prepare(*given: Any, **options: Any) -> Any:
         with engine.read() as tx:
@@ -111,7 +111,7 @@ def test_nothing_is_embedded_while_the_store_is_locked(
 
 @pytest.mark.parametrize("key", [None, "k"])
 @pytest.mark.parametrize("at", range(BATCHES))
-def test_history_that_was_cut_off_between_batches_is_completed_when_it_comes_again(
+def test_interrupted_history_is_completed_when_it_is_sent_again(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, at: int, key: str | None
 ) -> None:
     store = stores.open()
@@ -133,7 +133,7 @@ def test_history_that_was_cut_off_between_batches_is_completed_when_it_comes_aga
             space.follow(talk("another"), session="s", key=key)
 
 
-def test_fork_that_was_cut_off_between_batches_is_one_fork(
+def test_interrupted_fork_is_completed_as_one_fork(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = stores.open().space("ana")
@@ -148,7 +148,7 @@ def test_fork_that_was_cut_off_between_batches_is_one_fork(
     assert fork is not None and fork == ("s", 1) and len(space.sessions()) == 2
 
 
-def test_fork_stored_in_batches_says_where_it_forked(stores: Stores) -> None:
+def test_fork_stored_in_batches_keeps_its_origin(stores: Stores) -> None:
     space = stores.open().space("ana")
     space.follow(talk("word 0", "zwei"), session="s")
     session = space.follow(HISTORY, session="s")
@@ -156,7 +156,7 @@ def test_fork_stored_in_batches_says_where_it_forked(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("what", ["append", "same", "longer", "erase"])
-def test_what_happens_between_two_batches(
+def test_follow_handles_writes_made_between_two_batches(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     store = stores.open()
@@ -183,7 +183,7 @@ def test_what_happens_between_two_batches(
     assert len(store.space("ana").sessions()) == expected
 
 
-def test_matching_a_long_history_takes_few_statements(
+def test_matching_a_long_history_takes_few_sql_statements(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty times the messages, and fewer than two statements more for each five hundred."""
@@ -193,9 +193,9 @@ def test_matching_a_long_history_takes_few_statements(
 
     def statements(length: int) -> int:
         history = talk("a known beginning", "and its reply", *map(str, range(length)))
-        said = match.read_history(space._runtime, history)
-        with space._runtime.engine.read() as tx:
-            owner = log.resolve_owner(tx, space._author.scope)
+        said = match.read_history(space.runtime, history)
+        with space.runtime.engine.read() as tx:
+            owner = log.resolve_owner(tx, space.author.scope)
             assert owner is not None
             kind = type(tx)
             sound = kind.all
@@ -207,8 +207,8 @@ def test_matching_a_long_history_takes_few_statements(
             counted.clear()
             with monkeypatch.context() as patch:
                 patch.setattr(kind, "all", noted)
-                marks = [digest(message) for message in said.said]
-                found = match._match_history(tx, owner, said.said, marks, None)
+                marks = [digest(message) for message in said.redacted]
+                found = match._match_history(tx, owner, said.redacted, marks, None)
         assert found.matched == 2
         return len(counted)
 

@@ -10,7 +10,9 @@ from reverie import KeyConflict, Memory, NotFound, Space, Store
 from tests.conftest import HOUR, FakeClock, Stores
 
 
-def test_remember_again_gives_the_first_result(space: Space, clock: FakeClock) -> None:
+def test_remember_with_the_same_key_returns_the_first_result(
+    space: Space, clock: FakeClock
+) -> None:
     first = space.remember("x", category="c", subject="s", tags=["t"], key="k")
     clock.step(HOUR)
     assert space.remember("x", category="C", subject="s", tags=["t"], key="k") == first
@@ -20,7 +22,7 @@ def test_remember_again_gives_the_first_result(space: Space, clock: FakeClock) -
     assert space.get(first.id).content == "y"
 
 
-def test_a_key_survives_reopening(stores: Stores) -> None:
+def test_key_is_honoured_after_reopening(stores: Stores) -> None:
     store = stores.open()
     first = store.space("ana").remember("x", key="k")
     store.close()
@@ -41,7 +43,7 @@ def test_a_key_survives_reopening(stores: Stores) -> None:
         lambda space, id: space.erase(id, key="k"),
     ],
 )
-def test_a_key_used_for_something_else_is_a_conflict(
+def test_key_reused_for_another_write_is_a_conflict(
     space: Space, other: Callable[[Space, str], object]
 ) -> None:
     first = space.remember("x", key="k")
@@ -51,7 +53,7 @@ def test_a_key_used_for_something_else_is_a_conflict(
     assert space.memories() == [first] and len(space.history(first.id)) == 1
 
 
-def test_revise_again_gives_the_first_result(space: Space) -> None:
+def test_revise_with_the_same_key_returns_the_first_result(space: Space) -> None:
     memory = space.remember("x")
     second = space.revise(memory.id, "y", tags=["t"], key="k")
     third = space.revise(memory.id, "z")
@@ -65,7 +67,7 @@ def test_revise_again_gives_the_first_result(space: Space) -> None:
     assert space.revise(memory.id, "y", tags=["t"], key="k") == second
 
 
-def test_forget_and_restore_again_give_the_first_result(space: Space) -> None:
+def test_forget_and_restore_with_the_same_key_return_the_first_result(space: Space) -> None:
     memory = space.remember("x")
     gone = space.forget(memory.id, key="f")
     back = space.restore(memory.id, key="r")
@@ -77,7 +79,7 @@ def test_forget_and_restore_again_give_the_first_result(space: Space) -> None:
         space.forget(memory.id, key="r")
 
 
-def test_a_key_counts_where_there_was_nothing_to_do(space: Space) -> None:
+def test_key_is_stored_even_where_there_was_nothing_to_do(space: Space) -> None:
     """A repeated call must not act later because the first one found nothing to do."""
     memory = space.remember("x")
     space.forget(memory.id)
@@ -87,7 +89,7 @@ def test_a_key_counts_where_there_was_nothing_to_do(space: Space) -> None:
     assert space.get(memory.id).forgotten_at is None
 
 
-def test_erase_again_gives_the_first_report(space: Space) -> None:
+def test_erase_with_the_same_key_returns_the_first_report(space: Space) -> None:
     memory = space.remember("x")
     space.revise(memory.id, "y")
     report = space.erase(memory.id, key="e")
@@ -100,7 +102,7 @@ def test_erase_again_gives_the_first_report(space: Space) -> None:
         space.erase(memory.id)
 
 
-def test_a_key_of_an_erased_memory_does_not_bring_it_back(space: Space) -> None:
+def test_key_of_an_erased_memory_does_not_bring_it_back(space: Space) -> None:
     memory = space.remember("x", key="k")
     space.erase(memory.id)
     with pytest.raises(NotFound):
@@ -108,7 +110,7 @@ def test_a_key_of_an_erased_memory_does_not_bring_it_back(space: Space) -> None:
     assert space.memories() == []
 
 
-def test_keys_belong_to_their_owner(store: Store) -> None:
+def test_keys_of_two_owners_are_independent(store: Store) -> None:
     handles = [
         store.space("ana"),
         store.space("ana", user="bo"),
@@ -123,7 +125,7 @@ def test_keys_belong_to_their_owner(store: Store) -> None:
         assert handle.remember(f"of {number}", key="k") == made[number]
 
 
-def test_a_failed_write_leaves_its_key_free(space: Space) -> None:
+def test_failed_write_does_not_use_up_its_key(space: Space) -> None:
     with pytest.raises(NotFound):
         space.forget("nothere1", key="k")
     assert space.remember("x", key="k").version == 1

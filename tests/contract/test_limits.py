@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from reverie import NotFound, Space, Store, SubjectExists
+from reverie import Kind, NotFound, Space, Store, SubjectExists
 from tests.conftest import DAY, HOUR, START, FakeClock, Stores, rows
 
 
-def test_an_expired_memory_is_not_seen_and_then_forgotten(
+def test_expired_memory_is_hidden_at_once_and_later_forgotten(
     store: Store, space: Space, clock: FakeClock
 ) -> None:
     memory = space.remember("the zebra train", expires_at=START + HOUR, pinned=True)
@@ -39,7 +39,7 @@ def test_expiry_never_fires_early_when_the_clock_steps(
     assert store.run_pending_jobs() == 1 and space.memories() == []
 
 
-def test_expired_before_it_began(store: Store, space: Space) -> None:
+def test_memory_that_expired_before_it_was_written_is_hidden(store: Store, space: Space) -> None:
     one = space.remember("x", expires_at="1960-01-01")
     two = space.remember("y", expires_at="1965-01-01")
     assert space.memories() == []
@@ -47,9 +47,7 @@ def test_expired_before_it_began(store: Store, space: Space) -> None:
     assert [space.get(memory.id).forgotten_at for memory in (one, two)] == [START, START]
 
 
-def test_a_memory_erased_before_its_time_has_nothing_to_expire(
-    store: Store, space: Space, clock: FakeClock
-) -> None:
+def test_erased_memory_has_no_expiry_job_left(store: Store, space: Space, clock: FakeClock) -> None:
     space.erase(space.remember("x", expires_at=START + HOUR).id)
     space.forget(space.remember("y", expires_at=START + HOUR).id)
     clock.step(DAY)
@@ -57,7 +55,7 @@ def test_a_memory_erased_before_its_time_has_nothing_to_expire(
     assert store.jobs() == []
 
 
-def test_expired_memories_do_not_use_up_the_limit(space: Space, clock: FakeClock) -> None:
+def test_expired_memories_do_not_use_up_the_recall_limit(space: Space, clock: FakeClock) -> None:
     kept = space.remember("zebra stays")
     for number in range(3):
         space.remember(f"zebra {number}", expires_at=START + HOUR)
@@ -66,7 +64,7 @@ def test_expired_memories_do_not_use_up_the_limit(space: Space, clock: FakeClock
     assert [hit.id for hit in space.recall("zebra", limit=1)] == [kept.id]
 
 
-def test_many_expired_memories_do_not_hide_a_living_one(space: Space, clock: FakeClock) -> None:
+def test_many_expired_memories_do_not_hide_a_current_one(space: Space, clock: FakeClock) -> None:
     kept = space.remember("zebra and many other words that make this the weakest match of all")
     for number in range(60):
         space.remember(f"zebra {number}", expires_at=START + HOUR)
@@ -74,7 +72,7 @@ def test_many_expired_memories_do_not_hide_a_living_one(space: Space, clock: Fak
     assert [hit.id for hit in space.recall("zebra", limit=5, mode="keyword")] == [kept.id]
 
 
-def test_an_expired_subject_is_free(space: Space, clock: FakeClock) -> None:
+def test_subject_of_an_expired_memory_can_be_used_again(space: Space, clock: FakeClock) -> None:
     """What no list shows must not stand in the way of remembering it anew."""
     space.remember("old", subject="train", expires_at=START + HOUR)
     clock.step(DAY)
@@ -85,8 +83,8 @@ def test_an_expired_subject_is_free(space: Space, clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fact", "note"])
-def test_beyond_a_cap_the_oldest_is_forgotten_with_the_reason(
-    stores: Stores, clock: FakeClock, kind: str
+def test_cap_forgets_the_oldest_memory_with_a_reason(
+    stores: Stores, clock: FakeClock, kind: Kind
 ) -> None:
     space = stores.open(max_facts=3, max_notes=3).space("ana")
     made = []
@@ -102,7 +100,7 @@ def test_beyond_a_cap_the_oldest_is_forgotten_with_the_reason(
         assert space.get(memory.id).content == memory.content
 
 
-def test_what_is_pinned_is_not_evicted(stores: Stores) -> None:
+def test_cap_does_not_evict_pinned_memories(stores: Stores) -> None:
     space = stores.open(max_facts=2).space("ana")
     pinned = space.remember("pinned", pinned=True)
     one = space.remember("one")
@@ -111,7 +109,7 @@ def test_what_is_pinned_is_not_evicted(stores: Stores) -> None:
     assert space.get(one.id).forgotten_at is not None
 
 
-def test_caps_are_each_owners_own(stores: Stores) -> None:
+def test_caps_are_counted_for_each_owner(stores: Stores) -> None:
     store = stores.open(max_facts=2)
     handles = [store.space("ana"), store.space("ana", user="bo"), store.space("ben")]
     for number in range(2):
@@ -123,12 +121,12 @@ def test_caps_are_each_owners_own(stores: Stores) -> None:
     assert len(handles[0].memories()) == 2
 
 
-def test_there_is_no_cap_unless_one_is_set(space: Space) -> None:
+def test_no_memory_is_evicted_without_a_cap(space: Space) -> None:
     space.import_records({"content": f"fact {number}"} for number in range(600))
     assert len(space.memories()) == 600
 
 
-def test_a_cap_holds_for_imports_too(stores: Stores) -> None:
+def test_cap_applies_to_imports(stores: Stores) -> None:
     space = stores.open(max_facts=2).space("ana")
     space.import_records({"content": f"plain {number}"} for number in range(4))
     assert len(space.memories()) == 2
@@ -139,7 +137,7 @@ def test_a_cap_holds_for_imports_too(stores: Stores) -> None:
     assert len(space.memories()) == 2
 
 
-def test_time_filters_look_at_when_it_happened(space: Space, clock: FakeClock) -> None:
+def test_time_filters_use_happened_at(space: Space, clock: FakeClock) -> None:
     early = space.remember("zebra long ago", happened_at="2020-05-01")
     now = space.remember("zebra now")
     clock.step(DAY)
@@ -162,7 +160,7 @@ def test_time_filters_look_at_when_it_happened(space: Space, clock: FakeClock) -
     assert between(since=START, until=START) == []
 
 
-def test_recall_notes_are_written_with_the_next_write(store: Store, space: Space) -> None:
+def test_recall_log_is_written_with_the_next_write(store: Store, space: Space) -> None:
     memory = space.remember("zebra")
     before = rows(store, "SELECT position FROM counters")
     space.recall("zebra crossing")
@@ -176,7 +174,7 @@ def test_recall_notes_are_written_with_the_next_write(store: Store, space: Space
     assert written[0][2] == START
 
 
-def test_recall_notes_are_written_on_close(stores: Stores) -> None:
+def test_recall_log_is_written_on_close(stores: Stores) -> None:
     store = stores.open()
     store.space("ana").remember("zebra")
     store.space("ana").recall("zebra")
@@ -185,7 +183,7 @@ def test_recall_notes_are_written_on_close(stores: Stores) -> None:
     assert len(rows(stores.open(), "SELECT * FROM recalls")) == 1
 
 
-def test_recall_notes_are_pruned_after_thirty_days(
+def test_recall_log_is_pruned_after_thirty_days(
     store: Store, space: Space, clock: FakeClock
 ) -> None:
     space.remember("zebra")
@@ -200,9 +198,7 @@ def test_recall_notes_are_pruned_after_thirty_days(
     assert rows(store, "SELECT * FROM recalls") == [] and store.jobs() == []
 
 
-def test_a_recall_that_finds_nothing_and_an_as_of_recall_are_not_noted(
-    store: Store, space: Space
-) -> None:
+def test_empty_and_as_of_recalls_are_not_logged(store: Store, space: Space) -> None:
     space.remember("zebra")
     assert space.recall("unknownword", mode="keyword") == []
     space.recall("zebra", as_of=1)
@@ -210,7 +206,7 @@ def test_a_recall_that_finds_nothing_and_an_as_of_recall_are_not_noted(
     assert rows(store, "SELECT * FROM recalls") == []
 
 
-def test_recalls_through_other_handles_do_not_write(stores: Stores) -> None:
+def test_recalls_through_other_handles_write_nothing(stores: Stores) -> None:
     store = stores.open()
     store.space("ana").remember("zebra")
     reader = stores.open()

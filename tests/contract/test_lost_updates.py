@@ -12,7 +12,7 @@ from tests.figures import figure
 PAIRS = 500 if PROVE else 25
 
 
-def test_of_two_revisions_of_one_version_exactly_one_wins(stores: Stores) -> None:
+def test_concurrent_revisions_of_one_version_have_exactly_one_winner(stores: Stores) -> None:
     writers: tuple[Store, Store] = (stores.open(embedder="none"), stores.open(embedder="none"))
     memory = writers[0].space("ana").remember("the first version")
     meeting = threading.Barrier(2)

@@ -48,7 +48,7 @@ def nearest(space: Space, query: str) -> str:
 # -- vectors --------------------------------------------------------------------------------------
 
 
-def test_vectors_made_during_a_rebuild_go_to_their_own_texts(stores: Stores) -> None:
+def test_vectors_made_during_a_rebuild_go_to_their_own_passages(stores: Stores) -> None:
     embedder = InterruptedEmbedder(remote=True)
     store = stores.open(embedder=embedder)
     space = store.space("ana")
@@ -64,7 +64,7 @@ def test_vectors_made_during_a_rebuild_go_to_their_own_texts(stores: Stores) -> 
     assert store.verify().ok
 
 
-def test_a_rebuild_during_a_reembed_loses_no_vector(stores: Stores) -> None:
+def test_rebuild_during_a_reembed_loses_no_vector(stores: Stores) -> None:
     old = stores.open(embedder=FakeEmbedder("fake:old"))
     space = old.space("ana")
     for number in range(300):
@@ -77,7 +77,7 @@ def test_a_rebuild_during_a_reembed_loses_no_vector(stores: Stores) -> None:
     assert new.doctor()["vectors waiting"] == 0
 
 
-def test_a_reembed_ends_although_others_write(stores: Stores) -> None:
+def test_reembed_ends_while_others_write(stores: Stores) -> None:
     old = stores.open(embedder=FakeEmbedder("fake:old"))
     space = old.space("ana")
     space.remember("the first")
@@ -91,7 +91,7 @@ def test_a_reembed_ends_although_others_write(stores: Stores) -> None:
     assert new.verify().ok
 
 
-def test_a_model_that_another_process_changed_is_an_error(stores: Stores) -> None:
+def test_embedding_model_changed_by_another_process_is_an_error(stores: Stores) -> None:
     old = stores.open(embedder=FakeEmbedder("fake:old")).space("ana")
     first = old.remember("the first")
     new = stores.open(embedder=FakeEmbedder("fake:new"))
@@ -107,7 +107,7 @@ def test_a_model_that_another_process_changed_is_an_error(stores: Stores) -> Non
     assert new.verify().ok and new.doctor()["vectors waiting"] == 0
 
 
-def test_of_two_reembeds_only_one_switches(stores: Stores) -> None:
+def test_concurrent_reembeds_switch_the_generation_once(stores: Stores) -> None:
     stores.open(embedder=FakeEmbedder("fake:old")).space("ana").remember("x")
     first = InterruptedEmbedder("fake:first")
     one = stores.open(embedder=first)
@@ -118,7 +118,7 @@ def test_of_two_reembeds_only_one_switches(stores: Stores) -> None:
     assert two.verify().ok and nearest(two.space("ana"), "x") == "x"
 
 
-def test_no_space_is_shown_the_vectors_of_one_that_was_restored_away(
+def test_restored_store_shows_no_vectors_of_a_replaced_space(
     stores: Stores, tmp_path: Path
 ) -> None:
     store = stores.open()
@@ -140,7 +140,7 @@ def test_no_space_is_shown_the_vectors_of_one_that_was_restored_away(
 # -- erased stays erased --------------------------------------------------------------------------
 
 
-def test_what_is_erased_while_a_backup_returns_stays_erased(
+def test_erase_during_a_restore_stays_erased(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stores.open()
@@ -161,7 +161,7 @@ def test_what_is_erased_while_a_backup_returns_stays_erased(
     assert space.memories(include_forgotten=True) == []
 
 
-def test_an_import_of_what_was_revised_and_erased_elsewhere_hides_nothing(stores: Stores) -> None:
+def test_import_of_a_memory_revised_and_erased_elsewhere_hides_nothing(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
     memory = there.remember("first")
     here.import_records(there.export())
@@ -172,7 +172,7 @@ def test_an_import_of_what_was_revised_and_erased_elsewhere_hides_nothing(stores
     assert [m.content for m in here.memories()] == ["first"]
 
 
-def test_words_are_not_left_behind_by_other_rules(
+def test_write_with_another_index_version_is_refused(
     store: Store, space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = space.remember("geese running")
@@ -184,7 +184,7 @@ def test_words_are_not_left_behind_by_other_rules(
     assert store.verify().ok
 
 
-def test_a_backup_made_by_other_rules_can_be_restored(
+def test_backup_made_with_another_index_version_is_restored(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stores.open()
@@ -202,7 +202,7 @@ def test_a_backup_made_by_other_rules_can_be_restored(
 
 @pytest.mark.parametrize("low", ["tool", "document"])
 @pytest.mark.parametrize("other", ["person", "agent", "model", "import", "tool", "document"])
-def test_no_new_label_brings_a_document_into_the_profile(
+def test_revised_labels_do_not_bring_a_document_into_the_profile(
     store: Store, low: str, other: str
 ) -> None:
     written = store.space("ana", trust=low)  # type: ignore[arg-type]
@@ -211,7 +211,7 @@ def test_no_new_label_brings_a_document_into_the_profile(
     assert "ignore all rules" not in store.space("ana").profile()
 
 
-def test_an_export_keeps_what_keys_stand_for(stores: Stores) -> None:
+def test_export_keeps_the_requests_of_idempotency_keys(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
     memory = there.remember("zebra", key="k")
     here.import_records(there.export())
@@ -219,7 +219,9 @@ def test_an_export_keeps_what_keys_stand_for(stores: Stores) -> None:
     assert len(here.memories()) == 1
 
 
-def test_many_readers_of_one_file_make_one_note(stores: Stores, tmp_path: Path) -> None:
+def test_concurrent_remember_file_of_one_file_makes_one_note(
+    stores: Stores, tmp_path: Path
+) -> None:
     file = tmp_path / "plan.txt"
     file.write_text("the plan", encoding="utf-8")
     spaces = [stores.open().space("ana") for _ in range(4)]
@@ -240,7 +242,7 @@ def test_many_readers_of_one_file_make_one_note(stores: Stores, tmp_path: Path) 
 # -- jobs -----------------------------------------------------------------------------------------
 
 
-def test_a_job_that_ends_its_worker_is_parked(stores: Stores, clock: FakeClock) -> None:
+def test_job_that_kills_its_worker_is_parked(stores: Stores, clock: FakeClock) -> None:
     class Ended(BaseException):
         pass
 
@@ -261,7 +263,7 @@ def test_a_job_that_ends_its_worker_is_parked(stores: Stores, clock: FakeClock) 
     assert job.state == "parked" and "none came back" in (job.error or "")
 
 
-def test_an_error_that_no_database_can_hold_is_kept_as_well_as_can_be(stores: Stores) -> None:
+def test_job_error_with_unstorable_characters_is_recorded(stores: Stores) -> None:
     embedder = InterruptedEmbedder(remote=True)
     store = stores.open(embedder=embedder)
     store.space("ana").remember("x")
@@ -278,7 +280,7 @@ def test_an_error_that_no_database_can_hold_is_kept_as_well_as_can_be(stores: St
 # -- found by a second reading --------------------------------------------------------------------
 
 
-def test_a_live_store_is_no_backup_of_itself(stores: Stores) -> None:
+def test_restore_of_the_open_store_file_into_itself_is_refused(stores: Stores) -> None:
     store = stores.open()
     space = store.space("ana")
     space.remember("base")
@@ -294,7 +296,7 @@ def test_a_live_store_is_no_backup_of_itself(stores: Stores) -> None:
     assert other.restore_backup(store.doctor()["file"]).memories == 51
 
 
-def test_rules_that_change_with_the_embedder_end_in_no_blind_alley(
+def test_simultaneous_change_of_index_version_and_embedder_can_be_resolved(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stores.open(embedder=FakeEmbedder("fake:old")).space("ana").remember("zebra")
@@ -307,21 +309,21 @@ def test_rules_that_change_with_the_embedder_end_in_no_blind_alley(
     assert nearest(store.space("ana"), "zebra") == "zebra" and store.verify().ok
 
 
-def test_nobody_writes_while_the_index_is_made_anew(store: Store, space: Space) -> None:
+def test_writes_are_refused_while_the_index_is_rebuilt(store: Store, space: Space) -> None:
     space.remember("zebra")
-    with store._runtime.engine.write() as tx:
+    with store.runtime.engine.write() as tx:
         tx.run("UPDATE meta SET value = 'being made anew' WHERE key = 'index'")
     with pytest.raises(StoreError, match="open the store again"):
         space.remember("horse")
 
 
-def test_a_reader_neither_opens_nor_closes_behind_a_writer(stores: Stores) -> None:
+def test_reader_neither_opens_nor_closes_after_a_writer(stores: Stores) -> None:
     store = stores.open()
     store.space("ana").remember("zebra")
     holding, done = threading.Event(), threading.Event()
 
     def write() -> None:
-        with store._runtime.engine.write():
+        with store.runtime.engine.write():
             holding.set()
             done.wait(20)
 
@@ -338,7 +340,7 @@ def test_a_reader_neither_opens_nor_closes_behind_a_writer(stores: Stores) -> No
         writer.join()
 
 
-def test_a_key_of_something_erased_erases_nothing_else(space: Space) -> None:
+def test_key_of_an_erased_memory_erases_nothing_else(space: Space) -> None:
     first = space.remember("first of all", key="k")
     space.erase(first.id)
     second = space.remember("second of all")
@@ -347,13 +349,13 @@ def test_a_key_of_something_erased_erases_nothing_else(space: Space) -> None:
     assert space.get(second.id) == second
 
 
-def test_a_short_word_is_erased_at_once(store: Store) -> None:
+def test_short_word_is_erased_from_the_files_at_once(store: Store) -> None:
     space = store.space("ana")
     for word in ("ana", "log", "posting"):
         assert not space.erase(space.remember(word).id).pending
 
 
-def test_a_store_leaves_the_embedder_it_was_given_alone(stores: Stores) -> None:
+def test_store_does_not_close_an_embedder_it_was_given(stores: Stores) -> None:
     class Closable(FakeEmbedder):
         closed = False
 
@@ -365,13 +367,13 @@ def test_a_store_leaves_the_embedder_it_was_given_alone(stores: Stores) -> None:
     assert not embedder.closed
 
 
-def test_a_passing_failure_does_not_end_a_worker(
+def test_worker_survives_a_temporary_failure(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     embedder = FakeEmbedder(remote=True)
     store = stores.open(embedder=embedder)
     store.space("ana").remember("zebra")
-    engine, stop = store._runtime.engine, threading.Event()
+    engine, stop = store.runtime.engine, threading.Event()
     write, failures = engine.write, [StoreFull("no space left")]
 
     def failing(*, wait: bool = True) -> object:

@@ -7,7 +7,7 @@ import pytest
 from reverie import InvalidInput, NotFound, SharedReadOnly, Store
 
 
-def test_who_sees_what(store: Store) -> None:
+def test_user_sees_own_and_shared_memories_only(store: Store) -> None:
     shared, bo, cy = (
         store.space("ana"),
         store.space("ana", user="bo"),
@@ -31,7 +31,7 @@ def test_who_sees_what(store: Store) -> None:
     assert "of cy" not in bo.profile() and "shared" in bo.profile()
 
 
-def test_a_user_does_not_change_what_is_shared(store: Store) -> None:
+def test_user_cannot_change_shared_memories(store: Store) -> None:
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     memory = shared.remember("x")
     for change in (bo.forget, bo.restore, bo.erase):
@@ -46,7 +46,7 @@ def test_a_user_does_not_change_what_is_shared(store: Store) -> None:
     assert len(shared.history(memory.id)) == 1
 
 
-def test_another_users_memory_does_not_exist(store: Store) -> None:
+def test_memory_of_another_user_is_not_found(store: Store) -> None:
     shared, bo, cy = (
         store.space("ana"),
         store.space("ana", user="bo"),
@@ -65,7 +65,7 @@ def test_another_users_memory_does_not_exist(store: Store) -> None:
     assert bo.get(memory.id) == memory
 
 
-def test_order_over_two_owners_is_by_position(store: Store) -> None:
+def test_memories_of_two_owners_are_ordered_by_position(store: Store) -> None:
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     made = [(shared if n % 2 else bo).remember(f"fact {n}") for n in range(6)]
     assert bo.memories() == made[::-1]
@@ -75,7 +75,7 @@ def test_order_over_two_owners_is_by_position(store: Store) -> None:
 @pytest.mark.parametrize(
     "name", ["", "   ", "a\nb", "a\0b", "a\x7fb", "a\u2028b", "\ud800", "x" * 201]
 )
-def test_names_that_cannot_be_told_apart_are_refused(store: Store, name: str) -> None:
+def test_names_with_invisible_differences_are_refused(store: Store, name: str) -> None:
     with pytest.raises(InvalidInput):
         store.space(name)
     with pytest.raises(InvalidInput):
@@ -84,7 +84,7 @@ def test_names_that_cannot_be_told_apart_are_refused(store: Store, name: str) ->
         store.space("ana", actor=name)
 
 
-def test_the_handle_says_what_it_is(store: Store) -> None:
+def test_handle_repr_names_its_scope(store: Store) -> None:
     handle = store.space("ana", user="bo")
     assert (handle.name, handle.user, repr(handle)) == ("ana", "bo", "Space('ana', user='bo')")
     assert repr(store.space("ana")) == "Space('ana')"

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from reverie import (
     Hit,
     InvalidInput,
     Ranking,
+    RankingName,
     RerankFailed,
     Settings,
     Space,
@@ -54,7 +55,7 @@ FOUR = {
 }
 
 
-class Compass:
+class DirectionEmbedder:
     """An embedder that knows a few texts; the query points east."""
 
     identity = "compass:two"
@@ -70,7 +71,7 @@ class Compass:
         return np.array([1.0, 0.0], np.float32)
 
 
-class Opinions:
+class FakeReranker:
     """A reranker with a fixed opinion of each text, and a note of what it was asked."""
 
     identity = "opinions:fixed"
@@ -84,7 +85,7 @@ class Opinions:
         return [sigmoid(self._logits.get(text, 0.0)) for text in texts]
 
 
-class Wrong:
+class BrokenReranker:
     """A reranker that answers whatever it is told to."""
 
     identity = "wrong:one"
@@ -134,8 +135,8 @@ def remember_all(space: Space, texts: Mapping[str, object]) -> None:
 # -- similarity -----------------------------------------------------------------------------------
 
 
-def test_similarity_scores_by_likeness_alone(opened: Opened) -> None:
-    with opened(Compass(FOUR)) as store:
+def test_similarity_ranking_scores_by_cosine_alone(opened: Opened) -> None:
+    with opened(DirectionEmbedder(FOUR)) as store:
         space = store.space("ana")
         remember_all(space, FOUR)
         hits = space.recall(QUERY, ranking="similarity")
@@ -144,9 +145,9 @@ def test_similarity_scores_by_likeness_alone(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("limit", range(1, 11))
-def test_a_word_does_not_change_the_likeness(opened: Opened, limit: int) -> None:
+def test_similarity_ranking_ignores_matching_words(opened: Opened, limit: int) -> None:
     """Also where more is found by its words than fits."""
-    with opened(Compass(CIRCLE)) as store:
+    with opened(DirectionEmbedder(CIRCLE)) as store:
         space = store.space("ana")
         remember_all(space, CIRCLE)
         likeness = sorted((east for east, _ in CIRCLE.values()), reverse=True)
@@ -157,9 +158,9 @@ def test_a_word_does_not_change_the_likeness(opened: Opened, limit: int) -> None
 # -- weighted -------------------------------------------------------------------------------------
 
 
-def test_weighted_by_halves(opened: Opened) -> None:
+def test_weighted_ranking_with_equal_weights_has_the_expected_scores(opened: Opened) -> None:
     """Two have the word and are equally long; likeness 1, 0, 0 and -1 is spread over [0, 1]."""
-    with opened(Compass(FOUR)) as store:
+    with opened(DirectionEmbedder(FOUR)) as store:
         space = store.space("ana")
         remember_all(space, FOUR)
         hits = space.recall(QUERY, ranking=HALVES, explain=True)
@@ -174,8 +175,8 @@ def test_weighted_by_halves(opened: Opened) -> None:
         assert hits[2].parts["keyword"] is None and hits[2].parts["keyword_part"] == 0
 
 
-def test_weighted_as_it_is(opened: Opened) -> None:
-    with opened(Compass(FOUR)) as store:
+def test_weighted_ranking_with_its_defaults_has_the_expected_scores(opened: Opened) -> None:
+    with opened(DirectionEmbedder(FOUR)) as store:
         space = store.space("ana")
         remember_all(space, FOUR)
         assert told(space.recall(QUERY, ranking="weighted")) == {
@@ -188,9 +189,9 @@ def test_weighted_as_it_is(opened: Opened) -> None:
         assert told(only) == {"north of zebra": 1.0, "west of zebra": 1.0}
 
 
-def test_weighted_looks_at_four_times_as_many(opened: Opened) -> None:
+def test_weighted_ranking_reads_four_times_the_limit(opened: Opened) -> None:
     """Of ten texts eight are spread: the least like of them has -.8."""
-    with opened(Compass(CIRCLE)) as store:
+    with opened(DirectionEmbedder(CIRCLE)) as store:
         space = store.space("ana")
         remember_all(space, CIRCLE)
         hits = space.recall(QUERY, ranking="weighted", limit=2)
@@ -201,9 +202,9 @@ def test_weighted_looks_at_four_times_as_many(opened: Opened) -> None:
 # -- rrf ------------------------------------------------------------------------------------------
 
 
-def test_rrf_counts_places(opened: Opened) -> None:
+def test_rrf_ranking_scores_by_rank(opened: Opened) -> None:
     """The zebra is last by its likeness and first by its word."""
-    with opened(Compass(CIRCLE)) as store:
+    with opened(DirectionEmbedder(CIRCLE)) as store:
         space = store.space("ana")
         remember_all(space, CIRCLE)
         hits = space.recall(QUERY, ranking="rrf", limit=10)
@@ -214,9 +215,9 @@ def test_rrf_counts_places(opened: Opened) -> None:
         assert hits[0].text == "west with a zebra"
 
 
-def test_rrf_looks_at_twice_as_many(opened: Opened) -> None:
+def test_rrf_ranking_reads_twice_the_limit(opened: Opened) -> None:
     """With three asked for, six are found by likeness, and the zebra by its word alone."""
-    with opened(Compass(CIRCLE)) as store:
+    with opened(DirectionEmbedder(CIRCLE)) as store:
         space = store.space("ana")
         remember_all(space, CIRCLE)
         hits = space.recall(QUERY, ranking="rrf", limit=3, explain=True)
@@ -236,12 +237,12 @@ def remember_aged(space: Space) -> None:
         space.remember(text, happened_at=START - days * DAY)
 
 
-def test_diverse_by_hand(opened: Opened) -> None:
+def test_diverse_ranking_has_the_expected_scores(opened: Opened) -> None:
     """The reranker's 2, 1, 0 and -2 are spread over [0, 1]; a fifth is recency, over 30 days.
 
     Behind the first of all comes what is most unlike it: .7 * .427 + .3 is more than .7 * .8.
     """
-    with opened(Compass(FOUR), Opinions(LOGITS)) as store:
+    with opened(DirectionEmbedder(FOUR), FakeReranker(LOGITS)) as store:
         space = store.space("ana")
         remember_aged(space)
         hits = space.recall(QUERY, ranking="diverse", explain=True)
@@ -258,9 +259,9 @@ def test_diverse_by_hand(opened: Opened) -> None:
         assert [hit.text for hit in two] == ["east", "west of zebra"]
 
 
-def test_diverse_looks_at_three_times_as_many(opened: Opened) -> None:
-    reranker = Opinions({})
-    with opened(Compass(CIRCLE), reranker) as store:
+def test_diverse_ranking_reranks_three_times_the_limit(opened: Opened) -> None:
+    reranker = FakeReranker({})
+    with opened(DirectionEmbedder(CIRCLE), reranker) as store:
         space = store.space("ana")
         remember_all(space, CIRCLE)
         space.recall(QUERY, ranking="diverse", mode="vector", limit=2)
@@ -274,8 +275,8 @@ def test_diverse_looks_at_three_times_as_many(opened: Opened) -> None:
         ]
 
 
-def test_a_repetition_leaves_room_for_others(opened: Opened) -> None:
-    with opened(Compass(CIRCLE), Opinions({})) as store:
+def test_reranked_recall_with_repetitions_still_fills_the_limit(opened: Opened) -> None:
+    with opened(DirectionEmbedder(CIRCLE), FakeReranker({})) as store:
         space = store.space("ana")
         remember_all(space, CIRCLE)
         space.remember(next(iter(CIRCLE)))
@@ -283,9 +284,9 @@ def test_a_repetition_leaves_room_for_others(opened: Opened) -> None:
             assert len(space.recall(QUERY, ranking=ranking, mode="vector", limit=4)) == 4
 
 
-def test_and_at_as_many_of_each_owner(opened: Opened) -> None:
-    reranker = Opinions({})
-    with opened(Compass(CIRCLE), reranker) as store:
+def test_diverse_ranking_reranks_the_same_number_of_each_owner(opened: Opened) -> None:
+    reranker = FakeReranker({})
+    with opened(DirectionEmbedder(CIRCLE), reranker) as store:
         shared, own = store.space("ana"), store.space("ana", user="bo")
         remember_all(shared, CIRCLE)
         remember_all(own, CIRCLE)
@@ -293,8 +294,8 @@ def test_and_at_as_many_of_each_owner(opened: Opened) -> None:
         assert sorted(reranker.asked[0]) == sorted(list(CIRCLE)[:3]), "a text is asked for once"
 
 
-def test_equal_opinions_are_a_half(opened: Opened) -> None:
-    with opened(Compass(FOUR), Opinions({})) as store:
+def test_equal_reranker_scores_are_normalized_to_one_half(opened: Opened) -> None:
+    with opened(DirectionEmbedder(FOUR), FakeReranker({})) as store:
         space = store.space("ana")
         remember_all(space, FOUR)
         for hit in space.recall(QUERY, ranking="diverse", explain=True):
@@ -302,9 +303,9 @@ def test_equal_opinions_are_a_half(opened: Opened) -> None:
             assert hit.score == pytest.approx(0.8 * 0.5 + 0.2 * 1.0)
 
 
-def test_a_threshold_is_on_the_rerankers_own_scale(opened: Opened) -> None:
+def test_rerank_threshold_is_on_the_rerankers_own_scale(opened: Opened) -> None:
     """Neither is the worst always left out, nor the only one judged by itself."""
-    with opened(Compass(FOUR), Opinions(LOGITS)) as store:
+    with opened(DirectionEmbedder(FOUR), FakeReranker(LOGITS)) as store:
         space = store.space("ana")
         remember_all(space, FOUR)
         for threshold, kept in {
@@ -320,9 +321,9 @@ def test_a_threshold_is_on_the_rerankers_own_scale(opened: Opened) -> None:
         assert told(alone) == {"east": 0.6}
 
 
-def test_a_threshold_does_not_ask_twice(opened: Opened) -> None:
+def test_rerank_threshold_does_not_call_the_reranker_twice(opened: Opened) -> None:
     """Too few are left: the reranker, which is slow, has said what it thinks of these."""
-    reranker = Opinions({})
+    reranker = FakeReranker({})
     with opened("hashing", reranker) as store:
         space = store.space("ana")
         for number in range(60):
@@ -333,10 +334,10 @@ def test_a_threshold_does_not_ask_twice(opened: Opened) -> None:
         assert len(asked) == len(set(asked))
 
 
-def test_opinions_near_nought_and_one_are_told_apart(opened: Opened) -> None:
+def test_reranker_scores_near_zero_and_one_stay_distinct(opened: Opened) -> None:
     """What a reranker says is spread as it was said, not as it is shown."""
     logits = {"east": 20.0, "north of zebra": 16.0, "west of zebra": -16.0, "south": -20.0}
-    with opened(Compass(FOUR), Opinions(logits)) as store:
+    with opened(DirectionEmbedder(FOUR), FakeReranker(logits)) as store:
         space = store.space("ana")
         remember_all(space, FOUR)
         hits = space.recall(QUERY, ranking="diverse", explain=True)
@@ -346,8 +347,8 @@ def test_opinions_near_nought_and_one_are_told_apart(opened: Opened) -> None:
         )
 
 
-def test_any_ranking_may_be_reranked(opened: Opened) -> None:
-    with opened(Compass(FOUR), Opinions(LOGITS)) as store:
+def test_ranking_with_rerank_true_is_reranked(opened: Opened) -> None:
+    with opened(DirectionEmbedder(FOUR), FakeReranker(LOGITS)) as store:
         space = store.space("ana")
         remember_all(space, FOUR)
         hits = space.recall(QUERY, ranking=Ranking(rerank=True))
@@ -355,8 +356,8 @@ def test_any_ranking_may_be_reranked(opened: Opened) -> None:
         assert hits[0].score == pytest.approx(sigmoid(2.0), abs=1e-6)
 
 
-def test_without_a_reranker_it_is_said_and_nothing_fails(opened: Opened) -> None:
-    with opened(Compass(FOUR)) as store:
+def test_missing_reranker_is_reported_as_degraded(opened: Opened) -> None:
+    with opened(DirectionEmbedder(FOUR)) as store:
         space = store.space("ana")
         remember_all(space, FOUR)
         hits = space.recall(QUERY, ranking="diverse", explain=True)
@@ -370,7 +371,7 @@ def test_without_a_reranker_it_is_said_and_nothing_fails(opened: Opened) -> None
         assert all("degraded" not in hit.parts for hit in plain)
 
 
-def test_both_that_are_missing_are_named(opened: Opened) -> None:
+def test_missing_embedder_and_reranker_are_both_reported(opened: Opened) -> None:
     with opened("none") as store:
         space = store.space("ana")
         space.remember("zebra")
@@ -379,7 +380,7 @@ def test_both_that_are_missing_are_named(opened: Opened) -> None:
         assert str(hit.parts["degraded"]).endswith("no reranker is configured")
 
 
-def test_what_has_no_vector_yet_is_like_nothing(stores: Stores) -> None:
+def test_memory_without_a_vector_has_no_similarity_in_diversity(stores: Stores) -> None:
     store = stores.open(embedder=FakeEmbedder(remote=True))
     space = store.space("ana")
     space.remember("zebra one")
@@ -389,7 +390,7 @@ def test_what_has_no_vector_yet_is_like_nothing(stores: Stores) -> None:
     assert len(space.recall(QUERY, ranking=Ranking(mmr_lambda=0.7))) == 2
 
 
-def test_a_moment_asks_no_remote_embedder_for_diversity(stores: Stores) -> None:
+def test_as_of_recall_does_not_call_a_remote_embedder_for_diversity(stores: Stores) -> None:
     embedder = FakeEmbedder(remote=True)
     store = stores.open(embedder=embedder)
     space = store.space("ana")
@@ -406,10 +407,10 @@ def test_a_moment_asks_no_remote_embedder_for_diversity(stores: Stores) -> None:
     [lambda count: [0.5] * (count - 1), lambda count: [0.5] * (count + 1), lambda count: []],
     ids=["too few", "too many", "none"],
 )
-def test_a_reranker_that_answers_for_others_fails_by_name(
+def test_reranker_with_a_wrong_number_of_scores_fails_by_name(
     opened: Opened, answer: Callable[[int], list[float]]
 ) -> None:
-    with opened("hashing", Wrong(answer)) as store:
+    with opened("hashing", BrokenReranker(answer)) as store:
         space = store.space("ana")
         space.remember("zebra one")
         space.remember("zebra two")
@@ -417,8 +418,8 @@ def test_a_reranker_that_answers_for_others_fails_by_name(
             space.recall(QUERY, ranking="diverse")
 
 
-def test_a_score_that_is_no_number_fails_by_name(opened: Opened) -> None:
-    with opened("hashing", Wrong(lambda count: [math.nan] * count)) as store:
+def test_reranker_score_that_is_not_a_number_fails_by_name(opened: Opened) -> None:
+    with opened("hashing", BrokenReranker(lambda count: [math.nan] * count)) as store:
         space = store.space("ana")
         space.remember("zebra one")
         with pytest.raises(RerankFailed):
@@ -451,9 +452,7 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG)
-def test_a_ranking_that_cannot_be_is_refused_in_one_line(
-    space: Space, name: str, value: Any
-) -> None:
+def test_invalid_ranking_is_refused_on_one_line(space: Space, name: str, value: Any) -> None:
     ranking = replace(Ranking(), **{name: value})
     with pytest.raises(InvalidInput) as caught:
         space.recall(QUERY, ranking=ranking)
@@ -462,7 +461,7 @@ def test_a_ranking_that_cannot_be_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("ranking", ["", "nope", "Weighted", "default ", 1, True, {}, ("rrf",)])
-def test_a_name_that_is_none_is_refused_in_one_line(store: Store, ranking: Any) -> None:
+def test_unknown_ranking_name_is_refused_on_one_line(store: Store, ranking: Any) -> None:
     for ask in (
         lambda: store.space("ana", ranking=ranking),
         lambda: store.space("ana").recall(QUERY, ranking=ranking),
@@ -473,7 +472,7 @@ def test_a_name_that_is_none_is_refused_in_one_line(store: Store, ranking: Any) 
         assert "ranking" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_whatever_is_allowed_can_be_computed_with(space: Space) -> None:
+def test_every_valid_ranking_can_be_computed(space: Space) -> None:
     for number in range(12):
         space.session("s").append(user(f"zebra {number}"))
         space.remember(f"a zebra fact {number}")
@@ -494,21 +493,26 @@ def test_whatever_is_allowed_can_be_computed_with(space: Space) -> None:
                     assert all(math.isfinite(hit.score) for hit in hits)
 
 
-def test_every_name_is_a_ranking_that_is_allowed(space: Space) -> None:
+def test_every_named_ranking_is_valid(space: Space) -> None:
     space.remember("zebra")
-    for name, ranking in RANKINGS.items():
-        by_name, by_value = (space.recall(QUERY, ranking=each) for each in (name, ranking))
+    assert set(RANKINGS) == set(get_args(RankingName))
+    for name in get_args(RankingName):
+        by_name = space.recall(QUERY, ranking=name)
+        by_value = space.recall(QUERY, ranking=RANKINGS[name])
         assert [hit.text for hit in by_name] == ["zebra"] and by_name == by_value
     assert RANKINGS["default"] == Ranking()
 
 
 @pytest.mark.parametrize("name", RANKINGS)
-def test_nothing_is_found_in_nothing(space: Space, name: str) -> None:
-    assert space.recall(QUERY, ranking=name) == []
+def test_recall_in_an_empty_space_returns_nothing_for_every_ranking(
+    space: Space, name: str
+) -> None:
+    ranking = RANKINGS[name]
+    assert space.recall(QUERY, ranking=ranking) == []
     space.remember("horse")
-    assert space.recall(QUERY, ranking=name, mode="keyword") == []
-    assert space.recall(QUERY, ranking=name, kinds=["note"]) == []
-    assert space.recall(QUERY, ranking=name, as_of=0) == []
+    assert space.recall(QUERY, ranking=ranking, mode="keyword") == []
+    assert space.recall(QUERY, ranking=ranking, kinds=["note"]) == []
+    assert space.recall(QUERY, ranking=ranking, as_of=0) == []
 
 
 # -- where it is set ------------------------------------------------------------------------------
@@ -523,9 +527,12 @@ def filled(space: Space) -> Space:
     return space
 
 
-def test_a_call_goes_before_its_handle_and_the_handle_before_the_settings(stores: Stores) -> None:
+def test_ranking_of_the_call_overrides_handle_and_settings(stores: Stores) -> None:
     plain = filled(stores.open().space("ana"))
-    by_name = {name: plain.recall("zebra town", ranking=name, explain=True) for name in RANKINGS}
+    by_name = {
+        name: plain.recall("zebra town", ranking=name, explain=True)
+        for name in get_args(RankingName)
+    }
     assert by_name["weighted"] != by_name["rrf"] != by_name["similarity"] != by_name["default"]
     assert plain.recall("zebra town", explain=True) == by_name["default"]
     store = stores.open(ranking="weighted")
@@ -539,7 +546,7 @@ def test_a_call_goes_before_its_handle_and_the_handle_before_the_settings(stores
             assert handle.recall("zebra town", ranking=name, explain=True) == hits
 
 
-def test_sessions_rank_as_their_space_does(store: Store) -> None:
+def test_session_uses_the_ranking_of_its_space(store: Store) -> None:
     filled(store.space("ana"))
     handle = store.space("ana", ranking="rrf")
     expected = store.space("ana").recall("zebra town", ranking="rrf")
@@ -550,14 +557,14 @@ def test_sessions_rank_as_their_space_does(store: Store) -> None:
         assert by_call == handle.recall("zebra town", ranking="weighted") != expected
 
 
-def test_a_context_recalls_as_its_space_does(store: Store) -> None:
+def test_context_uses_the_ranking_of_its_space(store: Store) -> None:
     filled(store.space("ana"))
     strict = store.space("ana", ranking=Ranking(score_threshold=2.0))
     assert store.space("ana").session("new").context("zebra town").recalled
     assert strict.session("new").context("zebra town").recalled == ""
 
 
-def test_a_users_handle_has_one_as_well(store: Store) -> None:
+def test_user_handle_has_a_ranking_of_its_own(store: Store) -> None:
     filled(store.space("ana", user="bo"))
     bo = store.space("ana", user="bo", ranking="weighted")
     assert bo.recall("zebra town") == bo.recall("zebra town", ranking="weighted")
@@ -565,15 +572,15 @@ def test_a_users_handle_has_one_as_well(store: Store) -> None:
 
 
 @pytest.mark.parametrize("name", ["nope", "", "evidence"])
-def test_a_setting_that_names_none_is_refused(name: str) -> None:
+def test_ranking_setting_with_an_unknown_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Settings(ranking=name)
+        Settings(ranking=name)  # type: ignore[arg-type]
     assert "ranking" in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["Weighted", "RRF"])
-def test_a_setting_that_is_accepted_can_be_used(stores: Stores, name: str) -> None:
+def test_every_accepted_ranking_setting_can_be_used(stores: Stores, name: str) -> None:
     """Settings take their choices in any case."""
     space = stores.open(ranking=name).space("ana")
     space.remember("zebra")
-    assert space.recall(QUERY) == space.recall(QUERY, ranking=name.lower())
+    assert space.recall(QUERY) == space.recall(QUERY, ranking=RANKINGS[name.lower()])

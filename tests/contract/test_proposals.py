@@ -16,7 +16,7 @@ def begin(space: Space) -> Space:
     return space
 
 
-def test_a_proposal_waits_and_is_not_a_memory(store: Store, space: Space, clock: FakeClock) -> None:
+def test_proposal_is_listed_and_is_no_memory(store: Store, space: Space, clock: FakeClock) -> None:
     begin(space)
     first = propose(space, "The user is Ana", category="person", subject="Ana")
     clock.step(HOUR)
@@ -33,7 +33,7 @@ def test_a_proposal_waits_and_is_not_a_memory(store: Store, space: Space, clock:
     assert store.verify().ok
 
 
-def test_accepting_remembers_it_with_its_origin(store: Store, space: Space) -> None:
+def test_accept_remembers_a_proposal_with_its_origin(store: Store, space: Space) -> None:
     begin(space)
     id = propose(space, "The user is Ana", Origin("s", 2), "person", "Ana")
     memory = space.accept(id)
@@ -52,7 +52,7 @@ def test_accepting_remembers_it_with_its_origin(store: Store, space: Space) -> N
     assert store.verify().ok
 
 
-def test_rejecting_takes_it_off_the_list(store: Store, space: Space) -> None:
+def test_reject_takes_a_proposal_off_the_list(store: Store, space: Space) -> None:
     begin(space)
     id, other = propose(space, "wrong"), propose(space, "right")
     rejected = space.reject(id, reason="untrue")
@@ -64,7 +64,9 @@ def test_rejecting_takes_it_off_the_list(store: Store, space: Space) -> None:
     assert space.memories() == [] and store.verify().ok
 
 
-def test_keys(space: Space, stores: Stores) -> None:
+def test_accept_and_reject_with_the_same_key_return_the_first_result(
+    space: Space, stores: Stores
+) -> None:
     begin(space)
     one, two, three = (propose(space, text) for text in ("one", "two", "three"))
     memory = space.accept(one, key="a")
@@ -83,7 +85,7 @@ def test_keys(space: Space, stores: Stores) -> None:
     assert stores.open().space("ana").accept(one, key="a") == memory
 
 
-def test_nobody_else_sees_or_answers_them(store: Store) -> None:
+def test_proposals_are_visible_to_their_owner_only(store: Store) -> None:
     handles = [
         store.space("ana"),
         store.space("ana", user="bo"),
@@ -104,7 +106,7 @@ def test_nobody_else_sees_or_answers_them(store: Store) -> None:
 
 
 @pytest.mark.parametrize("id", ["", "nothere1", "'; --", "\0", "ä" * 300])
-def test_a_proposal_that_is_not_there(space: Space, id: str) -> None:
+def test_unknown_proposal_is_not_found(space: Space, id: str) -> None:
     for handle in (space, begin(space)):
         with pytest.raises(NotFound):
             handle.accept(id)
@@ -113,9 +115,7 @@ def test_a_proposal_that_is_not_there(space: Space, id: str) -> None:
     assert space.memories() == []
 
 
-def test_erasing_what_was_accepted_destroys_what_was_proposed(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_erase_of_an_accepted_memory_erases_its_proposal(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     space = begin(store.space("ana"))
     id = propose(space, "canarybird", subject="canarybird")
@@ -136,7 +136,7 @@ def test_erasing_what_was_accepted_destroys_what_was_proposed(
         assert b"canarybird" not in file.read_bytes(), file
 
 
-def test_an_erased_session_takes_its_proposals_along(store: Store, space: Space) -> None:
+def test_erase_of_a_session_erases_its_proposals(store: Store, space: Space) -> None:
     begin(space)
     space.session("t").append(user("three"))
     accepted, rejected, waiting = (propose(space, text) for text in ("one", "two", "three"))
@@ -156,7 +156,7 @@ def test_an_erased_session_takes_its_proposals_along(store: Store, space: Space)
     assert [proposal.id for proposal in space.proposals(include_answered=True)] == [kept]
 
 
-def test_a_forgotten_memory_stays_accepted(space: Space) -> None:
+def test_proposal_stays_accepted_when_its_memory_is_forgotten(space: Space) -> None:
     begin(space)
     id = propose(space, "one")
     memory = space.accept(id)
@@ -165,7 +165,7 @@ def test_a_forgotten_memory_stays_accepted(space: Space) -> None:
     assert space.proposals() == []
 
 
-def test_an_import_brings_proposals_along(stores: Stores) -> None:
+def test_import_includes_proposals(stores: Stores) -> None:
     space = begin(stores.open().space("ana"))
     space.accept(propose(space, "accepted"))
     space.reject(propose(space, "rejected"), reason="no")
@@ -186,7 +186,7 @@ def test_an_import_brings_proposals_along(stores: Stores) -> None:
     ]
 
 
-def test_an_import_of_what_was_accepted_and_erased_leaves_nothing_out(stores: Stores) -> None:
+def test_import_of_an_accepted_and_erased_proposal_omits_nothing_else(stores: Stores) -> None:
     space = begin(stores.open().space("ana"))
     memory = space.accept(propose(space, "canarybird"))
     space.erase(memory.id)

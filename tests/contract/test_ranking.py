@@ -58,7 +58,7 @@ def seen(hits: Sequence[Hit]) -> list[tuple[str, float, str]]:
 
 
 @pytest.mark.parametrize("embedder", ["none", "hashing", "local"])
-def test_an_answer_is_found_through_the_question_before_it(stores: Stores, embedder: str) -> None:
+def test_recall_finds_an_answer_by_the_question_before_it(stores: Stores, embedder: str) -> None:
     space = stores.open(embedder=embedder).space("ana")
     spoken(space, *FILLER[:4], QUESTION, ANSWER, *FILLER[4:])
     for mode in ("keyword", "hybrid"):
@@ -68,20 +68,20 @@ def test_an_answer_is_found_through_the_question_before_it(stores: Stores, embed
         assert hits[1].event == space.session("s").events()[5]
 
 
-def test_and_through_the_one_behind_it(space: Space) -> None:
+def test_recall_finds_a_turn_by_the_turn_after_it(space: Space) -> None:
     spoken(space, *FILLER[:4], "Look at this", "What a lovely accordion!")
     first, second, *_ = space.recall("accordion", mode="keyword")
     assert (first.id, second.id) == ("s:6", "s:5")
 
 
-def test_further_away_nothing_is_lent(space: Space) -> None:
+def test_neighbour_score_ends_two_turns_away(space: Space) -> None:
     spoken(space, QUESTION, *FILLER)
     hits = parts_of(space.recall("accordion", limit=20, explain=True))
     assert hits["s:2"]["neighbours"] > hits["s:3"]["neighbours"] > 0
     assert "s:4" not in parts_of(space.recall("accordion", mode="keyword", limit=20))
 
 
-def test_what_borrows_nothing_is_not_brought_along(space: Space) -> None:
+def test_keyword_recall_omits_neighbours_without_any_matching_word(space: Space) -> None:
     """By words alone only those are found that have one, or that borrow one."""
     spoken(space, *FILLER[:2], QUESTION, ANSWER)
     alone = Ranking(neighbours=0, session=0)
@@ -89,7 +89,7 @@ def test_what_borrows_nothing_is_not_brought_along(space: Space) -> None:
     assert [hit.text for hit in hits] == [QUESTION]
 
 
-def test_no_session_lends_to_another(space: Space) -> None:
+def test_neighbour_score_does_not_cross_sessions(space: Space) -> None:
     spoken(space, QUESTION)
     space.session("t").append(reply(ANSWER), sequence=2)
     assert [h.id for h in space.recall("accordion", mode="keyword")] == ["s:1"]
@@ -110,7 +110,7 @@ def test_no_session_lends_to_another(space: Space) -> None:
     ],
     ids=["Chinese", "Japanese", "Thai"],
 )
-def test_languages_without_spaces_have_neighbours(
+def test_neighbour_score_works_in_languages_without_spaces(
     space: Space, question: str, answer: str, filler: tuple[str, str], query: str
 ) -> None:
     spoken(space, *filler, *filler, question, answer, *filler)
@@ -119,7 +119,7 @@ def test_languages_without_spaces_have_neighbours(
         assert [hit.text for hit in hits] == [question, answer]
 
 
-def test_what_was_erased_lies_between(space: Space) -> None:
+def test_erased_turn_keeps_the_distance_between_its_neighbours(space: Space) -> None:
     """The turn after the next lends as from two away: the gap stays."""
     session = spoken(space, QUESTION, "a secret", ANSWER)
     before = parts_of(space.recall("accordion", mode="keyword", explain=True))["s:3"]
@@ -129,7 +129,7 @@ def test_what_was_erased_lies_between(space: Space) -> None:
     assert 0 < after["s:3"]["neighbours"] <= before["neighbours"] * 1.5
 
 
-def test_hidden_sessions_are_neither_found_nor_do_they_lend(space: Space) -> None:
+def test_hidden_sessions_are_neither_found_nor_score_neighbours(space: Space) -> None:
     session = spoken(space, QUESTION, ANSWER)
     fact = space.remember("The accordion came from Leipzig", origin=Origin("s", 2))
     shown = seen(space.recall("accordion", limit=20))
@@ -144,7 +144,7 @@ def test_hidden_sessions_are_neither_found_nor_do_they_lend(space: Space) -> Non
 # -- who and when ---------------------------------------------------------------------------------
 
 
-def test_who_is_named_comes_first(space: Space) -> None:
+def test_recall_prefers_the_speaker_named_in_the_query(space: Space) -> None:
     session = space.session("s")
     session.append(user("I went to the lake and swam", name="Caroline"))
     for text in FILLER[:3]:
@@ -160,20 +160,20 @@ def test_who_is_named_comes_first(space: Space) -> None:
     assert {hit.parts["speaker"] for hit in nobody} == {0}
 
 
-def test_a_turn_is_found_by_the_name_of_who_said_it(space: Space) -> None:
+def test_recall_finds_a_turn_by_the_name_of_its_speaker(space: Space) -> None:
     space.session("s").append(user("I bought a boat", name="Caroline"))
     space.session("t").append(user("I bought a boat", name="Melanie"))
     assert [h.id for h in space.recall("Melanie", mode="keyword")] == ["t:1"]
 
 
-def test_i_am_the_user_and_you_are_the_assistant(space: Space) -> None:
+def test_query_words_i_and_you_mean_user_and_assistant(space: Space) -> None:
     space.session("s").append(user("a sourdough with rye"))
     space.session("t").append(reply("a sourdough with rye"))
     assert space.recall("Which sourdough did I bake?")[0].id == "s:1"
     assert space.recall("Which sourdough did you recommend?")[0].id == "t:1"
 
 
-def test_a_date_prefers_what_was_then(space: Space) -> None:
+def test_recall_prefers_events_of_the_date_in_the_query(space: Space) -> None:
     for session, at in (("a", "2023-05-07T18:00"), ("b", "2023-06-07T18:00"), ("c", "2024-05-01")):
         space.session(session).append(user("We had dinner at the old mill"), at=at)
     for when, first in {
@@ -191,7 +191,7 @@ def test_a_date_prefers_what_was_then(space: Space) -> None:
         assert {hit.parts["period"] for hit in hits} == {0}
 
 
-def test_a_date_prefers_memories_of_then(space: Space) -> None:
+def test_recall_prefers_memories_of_the_date_in_the_query(space: Space) -> None:
     for at in ("2023-05-07", "2023-06-07"):
         space.remember(f"Dinner number {at[6]} at the old mill", happened_at=at)
     (first, *_) = space.recall("dinner in May 2023")
@@ -201,7 +201,7 @@ def test_a_date_prefers_memories_of_then(space: Space) -> None:
 # -- what a memory lends --------------------------------------------------------------------------
 
 
-def test_a_fact_lifts_the_turn_it_came_from(space: Space) -> None:
+def test_recall_lifts_the_event_a_matching_memory_came_from(space: Space) -> None:
     spoken(space, *FILLER[:4], "It was a gift from grandma, long ago", *FILLER[4:])
     fact = space.remember("The necklace is from Sweden", origin=Origin("s", 5))
     for mode in MODES:
@@ -214,16 +214,16 @@ def test_a_fact_lifts_the_turn_it_came_from(space: Space) -> None:
 
 
 @pytest.mark.parametrize("name", ["similarity", "weighted", "rrf", "diverse"])
-def test_only_evidence_looks_at_what_stands_around(space: Space, name: str) -> None:
+def test_only_the_evidence_ranking_reads_neighbouring_events(space: Space, name: str) -> None:
     spoken(space, QUESTION, ANSWER, *FILLER, "It was a gift")
     fact = space.remember("The accordion is red", origin=Origin("s", 9))
     for as_of in (None, 10):
-        hits = space.recall("accordion", mode="keyword", ranking=name, as_of=as_of)
+        hits = space.recall("accordion", mode="keyword", ranking=RANKINGS[name], as_of=as_of)
         assert {hit.id for hit in hits} == {"s:1", fact.id}
-        assert space.recall("accordion", ranking=name, as_of=as_of, limit=3)
+        assert space.recall("accordion", ranking=RANKINGS[name], as_of=as_of, limit=3)
 
 
-def test_it_still_does_after_it_was_pinned_or_brought_back(space: Space) -> None:
+def test_origin_score_stays_after_a_memory_is_pinned_or_restored(space: Space) -> None:
     """It came from there, whatever was changed about it."""
     spoken(space, "It was a gift from grandma, long ago")
     fact = space.remember("The necklace is from Sweden", origin=Origin("s", 1))
@@ -236,7 +236,9 @@ def test_it_still_does_after_it_was_pinned_or_brought_back(space: Space) -> None
     assert seen(space.recall("necklace from Sweden", as_of=5)) == before
 
 
-def test_what_is_forgotten_or_over_lends_nothing(space: Space, clock: FakeClock) -> None:
+def test_forgotten_and_expired_memories_give_no_origin_score(
+    space: Space, clock: FakeClock
+) -> None:
     spoken(space, "It was a gift from grandma, long ago")
     origin = Origin("s", 1)
     gone = space.remember("The necklace is from Sweden", origin=origin)
@@ -250,7 +252,7 @@ def test_what_is_forgotten_or_over_lends_nothing(space: Space, clock: FakeClock)
 # -- walls ----------------------------------------------------------------------------------------
 
 
-def test_no_owner_lends_to_another(store: Store) -> None:
+def test_neighbour_score_does_not_cross_owners(store: Store) -> None:
     """Equal names of sessions and sequences beside each other are no conversation."""
     handles = {
         "shared": store.space("ana"),
@@ -267,7 +269,7 @@ def test_no_owner_lends_to_another(store: Store) -> None:
             assert hit.parts["neighbours"] == 0 and hit.parts["session"] == 0
 
 
-def test_no_owner_gives_an_origin_to_another(store: Store) -> None:
+def test_origin_score_does_not_cross_owners(store: Store) -> None:
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     for handle in (shared, bo):
         spoken(handle, "It was a gift from grandma, long ago")
@@ -278,7 +280,7 @@ def test_no_owner_gives_an_origin_to_another(store: Store) -> None:
     assert lent["bo"] > 0 and lent[None] == 0
 
 
-def test_another_owner_changes_no_score(store: Store) -> None:
+def test_scores_do_not_depend_on_other_owners(store: Store) -> None:
     space = store.space("ana")
     spoken(space, QUESTION, ANSWER)
     before = seen(space.recall("accordion", limit=20))
@@ -288,7 +290,7 @@ def test_another_owner_changes_no_score(store: Store) -> None:
     assert seen(space.recall("accordion", limit=20)) == before
 
 
-def test_filters_hold_for_what_comes_in_as_a_neighbour(space: Space) -> None:
+def test_filters_apply_to_events_added_as_neighbours(space: Space) -> None:
     session = space.session("s")
     session.append(user(QUESTION), at="2023-05-07")
     session.append(reply(ANSWER), at="2023-05-09")
@@ -309,7 +311,7 @@ def test_filters_hold_for_what_comes_in_as_a_neighbour(space: Space) -> None:
             assert {hit.id for hit in then} == ids, (mode, options)
 
 
-def test_what_a_filter_hides_does_not_lend(space: Space) -> None:
+def test_filtered_events_give_no_neighbour_score(space: Space) -> None:
     session = space.session("s")
     session.append(user(QUESTION), at="2023-05-07")
     session.append(reply(ANSWER), at="2023-05-09")
@@ -325,7 +327,7 @@ def test_what_a_filter_hides_does_not_lend(space: Space) -> None:
 BOSS = "Alec is my boss at TechCorp in Hamburg and likes green tea with honey early in the morning"
 
 
-def test_memories_that_say_the_same_are_one_hit(space: Space) -> None:
+def test_near_duplicate_memories_are_one_hit(space: Space) -> None:
     for text in (BOSS, f"{BOSS}!", BOSS.upper(), f"{BOSS} daily"):
         space.remember(text)
     other = space.remember("Tea is grown in Assam")
@@ -336,7 +338,7 @@ def test_memories_that_say_the_same_are_one_hit(space: Space) -> None:
     assert len(apart) == 5 and all("collapsed" not in hit.parts for hit in apart)
 
 
-def test_repetitions_take_no_place_of_others(space: Space) -> None:
+def test_near_duplicates_do_not_use_up_the_limit(space: Space) -> None:
     others = [space.remember(f"zebra fact {number}") for number in range(4)]
     for _ in range(20):
         space.remember("zebra zebra zebra")
@@ -353,7 +355,7 @@ def test_repetitions_take_no_place_of_others(space: Space) -> None:
         (BOSS, BOSS.replace("is", "was never")),
     ],
 )
-def test_another_name_or_number_or_a_denial_is_no_repetition(
+def test_texts_with_another_name_number_or_negation_are_separate_hits(
     space: Space, one: str, other: str
 ) -> None:
     space.remember(one)
@@ -363,7 +365,9 @@ def test_another_name_or_number_or_a_denial_is_no_repetition(
     assert sorted({hit.text for hit in hits}) == sorted([one, other])
 
 
-def test_many_hits_are_compared_with_few(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_near_duplicate_check_compares_few_pairs(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counted = Mock(side_effect=near_duplicates.is_near_duplicate)
     monkeypatch.setattr(near_duplicates, "is_near_duplicate", counted)
     space.import_records({"content": f"zebra number{i} lives in zone{i}"} for i in range(300))
@@ -371,7 +375,7 @@ def test_many_hits_are_compared_with_few(space: Space, monkeypatch: pytest.Monke
     assert counted.call_count < 300
 
 
-def test_what_a_session_repeats_is_one_hit_and_what_another_says_is_its_own(space: Space) -> None:
+def test_repetition_within_a_session_is_one_hit_and_across_sessions_two(space: Space) -> None:
     session = spoken(space, BOSS, *FILLER[:3])
     session.append(user(f"{BOSS}."))
     spoken(space, BOSS, session="t")
@@ -382,7 +386,7 @@ def test_what_a_session_repeats_is_one_hit_and_what_another_says_is_its_own(spac
     assert collapsed == {"s": 1, "t": None}
 
 
-def test_what_two_speakers_say_is_said_twice(space: Space) -> None:
+def test_same_words_of_two_speakers_are_two_hits(space: Space) -> None:
     session = space.session("s")
     for name in ("Caroline", "Melanie"):
         session.append(user("I have two children and a dog", name=name))
@@ -391,7 +395,7 @@ def test_what_two_speakers_say_is_said_twice(space: Space) -> None:
     assert sorted(hit.id for hit in hits) == ["s:1", "s:2", "s:3"]
 
 
-def test_sessions_of_two_owners_are_two_sessions(store: Store) -> None:
+def test_same_session_name_of_two_owners_is_two_sessions(store: Store) -> None:
     """Their names may be equal."""
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     for handle in (shared, bo):
@@ -400,7 +404,7 @@ def test_sessions_of_two_owners_are_two_sessions(store: Store) -> None:
     assert {hit.event.user for hit in hits if hit.event is not None} == {None, "bo"}
 
 
-def test_the_best_of_those_that_say_the_same_stays(space: Space) -> None:
+def test_best_hit_of_near_duplicates_is_kept(space: Space) -> None:
     spoken(space, BOSS)
     fact = space.remember(BOSS, origin=Origin("s", 1))
     (hit, *_) = space.recall("Alec boss green tea", explain=True)
@@ -492,7 +496,7 @@ def recalled_twice(
 
 @quietly
 @given(TOLD, QUERIES, st.sampled_from(MODES))
-def test_a_recall_of_this_moment_is_a_recall(
+def test_recall_as_of_the_current_position_equals_a_recall(
     numbered: tuple[Store, itertools.count[int]], told: Told, query: str, mode: Any
 ) -> None:
     recalled_twice(numbered, told, query, mode=mode)
@@ -501,13 +505,13 @@ def test_a_recall_of_this_moment_is_a_recall(
 @pytest.mark.parametrize("ranking", [name for name in RANKINGS if name != "default"])
 @settings(quietly, max_examples=30 if PROVE else 10, phases=[Phase.generate])
 @given(TOLD, QUERIES)
-def test_and_so_it_is_by_any_ranking(
+def test_recall_as_of_the_current_position_equals_a_recall_for_every_ranking(
     numbered: tuple[Store, itertools.count[int]], ranking: str, told: Told, query: str
 ) -> None:
     recalled_twice(numbered, told, query, ranking=ranking)
 
 
-def test_what_belongs_to_a_session_changes_no_moment(space: Space) -> None:
+def test_private_session_memories_do_not_change_as_of_scores(space: Space) -> None:
     """Nobody else sees it, but it is among what the owner knows."""
     for number in range(6):
         space.remember(f"zebra {number} grass {'horse ' * (number % 3)}")
@@ -520,7 +524,7 @@ def test_what_belongs_to_a_session_changes_no_moment(space: Space) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"kinds": ["fact"]}])
-def test_what_a_session_keeps_to_itself_moves_no_score(space: Space, more: Any) -> None:
+def test_private_session_memories_do_not_change_scores_of_others(space: Space, more: Any) -> None:
     """A word could be guessed by how rare it is."""
     for number in range(20):
         space.remember(f"plain note kayak{number} shore")
@@ -534,7 +538,7 @@ def test_what_a_session_keeps_to_itself_moves_no_score(space: Space, more: Any) 
     assert session.recall("walrus", mode="keyword", **more)[0].text == "my secret is walrus kayak3"
 
 
-def test_what_is_over_changes_no_moment(space: Space, clock: FakeClock) -> None:
+def test_expired_memories_do_not_change_as_of_scores(space: Space, clock: FakeClock) -> None:
     spoken(space, "hello there", "good morning")
     space.remember("zebra farm", origin=Origin("s", 1), expires_at=START + HOUR)
     space.remember("zebra crossing", origin=Origin("s", 2))
@@ -561,7 +565,7 @@ def vectors_of(store: Store, count: int) -> list[Any]:
         return list(tx.vectors(owner, current.number, np.arange(count)).tolist())
 
 
-def test_an_append_never_rewrites_or_embeds_again_what_is_older(stores: Stores) -> None:
+def test_append_neither_rewrites_nor_reembeds_older_events(stores: Stores) -> None:
     embedder = FakeEmbedder()
     store = stores.open(embedder=embedder)
     space = store.space("ana")
@@ -582,7 +586,7 @@ def test_an_append_never_rewrites_or_embeds_again_what_is_older(stores: Stores) 
     assert vectors_of(store, count) == vectors
 
 
-def test_a_turn_written_later_lends_to_what_is_older(space: Space) -> None:
+def test_later_turn_gives_neighbour_score_to_older_ones(space: Space) -> None:
     """What stands around a turn is looked at when it is asked for."""
     session = spoken(space, *FILLER[:4], "Look at this")
     assert space.recall("accordion", mode="keyword") == []
@@ -592,7 +596,7 @@ def test_a_turn_written_later_lends_to_what_is_older(space: Space) -> None:
     assert all(isinstance(hit.event, Event) for hit in hits)
 
 
-def test_old_and_new_are_weighed_by_recency_when_asked(space: Space) -> None:
+def test_recency_weight_prefers_newer_hits_when_asked(space: Space) -> None:
     for days in (0, 400):
         space.session(f"{days}").append(user("zebra crossing"), at=START - days * DAY)
     recent = replace(Ranking(), recency_weight=0.5)

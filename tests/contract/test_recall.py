@@ -38,7 +38,7 @@ STAGES = tuple(stage.part for stage in explain.STAGES)
 
 
 @pytest.mark.parametrize("embedder", ["none", "hashing", "local"])
-def test_a_sentence_is_found_by_a_word_inside_it(stores: Stores, embedder: str) -> None:
+def test_recall_finds_a_sentence_by_a_word_in_it(stores: Stores, embedder: str) -> None:
     space = stores.open(embedder=embedder).space("ana")
     ids = {sentence: space.remember(sentence).id for sentence in SENTENCES}
     for sentence, word in SENTENCES.items():
@@ -47,7 +47,7 @@ def test_a_sentence_is_found_by_a_word_inside_it(stores: Stores, embedder: str) 
             assert (hit.id, hit.text) == (ids[sentence], sentence)
 
 
-def test_meaning_is_found_with_the_local_embedder(stores: Stores) -> None:
+def test_recall_with_the_local_embedder_finds_by_meaning(stores: Stores) -> None:
     space = stores.open(embedder="local").space("ana")
     boss = space.remember("Alec is my manager at TechCorp")
     for other in ("The oven needs cleaning", "Berlin has many lakes", "Tea at five o'clock"):
@@ -55,7 +55,7 @@ def test_meaning_is_found_with_the_local_embedder(stores: Stores) -> None:
     assert space.recall("who is my boss at the company?", mode="vector")[0].id == boss.id
 
 
-def test_a_hit_is_a_memory_with_its_text(space: Space) -> None:
+def test_hit_has_the_fields_of_its_memory(space: Space) -> None:
     memory = space.remember("the zebra is striped")
     note = space.remember("a zebra note", kind="note")
     hits = space.recall("zebra")
@@ -69,7 +69,7 @@ def test_a_hit_is_a_memory_with_its_text(space: Space) -> None:
     assert len(space.recall("zebra", kinds=["note", "fact"])) == 2
 
 
-def test_a_note_is_found_by_a_sentence_deep_inside(stores: Stores) -> None:
+def test_recall_finds_a_sentence_deep_inside_a_note(stores: Stores) -> None:
     space = stores.open(embedder="local").space("ana")
     plain = " ".join(f"Sentence number {number} says nothing of note." for number in range(400))
     needle = "The combination of the safe is seventeen forty-two."
@@ -87,7 +87,7 @@ def test_a_note_is_found_by_a_sentence_deep_inside(stores: Stores) -> None:
     assert needle in then[0].text
 
 
-def test_the_passage_is_cut_from_the_text_exactly(space: Space) -> None:
+def test_hit_text_is_the_exact_passage_of_the_content(space: Space) -> None:
     text = "  \n" + "Ünï çödé 🦓 " * 200 + "\r\n\tthe end zebra \n "
     space.remember(text, kind="note")
     (hit,) = space.recall("zebra", mode="keyword")
@@ -96,7 +96,7 @@ def test_the_passage_is_cut_from_the_text_exactly(space: Space) -> None:
 
 
 @pytest.mark.parametrize("mode", ["keyword", "vector", "hybrid"])
-def test_one_long_note_does_not_crowd_out_the_others(space: Space, mode: Any) -> None:
+def test_long_note_takes_one_hit_and_leaves_the_others(space: Space, mode: Any) -> None:
     """limit counts memories, and there are enough of them."""
     space.remember("zebra zebra zebra. " * 3000, kind="note")
     filler = "with a good many other words in which it is only one thing among others " * 5
@@ -105,7 +105,7 @@ def test_one_long_note_does_not_crowd_out_the_others(space: Space, mode: Any) ->
     assert {memory.id for memory in facts} <= {hit.id for hit in hits}
 
 
-def test_limit_and_order(space: Space) -> None:
+def test_recall_orders_by_score_and_honours_the_limit(space: Space) -> None:
     for number in range(12):
         space.remember(f"zebra {number}")
     hits = space.recall("zebra", limit=7)
@@ -117,7 +117,7 @@ def test_limit_and_order(space: Space) -> None:
             space.recall("zebra", limit=wrong)  # type: ignore[arg-type]
 
 
-def test_equal_scores_are_ordered_newest_first(space: Space, clock: Any) -> None:
+def test_hits_with_equal_scores_are_ordered_newest_first(space: Space, clock: Any) -> None:
     made = []
     for _ in range(5):
         clock.step(-1000)
@@ -130,7 +130,7 @@ def test_equal_scores_are_ordered_newest_first(space: Space, clock: Any) -> None
         assert newest.id == made[-1] and newest.parts["collapsed"] == 4
 
 
-def test_parts_explain_the_score(space: Space) -> None:
+def test_explained_parts_add_up_to_the_score(space: Space) -> None:
     space.remember("zebra crossing", happened_at="2023-05-07")
     space.remember("zebra on the plain")
     talk = space.session("talk")
@@ -157,7 +157,7 @@ def test_parts_explain_the_score(space: Space) -> None:
         assert hit.parts["keyword"] is None and hit.parts["keyword_part"] == 0
 
 
-def test_weights_shift_the_ranking(space: Space) -> None:
+def test_ranking_weights_change_the_order(space: Space) -> None:
     by_word = space.remember("an unusual word: xylophone, among quite many words of other kinds")
     by_shape = space.remember("xylophones")
     keyword = space.recall("xylophone", ranking=Ranking(vector_weight=0, keyword_weight=1))
@@ -166,7 +166,7 @@ def test_weights_shift_the_ranking(space: Space) -> None:
     assert all(hit.parts["keyword_part"] == 0 for hit in explained)
 
 
-def test_without_an_embedder_hybrid_says_so(stores: Stores) -> None:
+def test_hybrid_recall_without_an_embedder_is_reported_as_degraded(stores: Stores) -> None:
     space = stores.open(embedder="none").space("ana")
     memory = space.remember("the zebra is striped")
     (hit,) = space.recall("zebra", explain=True)
@@ -179,7 +179,7 @@ def test_without_an_embedder_hybrid_says_so(stores: Stores) -> None:
         space.recall("zebra", mode="vector", as_of=1)
 
 
-def test_a_query_vector_of_ones_own(stores: Stores) -> None:
+def test_recall_uses_a_given_query_vector(stores: Stores) -> None:
     embedder = FakeEmbedder()
     space = stores.open(embedder=embedder).space("ana")
     zebra, horse = space.remember("zebra"), space.remember("horse")
@@ -198,14 +198,14 @@ def test_a_query_vector_of_ones_own(stores: Stores) -> None:
     assert space.recall("zebra", mode="vector", query_embedding=[0.0] * 64) is not None
 
 
-def test_a_query_vector_too_large_for_the_store_is_refused_or_used(space: Space) -> None:
+def test_query_vector_with_huge_values_is_refused_or_used(space: Space) -> None:
     space.remember("zebra")
     assert space.recall("zebra", mode="vector", query_embedding=[3e38] * 64) is not None
     with pytest.raises(InvalidInput):
         space.recall("zebra", query_embedding=[1e200] * 64)
 
 
-def test_a_query_vector_needs_no_embedder(stores: Stores) -> None:
+def test_given_query_vector_needs_no_embedder(stores: Stores) -> None:
     store = stores.open()
     zebra = store.space("ana").remember("zebra")
     store.space("ana").remember("horse")
@@ -214,7 +214,7 @@ def test_a_query_vector_needs_no_embedder(stores: Stores) -> None:
     assert blind.recall("", mode="vector", query_embedding=given)[0].id == zebra.id
 
 
-def test_a_query_vector_at_an_earlier_moment(stores: Stores) -> None:
+def test_given_query_vector_works_with_as_of(stores: Stores) -> None:
     """A moment's vectors are made anew: where that cannot be, it is said and not left out."""
     embedder = FakeEmbedder(remote=True)
     store = stores.open(embedder=embedder)
@@ -231,7 +231,7 @@ def test_a_query_vector_at_an_earlier_moment(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?!", "the of and", "\0", "\ud800", "🦓"])
-def test_a_query_that_says_nothing_is_no_error(space: Space, query: str) -> None:
+def test_query_without_words_returns_no_error(space: Space, query: str) -> None:
     space.remember("zebra")
     for mode in ("keyword", "vector", "hybrid"):
         assert isinstance(space.recall(query, mode=mode), list)
@@ -249,18 +249,18 @@ def test_a_query_that_says_nothing_is_no_error(space: Space, query: str) -> None
         {"query": "x", "category": 5},
     ],
 )
-def test_what_cannot_be_asked_is_refused(space: Space, wrong: dict[str, Any]) -> None:
+def test_recall_refuses_invalid_arguments(space: Space, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         space.recall(**wrong)
 
 
-def test_stop_words_do_not_match_everything(space: Space) -> None:
+def test_query_of_stop_words_does_not_match_everything(space: Space) -> None:
     space.remember("the cat is on the mat")
     zebra = space.remember("zebra")
     assert [h.id for h in space.recall("the zebra of the", mode="keyword")] == [zebra.id]
 
 
-def test_two_owners_are_ranked_together(store: Store) -> None:
+def test_recall_ranks_hits_of_two_owners_together(store: Store) -> None:
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     for number in range(20):
         shared.remember(f"something {number}")

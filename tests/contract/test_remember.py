@@ -15,7 +15,7 @@ from tests.conftest import DAY, START, FakeClock, SeededIds, Stores
 ALPHABET = set(string.ascii_letters + string.digits)
 
 
-def test_a_memory_is_what_was_given(space: Space) -> None:
+def test_remember_returns_a_memory_with_the_given_fields(space: Space) -> None:
     memory = space.remember(
         "Alec is my boss",
         category="person",
@@ -40,37 +40,37 @@ def test_a_memory_is_what_was_given(space: Space) -> None:
     assert version.origin == Origin("s1", 3)
 
 
-def test_what_was_remembered_is_there_after_reopening(stores: Stores) -> None:
+def test_remembered_memory_is_there_after_reopening(stores: Stores) -> None:
     first = stores.open()
     memory = first.space("ana").remember("kept")
     first.close()
     assert stores.open().space("ana").memories() == [memory]
 
 
-def test_ids_are_eight_letters_or_digits(space: Space) -> None:
+def test_memory_ids_have_eight_alphanumeric_characters(space: Space) -> None:
     made = [space.remember(f"fact {number}").id for number in range(20)]
     assert len(set(made)) == 20
     assert all(len(id) == 8 and set(id) <= ALPHABET for id in made)
 
 
-def test_a_taken_id_is_drawn_again(space: Space, ids: SeededIds) -> None:
+def test_remember_draws_another_id_when_one_is_taken(space: Space, ids: SeededIds) -> None:
     ids.coming = ["AAAAaaaa", "AAAAaaaa", "AAAAaaaa", "BBBBbbbb"]
     assert [space.remember("one").id, space.remember("two").id] == ["AAAAaaaa", "BBBBbbbb"]
 
 
-def test_an_id_is_taken_for_every_owner_of_its_space(store: Store, ids: SeededIds) -> None:
+def test_memory_id_is_unique_across_owners_of_a_space(store: Store, ids: SeededIds) -> None:
     ids.coming = ["AAAAaaaa", "AAAAaaaa", "BBBBbbbb"]
     assert store.space("ana").remember("shared").id == "AAAAaaaa"
     assert store.space("ana", user="bo").remember("own").id == "BBBBbbbb"
 
 
-def test_an_erased_id_is_not_given_again(space: Space, ids: SeededIds) -> None:
+def test_erased_memory_id_is_not_reused(space: Space, ids: SeededIds) -> None:
     ids.coming = ["AAAAaaaa", "AAAAaaaa", "BBBBbbbb"]
     space.erase(space.remember("one").id)
     assert space.remember("two").id == "BBBBbbbb"
 
 
-def test_two_spaces_may_have_the_same_id(store: Store, ids: SeededIds) -> None:
+def test_two_spaces_may_use_the_same_memory_id(store: Store, ids: SeededIds) -> None:
     ids.coming = ["AAAAaaaa", "AAAAaaaa"]
     one, two = store.space("one"), store.space("two")
     assert one.remember("of one").id == two.remember("of two").id
@@ -90,7 +90,7 @@ def test_two_spaces_may_have_the_same_id(store: Store, ids: SeededIds) -> None:
         ("X", "x"),
     ],
 )
-def test_a_category_is_a_slug_where_stored_and_where_asked_for(
+def test_category_is_a_slug_when_stored_and_when_filtered(
     space: Space, given: str, slug: str
 ) -> None:
     memory = space.remember("zebra", category=given)
@@ -105,7 +105,7 @@ def test_a_category_is_a_slug_where_stored_and_where_asked_for(
     assert space.revise(memory.id, category=given).category == slug
 
 
-def test_tags_are_trimmed_lowered_and_single(space: Space) -> None:
+def test_tags_are_trimmed_lowercased_and_unique(space: Space) -> None:
     memory = space.remember("x", tags=["  Work ", "WORK", "home", "", "home "])
     assert set(memory.tags) == {"work", "home"} and len(memory.tags) == 2
     most = [f"tag{number}" for number in range(16)]
@@ -115,7 +115,7 @@ def test_tags_are_trimmed_lowered_and_single(space: Space) -> None:
             space.remember("z", tags=wrong)  # type: ignore[arg-type]
 
 
-def test_every_requested_tag_must_match(space: Space) -> None:
+def test_tag_filter_requires_every_tag(space: Space) -> None:
     both = space.remember("apple pie", tags=["a", "b"])
     one = space.remember("apple cake", tags=["a"])
     assert [m.id for m in space.memories(tags=["A "])] == [one.id, both.id]
@@ -128,7 +128,7 @@ def test_every_requested_tag_must_match(space: Space) -> None:
 
 
 @pytest.mark.parametrize("mode", ["keyword", "vector", "hybrid"])
-def test_filters_apply_before_ranking(space: Space, mode: Any) -> None:
+def test_recall_applies_filters_before_ranking(space: Space, mode: Any) -> None:
     """The one that matches the filter is the worst match of very many."""
     wanted = space.remember(
         "among the many animals that live on wide grass plains stands one zebra", tags=["rare"]
@@ -139,7 +139,7 @@ def test_filters_apply_before_ranking(space: Space, mode: Any) -> None:
     assert [hit.id for hit in space.recall("zebra", tags=["rare"], mode=mode)] == [wanted.id]
 
 
-def test_a_subject_is_remembered_once(space: Space) -> None:
+def test_second_memory_of_one_subject_is_a_conflict(space: Space) -> None:
     first = space.remember("Alec is my boss", category="person", subject="Alec  Smith")
     with pytest.raises(SubjectExists) as caught:
         space.remember("other", category="Person", subject=" ALEC smith ")
@@ -153,13 +153,13 @@ def test_a_subject_is_remembered_once(space: Space) -> None:
     assert len(space.memories(subject="ALEC SMITH", category="person")) == 2
 
 
-def test_a_subject_differs_by_unicode_form_only_in_looks(space: Space) -> None:
+def test_subject_in_another_unicode_form_is_the_same_subject(space: Space) -> None:
     space.remember("x", subject="Café")
     with pytest.raises(SubjectExists):
         space.remember("y", subject="Cafe\u0301")
 
 
-def test_a_forgotten_or_erased_subject_is_free(space: Space) -> None:
+def test_subject_of_a_forgotten_or_erased_memory_can_be_used_again(space: Space) -> None:
     first = space.remember("x", subject="Alec")
     space.forget(first.id)
     second = space.remember("y", subject="Alec")
@@ -167,14 +167,14 @@ def test_a_forgotten_or_erased_subject_is_free(space: Space) -> None:
     assert space.remember("z", subject="Alec").version == 1
 
 
-def test_subjects_of_another_owner_do_not_count(store: Store) -> None:
+def test_subject_of_another_owner_is_no_conflict(store: Store) -> None:
     store.space("ana").remember("shared", subject="Alec")
     store.space("ana", user="bo").remember("of bo", subject="Alec")
     store.space("ana", user="cy").remember("of cy", subject="Alec")
     store.space("other").remember("elsewhere", subject="Alec")
 
 
-def test_an_empty_subject_is_none(space: Space) -> None:
+def test_empty_subject_is_stored_as_none(space: Space) -> None:
     assert space.remember("x", subject="  ").subject is None
     assert space.remember("y", subject="").subject is None
 
@@ -206,7 +206,7 @@ def test_an_empty_subject_is_none(space: Space) -> None:
         {"content": "x", "key": "k" * 201},
     ],
 )
-def test_what_cannot_be_used_is_refused(space: Space, wrong: dict[str, Any]) -> None:
+def test_remember_refuses_invalid_arguments(space: Space, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         space.remember(**wrong)
     assert space.memories() == []
@@ -214,31 +214,33 @@ def test_what_cannot_be_used_is_refused(space: Space, wrong: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("field", ["happened_at", "expires_at"])
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
-def test_a_time_beyond_the_database_is_refused(space: Space, field: str, value: int) -> None:
+def test_remember_refuses_a_time_beyond_the_database_range(
+    space: Space, field: str, value: int
+) -> None:
     with pytest.raises(InvalidInput):
         space.remember("x", **{field: value})  # type: ignore[arg-type]
 
 
-def test_an_origin_beyond_the_database_is_refused(space: Space) -> None:
+def test_remember_refuses_an_origin_beyond_the_database_range(space: Space) -> None:
     with pytest.raises(InvalidInput):
         space.remember("x", origin=Origin("s", 2**63))
 
 
 @pytest.mark.parametrize("name", ["since", "until", "as_of"])
-def test_a_moment_beyond_the_database_is_refused_or_harmless(space: Space, name: str) -> None:
+def test_as_of_beyond_the_database_range_is_refused_or_harmless(space: Space, name: str) -> None:
     space.remember("zebra")
     for value in (2**63, -(2**63) - 1):
         with contextlib.suppress(InvalidInput):
             space.recall("zebra", **{name: value})  # type: ignore[arg-type]
 
 
-def test_a_limit_may_be_huge(space: Space) -> None:
+def test_huge_limit_is_accepted(space: Space) -> None:
     memory = space.remember("zebra")
     assert space.memories(limit=10**30) == [memory]
     assert [hit.id for hit in space.recall("zebra", limit=10**30)] == [memory.id]
 
 
-def test_an_id_source_that_only_repeats_is_a_typed_error(space: Space, ids: SeededIds) -> None:
+def test_exhausted_id_source_is_a_typed_error(space: Space, ids: SeededIds) -> None:
     from reverie import ReverieError
 
     ids.coming = ["AAAAaaaa"] * 500
@@ -247,14 +249,14 @@ def test_an_id_source_that_only_repeats_is_a_typed_error(space: Space, ids: Seed
         space.remember("two")
 
 
-def test_a_fact_has_a_longest_length_and_a_note_has_not(space: Space) -> None:
+def test_fact_length_is_limited_and_note_length_is_not(space: Space) -> None:
     assert len(space.remember("x" * 500).content) == 500
     assert len(space.remember("x" * 501, kind="note").content) == 501
     with pytest.raises(InvalidInput, match="note"):
         space.revise(space.memories(kind="fact")[0].id, "x" * 501)
 
 
-def test_the_newest_is_first_and_order_is_by_position(space: Space, clock: FakeClock) -> None:
+def test_memories_are_listed_newest_first_by_position(space: Space, clock: FakeClock) -> None:
     made: list[Memory] = []
     for step in (0, -DAY, 5 * DAY, -9 * DAY, 0):
         clock.step(step)
@@ -265,7 +267,7 @@ def test_the_newest_is_first_and_order_is_by_position(space: Space, clock: FakeC
     assert times == sorted(times)
 
 
-def test_memories_by_category(space: Space, clock: FakeClock) -> None:
+def test_memories_are_listed_by_category(space: Space, clock: FakeClock) -> None:
     b1 = space.remember("b1", category="b")
     clock.step(DAY)
     a1 = space.remember("a1", category="a")
@@ -279,7 +281,7 @@ def test_memories_by_category(space: Space, clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("order", ["newest", "category"])
-def test_a_list_goes_on_behind_what_has_left_it_since(space: Space, order: Order) -> None:
+def test_paging_continues_after_a_memory_that_has_left_the_list(space: Space, order: Order) -> None:
     made = [space.remember(f"thing {n}", category="ab"[n // 3], tags=["x"]) for n in range(6)]
     whole = space.memories(order=order, tags=["x"])
     assert {memory.id for memory in whole} == {memory.id for memory in made}
@@ -296,7 +298,7 @@ def test_a_list_goes_on_behind_what_has_left_it_since(space: Space, order: Order
         space.memories(order=order, after="absent00", limit=1)
 
 
-def test_the_list_of_a_category_goes_on_behind_what_has_moved_to_another(space: Space) -> None:
+def test_paging_by_category_continues_after_a_memory_has_moved(space: Space) -> None:
     for n in range(4):
         space.remember(f"thing {n}", category="m")
     whole = space.memories(order="category", category="m")
@@ -306,7 +308,7 @@ def test_the_list_of_a_category_goes_on_behind_what_has_moved_to_another(space: 
         assert rest == whole[n + 1 :]
 
 
-def test_memories_by_kind(space: Space) -> None:
+def test_memories_are_filtered_by_kind(space: Space) -> None:
     fact, note = space.remember("f"), space.remember("n", kind="note")
     assert space.memories(kind="fact") == [fact]
     assert space.memories(kind="note") == [note]
@@ -322,7 +324,7 @@ def test_unknown_ids_are_not_found(space: Space) -> None:
             space.revise(id, "y")
 
 
-def test_a_space_nobody_wrote_to_is_empty(store: Store) -> None:
+def test_reading_an_unknown_space_returns_nothing(store: Store) -> None:
     nobody = store.space("nobody", user="x")
     assert not [*nobody.memories(), *nobody.recall("x"), *nobody.export()]
     assert not [*nobody.memories(as_of=5), *nobody.recall("x", as_of="2026-01-01")]
@@ -336,7 +338,7 @@ def test_a_space_nobody_wrote_to_is_empty(store: Store) -> None:
     ("text", "query"),
     [("我家的猫很喜欢鱼", "猫"), ("うちの猫は魚が好きです", "魚"), ("แมวของฉันชอบกินปลา", "ปลา")],
 )
-def test_a_word_of_one_character_is_found_too(space: Space, text: str, query: str) -> None:
+def test_recall_finds_a_word_of_one_character(space: Space, text: str, query: str) -> None:
     memory = space.remember(text)
     space.remember("something else")
     assert [hit.id for hit in space.recall(query, mode="keyword")] == [memory.id]

@@ -112,7 +112,7 @@ PATHS: list[Callable[[Space, Path], Any]] = [
 
 
 @pytest.mark.parametrize("write", PATHS)
-def test_no_way_in_keeps_a_secret(
+def test_every_write_redacts_secrets(
     write: Callable[[Space, Path], Any],
     stores: Stores,
     tmp_path_factory: pytest.TempPathFactory,
@@ -140,7 +140,7 @@ def test_no_way_in_keeps_a_secret(
     ],
 )
 @pytest.mark.parametrize("remote", [False, True])
-def test_no_question_takes_a_secret_to_the_embedder(
+def test_query_sent_to_the_embedder_has_no_secret(
     ask: Callable[[Space], Any], remote: bool, stores: Stores
 ) -> None:
     embedder = FakeEmbedder(remote=remote)
@@ -151,7 +151,7 @@ def test_no_question_takes_a_secret_to_the_embedder(
     assert remote or embedder.queries
 
 
-def test_what_a_model_answers_is_redacted_too(stores: Stores) -> None:
+def test_model_output_is_redacted(stores: Stores) -> None:
     def script(request: dict[str, Any]) -> Any:
         which, _ = question_of(request)
         if which == "summarise":
@@ -172,7 +172,7 @@ def test_what_a_model_answers_is_redacted_too(stores: Stores) -> None:
     assert MIDDLE.lower() not in held(store)
 
 
-def test_a_resent_history_is_known_again(space: Space) -> None:
+def test_resent_history_with_a_redacted_secret_is_recognized(space: Space) -> None:
     history = [user(SAID), reply(f"Noted: {SECRET}")]
     session = space.follow(history)
     again = space.follow([*history, user("And now?")])
@@ -180,21 +180,21 @@ def test_a_resent_history_is_known_again(space: Space) -> None:
     assert [event.text for event in again.events()] == [KEPT, f"Noted: {MARK}", "And now?"]
 
 
-def test_the_same_key_and_the_same_words_are_the_same_write(space: Space) -> None:
+def test_repeated_write_with_a_key_and_a_secret_is_the_same_write(space: Space) -> None:
     first = space.remember(SAID, key="k1")
     assert space.remember(SAID, key="k1") == first
     session = space.session("s")
     assert session.append(user(SAID), key="k2") == session.append(user(SAID), key="k2")
 
 
-def test_what_is_redacted_is_found_by_the_rest(space: Space) -> None:
+def test_redacted_memory_is_found_by_its_other_words(space: Space) -> None:
     space.remember(SAID)
     assert [hit.text for hit in space.recall("deploy key")] == [KEPT]
     assert [hit.text for hit in space.recall(SAID)] == [KEPT]
 
 
 @pytest.mark.parametrize("write", [each for each in PATHS if each in {revise, messages, follow}])
-def test_blocked_secrets_are_an_error_that_does_not_tell_them(
+def test_blocked_secret_is_an_error_that_does_not_contain_it(
     write: Callable[[Space, Path], Any], stores: Stores, tmp_path: Path
 ) -> None:
     store = stores.open(secrets="block")
@@ -204,7 +204,7 @@ def test_blocked_secrets_are_an_error_that_does_not_tell_them(
     assert MIDDLE.lower() not in held(store)
 
 
-def test_a_reply_with_a_blocked_secret_does_not_end_the_conversation(stores: Stores) -> None:
+def test_blocked_secret_in_a_reply_does_not_end_the_conversation(stores: Stores) -> None:
     store = stores.open(secrets="block")
     space = store.space("ana")
     history = [user("How does a token look?"), reply(f"Like {SECRET}")]
@@ -219,7 +219,7 @@ def test_a_reply_with_a_blocked_secret_does_not_end_the_conversation(stores: Sto
     assert MIDDLE.lower() not in held(store)
 
 
-def test_what_was_kept_before_secrets_were_blocked_can_be_resent(stores: Stores) -> None:
+def test_history_stored_before_secrets_were_blocked_can_be_resent(stores: Stores) -> None:
     store = stores.open("same")
     session = store.space("ana").follow([user(SAID), reply("Noted")])
     store.close()
@@ -229,14 +229,16 @@ def test_what_was_kept_before_secrets_were_blocked_can_be_resent(stores: Stores)
     assert [event.text for event in again.events()] == [KEPT, "Noted", "And now?"]
 
 
-def test_a_record_with_a_blocked_secret_is_left_out(stores: Stores) -> None:
+def test_import_skips_a_record_with_a_blocked_secret(stores: Stores) -> None:
     space = stores.open(secrets="block").space("ana")
     report = space.import_records([{"content": SAID}, {"content": "harmless"}])
     assert report.added == 1
     assert "github token" in report.skipped[0] and MIDDLE not in report.skipped[0]
 
 
-def test_with_a_warning_it_is_kept(stores: Stores, caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_policy_warn_stores_the_text_with_a_warning(
+    stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
     space = stores.open(secrets="warn").space("ana")
     with caplog.at_level(logging.WARNING, "reverie"):
         assert space.remember(SAID).content == SAID
@@ -245,7 +247,7 @@ def test_with_a_warning_it_is_kept(stores: Stores, caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("policy", ["redact", "warn", "off"])
-def test_our_own_keys_are_kept_under_no_policy(policy: str, stores: Stores) -> None:
+def test_own_api_keys_are_redacted_under_every_policy(policy: str, stores: Stores) -> None:
     key = "quite-ordinary-words"
     store = stores.open(secrets=policy, model="openai:m", model_api_key=key)
     space = store.space("ana")
@@ -255,13 +257,13 @@ def test_our_own_keys_are_kept_under_no_policy(policy: str, stores: Stores) -> N
     assert OURS.lower() not in held(store)
 
 
-def test_off_looks_for_nothing_else(stores: Stores) -> None:
+def test_secrets_policy_off_stores_secrets_unchanged(stores: Stores) -> None:
     store = stores.open(secrets="off")
     assert store.space("ana").remember(SAID).content == SAID
     assert MIDDLE.lower() in held(store)
 
 
-def test_what_another_store_kept_is_redacted_when_it_comes_in(stores: Stores) -> None:
+def test_import_redacts_secrets_that_another_store_kept(stores: Stores) -> None:
     loose = stores.open("loose", secrets="off").space("ana")
     memory = loose.remember(SAID, tags=[SECRET], source=SAID)
     loose.revise(memory.id, f"{SAID}!", reason=SAID)
@@ -274,7 +276,7 @@ def test_what_another_store_kept_is_redacted_when_it_comes_in(stores: Stores) ->
     assert store.verify().ok
 
 
-def test_the_key_that_the_environment_holds_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_in_the_environment_is_redacted_as_an_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     from reverie.write.secret_policy import redaction_from_settings
 
     settings = Settings(embedder_api_key_env="MY_KEY", model="m:m", model_api_key="short")

@@ -26,7 +26,7 @@ def shown(space: Space) -> list[str]:
 # -- hiding and restoring -------------------------------------------------------------------------
 
 
-def test_a_hidden_session_is_out_of_lists_and_recall(
+def test_hidden_session_is_absent_from_lists_and_recall(
     store: Store, space: Space, clock: FakeClock
 ) -> None:
     session, other = space.session("s"), space.session("t")
@@ -54,7 +54,7 @@ def test_a_hidden_session_is_out_of_lists_and_recall(
     assert store.verify().ok
 
 
-def test_hiding_twice_is_hiding_once(store: Store, space: Space, clock: FakeClock) -> None:
+def test_hide_called_twice_writes_one_entry(store: Store, space: Space, clock: FakeClock) -> None:
     session = space.session("s")
     session.append(user("zebra"))
     session.restore()
@@ -83,7 +83,7 @@ def test_hiding_twice_is_hiding_once(store: Store, space: Space, clock: FakeCloc
             verb()
 
 
-def test_what_cannot_be_appended_brings_nothing_back(store: Store, space: Space) -> None:
+def test_failed_append_does_not_restore_a_hidden_session(store: Store, space: Space) -> None:
     session = space.session("s")
     session.append(user("zebra"), sequence=5)
     session.hide()
@@ -92,7 +92,7 @@ def test_what_cannot_be_appended_brings_nothing_back(store: Store, space: Space)
     assert shown(space) == [] and store.spaces()[0].position == 2
 
 
-def test_going_on_brings_a_hidden_session_back(store: Store, space: Space) -> None:
+def test_append_restores_a_hidden_session(store: Store, space: Space) -> None:
     session = space.session("s")
     session.append_many([user("zebra"), reply("one")])
     session.hide()
@@ -112,7 +112,7 @@ def test_going_on_brings_a_hidden_session_back(store: Store, space: Space) -> No
 # -- the cap --------------------------------------------------------------------------------------
 
 
-def test_the_cap_hides_the_session_quiet_for_longest(stores: Stores, clock: FakeClock) -> None:
+def test_session_cap_hides_the_least_recent_session(stores: Stores, clock: FakeClock) -> None:
     store = stores.open(max_sessions=3)
     space, other = store.space("ana"), store.space("ana", user="bo")
     for name in "abc":
@@ -137,7 +137,7 @@ def test_the_cap_hides_the_session_quiet_for_longest(stores: Stores, clock: Fake
     assert store.verify().ok
 
 
-def test_the_cap_holds_when_a_hidden_session_goes_on(stores: Stores) -> None:
+def test_session_cap_applies_when_a_hidden_session_is_restored(stores: Stores) -> None:
     space = stores.open(max_sessions=2).space("ana")
     for name in "abc":
         space.session(name).append(user(name))
@@ -146,7 +146,7 @@ def test_the_cap_holds_when_a_hidden_session_goes_on(stores: Stores) -> None:
     assert shown(space) == ["a", "c"]
 
 
-def test_there_is_no_cap_unless_set(stores: Stores) -> None:
+def test_no_session_is_hidden_without_a_cap(stores: Stores) -> None:
     store = stores.open(learn="off")
     space = store.space("ana")
     for number in range(40):
@@ -180,7 +180,7 @@ def live(space: Space, name: str, word: str) -> Session:
     return session
 
 
-def test_erase_destroys_all_that_hangs_on_a_session(
+def test_erase_of_a_session_destroys_everything_derived_from_it(
     stores: Stores, tmp_path: Path, clock: FakeClock
 ) -> None:
     store = stores.open(write_policy="ask")
@@ -210,7 +210,9 @@ def test_erase_destroys_all_that_hangs_on_a_session(
     assert stores.open().verify().ok
 
 
-def test_what_a_person_said_elsewhere_outlives_the_session(store: Store, space: Space) -> None:
+def test_erase_of_a_session_keeps_memories_also_stated_elsewhere(
+    store: Store, space: Space
+) -> None:
     space.session("s").append(user("x"))
     space.session("t").append(user("y"))
     from_s, from_t = Origin("s", 1), Origin("t", 1)
@@ -227,9 +229,7 @@ def test_what_a_person_said_elsewhere_outlives_the_session(store: Store, space: 
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_what_came_from_a_session_goes_with_it_though_it_was_forgotten(
-    space: Space, again: bool
-) -> None:
+def test_erase_of_a_session_erases_its_forgotten_memories(space: Space, again: bool) -> None:
     """Forgetting adds no words: nothing but the session ever said this."""
     space.session("s").append(user("canarybird"))
     memory = space.remember("canarybird learned", origin=Origin("s", 1))
@@ -240,7 +240,7 @@ def test_what_came_from_a_session_goes_with_it_though_it_was_forgotten(
     assert "canarybird" not in repr(list(space.export()))
 
 
-def test_a_session_that_holds_only_private_things_can_be_erased(space: Space) -> None:
+def test_session_with_private_memories_only_can_be_erased(space: Space) -> None:
     session = space.session("s")
     memory = session.remember("canarybird")
     session.scratchpad.write(["canarybird"])
@@ -248,7 +248,7 @@ def test_a_session_that_holds_only_private_things_can_be_erased(space: Space) ->
     assert session.memories() == [] and session.scratchpad.read().items == ()
 
 
-def test_an_erased_session_begins_anew(store: Store, space: Space, clock: FakeClock) -> None:
+def test_erased_session_id_can_be_used_again(store: Store, space: Space, clock: FakeClock) -> None:
     session = space.session("s")
     session.append_many([user("zebra"), reply("one"), user("two")])
     session.write_summary("summed up", upper=2, expected_epoch=0)
@@ -274,7 +274,9 @@ def test_an_erased_session_begins_anew(store: Store, space: Space, clock: FakeCl
     assert texts(session) == ["a new beginning", "x"] and store.verify().ok
 
 
-def test_begun_anew_it_was_opened_then(space: Space, clock: FakeClock) -> None:
+def test_session_used_again_after_erase_has_a_new_start_time(
+    space: Space, clock: FakeClock
+) -> None:
     session = space.session("s")
     session.append(user("long ago"))
     session.erase()
@@ -283,7 +285,7 @@ def test_begun_anew_it_was_opened_then(space: Space, clock: FakeClock) -> None:
     assert session.info().opened_at == clock.now()
 
 
-def test_erase_again_gives_the_first_report(space: Space) -> None:
+def test_erase_with_the_same_key_returns_the_first_report(space: Space) -> None:
     session = space.session("s")
     session.append(user("a"))
     report = session.erase(key="e")
@@ -297,7 +299,7 @@ def test_erase_again_gives_the_first_report(space: Space) -> None:
         space.session("t").erase(key="t")
 
 
-def test_a_second_erase_leaves_the_first_report(space: Space) -> None:
+def test_second_erase_does_not_change_the_first_report(space: Space) -> None:
     session = space.session("s")
     session.append(user("a"))
     first = session.erase(key="first")
@@ -307,7 +309,7 @@ def test_a_second_erase_leaves_the_first_report(space: Space) -> None:
     assert session.erase(key="first") == first
 
 
-def test_the_erase_of_a_parent_takes_its_part_from_every_fork(store: Store, space: Space) -> None:
+def test_erase_of_a_parent_erases_its_events_in_every_fork(store: Store, space: Space) -> None:
     parent = space.follow([user("one"), reply("two"), user("three")])
     child = space.follow([user("one"), reply("two"), user("four"), reply("five"), user("six")])
     grandchild = space.follow([user("one"), reply("two"), user("four"), reply("five"), user("7")])
@@ -327,7 +329,9 @@ def test_the_erase_of_a_parent_takes_its_part_from_every_fork(store: Store, spac
     assert texts(grandchild) == ["7"] and store.verify().ok
 
 
-def test_what_stays_of_a_fork_stays_when_its_parent_begins_anew(store: Store, space: Space) -> None:
+def test_events_of_a_fork_stay_when_its_erased_parent_is_used_again(
+    store: Store, space: Space
+) -> None:
     space.follow([user("one"), reply("two"), user("three")])
     child = space.follow([user("one"), reply("two"), user("four"), reply("five")])
     grandchild = space.follow([user("one"), reply("two"), user("four"), reply("six")])
@@ -339,7 +343,7 @@ def test_what_stays_of_a_fork_stays_when_its_parent_begins_anew(store: Store, sp
     assert texts(grandchild) == ["one", "two", "six"] and store.verify().ok
 
 
-def test_nothing_is_left_of_a_fork_that_was_erased(store: Store, space: Space) -> None:
+def test_erase_of_a_fork_leaves_nothing_of_it(store: Store, space: Space) -> None:
     """What it shared belongs to its parent."""
     parent = space.follow([user("one"), reply("two"), user("three")])
     fork = space.follow([user("one"), reply("two"), user("four")])
@@ -358,7 +362,7 @@ def test_nothing_is_left_of_a_fork_that_was_erased(store: Store, space: Space) -
 # -- erasing a memory with its source -------------------------------------------------------------
 
 
-def test_a_memory_is_erased_with_its_source(stores: Stores, tmp_path: Path) -> None:
+def test_erase_with_source_erases_the_event(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     space = store.space("ana")
     session = space.session("s")
@@ -393,7 +397,7 @@ def test_a_memory_is_erased_with_its_source(stores: Stores, tmp_path: Path) -> N
     assert store.verify().ok
 
 
-def test_without_its_source_the_source_stays(space: Space) -> None:
+def test_erase_without_source_keeps_the_event(space: Space) -> None:
     session = space.session("s")
     session.append_many([user("a secret"), reply("noted")])
     session.write_summary("summed up", upper=2, expected_epoch=0)
@@ -402,7 +406,7 @@ def test_without_its_source_the_source_stays(space: Space) -> None:
     assert texts(session) == ["a secret", "noted"] and session.summary().text == "summed up"
 
 
-def test_a_source_that_is_not_there(store: Store, space: Space) -> None:
+def test_erase_with_source_works_when_the_event_is_gone(store: Store, space: Space) -> None:
     space.session("s").append(user("x"))
     unknown = space.remember("one", origin=Origin("s", 9))
     gone = space.remember("two", origin=Origin("t", 1))
@@ -413,7 +417,7 @@ def test_a_source_that_is_not_there(store: Store, space: Space) -> None:
     assert texts(space.session("s")) == ["x"] and store.verify().ok
 
 
-def test_erasing_the_first_words_of_a_session_changes_its_preview(space: Space) -> None:
+def test_erase_of_the_first_event_changes_the_preview(space: Space) -> None:
     session = space.session("s")
     session.append_many([user("canarybird"), reply("x"), user("what came next")])
     memory = space.remember("y", origin=Origin("s", 1))
@@ -424,7 +428,7 @@ def test_erasing_the_first_words_of_a_session_changes_its_preview(space: Space) 
     assert session.info().preview == "Untitled"
 
 
-def test_the_last_event_erased_leaves_no_session(store: Store, space: Space) -> None:
+def test_erase_of_the_last_event_removes_the_session(store: Store, space: Space) -> None:
     session = space.session("s")
     session.append(user("x"))
     session.hide()

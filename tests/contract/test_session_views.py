@@ -95,7 +95,7 @@ def all_said(store: Store) -> list[dict[str, Any]]:
 # -- made anew ------------------------------------------------------------------------------------
 
 
-def test_a_rebuild_changes_no_answer(stores: Stores) -> None:
+def test_rebuild_of_sessions_changes_no_answer(stores: Stores) -> None:
     store = lived(stores)
     before, report = all_said(store), store.verify()
     assert report.problems == () and report.events == 3 * 15
@@ -106,7 +106,7 @@ def test_a_rebuild_changes_no_answer(stores: Stores) -> None:
     assert all_said(store) == before and store.verify() == report
 
 
-def test_sessions_need_no_embedder(stores: Stores) -> None:
+def test_sessions_work_without_an_embedder(stores: Stores) -> None:
     store = lived(stores, OWNERS[:1], embedder="none")
     space = store.space("ana")
     hits, listed = space.recall("zebra", limit=99), space.sessions()
@@ -116,7 +116,7 @@ def test_sessions_need_no_embedder(stores: Stores) -> None:
     assert store.verify().ok
 
 
-def test_a_rebuild_leaves_what_is_not_in_the_log(stores: Stores) -> None:
+def test_rebuild_keeps_tables_that_are_not_in_the_log(stores: Stores) -> None:
     store = lived(stores)
     session = store.space("ana").session("long")
     session.write_summary("summed up", upper=2, expected_epoch=session.summary().epoch)
@@ -132,7 +132,7 @@ def test_a_rebuild_leaves_what_is_not_in_the_log(stores: Stores) -> None:
     assert rows(store, query) == unsummed
 
 
-def test_vectors_of_events_may_come_later(stores: Stores) -> None:
+def test_vectors_of_events_are_filled_by_a_job(stores: Stores) -> None:
     store = stores.open(embedder=FakeEmbedder(remote=True), learn="off", summary="off")
     space = store.space("ana")
     space.session("s").append_many(talk("zebra one", "horse two"))
@@ -176,7 +176,9 @@ def test_vectors_of_events_may_come_later(stores: Stores) -> None:
         "DELETE FROM proposals WHERE answer IS NULL",
     ],
 )
-def test_what_is_not_as_written_is_noticed_and_mended(stores: Stores, harm: str) -> None:
+def test_verify_detects_and_rebuild_repairs_tampered_session_tables(
+    stores: Stores, harm: str
+) -> None:
     store = lived(stores, OWNERS[1:2])
     before = said(store.space("ana", user="bo"))
     assert tamper(store, harm) > 0
@@ -188,7 +190,9 @@ def test_what_is_not_as_written_is_noticed_and_mended(stores: Stores, harm: str)
 # -- as of an earlier moment ----------------------------------------------------------------------
 
 
-def test_a_recall_as_of_then(space: Space, store: Store, clock: FakeClock) -> None:
+def test_recall_of_events_as_of_an_earlier_position(
+    space: Space, store: Store, clock: FakeClock
+) -> None:
     session = space.session("s")
     session.append(user("zebra one"), at="2020-01-01")
     clock.step(DAY)
@@ -253,7 +257,9 @@ def own(space: Space) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("space", "of_user"), OWNERS)
-def test_an_export_comes_in_elsewhere(stores: Stores, space: str, of_user: str | None) -> None:
+def test_exported_sessions_are_imported_into_another_store(
+    stores: Stores, space: str, of_user: str | None
+) -> None:
     store, other = lived(stores), stores.open("other")
     from_here = store.space(space, user=of_user)
     there = other.space(space, user=of_user)
@@ -272,7 +278,7 @@ def test_an_export_comes_in_elsewhere(stores: Stores, space: str, of_user: str |
     assert there.session("erased").append(user("anew")).sequence == 3
 
 
-def test_an_import_goes_on_where_it_was(stores: Stores) -> None:
+def test_repeated_import_continues_a_session(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
     session = here.session("s")
     session.append_many(talk("one", "two"), key="k")
@@ -289,7 +295,7 @@ def test_an_import_goes_on_where_it_was(stores: Stores) -> None:
     assert there.session("s").append_many(talk("one", "two"), key="k") == session.events()[:2]
 
 
-def test_one_session_alone(stores: Stores) -> None:
+def test_session_export_holds_that_session_only(stores: Stores) -> None:
     store = lived(stores)
     space = store.space("ana")
     there = stores.open("there").space("ana")
@@ -300,7 +306,7 @@ def test_one_session_alone(stores: Stores) -> None:
     assert [info.id for info in there.sessions()] == ["odd"]
 
 
-def test_another_session_of_the_same_name_is_not_spliced(stores: Stores) -> None:
+def test_import_does_not_merge_different_sessions_of_one_name(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
     here.session("s").append_many(talk("one", "two", "three"))
     there.session("s").append_many(talk("eins", "zwei"))
@@ -309,7 +315,7 @@ def test_another_session_of_the_same_name_is_not_spliced(stores: Stores) -> None
     assert len(report.skipped) == 3
 
 
-def test_what_belongs_to_another_session_of_the_same_name_stays_apart(stores: Stores) -> None:
+def test_import_keeps_data_of_a_different_session_of_one_name_separate(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
     here.session("s").append_many(talk("one", "two"))
     here.session("s").remember("private there")
@@ -322,7 +328,7 @@ def test_what_belongs_to_another_session_of_the_same_name_stays_apart(stores: St
     assert texts(there.session("s")) == ["eins", "zwei"], "it did not come from here"
 
 
-def test_a_fork_comes_before_what_it_goes_on_from(stores: Stores) -> None:
+def test_import_accepts_a_fork_before_its_parent(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
     here.follow(talk("one", "two", "three"), session="s")
     fork = here.follow(talk("one", "two", "3", "four"), session="s")
@@ -333,7 +339,7 @@ def test_a_fork_comes_before_what_it_goes_on_from(stores: Stores) -> None:
     assert there.follow(talk("one", "two", "3", "four", "five")).id == fork.id
 
 
-def test_an_import_under_another_user(stores: Stores) -> None:
+def test_sessions_are_imported_under_another_user(stores: Stores) -> None:
     store = stores.open()
     space, bo = store.space("ana"), store.space("ana", user="bo")
     space.session("s").append_many(talk("one", "two"))
@@ -369,7 +375,9 @@ def test_an_import_under_another_user(stores: Stores) -> None:
         {"reverie": 99},
     ],
 )
-def test_a_damaged_record_is_left_out_with_a_reason(stores: Stores, change: dict[str, Any]) -> None:
+def test_import_skips_a_damaged_session_record_with_a_reason(
+    stores: Stores, change: dict[str, Any]
+) -> None:
     here = stores.open("here").space("ana")
     here.session("s").append(user("one"))
     (record,) = records(here)
@@ -379,7 +387,7 @@ def test_a_damaged_record_is_left_out_with_a_reason(stores: Stores, change: dict
     assert texts(store.space("ana").session("s")) == ["one"] and store.verify().ok
 
 
-def test_what_was_erased_here_does_not_come_in_again(stores: Stores) -> None:
+def test_import_does_not_bring_back_erased_events(stores: Stores) -> None:
     store = stores.open()
     space = store.space("ana")
     session = space.session("s")
@@ -399,7 +407,9 @@ def test_what_was_erased_here_does_not_come_in_again(stores: Stores) -> None:
 # -- backups --------------------------------------------------------------------------------------
 
 
-def test_a_backup_comes_back_whole(stores: Stores, tmp_path: Path, clock: FakeClock) -> None:
+def test_restored_backup_has_every_session(
+    stores: Stores, tmp_path: Path, clock: FakeClock
+) -> None:
     store = lived(stores)
     space = store.space("ana")
     epoch = space.session("long").summary().epoch
@@ -434,7 +444,7 @@ def erase_accepted(space: Space) -> None:
 @pytest.mark.parametrize("of_user", [None, "bo"])
 @pytest.mark.parametrize("erase", [erase_session, erase_source, erase_accepted])
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
-def test_what_was_erased_since_stays_erased(
+def test_session_erased_after_a_backup_stays_erased_when_it_is_restored(
     stores: Stores,
     tmp_path: Path,
     erase: Callable[[Space], None],
@@ -481,7 +491,7 @@ def test_what_was_erased_since_stays_erased(
             assert b"canarybird" not in file.read_bytes(), file
 
 
-def test_what_was_not_erased_may_come_in_beside_what_was(stores: Stores, tmp_path: Path) -> None:
+def test_import_adds_events_that_were_not_erased(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     space = store.space("ana")
     store.backup(tmp_path / "copy")
@@ -494,9 +504,7 @@ def test_what_was_not_erased_may_come_in_beside_what_was(stores: Stores, tmp_pat
     assert texts(space.session("s")) == ["hello", "hi", "noted"] and store.verify().ok
 
 
-def test_a_session_begun_again_stays_when_its_erasure_is_repeated(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_session_used_again_survives_a_repeated_erase(stores: Stores, tmp_path: Path) -> None:
     store = stores.open()
     space = store.space("ana")
     session = space.session("s")

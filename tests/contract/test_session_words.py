@@ -24,7 +24,7 @@ def bytes_of(store: Store) -> bytes:
     return b"".join(path.read_bytes() for path in found)
 
 
-def test_one_event_is_erased_and_those_around_it_stay(store: Store, space: Space) -> None:
+def test_erase_of_one_event_keeps_those_around_it(store: Store, space: Space) -> None:
     session = space.session("s")
     session.append_many([user("hello"), user("my password is canarybird"), reply("noted")])
     learned = space.remember("The password is canarybird", origin=Origin("s", 2))
@@ -45,7 +45,7 @@ def test_one_event_is_erased_and_those_around_it_stay(store: Store, space: Space
     assert store.verify().ok
 
 
-def test_words_of_an_erased_session_leave_the_memories_it_changed(
+def test_erase_of_a_session_removes_its_words_from_memories_it_revised(
     store: Store, space: Space
 ) -> None:
     space.session("a").append(user("Sarah is on Platform"))
@@ -68,7 +68,7 @@ def test_words_of_an_erased_session_leave_the_memories_it_changed(
     assert store.verify().ok
 
 
-def test_a_summary_under_way_does_not_bring_back_what_was_erased(
+def test_summary_job_does_not_restore_events_erased_meanwhile(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = stores.open(context_tokens=200, learn="off")
@@ -87,7 +87,7 @@ def test_a_summary_under_way_does_not_bring_back_what_was_erased(
     assert not any(job.error for job in store.jobs())
 
 
-def test_a_profile_that_stood_still_moves_on_when_asked(space: Space) -> None:
+def test_refresh_moves_a_frozen_profile_forward(space: Space) -> None:
     session = space.session("s")
     session.append(user("hello"))
     assert session.context().profile == ""
@@ -100,7 +100,7 @@ def test_a_profile_that_stood_still_moves_on_when_asked(space: Space) -> None:
     assert session.context().profile == fresh
 
 
-def test_a_photo_does_not_fill_the_context(space: Space) -> None:
+def test_context_does_not_count_image_bytes(space: Space) -> None:
     session = space.session("s")
     photo = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 50_000}}
     session.append(user([{"type": "text", "text": "what is this?"}, photo]))
@@ -108,7 +108,7 @@ def test_a_photo_does_not_fill_the_context(space: Space) -> None:
     assert context.history[0]["content"][1] == photo and context.tokens < 2000
 
 
-def test_the_latest_result_is_cut_not_dropped(space: Space) -> None:
+def test_context_truncates_the_latest_tool_result_instead_of_dropping_it(space: Space) -> None:
     session = space.session("s")
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     session.append_many(
@@ -123,7 +123,7 @@ def test_the_latest_result_is_cut_not_dropped(space: Space) -> None:
     assert "characters left out]" in context.history[2]["content"] and context.tokens <= 1500
 
 
-def test_an_import_that_closes_a_circle_is_refused(space: Space) -> None:
+def test_import_of_a_fork_cycle_is_refused(space: Space) -> None:
     space.session("s").append(user("one"))
     (record,) = space.session("s").export()
     record |= {"sequence": 2, "uuid": record["uuid"][:-1] + "0", "origin": ["s", 1], "key": None}
@@ -131,7 +131,7 @@ def test_an_import_that_closes_a_circle_is_refused(space: Space) -> None:
     space.session("s").erase_event(1)
 
 
-def test_the_key_of_an_import_still_means_its_events(stores: Stores) -> None:
+def test_idempotency_key_survives_an_import(stores: Stores) -> None:
     here, there = stores.open("here").space("ana"), stores.open("there").space("ana")
     here.session("s").append_many([user("one"), user("two")], key="k")
     first, second = here.export()
@@ -142,7 +142,7 @@ def test_the_key_of_an_import_still_means_its_events(stores: Stores) -> None:
     assert [event.text for event in again] == ["one", "two"]
 
 
-def test_no_recall_of_an_erased_session_is_noted(store: Store, space: Space) -> None:
+def test_recall_log_holds_nothing_of_an_erased_session(store: Store, space: Space) -> None:
     session = space.session("s")
     session.append(user("the zebra"))
     session.context()
@@ -151,7 +151,7 @@ def test_no_recall_of_an_erased_session_is_noted(store: Store, space: Space) -> 
     assert rows(store, "SELECT session FROM recalls") == []
 
 
-def test_a_proposal_that_comes_in_is_whole(store: Store, space: Space) -> None:
+def test_imported_proposal_is_complete(store: Store, space: Space) -> None:
     space.session("s").append(user("I live in Paris"))
     (event,) = space.session("s").export()
     record = {

@@ -27,7 +27,7 @@ from tests.talking import Message, found, propose, reply, system, texts, user
 # -- what a session is ----------------------------------------------------------------------------
 
 
-def test_an_id_is_given_where_none_is(space: Space) -> None:
+def test_session_without_an_id_gets_one(space: Space) -> None:
     ids = {space.session().id for _ in range(50)}
     assert len(ids) == 50
     assert all(re.fullmatch(r"[0-9a-f]{12}", id) for id in ids)
@@ -36,7 +36,7 @@ def test_an_id_is_given_where_none_is(space: Space) -> None:
 
 
 @pytest.mark.parametrize("id", ["", "  ", "a\nb", "a\0b", "\ud800", "x" * 201, 7])
-def test_an_id_that_cannot_be_one(space: Space, id: Any) -> None:
+def test_invalid_session_id_is_refused(space: Space, id: Any) -> None:
     with pytest.raises(InvalidInput):
         space.session(id)
     with pytest.raises(InvalidInput):
@@ -68,7 +68,7 @@ def test_sessions_are_listed_by_their_newest_event(space: Space, clock: FakeCloc
         space.session("four").info()
 
 
-def test_sessions_of_the_same_name_never_mix(store: Store) -> None:
+def test_same_session_name_in_two_scopes_never_mixes(store: Store) -> None:
     owners = [("ana", None), ("ana", "bo"), ("ana", "cy"), ("ben", None), ("ben", "bo")]
     handles = [store.space(name, user=user) for name, user in owners]
     for number, handle in enumerate(handles):
@@ -182,7 +182,7 @@ MESSAGES: list[Message] = [
 ]
 
 
-def test_every_message_comes_back_as_it_was(stores: Stores) -> None:
+def test_append_returns_every_message_verbatim(stores: Stores) -> None:
     store = stores.open()
     session = store.space("ana").session("s")
     made = [session.append(message) for message in MESSAGES]
@@ -201,7 +201,7 @@ def test_every_message_comes_back_as_it_was(stores: Stores) -> None:
     assert found(space, "Lisbon") and "weather" in made[3].text
 
 
-def test_messages_given_as_objects(space: Space) -> None:
+def test_append_accepts_message_objects_of_client_libraries(space: Space) -> None:
     from pydantic_ai import messages as ai
 
     asked = ai.ModelRequest(parts=[ai.SystemPromptPart("be kind"), ai.UserPromptPart("Where?")])
@@ -223,7 +223,7 @@ def test_messages_given_as_objects(space: Space) -> None:
     assert session.resume()[1] == dumped[1]
 
 
-def test_what_is_given_is_copied(space: Space) -> None:
+def test_append_copies_the_given_message(space: Space) -> None:
     message = {"role": "user", "content": [{"type": "text", "text": "first"}]}
     event = space.session("s").append(message)
     message["content"][0]["text"] = "changed"  # type: ignore[index]
@@ -250,7 +250,7 @@ def test_what_is_given_is_copied(space: Space) -> None:
         {"role": "user", "content": 10**5000},
     ],
 )
-def test_what_json_cannot_hold_is_refused_and_nothing_is_written(
+def test_append_refuses_messages_that_json_cannot_hold_and_writes_nothing(
     store: Store, space: Space, bad: Any
 ) -> None:
     session = space.session("s")
@@ -271,7 +271,7 @@ def test_what_json_cannot_hold_is_refused_and_nothing_is_written(
     assert session.append(user("y"), key="k").sequence == 2
 
 
-def test_a_sequence_must_be_greater(store: Store, space: Space) -> None:
+def test_append_refuses_a_sequence_that_is_not_greater(store: Store, space: Space) -> None:
     session = space.session("s")
     assert session.append(user("a"), sequence=5).sequence == 5
     for sequence in (5, 4, 1):
@@ -292,7 +292,7 @@ def test_a_sequence_must_be_greater(store: Store, space: Space) -> None:
             session.events(limit)
 
 
-def test_threads_leave_no_gap_and_nothing_twice(stores: Stores) -> None:
+def test_concurrent_appends_leave_no_gap_and_no_duplicate(stores: Stores) -> None:
     handles = [stores.open().space("ana") for _ in range(2)]
     made: list[tuple[int, str]] = []
 
@@ -323,7 +323,9 @@ def test_threads_leave_no_gap_and_nothing_twice(stores: Stores) -> None:
 # -- keys -----------------------------------------------------------------------------------------
 
 
-def test_the_same_key_gives_the_first_events(stores: Stores, clock: FakeClock) -> None:
+def test_append_with_the_same_key_returns_the_first_events(
+    stores: Stores, clock: FakeClock
+) -> None:
     store = stores.open()
     session = store.space("ana").session("s")
     one = session.append(user("a"), key="one", at=5)
@@ -363,7 +365,7 @@ def test_the_same_key_gives_the_first_events(stores: Stores, clock: FakeClock) -
         lambda space: space.session("s").remember("a", key="k"),
     ],
 )
-def test_a_key_used_for_something_else_is_a_conflict(
+def test_append_with_a_key_of_other_messages_is_a_conflict(
     store: Store, space: Space, other: Callable[[Space], object]
 ) -> None:
     event = space.session("s").append(user("a"), key="k")
@@ -373,7 +375,7 @@ def test_a_key_used_for_something_else_is_a_conflict(
     assert store.space("ana", user="bo").session("s").append(user("b"), key="k").sequence == 1
 
 
-def test_a_key_of_a_memory_is_not_free_for_an_event(space: Space) -> None:
+def test_append_with_a_key_of_a_memory_is_a_conflict(space: Space) -> None:
     space.remember("a", key="k")
     with pytest.raises(KeyConflict):
         space.session("s").append(user("a"), key="k")
@@ -391,7 +393,7 @@ def test_a_key_of_a_memory_is_not_free_for_an_event(space: Space) -> None:
         lambda space, proposal: space.accept(proposal, key="k"),
     ],
 )
-def test_a_key_of_what_was_erased_still_means_that(
+def test_append_with_a_key_of_an_erased_event_is_a_conflict(
     space: Space, other: Callable[[Space, str], object]
 ) -> None:
     space.session("s").append(user("a"), key="k")
@@ -405,7 +407,7 @@ def test_a_key_of_what_was_erased_still_means_that(
 # -- recall ---------------------------------------------------------------------------------------
 
 
-def test_events_are_recalled_beside_memories(space: Space) -> None:
+def test_recall_returns_events_beside_memories(space: Space) -> None:
     space.remember("a fact about the zebra", tags=["t"], category="c")
     space.remember("a note about the zebra", kind="note")
     event = space.session("s").append(user("I saw a zebra"))
@@ -419,10 +421,10 @@ def test_events_are_recalled_beside_memories(space: Space) -> None:
     assert [hit.kind for hit in space.recall("zebra", kinds=["event"], as_of=4)] == ["event"]
     assert len(space.recall("zebra", kinds=["event", "note"])) == 2
     with pytest.raises(InvalidInput):
-        space.recall("zebra", kinds=["session"])
+        space.recall("zebra", kinds=["session"])  # type: ignore[list-item]
 
 
-def test_a_time_given_is_the_time_of_an_event(space: Space, clock: FakeClock) -> None:
+def test_event_has_the_time_that_was_given(space: Space, clock: FakeClock) -> None:
     session = space.session("s")
     then = session.append(user("zebra then"), at="2020-05-01T12:00:00+02:00")
     now = session.append(user("zebra now"))
@@ -438,7 +440,7 @@ def test_a_time_given_is_the_time_of_an_event(space: Space, clock: FakeClock) ->
             session.append(user("x"), at=bad)
 
 
-def test_neighbours_lead_to_the_conversation_around(space: Space) -> None:
+def test_hit_neighbours_return_the_events_around_it(space: Space) -> None:
     session = space.session("s")
     session.append_many([user(f"number {n}") for n in range(9)])
     space.session("t").append_many([user(f"elsewhere {n}") for n in range(9)])
@@ -461,7 +463,7 @@ def test_neighbours_lead_to_the_conversation_around(space: Space) -> None:
 # -- what belongs to one session ------------------------------------------------------------------
 
 
-def test_only_its_session_recalls_a_private_memory(stores: Stores) -> None:
+def test_private_memory_is_recalled_in_its_session_only(stores: Stores) -> None:
     store = stores.open()
     space = store.space("ana", user="bo")
     session, other = space.session("s"), space.session("t")
@@ -500,7 +502,7 @@ def test_only_its_session_recalls_a_private_memory(stores: Stores) -> None:
     check()
 
 
-def test_a_subject_may_stand_in_a_session_and_outside(space: Space) -> None:
+def test_same_subject_is_allowed_in_a_session_and_outside(space: Space) -> None:
     session, other = space.session("s"), space.session("t")
     first = session.remember("in s", subject="Alec")
     with pytest.raises(SubjectExists) as caught:
@@ -512,13 +514,13 @@ def test_a_subject_may_stand_in_a_session_and_outside(space: Space) -> None:
         space.remember("again", subject="Alec")
 
 
-def test_a_subject_that_all_know_may_stand_in_a_session_too(space: Space) -> None:
+def test_shared_subject_is_allowed_in_a_session(space: Space) -> None:
     known = space.remember("for all", subject="Alec")
     private = space.session("s").remember("in s", subject="Alec")
     assert (private.session, space.memories()) == ("s", [known])
 
 
-def test_what_was_said_long_ago_is_read_without_what_was_said_since(
+def test_events_reads_an_early_range_without_later_events(
     space: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = space.session("long")
@@ -547,7 +549,7 @@ def test_what_was_said_long_ago_is_read_without_what_was_said_since(
 
 @pytest.mark.parametrize("name", ["half \ud83d", "nul \0"])
 @pytest.mark.parametrize("field", ["role", "name"])
-def test_whoever_speaks_under_a_name_that_is_none_is_heard(
+def test_event_with_an_invalid_role_or_name_is_stored_and_recalled(
     store: Store, space: Space, field: str, name: str
 ) -> None:
     message = {**user("The ferry leaves at nine"), field: name}
@@ -558,7 +560,7 @@ def test_whoever_speaks_under_a_name_that_is_none_is_heard(
     assert len(space.sessions()) == 1 and store.verify().ok
 
 
-def test_until_is_a_sequence_however_large(space: Space) -> None:
+def test_events_until_accepts_any_large_sequence(space: Space) -> None:
     session = space.session("s")
     session.append_many([user("first"), user("second")])
     assert texts(session) == [event.text for event in session.events(until=10**30)]

@@ -10,7 +10,9 @@ from reverie import InvalidInput, KeyConflict, Space, Store
 from tests.talking import found
 
 
-def test_all_of_a_source_is_forgotten_and_nothing_else(store: Store, space: Space) -> None:
+def test_forget_source_forgets_every_memory_of_it_and_nothing_else(
+    store: Store, space: Space
+) -> None:
     tool = store.space("ana", trust="tool", actor="search")
     bad = [tool.remember(f"Bees are number {n}", source="web") for n in range(3)]
     private = tool.session("s").remember("Bees are private", source="web")
@@ -27,14 +29,14 @@ def test_all_of_a_source_is_forgotten_and_nothing_else(store: Store, space: Spac
     assert store.verify().ok
 
 
-def test_what_would_be_forgotten(space: Space) -> None:
+def test_memories_from_source_matches_the_exact_name(space: Space) -> None:
     memory = space.remember("Bees", source="web")
     assert space.memories_from_source("web") == [memory]
     assert space.memories_from_source("WEB") == [] and space.memories_from_source("we") == []
     assert space.get(memory.id).forgotten_at is None
 
 
-def test_a_scope_forgets_only_its_own(store: Store) -> None:
+def test_forget_source_is_limited_to_its_scope(store: Store) -> None:
     alice, bob = (store.space("team", user=name) for name in ("alice", "bob"))
     shared = store.space("team").remember("Bees are shared", source="web")
     mine, theirs = (each.remember("Bees", source="web") for each in (alice, bob))
@@ -44,7 +46,7 @@ def test_a_scope_forgets_only_its_own(store: Store) -> None:
     assert store.space("empty").forget_source("web") == []
 
 
-def test_a_document_is_a_source(space: Space, tmp_path: Path) -> None:
+def test_forget_source_accepts_the_path_of_a_document(space: Space, tmp_path: Path) -> None:
     path = tmp_path / "bees.md"
     path.write_text("Bees dance", encoding="utf-8")
     note = space.remember_file(path)
@@ -52,7 +54,7 @@ def test_a_document_is_a_source(space: Space, tmp_path: Path) -> None:
     assert space.remember_file(path).forgotten_at is None
 
 
-def test_the_same_key_forgets_once(space: Space) -> None:
+def test_forget_source_with_the_same_key_forgets_once(space: Space) -> None:
     for n in range(3):
         space.remember(f"Bees are number {n}", source="web")
     first = space.forget_source("web", key="k")
@@ -63,6 +65,6 @@ def test_the_same_key_forgets_once(space: Space) -> None:
         space.forget_source("other", key="k")
 
 
-def test_a_source_has_a_name(space: Space) -> None:
+def test_forget_source_refuses_an_empty_name(space: Space) -> None:
     with pytest.raises(InvalidInput):
         space.forget_source("")

@@ -20,7 +20,7 @@ def assistant(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
-def test_what_the_client_sends_is_not_recalled(space: Space) -> None:
+def test_prompt_additions_omit_messages_that_the_client_sends(space: Space) -> None:
     space.session("earlier").append(user(f"Note that {ABOUT}"))
     here = space.follow([user("When does the ferry to Naxos leave?")])
     found = here.prompt_additions("When does the ferry to Naxos leave?")
@@ -30,7 +30,9 @@ def test_what_the_client_sends_is_not_recalled(space: Space) -> None:
 
 
 @pytest.mark.parametrize("edited", [False, True])
-def test_what_the_client_has_dropped_is_recalled(space: Space, edited: bool) -> None:
+def test_prompt_additions_recall_messages_that_the_client_dropped(
+    space: Space, edited: bool
+) -> None:
     said = [user(f"Note that {ABOUT}"), assistant("Noted"), user("What is Naxos?")]
     said += [assistant("An island with a ferry"), user("Is it large?"), assistant("It is")]
     space.follow(said, session="chat")
@@ -45,14 +47,14 @@ def test_what_the_client_has_dropped_is_recalled(space: Space, edited: bool) -> 
     assert not any(hit.id.startswith("chat:") for hit in found.hits)
 
 
-def test_a_long_session_does_not_crowd_out_what_was_said_elsewhere(space: Space) -> None:
+def test_prompt_additions_show_other_sessions_beside_a_long_one(space: Space) -> None:
     space.session("earlier").append(user(f"Note that {ABOUT}"))
     history = [user(f"Ferry to Naxos, question {n}: when does it leave?") for n in range(60)]
     found = space.follow(history).prompt_additions("the ferry to Naxos leaves when")
     assert [hit.id for hit in found.hits] == ["earlier:1"]
 
 
-def test_the_profile_stands_still_until_it_is_refreshed(space: Space) -> None:
+def test_prompt_additions_profile_is_frozen_until_refreshed(space: Space) -> None:
     space.remember("The user lives in Lisbon", subject="home")
     session = space.follow([user("hello there, old friend of mine")])
     first = session.prompt_additions("hello").profile
@@ -62,14 +64,14 @@ def test_the_profile_stands_still_until_it_is_refreshed(space: Space) -> None:
     assert "cat" in session.prompt_additions("cat").profile
 
 
-def test_what_is_in_the_profile_is_a_hit_and_stands_there_once(space: Space) -> None:
+def test_prompt_additions_show_a_profile_memory_once_and_count_it_as_a_hit(space: Space) -> None:
     memory = space.remember("The user lives in Lisbon", subject="home")
     found = space.follow([user("Where do I live?")]).prompt_additions("Where does the user live?")
     assert [hit.id for hit in found.hits] == [memory.id]
     assert "Lisbon" in found.profile and found.recalled == ""
 
 
-def test_a_newer_version_than_the_profile_shows_is_recalled(space: Space) -> None:
+def test_prompt_additions_recall_a_newer_version_than_the_profile_shows(space: Space) -> None:
     memory = space.remember("The user lives in Lisbon", subject="home")
     session = space.follow([user("Where do I live?")])
     session.prompt_additions("home")
@@ -78,7 +80,7 @@ def test_a_newer_version_than_the_profile_shows_is_recalled(space: Space) -> Non
     assert "Lisbon" in found.profile and "Porto" in found.recalled
 
 
-def test_a_reply_that_is_asked_for_anew_is_not_shown_again(space: Space) -> None:
+def test_prompt_additions_omit_the_reply_that_is_regenerated(space: Space) -> None:
     asked = [user("Tell me about the ferry to Naxos")]
     space.follow([*asked, assistant(f"I believe {ABOUT}")])
     again = space.follow(asked)
@@ -89,13 +91,13 @@ def test_a_reply_that_is_asked_for_anew_is_not_shown_again(space: Space) -> None
     assert third.prompt_additions("Tell me about the ferry to Naxos").recalled == ""
 
 
-def test_another_conversation_under_one_name_is_recalled(space: Space) -> None:
+def test_prompt_additions_recall_another_conversation_of_one_session_name(space: Space) -> None:
     space.follow([user(f"Note that {ABOUT}")], session="bucket")
     other = space.follow([user("When does the ferry leave?")], session="bucket")
     assert ABOUT in other.prompt_additions("When does the ferry leave?").recalled
 
 
-def test_limit_and_ranking_are_the_callers(space: Space) -> None:
+def test_prompt_additions_use_the_limit_and_ranking_of_the_caller(space: Space) -> None:
     for number in range(6):
         space.session(f"s{number}").append(user(f"Ferry fact {number}: {ABOUT} on day {number}"))
     session = space.session("now")
@@ -108,7 +110,7 @@ def test_limit_and_ranking_are_the_callers(space: Space) -> None:
         session.prompt_additions(7)  # type: ignore[arg-type]
 
 
-def test_without_freezing_nothing_is_written(space: Space) -> None:
+def test_prompt_additions_without_freezing_write_nothing(space: Space) -> None:
     space.remember("The user lives in Lisbon", subject="home")
     session = space.session("reader")
     assert "Lisbon" in session.prompt_additions("home", freeze=False).profile
@@ -116,7 +118,7 @@ def test_without_freezing_nothing_is_written(space: Space) -> None:
     assert "cat" in session.prompt_additions("home", freeze=False).profile
 
 
-def test_a_recall_is_noted_for_what_the_user_said_last(space: Space) -> None:
+def test_prompt_additions_log_the_recall_for_the_latest_user_message(space: Space) -> None:
     space.session("earlier").append(user(f"Note that {ABOUT}"))
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     history = [
@@ -130,7 +132,7 @@ def test_a_recall_is_noted_for_what_the_user_said_last(space: Space) -> None:
     assert [note.sequence for note in session.recalls()] == [1]
 
 
-def test_a_user_and_the_shared_space_have_sessions_of_one_name(stores: Stores) -> None:
+def test_prompt_additions_separate_user_and_shared_sessions_of_one_name(stores: Stores) -> None:
     store = stores.open()
     store.space("team").session("daily").append(user(f"Note that {ABOUT}"))
     mine = store.space("team", user="ana").follow([user("ferry to Naxos?")], session="daily")

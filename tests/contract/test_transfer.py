@@ -46,7 +46,7 @@ def told(space: Space, ids: list[str]) -> list[Any]:
     ]
 
 
-def test_an_import_is_the_same_memories(stores: Stores, clock: FakeClock) -> None:
+def test_import_of_an_export_has_the_same_memories(stores: Stores, clock: FakeClock) -> None:
     source = stores.open("one").space("ana", actor="Ana")
     ids = fill(source, clock)
     records = [json.loads(json.dumps(record)) for record in source.export()]
@@ -63,7 +63,7 @@ def test_an_import_is_the_same_memories(stores: Stores, clock: FakeClock) -> Non
     assert other.verify().ok
 
 
-def test_importing_twice_changes_nothing(stores: Stores, clock: FakeClock) -> None:
+def test_repeated_import_changes_nothing(stores: Stores, clock: FakeClock) -> None:
     source = stores.open("one").space("ana")
     ids = fill(source, clock)
     records = list(source.export())
@@ -81,7 +81,7 @@ def test_importing_twice_changes_nothing(stores: Stores, clock: FakeClock) -> No
     assert target.get(ids[0]).content == "one more"
 
 
-def test_a_space_is_copied_within_its_store(store: Store) -> None:
+def test_export_is_imported_into_another_space_of_the_same_store(store: Store) -> None:
     """The records are taken while they are read."""
     source, target = store.space("one"), store.space("two")
     source.import_records({"content": f"fact {number}"} for number in range(1100))
@@ -90,7 +90,7 @@ def test_a_space_is_copied_within_its_store(store: Store) -> None:
     assert [m.content for m in target.memories()] == [m.content for m in source.memories()]
 
 
-def test_a_half_read_export_holds_nobody_up(store: Store, space: Space) -> None:
+def test_partly_read_export_blocks_no_writer(store: Store, space: Space) -> None:
     for number in range(3):
         space.remember(f"fact {number}")
     records = space.export()
@@ -101,7 +101,7 @@ def test_a_half_read_export_holds_nobody_up(store: Store, space: Space) -> None:
     assert [first["body"]["content"], *rest] == ["fact 0", "fact 1", "fact 2"]
 
 
-def test_an_imported_memory_expires_too(stores: Stores, clock: FakeClock) -> None:
+def test_imported_memory_expires(stores: Stores, clock: FakeClock) -> None:
     source = stores.open("one").space("ana")
     memory = source.remember("zebra", expires_at=START + DAY)
     store = stores.open("two")
@@ -113,7 +113,7 @@ def test_an_imported_memory_expires_too(stores: Stores, clock: FakeClock) -> Non
     assert "expired" in (space.history(memory.id)[-1].reason or "")
 
 
-def test_what_was_erased_does_not_come_back(stores: Stores, clock: FakeClock) -> None:
+def test_import_does_not_bring_back_erased_memories(stores: Stores, clock: FakeClock) -> None:
     store = stores.open()
     space = store.space("ana")
     memory = space.remember("secret")
@@ -135,7 +135,7 @@ def test_what_was_erased_does_not_come_back(stores: Stores, clock: FakeClock) ->
     assert store.verify().ok
 
 
-def test_a_plain_record_that_was_erased_does_not_come_back(space: Space) -> None:
+def test_import_does_not_bring_back_an_erased_plain_record(space: Space) -> None:
     records = [{"content": "secret"}]
     space.import_records(records)
     space.erase(space.memories()[0].id)
@@ -143,7 +143,7 @@ def test_a_plain_record_that_was_erased_does_not_come_back(space: Space) -> None
     assert space.memories() == []
 
 
-def test_an_erased_memory_is_exported_as_a_tombstone(stores: Stores) -> None:
+def test_erased_memory_is_exported_as_a_tombstone(stores: Stores) -> None:
     source = stores.open("one").space("ana")
     memory = source.remember("secret")
     source.erase(memory.id)
@@ -161,7 +161,7 @@ def test_an_erased_memory_is_exported_as_a_tombstone(stores: Stores) -> None:
     assert store.rebuild() == 0 and store.verify().ok
 
 
-def test_a_tombstone_keeps_what_an_older_export_holds_away(stores: Stores) -> None:
+def test_imported_tombstone_blocks_older_exports(stores: Stores) -> None:
     source = stores.open("one").space("ana")
     memory = source.remember("secret")
     old = list(source.export())
@@ -172,7 +172,7 @@ def test_a_tombstone_keeps_what_an_older_export_holds_away(stores: Stores) -> No
     assert target.memories(include_forgotten=True) == []
 
 
-def test_a_memory_erased_elsewhere_is_reported_not_erased(stores: Stores) -> None:
+def test_import_reports_a_memory_erased_elsewhere_and_keeps_it(stores: Stores) -> None:
     source = stores.open("one").space("ana")
     memory = source.remember("secret")
     target = stores.open("two").space("ana")
@@ -183,7 +183,7 @@ def test_a_memory_erased_elsewhere_is_reported_not_erased(stores: Stores) -> Non
     assert target.get(memory.id).content == "secret"
 
 
-def test_an_id_that_is_taken_gets_another(stores: Stores, ids: SeededIds) -> None:
+def test_import_gives_another_id_where_one_is_taken(stores: Stores, ids: SeededIds) -> None:
     source = stores.open("one").space("ana")
     ids.coming = ["AAAAaaaa"]
     source.remember("from elsewhere")
@@ -205,7 +205,7 @@ def test_an_id_that_is_taken_gets_another(stores: Stores, ids: SeededIds) -> Non
     assert store.verify().ok
 
 
-def test_the_shared_memories_are_copied_to_a_user(store: Store) -> None:
+def test_shared_memories_are_imported_under_a_user(store: Store) -> None:
     shared, bo = store.space("ana"), store.space("ana", user="bo")
     shared.remember("x")
     assert bo.import_records(shared.export()).added == 1
@@ -215,7 +215,7 @@ def test_the_shared_memories_are_copied_to_a_user(store: Store) -> None:
     assert len(list(bo.export())) == 1 and store.verify().ok
 
 
-def test_plain_records(stores: Stores, clock: FakeClock) -> None:
+def test_import_accepts_plain_records(stores: Stores, clock: FakeClock) -> None:
     store = stores.open()
     space = store.space("ana")
     records: list[dict[str, Any]] = [
@@ -289,7 +289,7 @@ def with_body(**changes: Any) -> dict[str, Any]:
     return {**GOOD, "body": {**GOOD_BODY, **changes}}
 
 
-def test_the_good_record_is_good(space: Space) -> None:
+def test_sample_record_of_these_tests_is_valid(space: Space) -> None:
     assert space.import_records([GOOD]).added == 1
 
 
@@ -367,9 +367,7 @@ def test_the_good_record_is_good(space: Space) -> None:
     ],
     ids=lambda bad: name_of(bad),
 )
-def test_a_record_that_cannot_be_used_is_skipped_and_harms_nothing(
-    store: Store, space: Space, bad: Any
-) -> None:
+def test_import_skips_invalid_records_with_a_reason(store: Store, space: Space, bad: Any) -> None:
     """Skipped with its reason or taken in good shape; the ones around it are taken in any case."""
     report = space.import_records([{"content": "before"}, bad, {"content": "after"}])
     assert report.added + len(report.skipped) == 3
@@ -393,12 +391,12 @@ def test_a_record_that_cannot_be_used_is_skipped_and_harms_nothing(
     assert store.space("copy").import_records(list(space.export())).skipped == ()
 
 
-def test_an_empty_import(space: Space, store: Store) -> None:
+def test_empty_import_creates_no_space(space: Space, store: Store) -> None:
     assert space.import_records([]).added == 0
     assert store.spaces() == []
 
 
-def test_history_is_whole_where_a_cap_is_smaller_than_an_import(stores: Stores) -> None:
+def test_import_keeps_whole_histories_beyond_a_cap(stores: Stores) -> None:
     """A cap forgets with a reason; it does not make the rest of a file unreadable."""
     source = stores.open("one").space("ana")
     ids = [source.remember(f"fact {number}").id for number in range(4)]

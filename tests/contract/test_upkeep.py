@@ -98,7 +98,7 @@ def same(one: list[object], two: list[object]) -> bool:
     return coarse(one) == coarse(two) and all(abs(a - b) <= 2e-6 for a, b in near)
 
 
-def test_a_rebuild_gives_the_same_answers(stores: Stores) -> None:
+def test_rebuild_changes_no_answer(stores: Stores) -> None:
     store, other = stores.open(), stores.open()
     fill(store)
     before = answers(store)
@@ -116,7 +116,7 @@ def test_a_rebuild_gives_the_same_answers(stores: Stores) -> None:
     )
 
 
-def test_a_rebuild_with_a_remote_embedder_queues_the_vectors(stores: Stores) -> None:
+def test_rebuild_with_a_remote_embedder_queues_the_vectors(stores: Stores) -> None:
     store = stores.open(embedder=FakeEmbedder(remote=True))
     store.space("ana").remember("zebra")
     store.run_pending_jobs()
@@ -158,7 +158,7 @@ TAMPERING: dict[str, str] = {
 
 
 @pytest.mark.parametrize("how", TAMPERING)
-def test_verify_sees_what_was_tampered_with_and_rebuild_mends_it(stores: Stores, how: str) -> None:
+def test_verify_detects_and_rebuild_repairs_a_tampered_index(stores: Stores, how: str) -> None:
     store = stores.open()
     space = store.space("ana")
     space.remember("the zebra is striped", subject="zebra", tags=["t"])
@@ -182,7 +182,7 @@ def test_verify_sees_what_was_tampered_with_and_rebuild_mends_it(stores: Stores,
     assert len(space.memories(tags=["t"], subject="zebra")) == 1
 
 
-def test_verify_sees_a_changed_log(store: Store, space: Space) -> None:
+def test_verify_detects_a_changed_log(store: Store, space: Space) -> None:
     space.remember("the zebra is striped")
     before = store.verify().digest
     tamper(store, "UPDATE log SET body = REPLACE(body, 'striped', 'spotted')")
@@ -190,7 +190,7 @@ def test_verify_sees_a_changed_log(store: Store, space: Space) -> None:
     assert not report.ok and report.digest != before
 
 
-def test_the_digest_is_of_the_content(stores: Stores) -> None:
+def test_verify_digest_depends_on_the_content_alone(stores: Stores) -> None:
     one, two = stores.open("one"), stores.open("two")
     one.space("ana").remember("zebra")
     two.space("ana").import_records(one.space("ana").export())
@@ -214,14 +214,14 @@ def test_spaces_are_listed_with_their_counts(store: Store) -> None:
     assert (second.name, second.users, second.facts, second.position) == ("ben", (), 1, 1)
 
 
-def test_positions_are_counted_in_each_space(store: Store) -> None:
+def test_each_space_counts_its_own_positions(store: Store) -> None:
     for name in ("ana", "ben", "ana"):
         store.space(name).remember(name)
     positions = rows(store, "SELECT space, position FROM log ORDER BY space, position")
     assert positions == [(1, 1), (1, 2), (2, 1)]
 
 
-def test_a_doctor_finds_nothing_wrong(store: Store, space: Space) -> None:
+def test_doctor_of_a_healthy_store_finds_no_problem(store: Store, space: Space) -> None:
     space.remember("x")
     found = store.doctor()
     assert found["problems"] == [] and found["spaces"] == 1
@@ -269,7 +269,7 @@ def test_jobs_are_listed_retried_and_dropped(store: Store, space: Space, clock: 
             verb("nowhere", 1)
 
 
-def test_a_job_made_early_by_hand_does_not_lose_the_expiry(
+def test_expiry_survives_a_job_that_was_run_early_by_hand(
     store: Store, space: Space, clock: FakeClock
 ) -> None:
     memory = space.remember("x", expires_at=START + HOUR)
@@ -280,14 +280,14 @@ def test_a_job_made_early_by_hand_does_not_lose_the_expiry(
     assert space.get(memory.id).forgotten_at is not None
 
 
-def test_a_vacuum_changes_nothing(store: Store, space: Space) -> None:
+def test_vacuum_changes_no_answer(store: Store, space: Space) -> None:
     space.remember("zebra")
     before = store.verify()
     store.vacuum()
     assert store.verify() == before and space.recall("zebra")
 
 
-def test_a_closed_store_says_so(stores: Stores) -> None:
+def test_closed_store_raises_a_typed_error(stores: Stores) -> None:
     from reverie import StoreClosed
 
     store = stores.open()
@@ -307,7 +307,7 @@ def test_a_closed_store_says_so(stores: Stores) -> None:
             call()
 
 
-def test_a_store_is_a_context_manager(stores: Stores) -> None:
+def test_store_is_a_context_manager(stores: Stores) -> None:
     with stores.open() as store:
         store.space("ana").remember("x")
         assert repr(store).startswith("Store(") and store.url and store.settings
@@ -315,7 +315,7 @@ def test_a_store_is_a_context_manager(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "with space", "100%", "a?b=c", "a#b", "zébra", "%41"])
-def test_the_address_of_a_store_opens_it_again(tmp_path: Path, name: str) -> None:
+def test_store_url_opens_the_same_store(tmp_path: Path, name: str) -> None:
     store = reverie.open(tmp_path / f"{name}.db", embedder="hashing")
     store.space("ana").remember("x")
     with reverie.open(store.url, embedder="hashing") as again:
@@ -325,7 +325,7 @@ def test_the_address_of_a_store_opens_it_again(tmp_path: Path, name: str) -> Non
     assert (tmp_path / f"{name}.db").exists()
 
 
-def test_positions_are_those_of_the_spaces_asked_for(store: Store) -> None:
+def test_positions_returns_the_given_spaces_only(store: Store) -> None:
     store.space("ana").remember("one")
     store.space("ana", user="bo").remember("two")
     store.space("empty'; --").remember("three")

@@ -9,7 +9,7 @@ from reverie.write import visible_positions
 from tests.conftest import Stores
 
 
-def test_user_counts_own_and_shared_entries_alone(stores: Stores) -> None:
+def test_visible_positions_count_own_and_shared_entries_only(stores: Stores) -> None:
     store = stores.open()
     ana, bob, all_ = (store.space("team", user=user) for user in ("ana", "bob", None))
     assert last_visible_number(ana) == 0 and position_of_number(ana, 5) == 0
@@ -30,7 +30,9 @@ def test_user_counts_own_and_shared_entries_alone(stores: Stores) -> None:
     )
 
 
-def test_numbers_are_the_same_in_another_process_and_after_a_rebuild(stores: Stores) -> None:
+def test_visible_positions_are_the_same_in_another_process_and_after_a_rebuild(
+    stores: Stores,
+) -> None:
     store = stores.open()
     ana, bob = store.space("team", user="ana"), store.space("team", user="bob")
     for number in range(5):
@@ -45,7 +47,7 @@ def test_numbers_are_the_same_in_another_process_and_after_a_rebuild(stores: Sto
     assert visible_numbers(other.space("team", user="ana"), range(11)) == expected
 
 
-def test_positions_are_kept_of_the_users_that_asked_last(
+def test_visible_positions_are_cached_for_the_most_recent_users(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(visible_positions, "MAX_POSITIONS", 7)
@@ -55,5 +57,5 @@ def test_positions_are_kept_of_the_users_that_asked_last(
         for text in ("one", "two"):
             user.remember(text)
         assert last_visible_number(user) == 2
-    kept = store._runtime.visible_positions._cache
+    kept = store.runtime.visible_positions._cache
     assert [len(user.positions) for user in kept.values()] == [2, 2, 2]

@@ -27,7 +27,9 @@ def turns(count: int, first: int = 0) -> list[Message]:
 
 
 @pytest.mark.parametrize(("width", "stored"), [(3, True), (4, True), (4, False), (9, False)])
-def test_only_what_is_new_is_kept(store: Store, space: Space, width: int, stored: bool) -> None:
+def test_truncated_history_adds_only_new_messages(
+    store: Store, space: Space, width: int, stored: bool
+) -> None:
     """Each turn is sent twice; replies are stored when they come, or when they are resent."""
     said: list[Message] = []
     for asked, replied in zip(turns(12)[::2], turns(12)[1::2], strict=True):
@@ -44,7 +46,9 @@ def test_only_what_is_new_is_kept(store: Store, space: Space, width: int, stored
 
 
 @pytest.mark.parametrize("sent", [talk("yes"), [user("yes"), user("yes")], [reply("ok")]])
-def test_what_may_well_be_said_twice_is_no_window(space: Space, sent: list[Message]) -> None:
+def test_truncated_history_of_short_common_phrases_does_not_match(
+    space: Space, sent: list[Message]
+) -> None:
     before = [*talk("Shall we?", "Do you?"), user("yes"), user("yes"), reply("ok")]
     space.follow(before, session="chat")
     other = space.follow([*sent, user("Goodbye")], session="chat")
@@ -52,19 +56,19 @@ def test_what_may_well_be_said_twice_is_no_window(space: Space, sent: list[Messa
     assert len(texts(other)) == len(sent) + 1
 
 
-def test_without_a_name_nothing_is_a_window(chat: Space) -> None:
+def test_truncated_history_without_a_session_name_does_not_match(chat: Space) -> None:
     other = chat.follow([*SAID[2:], user("seven")])
     assert other.id != "chat" and other.forked_from is None
     assert texts(other) == ["three", "four", "five", "six", "seven"]
 
 
-def test_another_name_is_another_conversation(chat: Space) -> None:
+def test_truncated_history_does_not_match_another_session_name(chat: Space) -> None:
     chat.follow(talk("something", "else"), session="other")
     other = chat.follow([*SAID[2:], user("seven")], session="other")
     assert other.forked_from == Origin("other", 0) and texts(other)[0] == "three"
 
 
-def test_words_said_again_and_again_go_on_at_the_end(space: Space) -> None:
+def test_truncated_history_of_repeated_words_continues_at_the_end(space: Space) -> None:
     said = [*talk("Ready?", "Say yes"), *talk("yes", "ok") * 3]
     session = space.follow(said, session="chat")
     assert space.follow(talk("yes", "ok", "yes"), session="chat").id == "chat"
@@ -73,14 +77,14 @@ def test_words_said_again_and_again_go_on_at_the_end(space: Space) -> None:
     assert len(texts(session)) == 9, "sent again, it is known"
 
 
-def test_a_window_that_begins_as_the_session_does(space: Space) -> None:
+def test_truncated_history_that_starts_like_the_session_matches(space: Space) -> None:
     said = talk("continue", "one", "continue", "two", "continue", "three")
     session = space.follow(said, session="chat")
     assert space.follow([*said[2:], user("continue")], session="chat").id == "chat"
     assert len(texts(session)) == 7
 
 
-def test_tools_are_said_by_somebody_too(space: Space) -> None:
+def test_truncated_history_with_tool_messages_matches(space: Space) -> None:
     def call(id: str, day: int) -> Message:
         function = {"name": "weather", "arguments": f'{{"day": {day}}}'}
         return {"role": "assistant", "tool_calls": [{"id": id, "function": function}]}
@@ -92,7 +96,7 @@ def test_tools_are_said_by_somebody_too(space: Space) -> None:
     assert [event.message for event in space.session("chat").events()] == said
 
 
-def test_a_secret_is_known_by_what_it_was_redacted_to(space: Space) -> None:
+def test_truncated_history_with_a_redacted_secret_matches(space: Space) -> None:
     key = "sk-proj-" + "Ab3dE6gH9jK2mN5pQ8rS1tU4vW7xY0zA" * 2
     said = talk("one", "two", f"My key is {key}", "Keep it safe", "Why?", "It opens doors")
     session = space.follow(said, session="chat")
@@ -104,7 +108,7 @@ def test_a_secret_is_known_by_what_it_was_redacted_to(space: Space) -> None:
 # -- where it diverges ----------------------------------------------------------------------------
 
 
-def test_an_edit_in_a_window_is_a_fork_there(store: Store, chat: Space) -> None:
+def test_edit_in_a_truncated_history_forks_at_the_edited_message(store: Store, chat: Space) -> None:
     fork = chat.follow([*SAID[2:4], user("5")], session="chat")
     assert fork.id != "chat" and fork.forked_from == Origin("chat", 4)
     assert texts(fork) == ["one", "two", "three", "four", "5"]
@@ -117,7 +121,7 @@ def test_an_edit_in_a_window_is_a_fork_there(store: Store, chat: Space) -> None:
     assert store.verify().ok and store.verify().events == 10
 
 
-def test_a_reply_made_again_in_a_window(chat: Space) -> None:
+def test_regenerated_reply_in_a_truncated_history_forks(chat: Space) -> None:
     fork = chat.follow(SAID[1:5], session="chat")
     assert fork.forked_from == Origin("chat", 5) and texts(fork) == texts_of(SAID[:5])
     assert chat.follow(SAID[1:5], session="chat").id == fork.id
@@ -130,7 +134,7 @@ def texts_of(messages: list[Message]) -> list[str]:
     return [message["content"] for message in messages]
 
 
-def test_what_two_forks_share(chat: Space) -> None:
+def test_truncated_history_shared_by_two_forks_matches_their_parent(chat: Space) -> None:
     one = chat.follow([*SAID[:4], user("V"), reply("VI")], session="chat")
     two = chat.follow([*SAID[:4], user("5"), reply("6")], session="chat")
     third = chat.follow([*SAID[2:4], user("fünf")], session="chat")
@@ -138,7 +142,7 @@ def test_what_two_forks_share(chat: Space) -> None:
     assert chat.follow([*talk("V", "VI", "VII")], session=two.id).id == one.id
 
 
-def test_of_two_that_end_alike_the_newest_goes_on(chat: Space) -> None:
+def test_truncated_history_that_ends_two_forks_continues_the_newest(chat: Space) -> None:
     one = chat.follow([*SAID[:2], *talk("same", "end")], session="chat")
     two = chat.follow([*SAID[:4], *talk("same", "end")], session="chat")
     assert one.id != two.id
@@ -147,7 +151,7 @@ def test_of_two_that_end_alike_the_newest_goes_on(chat: Space) -> None:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-def test_a_greeting_is_a_window_only_where_the_session_ends(space: Space, ends: bool) -> None:
+def test_greeting_matches_as_a_truncated_history_only_at_the_end(space: Space, ends: bool) -> None:
     said = talk("one", "two", "Hi!", "Hello!")
     space.follow(said if ends else [*said, user("three")], session="chat")
     other = space.follow(talk("Hi!", "Hello!", "Book a flight"), session="chat")
@@ -160,7 +164,7 @@ def test_a_greeting_is_a_window_only_where_the_session_ends(space: Space, ends: 
 
 @pytest.mark.parametrize("shown", ["The zebra is", "The zebra is striped", "", None])
 @pytest.mark.parametrize("width", [3, 4, 5])
-def test_a_reply_cut_off_in_a_window(
+def test_interrupted_reply_in_a_truncated_history_matches(
     store: Store, chat: Space, shown: str | None, width: int
 ) -> None:
     session = chat.follow([*SAID[2:], user("What is it?")], session="chat")
@@ -178,7 +182,7 @@ def test_a_reply_cut_off_in_a_window(
     assert len(chat.sessions()) == 1 and store.verify().ok
 
 
-def test_another_reply_than_the_one_cut_off(chat: Space) -> None:
+def test_truncated_history_with_another_reply_than_the_interrupted_one_forks(chat: Space) -> None:
     session = chat.follow([*SAID, user("What is it?")], session="chat")
     session.append(reply("The zebra is"), interrupted=True)
     fork = chat.follow([*SAID[3:], *talk("What is it?", "A horse", "Why?")], session="chat")
@@ -188,7 +192,7 @@ def test_another_reply_than_the_one_cut_off(chat: Space) -> None:
 # -- what it costs --------------------------------------------------------------------------------
 
 
-def test_a_history_with_its_beginning_is_not_looked_for_as_a_window(
+def test_whole_history_is_not_searched_as_a_truncated_one(
     chat: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(truncated, "find_window")
@@ -199,7 +203,9 @@ def test_a_history_with_its_beginning_is_not_looked_for_as_a_window(
     assert chat.follow(talk("something", "else")).forked_from is None
 
 
-def test_only_the_newest_events_are_looked_at(stores: Stores, space: Space) -> None:
+def test_truncated_history_is_searched_in_the_newest_events_only(
+    stores: Stores, space: Space
+) -> None:
     said = turns(150)
     space.session("chat").append_many(said)
     assert space.follow([*said[-5:], user("new")], session="chat").id == "chat"
@@ -211,7 +217,7 @@ def test_only_the_newest_events_are_looked_at(stores: Stores, space: Space) -> N
     assert space.follow([*said[20:], user("new"), user("newer")], session="chat").id == "chat"
 
 
-def test_what_was_erased_is_no_gap_in_a_window(stores: Stores) -> None:
+def test_erased_events_leave_no_gap_in_a_truncated_history(stores: Stores) -> None:
     store = stores.open()
     space = store.space("ana", user="bo")
     session = space.follow(SAID, session="chat")

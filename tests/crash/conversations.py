@@ -138,14 +138,14 @@ def perform(store: reverie.Store, step: Step) -> Ack:
 
 
 @dataclass
-class Diary:
+class ExpectedSessions:
     """Every acknowledged step, folded into the sessions as they must be now."""
 
     sessions: dict[str, Conversation] = field(default_factory=dict)
     drained: set[Origin] = field(default_factory=set)
 
     @classmethod
-    def read(cls, space: reverie.Space) -> Diary:
+    def read(cls, space: reverie.Space) -> ExpectedSessions:
         found = {}
         for info in space.sessions(include_hidden=True):
             session = space.session(info.id)
@@ -217,7 +217,7 @@ class Diary:
 
     # -- recording ----------------------------------------------------------------------------
 
-    def after(self, step: Step, session: str) -> Diary:
+    def after(self, step: Step, session: str) -> ExpectedSessions:
         """The diary with one more step; ``session`` is where it took place."""
         sessions, drained = dict(self.sessions), set(self.drained)
         old = sessions.get(session, Conversation())
@@ -236,7 +236,7 @@ class Diary:
             del sessions[session]
         elif step.verb == "remember":
             sessions[session] = replace(old, private=tuple(sorted([*old.private, step.content])))
-        return Diary(sessions, drained)
+        return ExpectedSessions(sessions, drained)
 
     def record(self, step: Step, ack: Ack) -> None:
         """Take in an acknowledgement, which must say what was asked for."""
@@ -259,7 +259,7 @@ class Diary:
 
     def check_unknown(self, space: reverie.Space, step: Step | None) -> None:
         """A step that was not acknowledged happened wholly or not at all."""
-        actual = Diary.read(space).sessions
+        actual = ExpectedSessions.read(space).sessions
         if step is None or actual == self.sessions:
             assert actual == self.sessions
             return
@@ -275,7 +275,7 @@ class Diary:
         self.check_unknown(store.space(SPACE), step)
         ack = perform(store, step)
         self.record(step, ack)
-        assert Diary.read(store.space(SPACE)).sessions == self.sessions, step
+        assert ExpectedSessions.read(store.space(SPACE)).sessions == self.sessions, step
         position = position_of(store, SPACE)
         assert perform(store, step) == ack
         assert position_of(store, SPACE) == position, step
@@ -283,7 +283,7 @@ class Diary:
     def check(self, store: reverie.Store) -> None:
         """The store says exactly what was acknowledged, and each turn is learned from once."""
         space = store.space(SPACE)
-        assert Diary.read(space).sessions == self.sessions
+        assert ExpectedSessions.read(space).sessions == self.sessions
         for name, each in self.sessions.items():
             session = space.session(name)
             shown = [(event.session, event.sequence, event.message) for event in session.events()]

@@ -11,7 +11,14 @@ from reverie.agenda import jobs
 from reverie.engine import log
 from reverie.learn import learner, summaries  # noqa: F401 - loaded before the forks
 from tests.crash import writer
-from tests.crash.conversations import SPACE, Diary, as_plain, open_store, perform, step_from
+from tests.crash.conversations import (
+    SPACE,
+    ExpectedSessions,
+    as_plain,
+    open_store,
+    perform,
+    step_from,
+)
 from tests.crash.writer import die, say
 
 
@@ -20,7 +27,7 @@ def converse(order: dict[str, Any]) -> None:
     jobs.LEASE_MS = 0
     chance = random.Random(order["seed"])
     store = open_store(order["path"])
-    diary = Diary.read(store.space(SPACE))
+    diary = ExpectedSessions.read(store.space(SPACE))
     for number in itertools.count():
         step = diary.plan(chance, f"{order['seed']}y{number}")
         say(step=as_plain(step))
@@ -36,7 +43,7 @@ def die_at(order: dict[str, Any]) -> None:
     holder, name = {
         "append": (log, "append"),
         "finish": (jobs.Claim, "finish"),
-        "scrub": (store._runtime.engine, "scrub"),
+        "scrub": (store.runtime.engine, "scrub"),
     }[order["where"]]
     setattr(holder, name, dying(getattr(holder, name), order["at"]))
     say(ack=as_plain(perform(store, step_from(order["step"]))))

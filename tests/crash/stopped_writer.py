@@ -30,7 +30,7 @@ def main() -> None:
     from tests.crash.workload import open_store
 
     store = open_store(address)
-    engine = store._runtime.engine
+    engine = store.runtime.engine
     if what == "exclusive":
         with engine.exclusive():
             _stop()

@@ -90,7 +90,9 @@ def report_acknowledgements(result: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("ats", [range(first, SYNCS + 1, 4) for first in range(1, 5)])
-def test_no_acknowledgement_after_a_failed_sync(library: Path, tmp_path: Path, ats: range) -> None:
+def test_write_is_not_acknowledged_after_a_failed_sync(
+    library: Path, tmp_path: Path, ats: range
+) -> None:
     faults = [{"sync_at": at, "seed": at, "steps": max(70, 2 * at)} for at in ats]
     for number, result in enumerate(results_of(library, tmp_path, faults)):
         assert result["fired"] == 1, result["fault"]
@@ -101,7 +103,7 @@ def test_no_acknowledgement_after_a_failed_sync(library: Path, tmp_path: Path, a
         assert result["late"] == ["StoreFailed"] * 3
 
 
-def test_no_acknowledgement_after_a_failed_checkpoint(library: Path, tmp_path: Path) -> None:
+def test_write_is_not_acknowledged_after_a_failed_checkpoint(library: Path, tmp_path: Path) -> None:
     """SQLite keeps quiet about a checkpoint that fails after a commit. The store must not."""
     quiet = {"seed": 0, "steps": 250, "only_facts": 1, "database": 1}
     faults = [{"sync_at": 1, **quiet}, {"sync_at": 2, **quiet}, {"write_at": 1, **quiet}]
@@ -115,7 +117,9 @@ def test_no_acknowledgement_after_a_failed_checkpoint(library: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_a_write_the_kernel_refuses(library: Path, tmp_path: Path, code: int) -> None:
+def test_write_refused_by_the_kernel_is_not_acknowledged(
+    library: Path, tmp_path: Path, code: int
+) -> None:
     expected = "StoreFull" if code == errno.ENOSPC else "StoreFailed"
     faults = [
         {"write_at": at, "seed": at, "steps": 70, "errno": code, "lasting": 1}
@@ -129,7 +133,7 @@ def test_a_write_the_kernel_refuses(library: Path, tmp_path: Path, code: int) ->
         assert result["late"] == [expected] * 3
 
 
-def test_short_writes_lose_nothing(library: Path, tmp_path: Path) -> None:
+def test_short_writes_of_the_kernel_lose_nothing(library: Path, tmp_path: Path) -> None:
     """A write that the kernel does by half is completed, whichever it is."""
     faults = [{"short_at": at, "seed": at, "steps": 70} for at in CALLS]
     for number, result in enumerate(results_of(library, tmp_path, faults)):

@@ -135,7 +135,7 @@ def reads_are_right_or_refused(
 
 
 @pytest.mark.parametrize("at", range(1, 61))
-def test_nothing_is_acknowledged_after_a_failed_sync(
+def test_write_is_not_acknowledged_after_a_failed_sync(
     tmp_path: Path, vfs: FailingVFS, at: int
 ) -> None:
     path = tmp_path / "store.db"
@@ -155,7 +155,9 @@ def test_nothing_is_acknowledged_after_a_failed_sync(
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 7, 20])
-def test_a_disk_that_never_syncs_again(tmp_path: Path, vfs: FailingVFS, at: int) -> None:
+def test_disk_that_never_syncs_again_acknowledges_nothing(
+    tmp_path: Path, vfs: FailingVFS, at: int
+) -> None:
     path = tmp_path / "store.db"
     ledger = fill(path, 5, seed=at)
     store = through(path, vfs)
@@ -176,7 +178,9 @@ WRITES = [*range(1, 26), *range(30, 400, 17)]
 
 
 @pytest.mark.parametrize("at", WRITES)
-def test_a_failed_write(tmp_path: Path, vfs: FailingVFS, at: int) -> None:
+def test_failed_disk_write_loses_nothing_acknowledged(
+    tmp_path: Path, vfs: FailingVFS, at: int
+) -> None:
     path = tmp_path / "store.db"
     ledger = fill(path, 5, seed=at)
     store = through(path, vfs)
@@ -193,7 +197,9 @@ def test_a_failed_write(tmp_path: Path, vfs: FailingVFS, at: int) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 7))
-def test_a_failed_truncation(tmp_path: Path, vfs: FailingVFS, at: int) -> None:
+def test_failed_truncation_loses_nothing_acknowledged(
+    tmp_path: Path, vfs: FailingVFS, at: int
+) -> None:
     path = tmp_path / "store.db"
     ledger = fill(path, 5, seed=at)
     store = through(path, vfs)
@@ -220,7 +226,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ledger]:
 
 
 @pytest.mark.parametrize("at", READS)
-def test_a_failed_read_gives_an_error_or_the_right_answer(
+def test_failed_read_gives_an_error_or_the_right_answer(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger], at: int
 ) -> None:
     path = tmp_path / "store.db"
@@ -255,7 +261,7 @@ def test_a_failed_read_gives_an_error_or_the_right_answer(
 
 
 @pytest.mark.parametrize("at", [*range(1, 20), *range(21, 60, 5)])
-def test_a_failed_read_during_writes(
+def test_failed_read_during_writes_loses_nothing_acknowledged(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger], at: int
 ) -> None:
     path = tmp_path / "store.db"
@@ -292,7 +298,7 @@ def test_a_failed_read_during_writes(
         ("read", apsw.SQLITE_IOERR_READ, range(1, 12)),
     ],
 )
-def test_a_fault_while_opening_is_typed_and_harmless(
+def test_fault_while_opening_is_a_typed_error_and_harmless(
     tmp_path: Path, vfs: FailingVFS, operation: str, code: int, ats: range, fresh: bool
 ) -> None:
     for at in ats:
@@ -319,7 +325,7 @@ def test_a_fault_while_opening_is_typed_and_harmless(
 
 @pytest.mark.parametrize("kind", ["wal", None])
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233])
-def test_a_full_disk_stops_one_write_and_not_the_store(
+def test_full_disk_fails_one_write_and_the_store_continues(
     tmp_path: Path, vfs: FailingVFS, at: int, kind: str | None
 ) -> None:
     path = tmp_path / "store.db"
@@ -376,7 +382,7 @@ def fill_up(path: Path) -> None:
                     pass
 
 
-def test_a_real_full_disk(tmp_path: Path) -> None:
+def test_real_full_disk_fails_writes_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small") as disk:
         filler = disk / "filler"
         filler.write_bytes(bytes(1 << 20))
@@ -401,7 +407,7 @@ def test_a_real_full_disk(tmp_path: Path) -> None:
         check_after_reopening(path, ledger, None)
 
 
-def test_upkeep_on_a_full_disk(tmp_path: Path) -> None:
+def test_maintenance_on_a_full_disk_fails_and_loses_nothing(tmp_path: Path) -> None:
     """Everything that needs room says so, and works once there is some."""
     with small_disk(tmp_path / "small", 6) as disk:
         path = disk / "store.db"
@@ -439,7 +445,7 @@ def test_upkeep_on_a_full_disk(tmp_path: Path) -> None:
         check_after_reopening(path, ledger, None)
 
 
-def test_opening_on_a_full_disk(tmp_path: Path) -> None:
+def test_open_on_a_full_disk_fails_and_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small") as disk:
         path = disk / "store.db"
         ledger = fill(path, 20)

@@ -39,7 +39,7 @@ def quietest(pid: int, seconds: float) -> float:
     return min(cpu_share(pid, seconds / 2) for _ in range(2))
 
 
-def test_idle_feeds_cost_no_core(tmp_path: Path) -> None:
+def test_idle_change_feeds_use_little_cpu(tmp_path: Path) -> None:
     with served(tmp_path, REVERIE_MAX_FEEDS=str(FEEDS)) as (server, base, _):
         port = int(base.rpartition(":")[2])
         headers = {"Authorization": f"Bearer {TOKEN}"}

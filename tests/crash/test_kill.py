@@ -32,11 +32,12 @@ from tests.crash.workload import (
     text_of,
 )
 from tests.figures import figure
+from tests.tiers import PROVE
 
 ROOT = Path(__file__).parents[2]
 SPACE = "crash"
 CASES = 8
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80")) // CASES, 1)
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80" if PROVE else "40")) // CASES, 1)
 # A file serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_FILE = 40
 ROUNDS_A_CHECK = 5
@@ -124,7 +125,7 @@ def take_in(ledger: Ledger, said: list[dict[str, Any]]) -> Intent | None:
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_acknowledged_writes_survive(tmp_path: Path, launcher: Launcher, case: int) -> None:
+def test_acknowledged_writes_survive_kill(tmp_path: Path, launcher: Launcher, case: int) -> None:
     embedder = "local" if case % 4 == 3 else "hashing"
     chance = random.Random(case)
     acknowledged = unknown = applied = 0
@@ -160,7 +161,9 @@ def test_acknowledged_writes_survive(tmp_path: Path, launcher: Launcher, case: i
     print(f"{ROUNDS} kills, {acknowledged} acknowledged, {unknown} unknown, {applied} of them kept")
 
 
-def test_killed_while_a_file_is_made(tmp_path: Path, launcher: Launcher) -> None:
+def test_kill_while_the_store_is_created_can_be_repeated(
+    tmp_path: Path, launcher: Launcher
+) -> None:
     chance = random.Random(1)
     early = 0
     for number in range(40):
@@ -216,7 +219,9 @@ def answers(store: reverie.Store) -> Answers:
     }
 
 
-def test_killed_while_rebuilding(tmp_path: Path, template: Path, launcher: Launcher) -> None:
+def test_kill_during_rebuild_keeps_the_old_index_or_the_new(
+    tmp_path: Path, template: Path, launcher: Launcher
+) -> None:
     with open_store(copied(template, tmp_path, "fresh")) as store:
         right, whole = answers(store), store.verify().memories
     chance = random.Random(2)
@@ -239,7 +244,7 @@ def test_killed_while_rebuilding(tmp_path: Path, template: Path, launcher: Launc
             assert answers(store) == right
 
 
-def test_killed_while_making_vectors_anew(
+def test_kill_during_reembed_loses_no_vector(
     tmp_path: Path, template: Path, launcher: Launcher
 ) -> None:
     """The old vectors serve until the new ones are all there; then the new ones do."""
@@ -284,7 +289,9 @@ def test_killed_while_making_vectors_anew(
             }
 
 
-def test_killed_while_importing(tmp_path: Path, template: Path, launcher: Launcher) -> None:
+def test_kill_during_import_leaves_whole_batches_that_can_be_completed(
+    tmp_path: Path, template: Path, launcher: Launcher
+) -> None:
     """Whole batches are there or not, and importing again adds exactly the rest."""
     chance = random.Random(4)
     with open_store(copied(template, tmp_path, "fresh")) as store:
@@ -322,7 +329,7 @@ def test_killed_while_importing(tmp_path: Path, template: Path, launcher: Launch
 
 
 @pytest.mark.parametrize("at", range(9))
-def test_killed_while_a_backup_is_restored(
+def test_kill_during_restore_leaves_the_old_store_or_the_new(
     tmp_path: Path, template: Path, launcher: Launcher, at: int
 ) -> None:
     """Before or after, nothing between: what was erased since the backup never comes back."""
@@ -349,7 +356,7 @@ def test_killed_while_a_backup_is_restored(
         assert store.verify().problems == ()
 
 
-def test_killed_between_an_erase_and_the_emptying_of_files(
+def test_kill_between_erase_and_file_cleanup_is_completed_later(
     tmp_path: Path, template: Path, launcher: Launcher
 ) -> None:
     """The job that finishes an erase finishes all of it."""

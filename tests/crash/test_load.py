@@ -57,7 +57,7 @@ async def load(base: str, tokens: list[str], ids: list[str], seconds: float) -> 
     return sum(await asyncio.gather(*visits), Counter[int]())
 
 
-def test_many_clients_at_once(tmp_path: Path) -> None:
+def test_many_concurrent_clients_get_correct_answers(tmp_path: Path) -> None:
     with reverie.open(tmp_path / "store.db", settings=Settings(embedder="hashing")) as store:
         space = store.space("default")
         space.import_records({"content": f"thing {number} of all"} for number in range(MEMORIES))

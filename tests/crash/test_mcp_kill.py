@@ -56,7 +56,7 @@ class Agent(threading.Thread):
             return str(result["structuredContent"]["id"])
 
 
-def test_mcp_calls_are_neither_lost_nor_doubled_by_kills(tmp_path: Path) -> None:
+def test_mcp_calls_are_neither_lost_nor_duplicated_by_kills(tmp_path: Path) -> None:
     chance, served = random.Random(17), Served(tmp_path)
     base = served.start()
     agents = [Agent(base, number) for number in range(CLIENTS)]

@@ -61,7 +61,7 @@ def cut_off(primary: Server, standby: Server) -> None:
             time.sleep(0.01)
 
 
-def test_a_promoted_standby_has_every_acknowledged_write(servers: list[Server]) -> None:
+def test_promoted_standby_has_every_acknowledged_write(servers: list[Server]) -> None:
     chance = random.Random(21)
     primary, standby = servers
     name = primary.database().rpartition("@/")[2].partition("?")[0]
@@ -140,7 +140,7 @@ def all_at_once(store: reverie.Store) -> dict[str, Any]:
     return answers
 
 
-def test_a_server_that_is_away_is_an_error_and_not_a_hang(server: Server) -> None:
+def test_unreachable_server_is_an_error_and_not_a_hang(server: Server) -> None:
     address = server.database()
     with open_store(address) as store:
         # As many connections as there are calls, all of which the restart takes away.
@@ -165,7 +165,7 @@ def test_a_server_that_is_away_is_an_error_and_not_a_hang(server: Server) -> Non
         assert again["verify"] == ()
 
 
-def test_a_short_restart_is_waited_for(server: Server) -> None:
+def test_write_waits_for_a_short_server_restart(server: Server) -> None:
     """Nobody who was not in the middle of something gets to know of it."""
     with open_store(server.database()) as store:
         all_at_once(store)

@@ -14,7 +14,7 @@ WRITES = 500 if PROVE else 100
 SPACES = ("shared", "shared", "shared", "shared", "ana", "ben", "cleo", "dan")
 
 
-def test_eight_processes_write_one_database(postgres: Server) -> None:
+def test_eight_processes_write_one_database_without_losing_a_write(postgres: Server) -> None:
     address = postgres.database(template="made")
     with peers(len(SPACES)) as writers:
         for seed, (space, writer) in enumerate(zip(SPACES, writers, strict=True)):

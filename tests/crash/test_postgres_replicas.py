@@ -112,7 +112,7 @@ def reads_from_the_standby(store: reverie.Store, address: str, servers: list[Ser
     return answered
 
 
-def test_recalls_go_to_the_standby(servers: list[Server], address: str) -> None:
+def test_recall_is_sent_to_the_replica(servers: list[Server], address: str) -> None:
     primary, standby = servers
     with opened(address, elsewhere(standby, address)) as store:
         assert served(standby) == 0
@@ -133,7 +133,9 @@ def test_recalls_go_to_the_standby(servers: list[Server], address: str) -> None:
         assert reads_from_the_standby(store, address, servers)
 
 
-def test_who_writes_finds_it_at_once(servers: list[Server], address: str) -> None:
+def test_process_reads_its_own_writes_while_the_replica_lags(
+    servers: list[Server], address: str
+) -> None:
     """However far behind the standby is, and whoever else's handle of the process is used."""
     standby = servers[1]
     with opened(address, elsewhere(standby, address)) as store:
@@ -152,7 +154,7 @@ def test_who_writes_finds_it_at_once(servers: list[Server], address: str) -> Non
         assert reads_from_the_standby(store, address, servers)
 
 
-def test_each_write_is_found_while_the_standby_keeps_up(
+def test_each_write_is_found_while_the_replica_keeps_up(
     servers: list[Server], address: str
 ) -> None:
     with opened(address, elsewhere(servers[1], address)) as store:
@@ -161,7 +163,7 @@ def test_each_write_is_found_while_the_standby_keeps_up(
             assert found(store, f"number{number}") == {f"barrel number{number}"}
 
 
-def test_without_the_standby_the_primary_answers(
+def test_recall_uses_the_primary_when_the_replica_is_down(
     servers: list[Server], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica, "RETRY_SECONDS", 0.2)
@@ -177,7 +179,7 @@ def test_without_the_standby_the_primary_answers(
             assert reads_from_the_standby(store, address, servers)
 
 
-def test_a_standby_that_stops_under_load_gives_no_wrong_answer(
+def test_replica_that_stops_under_load_gives_no_wrong_answer(
     servers: list[Server], address: str
 ) -> None:
     """Who is in the middle of a recall may have to repeat it; it is the same again."""
@@ -218,7 +220,7 @@ def test_a_standby_that_stops_under_load_gives_no_wrong_answer(
 # -- a replica that is none -----------------------------------------------------------------------
 
 
-def test_a_promoted_standby_is_no_replica(servers: list[Server], address: str) -> None:
+def test_promoted_standby_is_refused_as_a_replica(servers: list[Server], address: str) -> None:
     primary, standby = servers
     with opened(address, elsewhere(standby, address)) as store:
         found(store, "harbour")
@@ -231,7 +233,9 @@ def test_a_promoted_standby_is_no_replica(servers: list[Server], address: str) -
         assert found(store, "harbour") == {"the harbour is old", "the harbour is new"}
 
 
-def test_a_standby_of_another_server_is_no_replica(servers: list[Server], address: str) -> None:
+def test_standby_of_another_server_is_refused_as_a_replica(
+    servers: list[Server], address: str
+) -> None:
     with primary_and_standby() as strangers:
         there = strangers[0].database()
         assert elsewhere(servers[0], there) == address
@@ -245,7 +249,9 @@ def test_a_standby_of_another_server_is_no_replica(servers: list[Server], addres
             assert found(store, "harbour") == {"the harbour is old", "the harbour is new"}
 
 
-def test_another_database_of_the_standby_is_no_replica(servers: list[Server], address: str) -> None:
+def test_another_database_of_the_standby_is_refused_as_a_replica(
+    servers: list[Server], address: str
+) -> None:
     other = servers[0].database()
     with open_store(other) as store:
         store.space(SPACE).remember("the harbour of others")
@@ -254,7 +260,7 @@ def test_another_database_of_the_standby_is_no_replica(servers: list[Server], ad
         assert found(store, "harbour") == {"the harbour is old"}
 
 
-def test_a_standby_left_behind_by_a_promotion_is_no_replica(
+def test_standby_on_an_old_timeline_is_refused_as_a_replica(
     servers: list[Server], address: str
 ) -> None:
     """It is further than the new primary, but not on the same way."""
@@ -284,7 +290,7 @@ def test_a_standby_left_behind_by_a_promotion_is_no_replica(
         promoted.remove()
 
 
-def test_a_standby_that_follows_a_promotion_serves_again(
+def test_standby_that_follows_a_promotion_is_used_again(
     servers: list[Server], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica, "RETRY_SECONDS", 0.2)
@@ -315,7 +321,7 @@ def test_a_standby_that_follows_a_promotion_serves_again(
         promoted.remove()
 
 
-def test_a_connection_lost_after_its_commit(
+def test_connection_lost_after_commit_is_an_error_and_the_write_is_there(
     servers: list[Server], address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knows how far the standby must be: it is left alone until the next write."""
@@ -325,16 +331,16 @@ def test_a_connection_lost_after_its_commit(
         engine = engine_of(store)
         assert isinstance(engine, PostgresEngine)
         assert engine._replica is not None
-        wait_for = engine._replica.wait_for
+        require_replayed = engine._replica.require_replayed
 
         def cut(connection: Connection) -> None:
             with primary.connect() as operator:
                 operator.execute(
                     "SELECT pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,)
                 )
-            wait_for(connection)
+            require_replayed(connection)
 
-        monkeypatch.setattr(engine._replica, "wait_for", cut)
+        monkeypatch.setattr(engine._replica, "require_replayed", cut)
         pause(standby)
         store.space(SPACE).remember("the harbour is new")
         assert found(store, "harbour") == {"the harbour is old", "the harbour is new"}
@@ -344,7 +350,9 @@ def test_a_connection_lost_after_its_commit(
         assert reads_from_the_standby(store, address, servers)
 
 
-def test_what_a_standby_still_shows_is_not_gone(servers: list[Server], address: str) -> None:
+def test_erase_reports_pending_while_a_standby_keeps_the_rows(
+    servers: list[Server], address: str
+) -> None:
     """With feedback the primary keeps erased rows for a snapshot of its standby, and says so."""
     primary, standby = servers
     standby.stop()
@@ -363,7 +371,7 @@ def test_what_a_standby_still_shows_is_not_gone(servers: list[Server], address: 
             assert store.space(SPACE).erase(memory.id).pending
 
 
-def test_a_standby_cannot_be_written(servers: list[Server], address: str) -> None:
+def test_opening_a_standby_for_writing_is_refused(servers: list[Server], address: str) -> None:
     with open_store(elsewhere(servers[1], address) + "&mode=ro") as store:
         assert found(store, "harbour") == {"the harbour is old"}
     with pytest.raises(reverie.StoreReadOnly, match="is a standby"):

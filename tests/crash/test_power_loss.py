@@ -274,7 +274,7 @@ def test_power_loss_at_any_point_loses_nothing_acknowledged(
     assert found.losses == []
 
 
-def test_replay_finds_what_a_disk_that_lies_about_syncs_loses(
+def test_replay_detects_losses_of_a_disk_that_lies_about_syncs(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test can fail: where a sync does nothing, acknowledged writes are lost."""
@@ -285,7 +285,7 @@ def test_replay_finds_what_a_disk_that_lies_about_syncs_loses(
     assert found.losses
 
 
-def test_replay_finds_what_synchronous_off_loses(
+def test_replay_detects_losses_of_synchronous_off(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test can fail: without syncs at each commit acknowledged writes are lost."""

@@ -48,7 +48,7 @@ def assert_says_try_again(error: StoreFailed) -> None:
 
 @pytest.mark.parametrize("at", READS)
 @pytest.mark.parametrize("code", ["EIO", "read"])
-def test_read_error_asks_to_try_again_and_the_next_call_is_right(
+def test_read_error_asks_for_a_retry_and_the_next_call_succeeds(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger], code: str, at: int
 ) -> None:
     path, ledger = tmp_path / "store.db", template[1]
@@ -119,7 +119,9 @@ def test_read_error_while_opening_asks_to_try_again(
     assert refused > 3
 
 
-def test_damage_that_stays_is_called_damage(tmp_path: Path, template: tuple[Path, Ledger]) -> None:
+def test_persistent_damage_is_reported_as_damage(
+    tmp_path: Path, template: tuple[Path, Ledger]
+) -> None:
     path = tmp_path / "store.db"
     shutil.copyfile(template[0], path)
     with path.open("r+b") as file:
@@ -133,7 +135,7 @@ def test_damage_that_stays_is_called_damage(tmp_path: Path, template: tuple[Path
     assert "\n" not in str(told.value)
 
 
-def test_disk_that_never_reads_again_is_a_failed_disk(
+def test_disk_that_never_reads_again_is_reported_as_a_failed_disk(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger]
 ) -> None:
     path = tmp_path / "store.db"
@@ -148,7 +150,7 @@ def test_disk_that_never_reads_again_is_a_failed_disk(
     store.close()
 
 
-def test_reading_goes_on_in_other_threads_handles(
+def test_handles_of_other_threads_keep_reading_after_a_read_error(
     tmp_path: Path, vfs: FailingVFS, template: tuple[Path, Ledger]
 ) -> None:
     """Each connection of the pool that may hold what a failing disk gave is replaced."""
@@ -156,7 +158,7 @@ def test_reading_goes_on_in_other_threads_handles(
     shutil.copyfile(template[0], path)
     store: reverie.Store = through(path, vfs)
     right = answers(store)
-    engine = store._runtime.engine
+    engine = store.runtime.engine
     with engine.read(), pytest.raises(StoreFailed):
         vfs.arm(Fault("read", CODES["EIO"], 1))
         store.space("unknown").memories()

@@ -65,7 +65,7 @@ def count(clients: list[Client]) -> int:
     return sum(len(client.acknowledged) for client in clients)
 
 
-def test_nothing_is_lost_or_doubled_when_the_server_is_killed(tmp_path: Path) -> None:
+def test_rest_writes_are_neither_lost_nor_duplicated_by_kills(tmp_path: Path) -> None:
     chance, served = random.Random(7), Served(tmp_path)
     base = served.start()
     clients = [Client(base, number) for number in range(CLIENTS)]

@@ -16,7 +16,7 @@ import pytest
 from tests.crash.conversations import (
     MANY,
     SPACE,
-    Diary,
+    ExpectedSessions,
     Message,
     Step,
     Verb,
@@ -28,11 +28,12 @@ from tests.crash.conversations import (
     step_from,
 )
 from tests.crash.test_kill import LONGEST_DELAY, Launcher
+from tests.tiers import PROVE
 
 WRITER = "tests.crash.session_writer"
 CASES = 4
 # A fifth of the long run is for sessions.
-ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80")) // 4 // CASES, 1)
+ROUNDS = max(int(os.environ.get("REVERIE_CRASH_ROUNDS", "80" if PROVE else "40")) // 4 // CASES, 1)
 # A file serves this many rounds, then a new one: a full comparison must stay cheap.
 ROUNDS_A_FILE = 20
 ROUNDS_A_DRAIN = 4
@@ -53,7 +54,9 @@ def lone_launcher() -> Iterator[Launcher]:
     made.close()
 
 
-def take_in(diary: Diary, said: list[dict[str, Any]], seen: Counter[Verb]) -> Step | None:
+def take_in(
+    diary: ExpectedSessions, said: list[dict[str, Any]], seen: Counter[Verb]
+) -> Step | None:
     """Fold what a writer said into the diary; the step it had begun when it died."""
     pending = None
     for line in said:
@@ -68,13 +71,13 @@ def take_in(diary: Diary, said: list[dict[str, Any]], seen: Counter[Verb]) -> St
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_acknowledged_events_survive(tmp_path: Path, launcher: Launcher, case: int) -> None:
+def test_acknowledged_events_survive_kill(tmp_path: Path, launcher: Launcher, case: int) -> None:
     chance = random.Random(case)
     acknowledged: Counter[Verb] = Counter()
     unknown: Counter[Verb] = Counter()
     for number in range(ROUNDS):
         if number % ROUNDS_A_FILE == 0:
-            path, diary = tmp_path / f"{number}.db", Diary()
+            path, diary = tmp_path / f"{number}.db", ExpectedSessions()
         launcher.start("converse", path, seed=case * 1_000_000 + number)
         said = launcher.until("ack")
         time.sleep(chance.uniform(0, LONGEST_DELAY))
@@ -103,9 +106,9 @@ def taught(name: str, count: int) -> tuple[Message, ...]:
     return tuple({"role": "user", "content": text} for text in said)
 
 
-def begun(path: Path) -> Diary:
+def begun(path: Path) -> ExpectedSessions:
     """A store with a session of some turns, none of them learned from yet."""
-    diary = Diary()
+    diary = ExpectedSessions()
     with open_store(path) as store:
         for number in range(3):
             step = Step("append_many", f"t{number}", "chat", taught(f"t{number}", 2))
@@ -121,7 +124,7 @@ def killed(launcher: Launcher, path: Path, step: Step, where: str, at: int) -> N
 
 
 @pytest.mark.parametrize("at", range(MANY))
-def test_killed_between_messages_that_belong_together(
+def test_kill_within_append_many_leaves_all_messages_or_none(
     tmp_path: Path, lone_launcher: Launcher, at: int
 ) -> None:
     path = tmp_path / "store.db"
@@ -135,7 +138,7 @@ def test_killed_between_messages_that_belong_together(
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_killed_between_what_a_turn_taught_and_the_end_of_its_job(
+def test_kill_between_learned_changes_and_job_end_applies_them_once(
     tmp_path: Path, lone_launcher: Launcher, at: int
 ) -> None:
     path = tmp_path / "store.db"
@@ -152,7 +155,7 @@ def test_killed_between_what_a_turn_taught_and_the_end_of_its_job(
         assert len(facts) == 6
 
 
-def test_killed_between_the_erase_of_a_session_and_the_emptying_of_files(
+def test_kill_between_session_erase_and_file_cleanup_is_completed_later(
     tmp_path: Path, lone_launcher: Launcher
 ) -> None:
     """The job that finishes an erase finishes all of it, what was learned included."""

@@ -106,7 +106,7 @@ def times(attacked: float, quiet: float) -> float:
 
 
 @pytest.mark.parametrize("way", [kept_connection, new_connections])
-def test_healthy_client_waits_no_longer_among_slow_clients(
+def test_healthy_client_is_not_delayed_by_slow_clients(
     tmp_path: Path, way: Callable[[str], contextlib.AbstractContextManager[Ask]]
 ) -> None:
     with served(tmp_path, USUAL_DESCRIPTORS) as (server, base, errors), way(base) as ask:
@@ -136,7 +136,7 @@ def test_healthy_client_waits_no_longer_among_slow_clients(
     assert logged <= MAX_LOGGED
 
 
-def test_descriptor_limit_is_never_reached_by_connections(tmp_path: Path) -> None:
+def test_connections_never_reach_the_descriptor_limit(tmp_path: Path) -> None:
     descriptors = 128
     with (
         served(tmp_path, descriptors) as (server, base, errors),
@@ -164,7 +164,7 @@ def test_descriptor_limit_is_never_reached_by_connections(tmp_path: Path) -> Non
     assert len(logged) <= MAX_LOGGED
 
 
-def test_descriptors_taken_by_others_are_logged_once_and_no_core_spins(tmp_path: Path) -> None:
+def test_descriptor_exhaustion_is_logged_once_without_a_busy_loop(tmp_path: Path) -> None:
     """The limit is lowered under a running server: what it has open already is more than that."""
     if not hasattr(__import__("resource"), "prlimit"):
         pytest.skip("this platform cannot lower the limit of another process")
@@ -191,7 +191,7 @@ def test_descriptors_taken_by_others_are_logged_once_and_no_core_spins(tmp_path:
     assert min(shares) < 0.5
 
 
-def test_answers_that_nobody_reads_take_no_memory(tmp_path: Path) -> None:
+def test_unread_responses_take_no_memory(tmp_path: Path) -> None:
     """The largest thing that is served without a token, asked for by many who do not read it."""
     with served(tmp_path) as (server, base, _), new_connections(base) as fresh:
         host = base.rpartition("/")[2]

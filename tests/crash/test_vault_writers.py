@@ -15,7 +15,7 @@ from reverie.errors import ReverieError
 from reverie.vault import disk, layout, service
 from reverie.vault.vault import VaultBusy
 from tests.crash.vault_writer import open_store
-from tests.property.test_vault import Life, take_conflicts_away
+from tests.property.test_vault import VaultActions, take_conflicts_away
 from tests.vault.vaults import Kept, assert_equal
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ def sync_often(path: str, stop: threading.Event, problems: list[str]) -> None:
                 problems.append(str(error))
 
 
-def test_writers_workers_and_an_editor(tmp_path: Path) -> None:
+def test_concurrent_writers_workers_and_an_editor_lose_no_vault_change(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     path = str(tmp_path / "store.db")
     stop, problems = threading.Event(), list[str]()
@@ -105,7 +105,7 @@ def test_writers_workers_and_an_editor(tmp_path: Path) -> None:
         syncing.join()
     assert not problems
     assert editor.edits > 10
-    life = Life(kept, 0)
+    life = VaultActions(kept, 0)
     kept.clock.at = reverie.clock.SystemClock().now()
     kept.sync()
     kept.sync()
@@ -119,7 +119,7 @@ def test_writers_workers_and_an_editor(tmp_path: Path) -> None:
     kept.close()
 
 
-def remove_copies(life: Life) -> None:
+def remove_copies(life: VaultActions) -> None:
     """A file that was saved while we moved it may stand in both places: that is told."""
     for line in life.kept.sync().problems:
         path, _, why = line.partition(": ")

@@ -14,7 +14,7 @@ import reverie
 from reverie import Settings, Store
 from tests.crash import writer
 from tests.crash.writer import say
-from tests.property.test_vault import ACTS, Life
+from tests.property.test_vault import ACTS, VaultActions
 from tests.vault.vaults import Kept
 
 SPACES = ("ana", "eve")
@@ -22,7 +22,7 @@ SPACES = ("ana", "eve")
 _LEFT_OUT = {"killed", "lose_cache", "delete", "delete_record", "scribble"}
 
 
-class Told(Life):
+class ReportingActions(VaultActions):
     """Says what was written, once it is, and what is about to be destroyed."""
 
     def wrote(self, text: str) -> str:
@@ -40,7 +40,7 @@ class Told(Life):
 def live(order: dict[str, Any]) -> None:
     """Anything without end, the vault's own work most of all."""
     kept = Kept(Path(order["path"]), seed=order["seed"])
-    life = Told(kept, order["seed"])
+    life = ReportingActions(kept, order["seed"])
     life.count = order["seed"] * 10_000
     acts = [(weight, act) for weight, act in ACTS if act not in _LEFT_OUT]
     acts += [(12, "sync"), (12, "mirror")]

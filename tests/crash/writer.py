@@ -90,7 +90,7 @@ def import_records(order: dict[str, Any]) -> None:
 def restore_backup(order: dict[str, Any]) -> None:
     """Dies when the ``at``-th of the steps that a restore is made of begins."""
     store = open_store(order["path"], order["embedder"])
-    engine = store._runtime.engine
+    engine = store.runtime.engine
     steps = itertools.count()
 
     def dying(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -109,7 +109,7 @@ def restore_backup(order: dict[str, Any]) -> None:
 def erase(order: dict[str, Any]) -> None:
     """Erases, and dies before the files were emptied."""
     store = open_store(order["path"], order["embedder"])
-    vars(store._runtime.engine)["scrub"] = lambda erased=(): die()
+    vars(store.runtime.engine)["scrub"] = lambda erased=(): die()
     store.space(SPACE).erase(order["id"], key="erase")
 
 

@@ -51,7 +51,7 @@ def servers(page: Path, request: pytest.FixtureRequest) -> Callable[[str], str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_python_blocks_run(
+def test_python_examples_in_the_docs_run(
     page: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -78,7 +78,7 @@ def test_python_blocks_run(
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_console_blocks_print_what_they_show(
+def test_console_examples_in_the_docs_print_what_they_show(
     page: Path, tmp_path: Path, servers: Callable[[str], str], background: Background
 ) -> None:
     ids: dict[str, str] = {}

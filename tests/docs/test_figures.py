@@ -22,10 +22,12 @@ def measured(which: str, name: str) -> str:
     return f"{row[1]} / {row[2]}"
 
 
-def test_there_are_figures() -> None:
+def test_benchmark_page_has_a_row_for_each_system() -> None:
     assert [name for name, *_ in ROWS] == ["FTS5", "FTS5 + plain vectors", "Reverie, hybrid"]
 
 
 @pytest.mark.parametrize(("name", "figures"), [(name, figures) for name, *figures in ROWS])
-def test_quality_is_as_measured(name: str, figures: list[str]) -> None:
+def test_benchmark_page_quality_figures_equal_the_measured_ones(
+    name: str, figures: list[str]
+) -> None:
     assert figures == [measured(which, name) for which in SETS]

@@ -81,7 +81,9 @@ def test_scores_are_probabilities_in_the_order_of_the_texts(encoder: CrossEncode
 
 @pytest.mark.parametrize("shape", ["n", "n,1", "n,2", "undeclared"])
 @pytest.mark.parametrize("inputs", [INPUTS, INPUTS[:2]], ids=["types", "no types"])
-def test_every_usual_shape_of_graph(folder: Path, shape: str, inputs: Sequence[str]) -> None:
+def test_every_common_model_graph_is_accepted(
+    folder: Path, shape: str, inputs: Sequence[str]
+) -> None:
     save_model(folder / "model.onnx", shape, inputs=inputs)
     scores = CrossEncoder(folder).score(QUERY, TEXTS)
     assert scores == pytest.approx(by_hand(QUERY, TEXTS), abs=1e-6)
@@ -89,13 +91,13 @@ def test_every_usual_shape_of_graph(folder: Path, shape: str, inputs: Sequence[s
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE])
 @pytest.mark.parametrize("number", [TensorProto.INT32, TensorProto.INT64])
-def test_other_kinds_of_numbers(folder: Path, kind: int, number: int) -> None:
+def test_other_number_types_of_a_model_are_accepted(folder: Path, kind: int, number: int) -> None:
     save_model(folder / "model.onnx", kind=kind, number=number)
     scores = CrossEncoder(folder).score(QUERY, TEXTS)
     assert scores == pytest.approx(by_hand(QUERY, TEXTS), abs=1e-3)
 
 
-def test_the_output_may_have_any_name_and_logits_goes_first(folder: Path) -> None:
+def test_output_of_any_name_is_used_and_logits_is_preferred(folder: Path) -> None:
     save_model(folder / "named.onnx", output="score")
     save_model(folder / "besides.onnx", "n,2", besides="pooled")
     for name in ("named.onnx", "besides.onnx"):
@@ -113,7 +115,7 @@ def test_the_output_may_have_any_name_and_logits_goes_first(folder: Path) -> Non
         "onnx/model_int8.onnx",
     ],
 )
-def test_the_layouts_that_downloads_have(folder: Path, name: str) -> None:
+def test_folder_layouts_of_common_downloads_are_found(folder: Path, name: str) -> None:
     save_model(folder / name)
     digest = sha256((folder / name).read_bytes()).hexdigest()[:8]
     for path in (folder, str(folder), folder / name):
@@ -122,13 +124,13 @@ def test_the_layouts_that_downloads_have(folder: Path, name: str) -> None:
         assert encoder.score(QUERY, TEXTS) == pytest.approx(by_hand(QUERY, TEXTS), abs=1e-6)
 
 
-def test_a_file_of_any_name_by_its_own_path(folder: Path) -> None:
+def test_model_file_of_any_name_is_accepted_by_its_path(folder: Path) -> None:
     save_model(folder / "onnx" / "model_O4.onnx")
     assert "by its own path" in failure(folder)
     assert CrossEncoder(folder / "onnx" / "model_O4.onnx").score(QUERY, TEXTS)
 
 
-def test_the_model_that_is_not_quantised_goes_first(folder: Path) -> None:
+def test_unquantized_model_file_is_preferred(folder: Path) -> None:
     save_model(folder / "model_quantized.onnx", "n")
     quantised = CrossEncoder(folder).identity
     save_model(folder / "onnx" / "model.onnx", "n,2")
@@ -136,7 +138,9 @@ def test_the_model_that_is_not_quantised_goes_first(folder: Path) -> None:
     assert "model.onnx" in repr(CrossEncoder(folder))
 
 
-def test_paths_from_here_and_from_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_and_home_paths_are_resolved(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_model(folder / "model.onnx")
     monkeypatch.setenv("HOME", str(folder.parent))
     monkeypatch.setenv("USERPROFILE", str(folder.parent))
@@ -148,7 +152,7 @@ def test_paths_from_here_and_from_home(folder: Path, monkeypatch: pytest.MonkeyP
         assert encoder.score(QUERY, TEXTS) == pytest.approx(by_hand(QUERY, TEXTS), abs=1e-6)
 
 
-def test_weights_beside_the_model_are_part_of_its_identity(encoder: CrossEncoder) -> None:
+def test_identity_includes_external_weight_files(encoder: CrossEncoder) -> None:
     file = encoder._file
     alone = encoder.identity
     file.with_name("model.onnx_data").write_bytes(b"weights")
@@ -159,7 +163,7 @@ def test_weights_beside_the_model_are_part_of_its_identity(encoder: CrossEncoder
 
 
 @pytest.mark.parametrize("shape", ["n,1", "n,2", "quantised"])
-def test_a_text_has_the_same_score_whatever_it_is_scored_with(folder: Path, shape: str) -> None:
+def test_score_of_a_text_does_not_depend_on_its_batch(folder: Path, shape: str) -> None:
     save_model(folder / "model.onnx", shape)
     encoder, texts = CrossEncoder(folder), random_texts(30)
     together = encoder.score(QUERY, texts)
@@ -188,7 +192,7 @@ def spied(encoder: CrossEncoder) -> Spy:
     return spy
 
 
-def test_batches_are_small_and_padded_to_their_own_longest(encoder: CrossEncoder) -> None:
+def test_batches_are_small_and_padded_to_their_longest_text(encoder: CrossEncoder) -> None:
     spy = spied(encoder)
     encoder.score("tea", ["tea " * count for count in (30, 1, 2, 29, 3, 4)])
     assert [feed["input_ids"].shape for feed in spy.fed] == [(4, 8), (2, 34)]
@@ -196,7 +200,7 @@ def test_batches_are_small_and_padded_to_their_own_longest(encoder: CrossEncoder
     assert spy.fed[0]["attention_mask"].sum(axis=1).tolist() == [5, 6, 7, 8]
 
 
-def test_padding_goes_where_the_tokenizer_puts_it(folder: Path) -> None:
+def test_padding_side_follows_the_tokenizer(folder: Path) -> None:
     save_tokenizer(folder, padding="left")
     save_model(folder / "model.onnx")
     encoder = CrossEncoder(folder)
@@ -211,7 +215,7 @@ def test_padding_goes_where_the_tokenizer_puts_it(folder: Path) -> None:
     ("config", "name"),
     [({}, "[PAD]"), ({}, "<pad>"), ({"pad_token_id": 3}, "?"), ({"pad_token_id": None}, "[PAD]")],
 )
-def test_the_padding_token_is_found_elsewhere(
+def test_padding_token_is_read_from_the_tokenizer_config(
     folder: Path, config: dict[str, object], name: str
 ) -> None:
     save_tokenizer(folder, padding="")
@@ -238,7 +242,7 @@ LIMITS: list[tuple[dict[str, object], dict[str, object], int | None, int]] = [
 
 
 @pytest.mark.parametrize(("config", "tokenizer_config", "truncation", "limit"), LIMITS)
-def test_a_text_is_cut_at_what_the_model_reads(
+def test_text_is_truncated_at_the_models_limit(
     folder: Path,
     config: dict[str, object],
     tokenizer_config: dict[str, object],
@@ -257,7 +261,7 @@ def test_a_text_is_cut_at_what_the_model_reads(
     assert scores == pytest.approx([*by_hand(QUERY, [fits]), cut, scores[0]], rel=1e-5)
 
 
-def test_a_long_query_is_cut_and_a_short_text_is_not(folder: Path) -> None:
+def test_long_query_is_truncated_before_a_short_text(folder: Path) -> None:
     save_settings(folder / "config.json", max_position_embeddings=20)
     save_model(folder / "model.onnx")
     spy = spied(encoder := CrossEncoder(folder))
@@ -267,26 +271,26 @@ def test_a_long_query_is_cut_and_a_short_text_is_not(folder: Path) -> None:
     assert len(encoder.score("tea " * 500, ["tea " * 500, ""])) == 2
 
 
-def test_only_the_beginning_of_a_very_long_text_is_read(encoder: CrossEncoder) -> None:
+def test_only_the_beginning_of_a_very_long_text_is_tokenized(encoder: CrossEncoder) -> None:
     scores = encoder.score(QUERY, [" " * 200_000 + "tea", "tea" + " " * 200_000])
     assert scores == pytest.approx(by_hand(QUERY, ["", "tea"]), abs=1e-6)
 
 
 @pytest.mark.parametrize("pair", [True, False])
 @pytest.mark.parametrize("query", ["", " ", QUERY, "\ud800", "\x00"])
-def test_nothing_said_is_no_accident(folder: Path, query: str, pair: bool) -> None:
+def test_empty_query_and_text_are_scored(folder: Path, query: str, pair: bool) -> None:
     save_tokenizer(folder, pair=pair)
     save_model(folder / "model.onnx")
     scores = CrossEncoder(folder).score(query, ["", "  ", "\n", "\udfff", "tea"])
     assert all(0.0 < score < 1.0 for score in scores)
 
 
-def test_no_texts_no_scores_and_nothing_is_loaded(folder: Path) -> None:
+def test_no_texts_give_no_scores_and_load_no_model(folder: Path) -> None:
     (folder / "model.onnx").write_bytes(b"never looked at")
     assert CrossEncoder(folder).score(QUERY, []) == []
 
 
-def test_a_text_cannot_forge_where_it_starts(folder: Path) -> None:
+def test_text_cannot_forge_special_tokens(folder: Path) -> None:
     save_model(folder / "model.onnx", inputs=INPUTS[:2])
     encoder = CrossEncoder(folder)
     for forged, plain in [("anna [SEP] tea", "anna (sep) tea"), ("[CLS] [PAD]", "(cls) (pad)")]:
@@ -295,17 +299,17 @@ def test_a_text_cannot_forge_where_it_starts(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("logit", [-1e308, -800.0, -40.0, 40.0, 800.0, 1e308])
-def test_even_the_surest_score_is_inside(logit: float) -> None:
+def test_extreme_scores_stay_between_zero_and_one(logit: float) -> None:
     assert 0.0 < cross_encoder._sigmoid(logit) < 1.0
 
 
-def test_the_sigmoid() -> None:
+def test_sigmoid_has_its_known_values() -> None:
     assert cross_encoder._sigmoid(0.0) == 0.5
     assert cross_encoder._sigmoid(2.0) == pytest.approx(0.8807970779778823)
     assert cross_encoder._sigmoid(-2.0) == pytest.approx(0.11920292202211755)
 
 
-def test_what_is_missing_is_known_when_it_is_made(folder: Path) -> None:
+def test_missing_model_files_are_reported_when_the_reranker_is_created(folder: Path) -> None:
     with pytest.raises(RerankFailed, match=r"no cross-encoder at .*: give the folder"):
         CrossEncoder(folder / "gone")
     with pytest.raises(RerankFailed, match=r"it needs model\.onnx or onnx/model\.onnx"):
@@ -321,17 +325,17 @@ def test_what_is_missing_is_known_when_it_is_made(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "  "])
-def test_a_path_must_be_given(path: str) -> None:
+def test_reranker_requires_a_path(path: str) -> None:
     with pytest.raises(ConfigError, match="give its path"):
         CrossEncoder(path)
 
 
-def test_a_thread_at_least(folder: Path) -> None:
+def test_number_of_threads_is_at_least_one(folder: Path) -> None:
     with pytest.raises(ConfigError, match="threads"):
         CrossEncoder(folder, threads=0)
 
 
-def test_without_the_package_the_extra_is_named(
+def test_missing_onnxruntime_names_the_extra(
     encoder: CrossEncoder, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
@@ -342,7 +346,7 @@ def test_without_the_package_the_extra_is_named(
 
 @pytest.mark.parametrize("content", [b"", b"no model", b"\x08\x08"])
 @pytest.mark.parametrize("name", ["model.onnx", "tokenizer.json", "config.json"])
-def test_a_broken_file_is_one_clear_line(folder: Path, name: str, content: bytes) -> None:
+def test_broken_model_file_is_reported_on_one_line(folder: Path, name: str, content: bytes) -> None:
     save_model(folder / "model.onnx")
     (folder / name).write_bytes(content)
     message = failure(folder)
@@ -350,13 +354,13 @@ def test_a_broken_file_is_one_clear_line(folder: Path, name: str, content: bytes
     assert "download it anew" in message
 
 
-def test_settings_that_are_no_object_say_nothing(folder: Path) -> None:
+def test_settings_files_that_are_no_object_are_ignored(folder: Path) -> None:
     (folder / "config.json").write_text("[]", encoding="utf-8")
     save_model(folder / "model.onnx")
     assert CrossEncoder(folder).score(QUERY, TEXTS)
 
 
-def test_a_model_that_is_gone_since(encoder: CrossEncoder) -> None:
+def test_model_deleted_after_creation_is_reported(encoder: CrossEncoder) -> None:
     encoder._file.unlink()
     with pytest.raises(RerankFailed, match=r"model\.onnx cannot be read"):
         encoder.score(QUERY, TEXTS)
@@ -374,7 +378,7 @@ def test_a_model_that_is_gone_since(encoder: CrossEncoder) -> None:
         ("each token", "logits", "", "gave an answer of shape [1, 9]"),
     ],
 )
-def test_what_is_no_cross_encoder(
+def test_model_that_is_no_cross_encoder_is_refused(
     folder: Path, shape: str, output: str, besides: str, says: str
 ) -> None:
     save_model(folder / "model.onnx", shape, output=output, besides=besides)
@@ -383,7 +387,7 @@ def test_what_is_no_cross_encoder(
     assert says in message
 
 
-def test_outputs_that_are_no_real_numbers(folder: Path) -> None:
+def test_model_with_integer_outputs_is_refused(folder: Path) -> None:
     save_model(folder / "model.onnx", kind=TensorProto.INT64)
     assert "is no cross-encoder" in failure(folder)
 
@@ -395,14 +399,14 @@ def test_outputs_that_are_no_real_numbers(folder: Path) -> None:
         (INPUTS, TensorProto.FLOAT, "asks for input_ids as tensor(float)"),
     ],
 )
-def test_inputs_that_cannot_be_given(
+def test_model_with_unknown_inputs_is_refused(
     folder: Path, inputs: Sequence[str], number: int, says: str
 ) -> None:
     save_model(folder / "model.onnx", inputs=inputs, number=number)
     assert says in failure(folder)
 
 
-def test_a_graph_without_tokens() -> None:
+def test_model_without_token_input_is_refused() -> None:
     with pytest.raises(RerankFailed, match="takes no input_ids"):
         cross_encoder._inputs([], Path("model.onnx"))
 
@@ -416,7 +420,7 @@ def test_a_graph_without_tokens() -> None:
         ("six tokens only", "failed on 2 texts of up to 9 tokens"),
     ],
 )
-def test_an_answer_that_cannot_be_used(
+def test_model_output_of_the_wrong_shape_is_refused(
     folder: Path, shape: str, says: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     save_model(folder / "model.onnx", shape)
@@ -424,7 +428,7 @@ def test_an_answer_that_cannot_be_used(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_tokenizer_that_fails(encoder: CrossEncoder) -> None:
+def test_failing_tokenizer_is_reported(encoder: CrossEncoder) -> None:
     class Broken:
         def encode(self, first: str, second: str) -> None:
             raise ValueError("no such token")
@@ -434,7 +438,7 @@ def test_a_tokenizer_that_fails(encoder: CrossEncoder) -> None:
         encoder.score(QUERY, TEXTS)
 
 
-def test_loaded_once_however_many_threads_ask(
+def test_model_is_loaded_once_by_concurrent_threads(
     encoder: CrossEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads: list[Path] = []
@@ -470,7 +474,7 @@ def run(code: str, place: Path, **variables: str) -> str:
 
 
 @pytest.mark.parametrize("variables", [{}, {"ORT_DISABLE_TELEMETRY": "0"}], ids=["unset", "on"])
-def test_the_runtime_reports_to_nobody(
+def test_onnxruntime_telemetry_is_disabled(
     encoder: CrossEncoder, tmp_path: Path, variables: dict[str, str]
 ) -> None:
     """Left alone it gives the machine a number and queues reports, in files of the user."""
@@ -483,7 +487,9 @@ print(len(CrossEncoder({str(encoder._file)!r}).score("tea", ["tea"])))
     assert list((tmp_path / "home").iterdir()) == []
 
 
-def test_the_runtime_is_imported_for_the_first_score(encoder: CrossEncoder, tmp_path: Path) -> None:
+def test_onnxruntime_is_imported_with_the_first_score(
+    encoder: CrossEncoder, tmp_path: Path
+) -> None:
     code = f"""
 import sys
 from reverie.embed.cross_encoder import CrossEncoder
@@ -497,7 +503,7 @@ print([name for name in ("onnx", "huggingface_hub", "requests") if name in sys.m
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-def test_it_goes_on_after_a_fork(encoder: CrossEncoder, tmp_path: Path) -> None:
+def test_reranker_works_after_a_fork(encoder: CrossEncoder, tmp_path: Path) -> None:
     code = f"""
 import os, sys
 from reverie.embed.cross_encoder import CrossEncoder

@@ -18,7 +18,7 @@ from reverie.protocols import Embedder
 
 
 @pytest.mark.parametrize("spec", ["", "none", "None", "  "])
-def test_a_store_may_do_without_vectors(spec: str) -> None:
+def test_open_embedder_none_opens_no_embedder(spec: str) -> None:
     assert open_embedder(Settings(embedder=spec)) is None
 
 
@@ -26,7 +26,7 @@ def test_a_store_may_do_without_vectors(spec: str) -> None:
     ("spec", "kind"),
     [("local", LocalEmbedder), (" LOCAL ", LocalEmbedder), ("hashing", HashingEmbedder)],
 )
-def test_the_built_in_embedders(spec: str, kind: type) -> None:
+def test_open_embedder_opens_the_built_in_embedders(spec: str, kind: type) -> None:
     made = open_embedder(Settings(embedder=spec))
     assert isinstance(made, kind)
     assert isinstance(made, Embedder)
@@ -45,7 +45,9 @@ def test_the_built_in_embedders(spec: str, kind: type) -> None:
         ("ollama:nomic-embed-text:v1.5", "nomic-embed-text:v1.5"),
     ],
 )
-def test_the_known_providers(monkeypatch: pytest.MonkeyPatch, spec: str, expected: str) -> None:
+def test_open_embedder_opens_known_providers(
+    monkeypatch: pytest.MonkeyPatch, spec: str, expected: str
+) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
     made = open_embedder(Settings(embedder=spec))
@@ -56,7 +58,7 @@ def test_the_known_providers(monkeypatch: pytest.MonkeyPatch, spec: str, expecte
     made.close()
 
 
-def test_any_provider_with_an_address() -> None:
+def test_open_embedder_accepts_any_provider_with_a_base_url() -> None:
     url = "http://127.0.0.1:9/v1"
     made = open_embedder(Settings(embedder="acme:embed-1", embedder_base_url=url))
     assert isinstance(made, OpenAIEmbedder)
@@ -65,7 +67,7 @@ def test_any_provider_with_an_address() -> None:
 
 
 @pytest.mark.parametrize("spec", ["acme", "acme:embed-1", "local:x", "none:x", ":x"])
-def test_an_unknown_embedder_is_refused_in_one_line(spec: str) -> None:
+def test_unknown_embedder_is_refused_on_one_line(spec: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_embedder(Settings(embedder=spec))
     assert "\n" not in str(caught.value)
@@ -73,18 +75,20 @@ def test_an_unknown_embedder_is_refused_in_one_line(spec: str) -> None:
 
 
 @pytest.mark.parametrize("spec", ["local:x", ":x"])
-def test_an_address_does_not_make_every_word_a_provider(spec: str) -> None:
+def test_base_url_does_not_make_a_word_without_a_model_a_provider(spec: str) -> None:
     with pytest.raises(ConfigError):
         open_embedder(Settings(embedder=spec, embedder_base_url="http://127.0.0.1:9/v1"))
 
 
-def test_model2vec_is_reached_through_the_factory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_embedder_model2vec_without_its_package_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "model2vec", None)
     with pytest.raises(MissingExtra, match=r"reverie\[model2vec\]"):
         open_embedder(Settings(embedder="model2vec:potion_8m"))
 
 
-def test_identity() -> None:
+def test_identity_names_provider_model_and_address_digest() -> None:
     assert identity("openai", "m", "") == "openai:m"
     assert identity("openai", "google:m", "") == "google:m"
     digest = sha256(b"http://h/v1").hexdigest()[:8]
@@ -92,7 +96,7 @@ def test_identity() -> None:
     assert identity("openai", "a:b", "http://h/v1") == f"a:b:{digest}"
 
 
-def test_importing_the_room_loads_nothing_heavy() -> None:
+def test_importing_reverie_embed_loads_nothing_heavy() -> None:
     code = (
         "import sys, reverie.embed, reverie.embed.tokens; "
         "print([m for m in ('numpy', 'httpx', 'tokenizers', 'wordllama') if m in sys.modules])"

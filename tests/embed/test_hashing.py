@@ -10,7 +10,7 @@ from reverie.embed.pooling import normalize_rows
 from reverie.errors import ConfigError
 
 
-def test_the_identity_names_the_length() -> None:
+def test_hashing_identity_names_the_dimension() -> None:
     assert HashingEmbedder().identity == "hashing:64"
     assert HashingEmbedder(8).identity == "hashing:8"
     assert HashingEmbedder(8).embed(["a", "b"]).shape == (2, 8)
@@ -19,12 +19,12 @@ def test_the_identity_names_the_length() -> None:
         HashingEmbedder(0)
 
 
-def test_the_same_vector_on_every_machine() -> None:
+def test_hashing_vectors_are_the_same_on_every_machine() -> None:
     made = HashingEmbedder(8).embed(["Tea, please"])[0]
     assert np.allclose(made, [-0.603, 0.0, 0.0, 0.603, 0.0, -0.3015, 0.3015, 0.3015], atol=1e-4)
 
 
-def test_near_texts_are_near() -> None:
+def test_hashing_vectors_of_similar_texts_are_similar() -> None:
     base, near, far = HashingEmbedder().embed(
         ["she likes green tea", "She likes green teas!", "quarterly tax forms are overdue"]
     )
@@ -33,14 +33,14 @@ def test_near_texts_are_near() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", "?!", "\ud800"])
-def test_text_that_says_nothing_is_zero(text: str) -> None:
+def test_hashing_vector_of_text_without_words_is_zero(text: str) -> None:
     assert not HashingEmbedder().embed([text]).any()
     assert not HashingEmbedder().embed_query(text, {"a": 1.0}).any()
 
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(st.text(max_size=40), max_size=5))
-def test_rows_are_unit_or_zero_and_independent(texts: list[str]) -> None:
+def test_hashing_vectors_are_unit_or_zero_and_independent_of_the_batch(texts: list[str]) -> None:
     embedder = HashingEmbedder()
     rows = embedder.embed(texts)
     assert rows.dtype == np.float32
@@ -49,7 +49,7 @@ def test_rows_are_unit_or_zero_and_independent(texts: list[str]) -> None:
         assert np.array_equal(row, embedder.embed([text])[0])
 
 
-def test_weights_choose_the_words() -> None:
+def test_hashing_query_weights_select_the_words() -> None:
     embedder = HashingEmbedder()
     tea, coffee = embedder.embed(["tea", "coffee"])
     assert np.allclose(embedder.embed_query("the TEA or coffee", {"tea": 2.0}), tea)
@@ -60,7 +60,7 @@ def test_weights_choose_the_words() -> None:
         assert np.array_equal(embedder.embed_query("tea or coffee", weights), plain)
 
 
-def test_unit_survives_extremes() -> None:
+def test_normalize_rows_handles_extreme_values() -> None:
     rows = normalize_rows(np.array([[3.0, 4.0], [1e300, 1e300], [1e-300, 0.0], [0.0, 0.0]]))
     half = 0.5**0.5
     assert np.allclose(rows, [[0.6, 0.8], [half, half], [1.0, 0.0], [0.0, 0.0]])

@@ -39,7 +39,7 @@ def untouched_tokenizer() -> Tokenizer:
     return made
 
 
-def test_identity_and_shape() -> None:
+def test_local_embedder_has_its_identity_and_shape() -> None:
     assert EMBEDDER.identity == "wordllama:l2_supercat_256"
     assert not EMBEDDER.remote
     assert EMBEDDER.embed([]).shape == (0, 256)
@@ -49,14 +49,14 @@ def test_identity_and_shape() -> None:
     assert not rows[1].any()
 
 
-def test_a_text_is_the_root_weighted_sum_of_its_tokens() -> None:
+def test_local_vector_is_the_root_weighted_sum_of_its_tokens() -> None:
     table, vocabulary = local._embedding_table(), tokenizer().get_vocab()
     tea, milk = table[vocabulary["▁tea"]], table[vocabulary["▁milk"]]
     expected = np.sqrt(np.float32(4)) * tea + milk
     assert np.allclose(one("tea tea milk tea tea"), expected / np.linalg.norm(expected), atol=1e-6)
 
 
-def test_meaning_decides_not_spelling() -> None:
+def test_local_vectors_compare_meaning_and_not_spelling() -> None:
     facts = EMBEDDER.embed(
         [
             "Caroline moved to Lisbon last spring for her new job",
@@ -76,13 +76,13 @@ def test_meaning_decides_not_spelling() -> None:
         assert (facts @ EMBEDDER.embed_query(question, weights)).argmax() == number
 
 
-def test_layout_does_not_matter() -> None:
+def test_local_vector_ignores_white_space() -> None:
     assert np.array_equal(one("green tea\n\n\tis  good "), one("green tea is good"))
     assert np.array_equal(one("cafe\u0301"), one("café"))
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "\u3000"])
-def test_text_without_tokens_is_zero(text: str) -> None:
+def test_local_vector_of_text_without_tokens_is_zero(text: str) -> None:
     assert not one(text).any()
     assert not EMBEDDER.embed_query(text).any()
     assert not EMBEDDER.embed_query(text, {"tea": 1.0}).any()
@@ -90,7 +90,7 @@ def test_text_without_tokens_is_zero(text: str) -> None:
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(ANY_TEXT, max_size=5))
-def test_rows_are_unit_or_zero_and_independent(texts: list[str]) -> None:
+def test_local_vectors_are_unit_or_zero_and_independent_of_the_batch(texts: list[str]) -> None:
     for row, text in zip(EMBEDDER.embed(texts), texts, strict=True):
         assert np.isclose(np.linalg.norm(row), 1.0, atol=1e-5) or not row.any()
         assert np.array_equal(row, one(text))
@@ -98,7 +98,9 @@ def test_rows_are_unit_or_zero_and_independent(texts: list[str]) -> None:
 
 @settings(derandomize=True, deadline=None)
 @given(ANY_TEXT, st.dictionaries(ANY_TEXT, st.floats(), max_size=4))
-def test_a_query_is_unit_or_zero_whatever_the_weights(text: str, weights: dict[str, float]) -> None:
+def test_local_query_vector_is_unit_or_zero_for_any_weights(
+    text: str, weights: dict[str, float]
+) -> None:
     named = {**weights, **dict.fromkeys(query_terms(text).values(), 0.5)}
     for given_weights in (weights, named):
         made = EMBEDDER.embed_query(text, given_weights)
@@ -106,7 +108,7 @@ def test_a_query_is_unit_or_zero_whatever_the_weights(text: str, weights: dict[s
         assert np.isclose(np.linalg.norm(made), 1.0, atol=1e-5) or not made.any()
 
 
-def test_only_the_beginning_of_a_very_long_text_is_read() -> None:
+def test_local_embedder_reads_only_the_beginning_of_a_very_long_text() -> None:
     long = "tea " * 10_000
     assert np.array_equal(one(long + "milk"), one(long))
     assert np.linalg.norm(one("a" + "\u0301\u0316" * 50_000)) == pytest.approx(1.0, abs=1e-5)
@@ -127,13 +129,13 @@ def test_only_the_beginning_of_a_very_long_text_is_read() -> None:
         ("tea 東京都 tea", {"東京": 1.0, "京都": 1.0}, "東京都"),
     ],
 )
-def test_a_query_word_has_the_tokens_it_has_in_a_sentence(
+def test_query_word_has_the_tokens_that_it_has_in_a_sentence(
     query: str, weights: dict[str, float], same_as: str
 ) -> None:
     assert EMBEDDER.embed_query(query, weights) @ one(same_as) == pytest.approx(1.0, abs=2e-2)
 
 
-def test_weights_turn_the_query() -> None:
+def test_query_weights_change_the_local_query_vector() -> None:
     tea, milk = EMBEDDER.embed(["tea", "milk"])
     leaning = EMBEDDER.embed_query("tea or milk", {"tea": 3.0, "milk": 1.0})
     assert leaning @ tea > leaning @ milk
@@ -141,12 +143,12 @@ def test_weights_turn_the_query() -> None:
     assert np.allclose(extreme, tea, atol=1e-6)
 
 
-def test_without_a_word_that_counts_the_query_is_read_plainly() -> None:
+def test_query_without_weighted_words_is_embedded_plainly() -> None:
     for weights in (None, {}, {"tea": 0.0}, {"tea": float("nan")}, {"other": 1.0}):
         assert np.array_equal(EMBEDDER.embed_query("tea or milk", weights), one("tea or milk"))
 
 
-def test_count_tokens() -> None:
+def test_count_tokens_counts_the_tokens_of_a_text() -> None:
     assert count_tokens("") == 0
     assert count_tokens("tea") == 1
     assert count_tokens("tea and milk") == 3
@@ -164,7 +166,7 @@ def test_cutting_at_word_starts_changes_no_token(text: str) -> None:
     )
 
 
-def test_loaded_once_however_many_threads_ask() -> None:
+def test_local_weights_are_loaded_once_by_concurrent_threads() -> None:
     local._load_table.cache_clear()
     tokens._load.cache_clear()
     with ThreadPoolExecutor(8) as pool:
@@ -174,7 +176,9 @@ def test_loaded_once_however_many_threads_ask() -> None:
     assert tokens._load.cache_info().misses == 1
 
 
-def test_missing_weights_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_local_weights_say_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with pytest.raises(EmbeddingFailed, match="no-such-file is missing: pip install"):
         bundled_file("weights/no-such-file")
     monkeypatch.setattr(tokens, "find_spec", lambda name: None)
@@ -183,7 +187,7 @@ def test_missing_weights_say_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
-def test_no_threads_no_fork_warning_and_wordllama_is_never_imported() -> None:
+def test_local_embedder_starts_no_threads_and_never_imports_wordllama() -> None:
     code = """
 import os, sys
 from reverie.embed.local import LocalEmbedder

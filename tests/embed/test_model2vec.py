@@ -12,19 +12,19 @@ from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
 NOT_INSTALLED = "model2vec is not installed: pip install 'reverie[model2vec]'"
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_model2vec_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "model2vec", None)
     with pytest.raises(MissingExtra, match=r"reverie\[model2vec\]"):
         Model2VecEmbedder("potion_8m")
 
 
 @pytest.mark.parametrize("name", ["", "  "])
-def test_a_model_must_be_named(name: str) -> None:
+def test_model2vec_requires_a_model_name(name: str) -> None:
     with pytest.raises(ConfigError, match="model2vec:PATH"):
         Model2VecEmbedder(name)
 
 
-def test_the_short_names() -> None:
+def test_model2vec_short_names_lead_to_their_models() -> None:
     assert NAMES["potion_32m"] == "minishlab/potion-base-32M"
     assert NAMES["potion_8m"] == "minishlab/potion-base-8M"
 
@@ -42,7 +42,7 @@ def save_tiny_model(folder: Path) -> None:
     library.StaticModel(vectors, tokenizer).save_pretrained(folder)
 
 
-def test_a_saved_model_is_read_and_used(tmp_path: Path) -> None:
+def test_saved_model2vec_model_is_loaded(tmp_path: Path) -> None:
     save_tiny_model(tmp_path / "tiny")
     embedder = Model2VecEmbedder(str(tmp_path / "tiny"))
     assert embedder.identity == f"model2vec:{(tmp_path / 'tiny').resolve()}"
@@ -56,7 +56,9 @@ def test_a_saved_model_is_read_and_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["gone", "empty"])
-def test_a_folder_without_a_model_is_one_clear_line(tmp_path: Path, place: str) -> None:
+def test_folder_without_a_model2vec_model_is_reported_on_one_line(
+    tmp_path: Path, place: str
+) -> None:
     pytest.importorskip("model2vec", reason=NOT_INSTALLED)
     (tmp_path / "empty").mkdir()
     with pytest.raises(EmbeddingFailed) as caught:
@@ -65,7 +67,7 @@ def test_a_folder_without_a_model_is_one_clear_line(tmp_path: Path, place: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_a_failed_download_is_one_clear_line(
+def test_failed_model2vec_download_is_reported_on_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("model2vec", reason=NOT_INSTALLED)

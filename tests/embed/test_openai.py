@@ -131,7 +131,7 @@ def unit_of(text: str) -> Any:
     return np.array(vector(text)) / np.linalg.norm(vector(text))
 
 
-def test_one_request_unit_rows_and_the_key_in_its_header(
+def test_embed_sends_one_request_with_the_key_in_its_header(
     service: Service, embedder: OpenAIEmbedder
 ) -> None:
     rows = embedder.embed(["a", "bcd"])
@@ -144,14 +144,14 @@ def test_one_request_unit_rows_and_the_key_in_its_header(
     assert embedder.remote
 
 
-def test_long_lists_go_in_batches(service: Service, embedder: OpenAIEmbedder) -> None:
+def test_embed_sends_long_lists_in_batches(service: Service, embedder: OpenAIEmbedder) -> None:
     texts = ["x" * (i % 9 + 1) for i in range(130)]
     assert np.allclose(embedder.embed(texts), [unit_of(text) for text in texts])
     assert [len(body["input"]) for body in service.bodies] == [64, 64, 2]
     assert embedder.embed([]).shape[0] == 0
 
 
-def test_an_empty_text_is_sent_as_a_space_and_is_zero(
+def test_empty_text_is_sent_as_a_space_and_has_a_zero_vector(
     service: Service, embedder: OpenAIEmbedder
 ) -> None:
     rows = embedder.embed(["", "a", " \n"])
@@ -160,12 +160,14 @@ def test_an_empty_text_is_sent_as_a_space_and_is_zero(
     assert rows[1].any()
 
 
-def test_what_is_sent_is_bounded_and_encodable(service: Service, embedder: OpenAIEmbedder) -> None:
+def test_sent_text_is_truncated_and_encodable(service: Service, embedder: OpenAIEmbedder) -> None:
     embedder.embed(["x" * 30_000, "\ud800"])
     assert [len(text) for text in service.bodies[0]["input"]] == [20_000, 1]
 
 
-def test_the_index_decides_the_order(service: Service, embedder: OpenAIEmbedder) -> None:
+def test_response_index_decides_the_order_of_vectors(
+    service: Service, embedder: OpenAIEmbedder
+) -> None:
     service.script = [
         raw('{"data": [{"index": 1, "embedding": [0, 2]}, {"index": 0, "embedding": [3, 0]}]}'),
         raw('{"data": [{"embedding": [3, 0]}, {"embedding": [0, 2]}]}'),
@@ -175,7 +177,7 @@ def test_the_index_decides_the_order(service: Service, embedder: OpenAIEmbedder)
 
 
 @pytest.mark.parametrize("code", [429, 500, 503])
-def test_a_passing_failure_is_tried_again(
+def test_temporary_failure_is_retried(
     service: Service, embedder: OpenAIEmbedder, code: int
 ) -> None:
     service.script = [status(code), status(code)]
@@ -183,7 +185,7 @@ def test_a_passing_failure_is_tried_again(
     assert len(service.bodies) == 3
 
 
-def test_a_lasting_failure_ends_after_three_tries(
+def test_persistent_failure_ends_after_three_tries(
     service: Service, embedder: OpenAIEmbedder
 ) -> None:
     service.script = [status(500)] * 9
@@ -192,7 +194,7 @@ def test_a_lasting_failure_ends_after_three_tries(
 
 
 @pytest.mark.parametrize("asked", ["0", formatdate(0, usegmt=True)])
-def test_retry_after_is_honoured_before_the_own_backoff(service: Service, asked: str) -> None:
+def test_retry_after_overrides_the_own_backoff(service: Service, asked: str) -> None:
     patient = OpenAIEmbedder("acme", "m", base_url=service.base_url, backoff=300.0)
     service.script = [status(429, Retry_After=asked)]
     assert patient.embed(["a"]).any()
@@ -200,7 +202,7 @@ def test_retry_after_is_honoured_before_the_own_backoff(service: Service, asked:
 
 
 @pytest.mark.parametrize("asked", ["3600", formatdate(1e10, usegmt=True)])
-def test_a_long_retry_after_is_left_to_the_caller(
+def test_long_retry_after_is_raised_to_the_caller(
     service: Service, embedder: OpenAIEmbedder, asked: str
 ) -> None:
     service.script = [status(429, Retry_After=asked)]
@@ -208,9 +210,7 @@ def test_a_long_retry_after_is_left_to_the_caller(
     assert len(service.bodies) == 1
 
 
-def test_a_retry_after_that_says_nothing_is_ignored(
-    service: Service, embedder: OpenAIEmbedder
-) -> None:
+def test_invalid_retry_after_is_ignored(service: Service, embedder: OpenAIEmbedder) -> None:
     service.script = [status(429, Retry_After="soon")]
     assert embedder.embed(["a"]).any()
 
@@ -218,7 +218,7 @@ def test_a_retry_after_that_says_nothing_is_ignored(
 @pytest.mark.parametrize(
     ("code", "hint"), [(400, "embed-1"), (401, "ACME_KEY"), (403, "ACME_KEY"), (404, "embed-1")]
 )
-def test_a_refusal_is_not_tried_again(
+def test_client_error_is_not_retried(
     service: Service, embedder: OpenAIEmbedder, code: int, hint: str
 ) -> None:
     service.script = [status(code)]
@@ -228,7 +228,7 @@ def test_a_refusal_is_not_tried_again(
     assert len(service.bodies) == 1
 
 
-def test_a_redirect_is_not_followed(service: Service, embedder: OpenAIEmbedder) -> None:
+def test_redirect_is_not_followed(service: Service, embedder: OpenAIEmbedder) -> None:
     service.script = [status(307, Location=f"{service.base_url}/elsewhere")]
     assert "redirects" in failure(embedder, ["a"])
     assert len(service.bodies) == 1
@@ -259,7 +259,7 @@ def test_a_redirect_is_not_followed(service: Service, embedder: OpenAIEmbedder) 
         "[" * 100_000,
     ],
 )
-def test_an_unusable_answer_is_one_clear_line(
+def test_malformed_response_is_reported_on_one_line(
     service: Service, embedder: OpenAIEmbedder, answer: str
 ) -> None:
     service.script = [raw(answer)]
@@ -268,7 +268,7 @@ def test_an_unusable_answer_is_one_clear_line(
 
 
 @pytest.mark.parametrize("second", ["[1]", "[1, 2, 3]"])
-def test_vectors_of_different_lengths_are_refused(
+def test_vectors_of_different_lengths_in_a_response_are_refused(
     service: Service, embedder: OpenAIEmbedder, second: str
 ) -> None:
     data = '{"data": [{"index": 0, "embedding": [1, 2]}, {"index": 1, "embedding": %s}]}'
@@ -276,14 +276,14 @@ def test_vectors_of_different_lengths_are_refused(
     failure(embedder, ["a", "b"])
 
 
-def test_batches_of_different_lengths_are_refused(
+def test_vectors_of_different_lengths_across_batches_are_refused(
     service: Service, embedder: OpenAIEmbedder
 ) -> None:
     service.script = [good, raw('{"data": [{"index": 0, "embedding": [1, 2]}]}')]
     assert "different lengths" in failure(embedder, ["a"] * 65)
 
 
-def test_a_flood_is_cut_off(
+def test_oversized_response_is_cut_off(
     monkeypatch: pytest.MonkeyPatch, service: Service, embedder: OpenAIEmbedder
 ) -> None:
     monkeypatch.setattr(openai, "MAX_BYTES", 1000)
@@ -291,12 +291,12 @@ def test_a_flood_is_cut_off(
     assert "more than" in failure(embedder, ["a"])
 
 
-def test_bytes_that_cannot_be_decoded(service: Service, embedder: OpenAIEmbedder) -> None:
+def test_undecodable_response_is_reported(service: Service, embedder: OpenAIEmbedder) -> None:
     service.script = [lambda body: (200, {"Content-Encoding": "gzip"}, b"not gzip")]
     assert "decoded" in failure(embedder, ["a"])
 
 
-def test_silence_ends_after_the_timeout(service: Service) -> None:
+def test_silent_server_ends_at_the_timeout(service: Service) -> None:
     hasty = OpenAIEmbedder("acme", "m", base_url=service.base_url, timeout=0.05, backoff=0.0)
     service.script = [service.slow] * 3
     assert "did not answer within 0.05 s" in failure(hasty, ["a"])
@@ -304,20 +304,20 @@ def test_silence_ends_after_the_timeout(service: Service) -> None:
     hasty.close()
 
 
-def test_an_answer_that_only_drips_ends_after_the_timeout(service: Service) -> None:
+def test_dripping_response_ends_at_the_timeout(service: Service) -> None:
     hasty = OpenAIEmbedder("acme", "m", base_url=service.base_url, timeout=0.2, backoff=0.0)
     service.script = [lambda body: (200, {"X-Drip": "1"}, b" " * 10_000)] * 3
     assert "did not answer within 0.2 s" in failure(hasty, ["a"])
     hasty.close()
 
 
-def test_a_dropped_connection_is_tried_again(service: Service, embedder: OpenAIEmbedder) -> None:
+def test_dropped_connection_is_retried(service: Service, embedder: OpenAIEmbedder) -> None:
     service.script = [lambda body: (0, {}, b"")]
     assert embedder.embed(["a"]).any()
     assert len(service.bodies) == 2
 
 
-def test_nobody_listening() -> None:
+def test_refused_connection_error_contains_no_key() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         port = server.server_port
     url = f"http://name:{KEY}@127.0.0.1:{port}/v1?key={KEY}"
@@ -327,7 +327,7 @@ def test_nobody_listening() -> None:
     lost.close()
 
 
-def test_a_recall_does_not_wait_for_a_service_that_just_failed(
+def test_query_fails_at_once_after_a_recent_failure(
     service: Service, embedder: OpenAIEmbedder
 ) -> None:
     service.script = [status(500)]
@@ -339,7 +339,7 @@ def test_a_recall_does_not_wait_for_a_service_that_just_failed(
     assert embedder.embed(["tea"]).shape[0] == 1
 
 
-def test_queries_are_kept_and_failures_are_not(
+def test_query_vectors_are_cached_and_failures_are_not(
     service: Service, embedder: OpenAIEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(openai, "QUERY_COOLDOWN", 0.0)
@@ -358,7 +358,7 @@ def test_queries_are_kept_and_failures_are_not(
     assert len(service.bodies) == 3 + openai.MAX_CACHED_QUERIES
 
 
-def test_a_closed_embedder_says_so(embedder: OpenAIEmbedder) -> None:
+def test_closed_embedder_raises_a_typed_error(embedder: OpenAIEmbedder) -> None:
     embedder.close()
     embedder.close()
     assert "closed" in failure(embedder, ["a"])
@@ -368,7 +368,7 @@ def test_a_closed_embedder_says_so(embedder: OpenAIEmbedder) -> None:
     ("provider", "variable"),
     [("openai", "OPENAI_API_KEY"), ("anthropic", "OPENAI_API_KEY"), ("google", "GOOGLE_API_KEY")],
 )
-def test_a_missing_key_is_named_when_the_embedder_is_made(provider: str, variable: str) -> None:
+def test_missing_key_is_named_when_the_embedder_is_created(provider: str, variable: str) -> None:
     for environ in ({}, {variable: "  "}, {variable: "schlüssel"}):
         with pytest.raises(ConfigError, match=variable) as caught:
             OpenAIEmbedder(provider, environ=environ)
@@ -376,7 +376,7 @@ def test_a_missing_key_is_named_when_the_embedder_is_made(provider: str, variabl
         assert "schlüssel" not in str(caught.value)
 
 
-def test_a_named_variable_must_be_set_everywhere() -> None:
+def test_named_key_variable_must_be_set() -> None:
     for provider in ("ollama", "openai", "acme"):
         with pytest.raises(ConfigError, match="MY_KEY"):
             OpenAIEmbedder(
@@ -384,7 +384,7 @@ def test_a_named_variable_must_be_set_everywhere() -> None:
             )
 
 
-def test_the_dummy_keys(service: Service) -> None:
+def test_custom_and_local_providers_get_a_placeholder_key(service: Service) -> None:
     custom = OpenAIEmbedder(
         "openai", "m", base_url=service.base_url, environ={"OPENAI_API_KEY": KEY}
     )
@@ -397,7 +397,7 @@ def test_the_dummy_keys(service: Service) -> None:
     ollama.close()
 
 
-def test_a_key_with_a_line_break_at_its_end_is_trimmed() -> None:
+def test_key_with_a_trailing_line_break_is_trimmed() -> None:
     made = OpenAIEmbedder("openai", environ={"OPENAI_API_KEY": f"{KEY}\n"})
     assert made._client.headers["Authorization"] == f"Bearer {KEY}"
     made.close()
@@ -406,20 +406,18 @@ def test_a_key_with_a_line_break_at_its_end_is_trimmed() -> None:
 @pytest.mark.parametrize(
     "url", ["localhost:1", "ftp://h/v1", "http://", "http://h:port", "http://[::1"]
 )
-def test_an_address_that_cannot_be_used(url: str) -> None:
+def test_invalid_base_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="embedder_base_url"):
         OpenAIEmbedder("acme", "m", base_url=url)
 
 
-def test_a_provider_of_ones_own_needs_a_model() -> None:
+def test_custom_provider_requires_a_model() -> None:
     with pytest.raises(ConfigError, match="acme:MODEL"):
         OpenAIEmbedder("acme", base_url="http://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("package", ["httpx2", "tenacity"])
-def test_without_the_packages_the_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, package: str
-) -> None:
+def test_missing_packages_name_the_extra(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtra, match=r"reverie\[remote\]"):
         OpenAIEmbedder("ollama")

@@ -15,7 +15,7 @@ from tests.conftest import engine_of, tamper
 
 
 @pytest.mark.parametrize("header", [True, False], ids=["header", "no header"])
-def test_rows_that_only_the_write_ahead_log_has_are_read(tmp_path: Path, header: bool) -> None:
+def test_salvage_reads_rows_that_are_only_in_the_wal(tmp_path: Path, header: bool) -> None:
     path, copy = tmp_path / "store.db", tmp_path / "copy.db"
     with reverie.open(path, embedder="none") as store:
         space = store.space("ana")
@@ -32,14 +32,14 @@ def test_rows_that_only_the_write_ahead_log_has_are_read(tmp_path: Path, header:
     assert found.spaces == {1: "ana"} and found.is_chain_complete()
 
 
-def test_an_error_on_a_whole_store_stays_what_it_is(tmp_path: Path) -> None:
+def test_error_on_an_intact_store_is_not_reported_as_damage(tmp_path: Path) -> None:
     with reverie.open(tmp_path / "store.db", embedder="none") as store:
         store.space("ana").remember("x")
         with pytest.raises(KeyError), engine_of(store).read():
             raise KeyError("a bug")
 
 
-def test_an_error_on_a_damaged_store_is_store_damaged(tmp_path: Path) -> None:
+def test_error_on_a_damaged_store_is_store_damaged(tmp_path: Path) -> None:
     with reverie.open(tmp_path / "store.db", embedder="none") as store:
         store.space("ana").remember("x")
         tamper(store, "UPDATE log SET actor = 'somebody'")
@@ -47,7 +47,7 @@ def test_an_error_on_a_damaged_store_is_store_damaged(tmp_path: Path) -> None:
             raise KeyError("what the rows make of the code")
 
 
-def test_a_store_of_an_earlier_schema_is_salvaged_by_what_can_be_decoded(tmp_path: Path) -> None:
+def test_salvage_decodes_a_store_of_an_earlier_schema(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with reverie.open(path, embedder="none") as store:
         store.space("ana", user="bob").remember("from before there were seals")

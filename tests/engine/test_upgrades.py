@@ -64,7 +64,7 @@ def _holds(new: Any, old: Any) -> bool:
     return bool(new == old)
 
 
-def test_there_is_a_store_of_every_earlier_schema() -> None:
+def test_upgrade_tests_have_a_store_of_every_earlier_schema() -> None:
     assert set(range(1, schema.SCHEMA_VERSION)) <= set(SCHEMAS)
 
 

@@ -210,7 +210,7 @@ def mcp_frame(raw: bytes) -> None:
         return
     for tool in tools.TOOLS:
         try:
-            tool.arguments.checked(given)
+            tool.arguments.validate(given)
         except InvalidInput as error:
             assert len(str(error)) < 400
 

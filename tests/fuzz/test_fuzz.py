@@ -55,7 +55,7 @@ def test_parser_keeps_its_promises_for_seeds_and_mutations(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*/*")), ids=lambda path: path.name)
-def test_parser_keeps_its_promises_for_what_was_found(path: Path) -> None:
+def test_parser_keeps_its_promises_for_inputs_found_earlier(path: Path) -> None:
     TARGETS[path.parent.name].run(path.read_bytes())
 
 

@@ -10,6 +10,7 @@ from reverie.learn import changes, learner
 from reverie.learn.changes import PlannedChange, StalePlan, UserTurn
 from reverie.learn.prompts import Decision, Fact
 from reverie.model import Scope
+from reverie.write.writer import LEARNER, Author, Writer
 from tests.conftest import Stores, engine_of
 from tests.talking import user
 
@@ -29,20 +30,21 @@ def turn_of(store: Store, session: str, sequence: int) -> UserTurn:
 def apply(
     store: Store, turn: UserTurn, planned: list[PlannedChange], seen: int | None = None
 ) -> None:
-    runtime = store._runtime
+    runtime = store.runtime
     prepared = changes.prepare(runtime, planned, "test")
     with runtime.engine.write() as tx:
         owner = log.resolve_owner(tx, Scope("ana"))
         assert owner is not None
         position = log.last_position(tx, owner) if seen is None else seen
-        changes.apply(tx, runtime, owner, "model", turn, prepared, position, "test")
+        w = Writer(tx, runtime, owner, Author(Scope("ana"), LEARNER, "model"))
+        changes.apply(w, turn, prepared, position, "test")
 
 
 def contents(space: Space) -> set[str]:
     return {memory.content for memory in space.memories()}
 
 
-def test_what_replaces_something_newer_is_not_added(store: Store, space: Space) -> None:
+def test_change_older_than_a_newer_statement_is_not_added(store: Store, space: Space) -> None:
     space.session("old").append(user("I live in Paris"))
     space.session("new").append(user("I live in Rome"))
     apply(store, turn_of(store, "new", 1), [PlannedChange("ADD", "The user lives in Rome")])
@@ -58,9 +60,7 @@ def test_what_replaces_something_newer_is_not_added(store: Store, space: Space) 
     assert contents(space) == {"The user lives in Rome"}
 
 
-def test_what_a_tool_said_never_reaches_the_profile_through_a_model(
-    store: Store, space: Space
-) -> None:
+def test_model_cannot_bring_tool_content_into_the_profile(store: Store, space: Space) -> None:
     space.session("s").append(user("my car is blue"))
     said = store.space("ana", trust="tool").remember("MALLORY says the car is red", subject="car")
     update = PlannedChange("UPDATE", "MALLORY says the car is blue", target=said)
@@ -69,7 +69,7 @@ def test_what_a_tool_said_never_reaches_the_profile_through_a_model(
     assert "MALLORY" not in space.profile()
 
 
-def test_of_two_plans_for_one_subject_the_second_is_made_again(store: Store, space: Space) -> None:
+def test_second_plan_for_one_subject_is_planned_again(store: Store, space: Space) -> None:
     space.session("s").append(user("I live in Rome"))
     turn = turn_of(store, "s", 1)
     seen = store.spaces()[0].position
@@ -81,7 +81,7 @@ def test_of_two_plans_for_one_subject_the_second_is_made_again(store: Store, spa
     assert contents(space) == {"The user lives in Paris"}, "all or nothing"
 
 
-def test_an_update_of_what_was_not_reconciled_reconciles_it(store: Store, space: Space) -> None:
+def test_update_of_an_unreconciled_memory_reconciles_it(store: Store, space: Space) -> None:
     space.session("s").append(user("tea"))
     turn = turn_of(store, "s", 1)
     apply(store, turn, [PlannedChange("ADD", "The user likes tea", tags=(changes.UNRECONCILED,))])
@@ -90,7 +90,7 @@ def test_an_update_of_what_was_not_reconciled_reconciles_it(store: Store, space:
     assert space.get(memory.id).tags == ()
 
 
-def test_notices_tell_only_what_is_still_so(stores: Stores) -> None:
+def test_notices_show_only_memories_that_are_still_current(stores: Stores) -> None:
     store = stores.open(write_policy="notify", learn="rules")
     space = store.space("ana")
     session = space.session("s")

@@ -47,7 +47,7 @@ def test_hostile_texts_of_the_unseen_half_teach_nothing_wrong() -> None:
     assert measured.clean >= GOAL, list(wrong("unseen"))
 
 
-def test_hostile_texts_of_the_mending_half_teach_nothing_wrong() -> None:
+def test_hostile_texts_of_the_training_half_teach_nothing_wrong() -> None:
     assert 1 - figures("mending").clean <= MAX_WRONG_WHILE_MENDING, list(wrong("mending"))
 
 

@@ -89,11 +89,11 @@ def scripted() -> Iterator[ScriptedModel]:
         yield running
 
 
-def test_no_model_is_none() -> None:
+def test_open_model_without_a_model_is_none() -> None:
     assert open_model(Settings()) is None
 
 
-def test_a_model_is_opened_from_settings(scripted: ScriptedModel) -> None:
+def test_open_model_uses_the_settings(scripted: ScriptedModel) -> None:
     model = open_model(scripted.settings(model_api_key=f" {KEY}\n"))
     assert isinstance(model, PydanticAIModel)
     assert model.name == "openai:scripted"
@@ -111,7 +111,7 @@ def test_a_model_is_opened_from_settings(scripted: ScriptedModel) -> None:
         ("ollama:llama3.2:1b", "ollama:llama3.2:1b", "llama3.2:1b"),
     ],
 )
-def test_with_an_address_any_name_will_do(
+def test_base_url_allows_any_model_name(
     scripted: ScriptedModel, configured: str, name: str, sent: str
 ) -> None:
     model = open_model(scripted.settings(model=configured))
@@ -121,7 +121,9 @@ def test_with_an_address_any_name_will_do(
     assert scripted.requests[0]["model"] == sent
 
 
-def test_what_goes_over_the_wire(scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_holds_instructions_schema_and_no_foreign_credentials(
+    scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
         monkeypatch.setenv(name, "for-somebody-else")
     model = open_model(scripted.settings())
@@ -152,7 +154,7 @@ def test_what_goes_over_the_wire(scripted: ScriptedModel, monkeypatch: pytest.Mo
         f'<think>Maybe {{"name": "blue", "warm": true}}?</think>{json.dumps(GOOD)}',
     ],
 )
-def test_one_object_of_the_shape_is_found(said: str) -> None:
+def test_reply_with_one_object_of_the_schema_is_parsed(said: str) -> None:
     with ScriptedModel([said]) as scripted:
         assert ask(model_at(scripted)) == Colour(name="green", warm=False)
 
@@ -180,7 +182,9 @@ def test_one_object_of_the_shape_is_found(said: str) -> None:
         (Raw(completion("", finish_reason="content_filter")), "content filter"),
     ],
 )
-def test_everything_else_is_told_to_the_model_and_asked_again(said: Answer, problem: str) -> None:
+def test_invalid_reply_is_explained_to_the_model_and_asked_again(
+    said: Answer, problem: str
+) -> None:
     with ScriptedModel([said, said, GOOD]) as scripted:
         assert ask(model_at(scripted)) == Colour(name="green", warm=False)
         first, second, third = scripted.requests
@@ -194,7 +198,7 @@ def test_everything_else_is_told_to_the_model_and_asked_again(said: Answer, prob
     assert asked == llm.MAX_TRIES
 
 
-def test_what_does_not_fit_is_explained_to_the_model_alone() -> None:
+def test_validation_error_is_shown_to_the_model_and_not_in_our_errors() -> None:
     wrong = {"name": 42, "warm": False}
     with ScriptedModel([wrong, GOOD]) as scripted:
         ask(model_at(scripted))
@@ -202,7 +206,7 @@ def test_what_does_not_fit_is_explained_to_the_model_alone() -> None:
     assert failure(wrong)[0].endswith(": the JSON does not fit the schema")
 
 
-def test_a_check_has_the_last_word() -> None:
+def test_check_function_can_reject_a_valid_reply() -> None:
     def check(answer: Colour) -> str | None:
         return None if answer.name == "green" else "the name must be green"
 
@@ -234,13 +238,13 @@ def test_a_check_has_the_last_word() -> None:
         (Closed(), "broke off"),
     ],
 )
-def test_a_failing_service_is_asked_once_and_named(answer: Answer, says: str) -> None:
+def test_failing_service_is_asked_once_and_named(answer: Answer, says: str) -> None:
     message, asked = failure(answer)
     assert says in message
     assert asked == 1
 
 
-def test_a_large_answer_is_not_read_to_its_end() -> None:
+def test_oversized_reply_is_cut_off() -> None:
     assert "more than 1 MB" in failure(Huge(10**15))[0]
     most = completion(GOOD).ljust(llm.MAX_BYTES)
     with ScriptedModel([Raw(most)]) as scripted:
@@ -248,31 +252,33 @@ def test_a_large_answer_is_not_read_to_its_end() -> None:
     assert "more than 1 MB" in failure(Raw(most + b" "))[0]
 
 
-def test_the_deadline_ends_a_slow_drip() -> None:
+def test_deadline_ends_a_dripping_reply() -> None:
     assert "did not answer within 0.3 s" in failure(Drip(GOOD, 0.05), deadline=0.3)[0]
 
 
-def test_the_deadline_is_for_all_tries_together() -> None:
+def test_deadline_covers_all_tries_together() -> None:
     pause = 0.5 / len(completion("nonsense"))
     message, asked = failure(Drip("nonsense", pause), deadline=0.8)
     assert "did not answer within 0.8 s" in message
     assert asked <= 2
 
 
-def test_nobody_at_the_address() -> None:
+def test_unreachable_model_server_is_a_typed_error() -> None:
     with ScriptedModel([]) as gone:
         address = gone.base_url
     with pytest.raises(ModelFailed, match="cannot be reached"):
         ask(PydanticAIModel("m", base_url=address))
 
 
-def test_no_proxy_to_this_machine(scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_on_this_machine_is_reached_without_a_proxy(
+    scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert ask(model_at(scripted)).name == "green"
 
 
-def test_a_provider_of_pydantic_ai(
+def test_pydantic_ai_provider_is_used(
     scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", scripted.base_url)
@@ -285,7 +291,7 @@ def test_a_provider_of_pydantic_ai(
     assert scripted.requests[0]["response_format"]["type"] == "json_schema"
 
 
-def test_a_provider_without_schemas_is_told_in_words(
+def test_provider_without_schemas_gets_the_schema_in_the_prompt(
     scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -298,16 +304,22 @@ def test_a_provider_without_schemas_is_told_in_words(
     assert '"warm": {"type": "boolean"}' in str(request["messages"]).replace("\\", "")
 
 
-def test_a_status_from_a_client_of_a_providers_own() -> None:
+def test_a_status_that_a_provider_reports_is_described_without_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from pydantic_ai.exceptions import ModelHTTPError
+    from pydantic_ai.models.openai import OpenAIChatModel
 
-    model = PydanticAIModel("m", base_url="http://127.0.0.1:9/v1")
-    error = ModelHTTPError(401, "m", {"error": KEY})
-    said = model._describe_failure(error, llm._AnswerParser(Colour, None))
-    assert said == "refused the key (HTTP 401): check model_api_key"
+    async def refuse(*_: object) -> None:
+        raise ModelHTTPError(401, "m", {"error": KEY})
+
+    monkeypatch.setattr(OpenAIChatModel, "request", refuse)
+    with pytest.raises(ModelFailed) as caught:
+        ask(PydanticAIModel("m", base_url="http://127.0.0.1:9/v1"))
+    assert str(caught.value).endswith("refused the key (HTTP 401): check model_api_key")
 
 
-def test_openai_does_not_keep_what_it_was_asked(
+def test_openai_request_asks_not_to_store_it(
     scripted: ScriptedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pydantic_ai.models.openai import OpenAIResponsesModel
@@ -341,28 +353,28 @@ def test_openai_does_not_keep_what_it_was_asked(
         ({"model": "openai:x", "model_api_key": "k\ney"}, "a key that cannot be sent"),
     ],
 )
-def test_settings_that_cannot_be_used(settings: dict[str, Any], says: str) -> None:
+def test_unusable_model_settings_are_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         open_model(Settings(**settings))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_provider_whose_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provider_with_a_missing_package_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
     monkeypatch.delitem(sys.modules, "pydantic_ai.providers.anthropic", raising=False)
     with pytest.raises(ConfigError, match=r"pip install 'pydantic-ai-slim\[anthropic\]'"):
         open_model(Settings(model="anthropic:claude", model_api_key="k"))
 
 
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_llm_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai.models.openai", None)
     with pytest.raises(MissingExtra) as caught:
         open_model(Settings(model="openai:x", model_api_key="k"))
     assert caught.value.extra == "llm"
 
 
-def test_credentials_in_an_address_are_not_shown() -> None:
+def test_credentials_in_a_base_url_are_not_shown() -> None:
     with ScriptedModel([Status(500)]) as scripted:
         address = scripted.base_url.replace("http://", f"http://me:{KEY}@")
         with pytest.raises(ModelFailed) as caught:
@@ -370,7 +382,7 @@ def test_credentials_in_an_address_are_not_shown() -> None:
         assert str(caught.value).startswith(f"openai:m at {scripted.base_url} is busy")
 
 
-def test_inside_a_running_loop(scripted: ScriptedModel) -> None:
+def test_ask_works_inside_a_running_event_loop(scripted: ScriptedModel) -> None:
     model = model_at(scripted)
 
     async def inside() -> list[Colour]:
@@ -379,7 +391,7 @@ def test_inside_a_running_loop(scripted: ScriptedModel) -> None:
     assert [each.name for each in asyncio.run(inside())] == ["green"] * 3
 
 
-def test_from_many_threads_and_again_and_again() -> None:
+def test_ask_works_from_many_threads_repeatedly() -> None:
     def echo(request: dict[str, Any]) -> Answer:
         return {"name": request["messages"][-1]["content"], "warm": True}
 
@@ -453,7 +465,7 @@ assert not {"logfire", "opentelemetry.sdk", "tiktoken"} & set(sys.modules)
 @pytest.mark.parametrize(
     "script", [AFTER_FORK, LOST_IN_A_LOOKUP, NOBODY_ELSE], ids=["fork", "exit", "connections"]
 )
-def test_in_a_process_of_its_own(script: str, tmp_path: Path) -> None:
+def test_ask_works_in_a_process_of_its_own(script: str, tmp_path: Path) -> None:
     """After a fork; ending while a name is still being looked up; talking to nobody else."""
     path = tmp_path / "script.py"
     path.write_text(PRELUDE + script, encoding="utf-8")
@@ -463,14 +475,14 @@ def test_in_a_process_of_its_own(script: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_importing_loads_no_client() -> None:
+def test_importing_reverie_learn_loads_no_client() -> None:
     code = "import sys, reverie.learn.llm; print('pydantic_ai' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 
 
 @pytest.mark.parametrize("refused", [{"json_schema"}, {"json_schema", "json_object"}])
-def test_a_service_that_knows_no_schemas_is_asked_without_one(refused: set[str]) -> None:
+def test_service_that_rejects_schemas_is_asked_without_one(refused: set[str]) -> None:
     def answer(request: dict[str, Any]) -> Any:
         form = request.get("response_format", {}).get("type")
         return Status(400, '{"error": "response_format"}') if form in refused else {"facts": []}

@@ -37,7 +37,7 @@ from tests.talking import reply, user
 THREADS = 5
 # No word of one write is a word of another: what a person revises would settle what is learned.
 LETTERS = "abcde"
-KILLS = 30 if PROVE else 10
+KILLS = 30 if PROVE else 8
 # Nobody needs it unless something hangs.
 PATIENCE = 60.0
 POLL = 0.005
@@ -76,7 +76,7 @@ def opened(path: Path, clock: SharedClock, settings: reverie.Settings) -> reveri
 # -- writes while a model thinks ------------------------------------------------------------------
 
 
-class Thinking:
+class PausingModel:
     """Keeps its first answer to one question until it is let go; answers all else at once."""
 
     def __init__(self, held: Question) -> None:
@@ -103,7 +103,7 @@ def taught_by(message: str) -> str:
 
 
 @contextmanager
-def draining(store: reverie.Store, model: Thinking) -> Iterator[threading.Thread]:
+def draining(store: reverie.Store, model: PausingModel) -> Iterator[threading.Thread]:
     """A worker that has asked the model and has no answer yet; at the end it is done."""
     worker = threading.Thread(target=store.run_pending_jobs)
     worker.start()
@@ -142,10 +142,10 @@ def everything_said(store: reverie.Store) -> set[str]:
 
 
 @pytest.mark.parametrize("held", ["extract", "decide", "summarise"])
-def test_fifty_writes_while_a_model_thinks(
+def test_writes_are_not_blocked_while_a_model_answers(
     path: Path, clock: SharedClock, others: Learners, held: Question
 ) -> None:
-    model = Thinking(held)
+    model = PausingModel(held)
     with (
         ScriptedModel(model) as scripted,
         opened(path, clock, scripted.settings(context_tokens=100)) as store,
@@ -182,8 +182,8 @@ def test_fifty_writes_while_a_model_thinks(
         assert store.verify().problems == ()
 
 
-def test_what_a_person_revises_while_a_model_thinks_stays(path: Path, clock: SharedClock) -> None:
-    model = Thinking("decide")
+def test_revision_by_a_person_during_a_model_call_stays(path: Path, clock: SharedClock) -> None:
+    model = PausingModel("decide")
     model.decisions = [{"event": "UPDATE", "fact": 0, "id": 0}]
     with (
         ScriptedModel(model) as scripted,
@@ -199,10 +199,8 @@ def test_what_a_person_revises_while_a_model_thinks_stays(path: Path, clock: Sha
         assert store.jobs() == []
 
 
-def test_a_turn_that_is_erased_while_a_model_thinks_teaches_nothing(
-    path: Path, clock: SharedClock
-) -> None:
-    model = Thinking("extract")
+def test_turn_erased_during_a_model_call_teaches_nothing(path: Path, clock: SharedClock) -> None:
+    model = PausingModel("extract")
     with (
         ScriptedModel(model) as scripted,
         opened(path, clock, scripted.settings()) as store,
@@ -242,7 +240,7 @@ def moments() -> list[Moment]:
     ]
 
 
-class Office:
+class KillingModel:
     """Answers both workers and ends the victim at its moment, while the other one is thinking."""
 
     def __init__(self, others: Learners) -> None:
@@ -357,10 +355,10 @@ def check_once(store: reverie.Store, turns: int) -> None:
     assert store.verify().problems == ()
 
 
-def test_a_worker_killed_at_any_moment_is_made_up_for_once(
+def test_killed_learning_worker_is_repeated_with_one_effect(
     path: Path, clock: SharedClock, others: Learners
 ) -> None:
-    office = Office(others)
+    office = KillingModel(others)
     with ScriptedModel(office) as scripted:
 
         def start(name: str) -> int:

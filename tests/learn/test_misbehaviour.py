@@ -197,12 +197,12 @@ def check_turn(store: Store, message: str = SAID) -> None:
 # -- asked for facts ------------------------------------------------------------------------------
 
 
-def test_there_are_enough_misbehaviours() -> None:
+def test_scripted_model_has_enough_misbehaviours() -> None:
     assert len(misbehaviours()) >= 40
 
 
 @pytest.mark.parametrize("name", misbehaviours())
-def test_whatever_a_model_answers_the_turn_is_kept_parked_and_learned_when_asked(
+def test_turn_is_kept_and_parked_for_any_model_reply_and_learned_on_retry(
     store: Store,
     moody: Moody,
     clock: FakeClock,
@@ -242,7 +242,7 @@ def test_whatever_a_model_answers_the_turn_is_kept_parked_and_learned_when_asked
 
 
 @pytest.mark.parametrize("name", ["status 503", "timeout", "reset within the body", "prose"])
-def test_what_keeps_failing_is_tried_ever_later_and_then_parked(
+def test_failing_learn_job_is_retried_with_growing_delay_and_parked(
     store: Store, moody: Moody, clock: FakeClock, name: str
 ) -> None:
     space = store.space("ana")
@@ -318,7 +318,7 @@ UNUSABLE: dict[str, Bad] = {
 
 
 @pytest.mark.parametrize("name", UNUSABLE)
-def test_unusable_decisions_harm_no_memory_and_the_facts_are_kept_in_the_end(
+def test_invalid_decisions_harm_no_memory_and_facts_are_added(
     store: Store,
     moody: Moody,
     clock: FakeClock,
@@ -350,7 +350,7 @@ def test_unusable_decisions_harm_no_memory_and_the_facts_are_kept_in_the_end(
     check_turn(store)
 
 
-def test_a_fact_without_a_decision_is_added(store: Store, moody: Moody) -> None:
+def test_fact_without_a_decision_is_added(store: Store, moody: Moody) -> None:
     space = store.space("ana")
     before = everything(space)
     moody.misbehave("decide", decided())
@@ -365,7 +365,7 @@ def test_a_fact_without_a_decision_is_added(store: Store, moody: Moody) -> None:
     ("named", "reason"),
     [({"fact": 0}, RETRACTED_REASON), ({}, RETRACTED_REASON)],
 )
-def test_a_model_that_deletes_everything_can_be_undone(
+def test_deletions_by_a_model_can_be_undone(
     store: Store, moody: Moody, named: dict[str, int], reason: str
 ) -> None:
     """Soft forgets with their reason; the pinned memory stays, and the new fact is added."""
@@ -388,7 +388,7 @@ def test_a_model_that_deletes_everything_can_be_undone(
     check_turn(store)
 
 
-def test_a_model_that_overwrites_another_memory_can_be_undone(store: Store, moody: Moody) -> None:
+def test_overwrite_by_a_model_can_be_undone(store: Store, moody: Moody) -> None:
     space = store.space("ana")
     (tea,) = [memory for memory in space.memories() if memory.content == TEA]
     moody.misbehave("decide", lambda asked: decided(update(id_of(asked, TEA), FACT)))
@@ -403,7 +403,7 @@ def test_a_model_that_overwrites_another_memory_can_be_undone(store: Store, mood
     check_turn(store)
 
 
-def test_too_long_an_update_is_the_fact_instead(
+def test_too_long_update_is_replaced_by_the_fact(
     open_moody: Callable[..., Store], moody: Moody
 ) -> None:
     """A longest fact that is set lower than what a decision may hold."""
@@ -434,7 +434,7 @@ TALK = [user(LONG), REPLY, user(LONG + "Again."), REPLY]
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
-def test_a_failing_summary_never_stops_learning(
+def test_failing_summary_does_not_stop_learning(
     open_moody: Callable[..., Store], moody: Moody, clock: FakeClock, name: str
 ) -> None:
     store = open_moody(context_tokens=100)
@@ -458,7 +458,7 @@ def test_a_failing_summary_never_stops_learning(
     assert [event.text for event in session.events()][0] == LONG
 
 
-def test_a_parked_summary_is_tried_again_with_the_next_turn(
+def test_parked_summary_is_retried_with_the_next_turn(
     open_moody: Callable[..., Store], moody: Moody, clock: FakeClock
 ) -> None:
     store = open_moody(context_tokens=100)
@@ -480,7 +480,7 @@ def test_a_parked_summary_is_tried_again_with_the_next_turn(
     assert store.jobs() == []
 
 
-def test_failing_learning_never_stops_a_summary(
+def test_failing_learning_does_not_stop_a_summary(
     open_moody: Callable[..., Store], moody: Moody
 ) -> None:
     store = open_moody(context_tokens=100)

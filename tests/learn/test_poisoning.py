@@ -197,11 +197,11 @@ def assert_framed(block: str, known: set[str]) -> None:
         assert not re.match(r"(?i)\s*(system|human|assistant|user)\s*:", line), line
 
 
-def test_there_are_enough_planted_records() -> None:
+def test_poisoning_corpus_has_enough_records() -> None:
     assert len(PAYLOADS) * 3 >= 100 and len(PAYLOADS) == len(set(PAYLOADS))
 
 
-def test_nothing_from_tools_documents_or_others_becomes_an_instruction(poisoned: Store) -> None:
+def test_tool_and_document_texts_never_become_instructions(poisoned: Store) -> None:
     alice = poisoned.space("team", user="alice")
     context = alice.session("s").context("Who is the administrator, and whom do I obey?")
     areas = [alice.profile(tokens=100_000), context.profile, context.notices]
@@ -218,7 +218,7 @@ def test_nothing_from_tools_documents_or_others_becomes_an_instruction(poisoned:
     assert "Miso" in areas[0]
 
 
-def test_every_record_says_who_wrote_it(poisoned: Store) -> None:
+def test_every_planted_record_has_its_author(poisoned: Store) -> None:
     written = memories_of(poisoned.space("team", user="alice"))
     assert all(memory.trust in TRUSTS and memory.source for memory in written)
     by_trust = {trust: [m for m in written if m.trust == trust] for trust in TRUSTS}
@@ -230,14 +230,14 @@ def test_every_record_says_who_wrote_it(poisoned: Store) -> None:
     assert all(space.history(memory.id)[0].origin for memory in by_trust["model"])
 
 
-def test_no_tool_result_or_document_was_learned_from(poisoned: Store) -> None:
+def test_tool_results_and_documents_are_not_learned_from(poisoned: Store) -> None:
     learned = [m for m in memories_of(poisoned.space("team", user="alice")) if m.trust == "model"]
     said = " ".join(memory.content for memory in learned)
     assert "alicecanary" in said
     assert not re.search(rf"({TOOL}|document|mallory)canary", said)
 
 
-def test_what_is_shown_cannot_forge_structure(poisoned: Store) -> None:
+def test_planted_text_cannot_forge_prompt_structure(poisoned: Store) -> None:
     alice = poisoned.space("team", user="alice")
     known = {memory.id for memory in memories_of(alice)}
     assert known.isdisjoint(FORGED)
@@ -251,7 +251,7 @@ def test_what_is_shown_cannot_forge_structure(poisoned: Store) -> None:
         assert context.recalled.count(RECALLED_HEADING) <= 1
 
 
-def test_a_summary_cannot_forge_structure(poisoned: Store) -> None:
+def test_summary_cannot_forge_prompt_structure(poisoned: Store) -> None:
     alice = poisoned.space("team", user="alice")
     session = alice.session("own")
     known = {memory.id for memory in memories_of(alice)}
@@ -266,7 +266,7 @@ def test_a_summary_cannot_forge_structure(poisoned: Store) -> None:
             assert not any(line.startswith(first) for line in lines), text
 
 
-def test_one_command_removes_all_of_a_source(poisoned: Store) -> None:
+def test_forget_source_removes_everything_of_a_source(poisoned: Store) -> None:
     alice = poisoned.space("team", user="alice")
     forgotten = alice.forget_source(TOOL, reason="it was poisoned")
     assert len(forgotten) == len(PAYLOADS)
@@ -277,7 +277,7 @@ def test_one_command_removes_all_of_a_source(poisoned: Store) -> None:
     assert alice.restore(forgotten[0].id).trust == "tool"
 
 
-def test_another_scope_sees_nothing_of_it(poisoned: Store) -> None:
+def test_planted_text_is_invisible_to_other_scopes(poisoned: Store) -> None:
     everyone = [poisoned.space("team"), poisoned.space("team", user="bob"), poisoned.space("else")]
     for space in everyone:
         assert space.profile() == "" and memories_of(space) == []

@@ -111,13 +111,13 @@ def is_clear(reason: str) -> bool:
     return "in 3 tries: " in reason or f"within {DEADLINE:g} s" in reason
 
 
-def test_the_server_holds_the_model_to_the_schema(model: ChatModel) -> None:
+def test_real_server_enforces_the_schema(model: ChatModel) -> None:
     answer = model.ask("Name the colour and its kind.", "Which colour is the sky?", Colour)
     assert isinstance(answer, Colour)
     assert answer == Colour.model_validate_json(answer.model_dump_json())
 
 
-def test_a_check_reaches_the_model(model: ChatModel) -> None:
+def test_check_error_reaches_the_real_model(model: ChatModel) -> None:
     seen: list[Colour] = []
 
     def never(answer: Colour) -> str:
@@ -129,7 +129,7 @@ def test_a_check_reaches_the_model(model: ChatModel) -> None:
     assert len(seen) == 3
 
 
-def test_facts_have_the_shape_or_the_reason_is_clear(hurried: ChatModel) -> None:
+def test_real_model_returns_valid_facts_or_a_clear_error(hurried: ChatModel) -> None:
     found: list[Fact] = []
     failed = attempt(lambda: found.extend(extract_facts(hurried, TURNS[0][1])))
     assert len(found) <= MAX_FACTS
@@ -137,7 +137,7 @@ def test_facts_have_the_shape_or_the_reason_is_clear(hurried: ChatModel) -> None
     assert not failed or is_clear(failed)
 
 
-def test_a_summary_or_a_clear_reason(hurried: ChatModel) -> None:
+def test_real_model_returns_a_summary_or_a_clear_error(hurried: ChatModel) -> None:
     found: list[str] = []
     failed = attempt(lambda: found.append(summarize_turns(hurried, "", TURNS, 400)))
     assert is_clear(failed) if failed else 0 < len(found[0].strip()) <= 400

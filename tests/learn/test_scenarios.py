@@ -64,7 +64,7 @@ class Mind:
         return self.decide(question)
 
 
-class Listener:
+class LearningStore:
     """A store that learns, and one conversation in it."""
 
     def __init__(self, stores: Stores, mind: Mind, **settings: Any) -> None:
@@ -111,8 +111,8 @@ def mind() -> Iterator[Mind]:
 BOSS = fact("Alec is the user's boss", "person", "Alec")
 
 
-def test_a_new_person_is_remembered_after_the_user_agreed(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind, write_policy="ask")
+def test_new_person_is_remembered_after_the_user_accepted(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind, write_policy="ask")
     ana.learns("Alec is my boss by the way", BOSS)
     (proposal,) = ana.space.proposals()
     assert (proposal.content, proposal.category, proposal.subject) == tuple(BOSS.values())
@@ -133,8 +133,8 @@ def test_a_new_person_is_remembered_after_the_user_agreed(stores: Stores, mind: 
     assert f"- [id:{memory.id}] [Alec] Alec is the user's boss\n" in later.profile
 
 
-def test_rules_propose_as_well(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind, write_policy="ask", learn="rules")
+def test_rules_make_proposals_with_write_policy_ask(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind, write_policy="ask", learn="rules")
     ana.learns("My boss is Alec")
     (proposal,) = ana.space.proposals()
     assert (proposal.content, proposal.source) == ("The user's boss is Alec", "rules")
@@ -145,8 +145,8 @@ def test_rules_propose_as_well(stores: Stores, mind: Mind) -> None:
     assert ana.space.proposals() == []
 
 
-def test_only_the_session_that_heard_it_asks(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind, write_policy="ask")
+def test_proposal_is_shown_only_in_the_session_it_came_from(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind, write_policy="ask")
     ana.learns("Alec is my boss by the way", BOSS)
     other = ana.space.session("other")
     other.append(user("What's for lunch?"))
@@ -156,8 +156,8 @@ def test_only_the_session_that_heard_it_asks(stores: Stores, mind: Mind) -> None
 
 
 @pytest.mark.parametrize("policy", ["ask", "notify", "silent"])
-def test_what_is_known_is_updated_without_asking(stores: Stores, mind: Mind, policy: str) -> None:
-    ana = Listener(stores, mind, write_policy=policy)
+def test_known_memory_is_updated_without_asking(stores: Stores, mind: Mind, policy: str) -> None:
+    ana = LearningStore(stores, mind, write_policy=policy)
     known = "Sarah works on the Platform team"
     sarah = ana.space.remember(known, category="person", subject="Sarah")
     moved = "Sarah works on the Design team since last week"
@@ -174,8 +174,8 @@ def test_what_is_known_is_updated_without_asking(stores: Stores, mind: Mind, pol
     assert ana.session.context().notices == (told if policy == "notify" else "")
 
 
-def test_what_was_learned_is_told_once(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind, write_policy="notify")
+def test_learned_memory_is_announced_once(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind, write_policy="notify")
     ana.learns("Alec is my boss by the way", BOSS)
     assert "Alec is the user's boss" in ana.session.context().notices
     ana.session.append(reply("I'll remember that Alec is your boss."))
@@ -186,8 +186,8 @@ def test_what_was_learned_is_told_once(stores: Stores, mind: Mind) -> None:
     assert ana.session.context().notices == ""
 
 
-def test_what_was_rejected_is_not_asked_again(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind, write_policy="ask")
+def test_rejected_proposal_is_not_made_again(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind, write_policy="ask")
     james = fact("The user works with James on this project", "project", "James")
     ana.learns("I'm working with James on this project", james)
     (proposal,) = ana.space.proposals()
@@ -208,8 +208,8 @@ def test_what_was_rejected_is_not_asked_again(stores: Stores, mind: Mind) -> Non
     assert (context.notices, context.profile) == ("", "")
 
 
-def test_what_was_accepted_and_is_over_can_be_said_again(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind, write_policy="ask")
+def test_accepted_and_outdated_fact_can_be_proposed_again(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind, write_policy="ask")
     ana.learns("I live in Berlin", fact("The user lives in Berlin"))
     ana.space.accept(ana.space.proposals()[0].id)
     mind.decide = update("The user lives in Berlin", "The user lives in Porto")
@@ -227,10 +227,10 @@ def test_what_was_accepted_and_is_over_can_be_said_again(stores: Stores, mind: M
 
 
 @pytest.mark.parametrize("how", ["llm", "rules"])
-def test_what_the_user_asks_to_remember_needs_no_second_question(
+def test_explicit_request_to_remember_needs_no_confirmation(
     stores: Stores, mind: Mind, how: str
 ) -> None:
-    ana = Listener(stores, mind, write_policy="ask", learn=how)
+    ana = LearningStore(stores, mind, write_policy="ask", learn=how)
     content = "The spare key is with Mrs. Novak"
     ana.learns("Remember that the spare key is with Mrs. Novak.", fact(content, "general"))
     assert ana.living() == [content]
@@ -264,10 +264,10 @@ PIZZA = [pizza_updated, pizza_deleted, pizza_contradicted, pizza_replaced]
 
 
 @pytest.mark.parametrize("decide", [*PIZZA, None])
-def test_love_of_pizza_ends(
+def test_contradicting_preference_replaces_the_old_one(
     stores: Stores, mind: Mind, decide: Callable[[Question], Answer] | None
 ) -> None:
-    ana = Listener(stores, mind, learn="llm" if decide else "rules")
+    ana = LearningStore(stores, mind, learn="llm" if decide else "rules")
     ana.learns("I love pizza", fact("The user loves pizza", "preference", "pizza"))
     loved = ana.only()
     mind.decide = decide or add_all
@@ -293,8 +293,8 @@ def coffee_lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if "coffee" in line]
 
 
-def test_five_cups_are_one_memory(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind)
+def test_repeated_statement_stays_one_memory(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind)
     mind.decide = known_already
     for said, content in COFFEE.items():
         ana.learns(said, fact(content, "preference", "coffee"))
@@ -304,7 +304,7 @@ def test_five_cups_are_one_memory(stores: Stores, mind: Mind) -> None:
     assert len(coffee_lines(context.recalled)) < len(COFFEE)
 
 
-def test_five_memories_of_coffee_are_not_all_recalled(stores: Stores) -> None:
+def test_near_duplicate_memories_are_not_all_recalled(stores: Stores) -> None:
     store = stores.open(learn="off")
     space = store.space("ana")
     cafe = space.session("cafe")
@@ -325,10 +325,10 @@ HOME = ("I live in Hamburg", fact("The user lives in Hamburg", "context", "home"
 
 
 @LEARNERS
-def test_what_was_forgotten_since_the_turn_stays_forgotten(
+def test_memory_forgotten_after_the_turn_stays_forgotten(
     stores: Stores, mind: Mind, how: str
 ) -> None:
-    ana = Listener(stores, mind, learn=how)
+    ana = LearningStore(stores, mind, learn=how)
     ana.learns(*HOME)
     home = ana.only()
     ana.hears("I live in Hamburg!", HOME[1])
@@ -340,8 +340,8 @@ def test_what_was_forgotten_since_the_turn_stays_forgotten(
     assert ana.living() == ["The user lives in Hamburg"]
 
 
-def test_what_was_forgotten_does_not_come_back_in_other_words(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind)
+def test_forgotten_memory_does_not_return_in_other_words(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind)
     ana.learns("My ex is called Damian", fact("The user's ex is called Damian", "person"))
     ana.hears("That reminds me of Damian, my ex", fact("Damian is an ex of the user", "person"))
     ana.space.forget(ana.only().id, reason="never mention him")
@@ -350,8 +350,10 @@ def test_what_was_forgotten_does_not_come_back_in_other_words(stores: Stores, mi
 
 
 @LEARNERS
-def test_what_was_revised_since_the_turn_stays_so(stores: Stores, mind: Mind, how: str) -> None:
-    ana = Listener(stores, mind, learn=how)
+def test_memory_revised_after_the_turn_is_not_overwritten(
+    stores: Stores, mind: Mind, how: str
+) -> None:
+    ana = LearningStore(stores, mind, learn=how)
     ana.learns("I live in Berlin", fact("The user lives in Berlin", "context", "home"))
     home = ana.only()
     ana.hears(*HOME)
@@ -363,10 +365,10 @@ def test_what_was_revised_since_the_turn_stays_so(stores: Stores, mind: Mind, ho
 
 
 @pytest.mark.parametrize("decide", [pizza_deleted, pizza_contradicted, pizza_replaced])
-def test_what_was_revised_since_the_turn_is_not_deleted(
+def test_memory_revised_after_the_turn_is_not_deleted(
     stores: Stores, mind: Mind, decide: Callable[[Question], Answer]
 ) -> None:
-    ana = Listener(stores, mind)
+    ana = LearningStore(stores, mind)
     pizza = ana.space.remember("The user likes pizza", category="preference", subject="pizza")
     ana.hears("I hate pizza", fact("The user hates pizza", "preference", "pizza"))
     ana.space.revise(pizza.id, "The user loves pizza")
@@ -376,10 +378,8 @@ def test_what_was_revised_since_the_turn_is_not_deleted(
 
 
 @LEARNERS
-def test_after_an_erasure_the_turns_before_it_only_propose(
-    stores: Stores, mind: Mind, how: str
-) -> None:
-    ana = Listener(stores, mind, learn=how)
+def test_turns_before_an_erasure_only_make_proposals(stores: Stores, mind: Mind, how: str) -> None:
+    ana = LearningStore(stores, mind, learn=how)
     ana.learns(*HOME)
     ana.hears("I live in Hamburg!", HOME[1])
     ana.space.erase(ana.only().id)
@@ -394,8 +394,8 @@ def test_after_an_erasure_the_turns_before_it_only_propose(
 
 
 @LEARNERS
-def test_nothing_is_learned_from_what_was_erased(stores: Stores, mind: Mind, how: str) -> None:
-    ana = Listener(stores, mind, learn=how)
+def test_erased_turn_teaches_nothing(stores: Stores, mind: Mind, how: str) -> None:
+    ana = LearningStore(stores, mind, learn=how)
     ana.hears(*HOME)
     ana.session.erase()
     ana.store.run_pending_jobs()
@@ -403,8 +403,8 @@ def test_nothing_is_learned_from_what_was_erased(stores: Stores, mind: Mind, how
     assert learning_jobs(ana.store) == []
 
 
-def test_what_is_pinned_is_not_a_models_to_forget(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind)
+def test_model_cannot_forget_a_pinned_memory(stores: Stores, mind: Mind) -> None:
+    ana = LearningStore(stores, mind)
     pinned = ana.space.remember("The user loves pizza", category="preference", pinned=True)
     mind.decide = pizza_replaced
     ana.learns("I hate pizza", fact("The user hates pizza", "preference"))
@@ -416,10 +416,8 @@ def test_what_is_pinned_is_not_a_models_to_forget(stores: Stores, mind: Mind) ->
 
 
 @pytest.mark.parametrize("trust", ["agent", "person"])
-def test_a_change_planned_on_what_changed_meanwhile_is_planned_again(
-    stores: Stores, mind: Mind, trust: Any
-) -> None:
-    ana = Listener(stores, mind)
+def test_stale_plan_is_planned_again(stores: Stores, mind: Mind, trust: Any) -> None:
+    ana = LearningStore(stores, mind)
     home = ana.space.remember("The user lives in Berlin", category="context", subject="home")
     other = ana.store.space("ana", trust=trust)
 
@@ -443,10 +441,10 @@ def test_a_change_planned_on_what_changed_meanwhile_is_planned_again(
     assert ana.only().version == (3 if trust == "agent" else 2)
 
 
-def test_what_never_stands_still_is_tried_again_later(
+def test_plan_that_stays_stale_is_retried_later(
     stores: Stores, mind: Mind, clock: FakeClock
 ) -> None:
-    ana = Listener(stores, mind)
+    ana = LearningStore(stores, mind)
     home = ana.space.remember("The user lives in Berlin", category="context", subject="home")
     agent = ana.store.space("ana", trust="agent")
 
@@ -467,10 +465,10 @@ def test_what_never_stands_still_is_tried_again_later(
     assert (ana.living(), learning_jobs(ana.store)) == (["The user lives in Hamburg"], [])
 
 
-def test_an_old_turn_that_comes_late_does_not_overrule_a_later_one(
+def test_turn_processed_late_does_not_overrule_a_later_one(
     stores: Stores, mind: Mind, clock: FakeClock
 ) -> None:
-    ana = Listener(stores, mind)
+    ana = LearningStore(stores, mind)
     home = ana.space.remember("The user lives in Berlin", category="context", subject="home")
     mind.decide = lambda _: Status(503)
     ana.hears(*HOME)
@@ -492,7 +490,7 @@ def test_an_old_turn_that_comes_late_does_not_overrule_a_later_one(
 def test_facts_that_cannot_be_reconciled_are_added_and_marked(
     stores: Stores, mind: Mind, clock: FakeClock
 ) -> None:
-    ana = Listener(stores, mind)
+    ana = LearningStore(stores, mind)
     ana.space.remember("The user lives in Berlin", category="context", subject="home")
     mind.decide = lambda _: Status(500)
     ana.hears(*HOME)
@@ -516,10 +514,10 @@ def test_facts_that_cannot_be_reconciled_are_added_and_marked(
 
 @LEARNERS
 @pytest.mark.parametrize("trust", ["tool", "document"])
-def test_what_a_tool_brings_in_is_not_learned(
+def test_turn_with_tool_trust_is_not_learned(
     stores: Stores, mind: Mind, how: str, trust: Any
 ) -> None:
-    ana = Listener(stores, mind, learn=how)
+    ana = LearningStore(stores, mind, learn=how)
     ana.session = ana.store.space("ana", trust=trust).session("talk")
     ana.hears(*HOME)
     assert learning_jobs(ana.store) == [] and ana.store.run_pending_jobs() == 0
@@ -527,8 +525,10 @@ def test_what_a_tool_brings_in_is_not_learned(
 
 
 @LEARNERS
-def test_what_the_assistant_says_is_not_learned(stores: Stores, mind: Mind, how: str) -> None:
-    ana = Listener(stores, mind, learn=how)
+def test_messages_of_assistant_system_and_tool_are_not_learned(
+    stores: Stores, mind: Mind, how: str
+) -> None:
+    ana = LearningStore(stores, mind, learn=how)
     for role in ("assistant", "system", "tool"):
         message = {"role": role, "content": HOME[0], "tool_call_id": "call-1"}
         ana.session.append(message)
@@ -537,17 +537,19 @@ def test_what_the_assistant_says_is_not_learned(stores: Stores, mind: Mind, how:
 
 
 def test_learning_can_be_turned_off(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind, learn="off")
+    ana = LearningStore(stores, mind, learn="off")
     ana.hears(*HOME)
     ana.hears("Remember that I live in Hamburg.", HOME[1])
     assert learning_jobs(ana.store) == [] and ana.store.run_pending_jobs() == 0
     assert (ana.living(), mind.decided) == ([], [])
 
 
-def test_turned_off_later_what_waits_is_dropped(stores: Stores, mind: Mind) -> None:
-    ana = Listener(stores, mind)
+def test_pending_learn_jobs_are_dropped_when_learning_is_turned_off(
+    stores: Stores, mind: Mind
+) -> None:
+    ana = LearningStore(stores, mind)
     ana.hears(*HOME)
     ana.store.close()
-    again = Listener(stores, mind, learn="off")
+    again = LearningStore(stores, mind, learn="off")
     again.store.run_pending_jobs()
     assert (learning_jobs(again.store), again.living()) == ([], [])

@@ -80,11 +80,11 @@ def last_pass(text: str) -> str:
         (said("hi", role="r" * 40), "- [7] " + "r" * 24 + "...: hi"),
     ],
 )
-def test_a_message_becomes_a_line(message: SummaryEvent, line: str) -> None:
+def test_condensed_message_is_one_line(message: SummaryEvent, line: str) -> None:
     assert condense("", [message]) == CondensedSummary(f"Recent condensed turns:\n{line}", 7)
 
 
-def test_what_is_new_follows_what_was_there() -> None:
+def test_new_lines_follow_the_previous_summary() -> None:
     first = condense("", turns(2))
     assert first.text == "Recent condensed turns:\n- [1] user: hello\n- [2] assistant: hello"
     second = condense(first.text, turns(1, first=3))
@@ -92,13 +92,13 @@ def test_what_is_new_follows_what_was_there() -> None:
     assert second.upper == 3
 
 
-def test_one_pass_takes_the_oldest_twenty_four() -> None:
+def test_one_pass_condenses_the_oldest_twenty_four_messages() -> None:
     summary = condense("", turns(40))
     assert sequences(summary.text) == list(range(1, MAX_LINES + 1))
     assert summary.upper == MAX_LINES
 
 
-def test_nothing_cannot_be_condensed() -> None:
+def test_condensing_no_messages_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing to condense"):
         condense("earlier", [])
 
@@ -118,17 +118,19 @@ def test_nothing_cannot_be_condensed() -> None:
         (4, 9_999, 1, True),
     ],
 )
-def test_it_is_due_beyond_four_fifths(count: int, tokens: int, window: int, due: bool) -> None:
+def test_summary_is_due_beyond_four_fifths_of_the_window(
+    count: int, tokens: int, window: int, due: bool
+) -> None:
     assert is_due(turns(count, tokens), window) is due
     assert (condense_if_due("", turns(count, tokens), window) is not None) is due
 
 
-def test_exactly_four_fifths_is_never_due() -> None:
+def test_summary_is_not_due_at_exactly_four_fifths() -> None:
     assert not any(is_due(turns(4, fifth), 5 * fifth) for fifth in range(1, 2_000))
 
 
 @pytest.mark.parametrize("window", [0, -1])
-def test_a_window_holds_something(window: int) -> None:
+def test_summary_window_must_be_positive(window: int) -> None:
     with pytest.raises(ValueError, match="window"):
         is_due(turns(4), window)
     with pytest.raises(ValueError, match="window"):
@@ -148,12 +150,14 @@ def test_a_window_holds_something(window: int) -> None:
         (0, 0, 1000, 0),
     ],
 )
-def test_the_rest_fills_half_the_window(count: int, tokens: int, window: int, taken: int) -> None:
+def test_uncondensed_messages_fill_half_the_window(
+    count: int, tokens: int, window: int, taken: int
+) -> None:
     all_turns = turns(count, tokens)
     assert list(choose_oldest(all_turns, window)) == all_turns[:taken]
 
 
-def test_passes_go_on_until_there_is_room() -> None:
+def test_passes_repeat_until_the_messages_fit() -> None:
     summary = condense_if_due("Before.", turns(100), 10_000 // 4 * 3)
     assert summary is not None
     assert summary.upper == 63
@@ -162,21 +166,21 @@ def test_passes_go_on_until_there_is_room() -> None:
     assert summary.text.count("Recent condensed turns:") == 3
 
 
-def test_what_is_cut_is_the_oldest() -> None:
+def test_long_summary_is_truncated_at_its_beginning() -> None:
     summary = condense("o" * 8_000, turns(3))
     assert len(summary.text) == MAX_CHARS + 3
     assert summary.text.startswith("...ooo")
     assert sequences(summary.text) == [1, 2, 3]
 
 
-def test_a_summary_that_just_fits_is_whole() -> None:
+def test_summary_that_just_fits_is_not_truncated() -> None:
     added = condense("", turns(3)).text
     previous = "p" * (MAX_CHARS - len(added) - 1)
     assert condense(previous, turns(3)).text == f"{previous}\n{added}"
     assert condense(previous + "p", turns(3)).text == f"...{previous}\n{added}"
 
 
-def test_dots_do_not_pile_up() -> None:
+def test_repeated_truncation_adds_one_ellipsis() -> None:
     text = "o" * 5_000
     for start in range(1, 200):
         text = condense(text, turns(1, first=start)).text
@@ -184,7 +188,7 @@ def test_dots_do_not_pile_up() -> None:
         assert len(text) == MAX_CHARS + 3
 
 
-def test_one_long_pass_is_shortened_evenly() -> None:
+def test_lines_of_a_long_pass_are_shortened_evenly() -> None:
     long = turns(MAX_LINES, text="y" * 1_000)
     long[5] = SummaryEvent(6, "user", "short", (), 1)
     text = condense("", long).text
@@ -195,7 +199,7 @@ def test_one_long_pass_is_shortened_evenly() -> None:
     assert len(kept) == 1 and 100 < kept.pop() < LINE_CHARS
 
 
-def test_a_long_pass_pushes_out_all_that_was_there() -> None:
+def test_long_pass_replaces_the_whole_previous_summary() -> None:
     text = condense("earlier " * 400, turns(MAX_LINES, text="y" * 1_000)).text
     assert text.startswith("...")
     assert sequences(text) == list(range(1, MAX_LINES + 1))
@@ -203,7 +207,9 @@ def test_a_long_pass_pushes_out_all_that_was_there() -> None:
 
 @check
 @given(ANY_TEXT | st.integers(0, 1_200).map("old line\n".__mul__), SAID.filter(bool))
-def test_a_pass_fits_and_holds_every_message(previous: str, messages: list[SummaryEvent]) -> None:
+def test_condensed_pass_fits_and_has_a_line_for_every_message(
+    previous: str, messages: list[SummaryEvent]
+) -> None:
     summary = condense(previous, messages)
     taken = messages[:MAX_LINES]
     assert len(summary.text) <= MAX_CHARS + 3
@@ -217,7 +223,9 @@ def test_a_pass_fits_and_holds_every_message(previous: str, messages: list[Summa
 
 @check
 @given(SAID, st.integers(1, 20_000))
-def test_as_much_is_taken_as_needed_and_no_more(messages: list[SummaryEvent], window: int) -> None:
+def test_condense_takes_as_many_messages_as_needed_and_no_more(
+    messages: list[SummaryEvent], window: int
+) -> None:
     taken = choose_oldest(messages, window)
     assert list(taken) == messages[: len(taken)]
     rest = messages[len(taken) :]
@@ -230,7 +238,7 @@ def test_as_much_is_taken_as_needed_and_no_more(messages: list[SummaryEvent], wi
 
 @check
 @given(ANY_TEXT, SAID, st.integers(1, 20_000))
-def test_what_is_due_is_condensed_to_the_end(
+def test_condense_if_due_condenses_until_it_is_not_due(
     previous: str, messages: list[SummaryEvent], window: int
 ) -> None:
     before = list(messages)

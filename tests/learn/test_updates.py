@@ -167,7 +167,7 @@ class Moment(NamedTuple):
     living: list[str]
 
 
-class Talk:
+class CaseConversation:
     """One case told to a store."""
 
     def __init__(self, learner: Learner, user: str, case: Mapping[str, Any]) -> None:
@@ -271,10 +271,10 @@ def user(request: pytest.FixtureRequest, by_model: Learner, by_rules: Learner) -
 
 
 @pytest.mark.parametrize("case", _chosen("turns"))
-def test_a_model_brings_memories_up_to_date(
+def test_model_updates_memories_in_every_case(
     by_model: Learner, user: str, case: dict[str, Any]
 ) -> None:
-    talk = Talk(by_model, user, case)
+    talk = CaseConversation(by_model, user, case)
     assert talk.living() == sorted(case["living"])
     for told in case.get("former", []):
         _check_former(talk, told)
@@ -286,8 +286,10 @@ def test_a_model_brings_memories_up_to_date(
 
 
 @pytest.mark.parametrize("case", _chosen("rules"))
-def test_rules_learn_what_is_plain(by_rules: Learner, user: str, case: dict[str, Any]) -> None:
-    talk = Talk(by_rules, user, case)
+def test_rules_learn_plain_statements_in_every_case(
+    by_rules: Learner, user: str, case: dict[str, Any]
+) -> None:
+    talk = CaseConversation(by_rules, user, case)
     assert talk.living() == sorted(case["rules"])
     _check_past(talk)
     if case.get("finds") in case["rules"]:
@@ -295,7 +297,7 @@ def test_rules_learn_what_is_plain(by_rules: Learner, user: str, case: dict[str,
     _check_forgotten(talk)
 
 
-def _check_former(talk: Talk, told: Mapping[str, Any]) -> None:
+def _check_former(talk: CaseConversation, told: Mapping[str, Any]) -> None:
     """The former content stands in the past and in the history of the memory it belongs to."""
     moment = talk.moments[told["after"]]
     (id,) = {
@@ -314,14 +316,14 @@ def _ends(versions: list[Version]) -> str | None:
     return None if versions[-1].op == "forget" else versions[-1].content
 
 
-def _check_past(talk: Talk) -> None:
+def _check_past(talk: CaseConversation) -> None:
     """Each moment can be looked at as it was, by its position and by its time."""
     for moment in talk.moments:
         assert talk.living(as_of=moment.position) == moment.living
         assert talk.living(as_of=moment.at) == moment.living
 
 
-def _check_recall(talk: Talk, case: Mapping[str, Any]) -> None:
+def _check_recall(talk: CaseConversation, case: Mapping[str, Any]) -> None:
     if "ask" not in case:
         return
     hits = [hit.text for hit in talk.space.recall(case["ask"], kinds=["fact"], limit=50)]
@@ -329,7 +331,7 @@ def _check_recall(talk: Talk, case: Mapping[str, Any]) -> None:
     assert talk.former().isdisjoint(hits)
 
 
-def _check_forgotten(talk: Talk) -> None:
+def _check_forgotten(talk: CaseConversation) -> None:
     """What was forgotten is recalled by nothing, says why, and can be brought back."""
     living = {memory.id for memory in talk.own()}
     for memory in talk.own(include_forgotten=True):
@@ -342,7 +344,7 @@ def _check_forgotten(talk: Talk) -> None:
         assert memory.id in {each.id for each in talk.own()}
 
 
-def test_there_are_enough_cases() -> None:
+def test_update_corpus_has_enough_cases() -> None:
     assert sorted(CASES) == GROUPS
     assert min(map(len, CASES.values())) >= 12
     cases = [case for group in CASES.values() for case in group]

@@ -149,7 +149,7 @@ def answers(store: Store) -> Answers:
         found.ask(scope, "context", lambda s=space: s.context("tea").recalled)  # type: ignore[misc]
         _ask_each(found, scope, space)
     # Notes of these recalls are no part of what is compared.
-    store._runtime.notes._pending.clear()
+    store.runtime.notes._pending.clear()
     return found
 
 
@@ -178,7 +178,7 @@ def _context(session: Any) -> Any:
 def rows_of(path: Path) -> dict[tuple[int, int], tuple[Any, ...]]:
     """Every entry of a store by its place, without what proves it."""
     columns = log_rows.COLUMNS.removesuffix(", salt, digest, chain, seal")
-    with open_store(path) as store, store._runtime.engine.read() as tx:
+    with open_store(path) as store, store.runtime.engine.read() as tx:
         return {
             (row[0], row[1]): tuple(row)
             for row in tx.all(f"SELECT space, {columns}, owner FROM log")

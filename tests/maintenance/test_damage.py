@@ -26,7 +26,7 @@ from tests.maintenance.damaging import (
     rows_of,
 )
 
-FLIPS = int(os.environ.get("REVERIE_DAMAGE_FLIPS", "1000" if PROVE else "24"))
+FLIPS = int(os.environ.get("REVERIE_DAMAGE_FLIPS", "1000" if PROVE else "12"))
 OTHERS = int(os.environ.get("REVERIE_DAMAGE_OTHERS", "100" if PROVE else "3"))
 
 
@@ -106,7 +106,7 @@ def check_answers(whole: Whole, store: Store, how: str) -> None:
 
 
 def check_upkeep(whole: Whole, store: Store, folder: Path, how: str) -> None:
-    damaged = damage.find_store_damage(store._runtime)
+    damaged = damage.find_store_damage(store.runtime)
     problems = store.verify().problems
     if damaged:
         assert store.doctor()["problems"], f"{how}: the doctor finds nothing"
@@ -181,21 +181,17 @@ def run(
         shutil.rmtree(folder)
 
 
-def test_one_flipped_bit_anywhere_is_told_of_and_salvaged_around(
-    whole: Whole, tmp_path: Path
-) -> None:
+def test_one_flipped_bit_is_detected_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
     run(whole, tmp_path, damaging.flip, range(FLIPS), 1)
 
 
-def test_a_run_of_changed_bytes_is_told_of_and_salvaged_around(
-    whole: Whole, tmp_path: Path
-) -> None:
+def test_run_of_changed_bytes_is_detected_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
     run(whole, tmp_path, damaging.overwrite, range(OTHERS), 2)
 
 
-def test_a_page_of_zeros_is_told_of_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
+def test_page_of_zeros_is_detected_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
     run(whole, tmp_path, damaging.zero_page, range(OTHERS), 40)
 
 
-def test_a_file_that_was_cut_is_told_of_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
+def test_truncated_file_is_detected_and_salvaged_around(whole: Whole, tmp_path: Path) -> None:
     run(whole, tmp_path, damaging.cut, range(OTHERS), 1_000)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from tests.tiers import PROVE
+
 _ASKED = os.environ.get("REVERIE_PROPERTY_EXAMPLES")
-EXAMPLES = int(_ASKED or 30)
+EXAMPLES = int(_ASKED or (30 if PROVE else 15))
 
 
 def examples(engine: object) -> int:

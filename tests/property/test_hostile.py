@@ -91,7 +91,7 @@ def keep_or_refuse(keep: Callable[[], Any], read: Callable[[Any], str | None], t
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_content_is_kept_to_the_byte_or_refused(stores: Stores, name: str) -> None:
+def test_hostile_content_is_stored_verbatim_or_refused(stores: Stores, name: str) -> None:
     text = HOSTILE[name]
     # The hashing embedder is for tests and slow where there is very much text.
     embedder = "none" if "megabyte" in name else "hashing"
@@ -124,7 +124,7 @@ def test_hostile_content_is_kept_to_the_byte_or_refused(stores: Stores, name: st
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_words_around_a_content_are_kept_or_refused(stores: Stores, name: str) -> None:
+def test_hostile_labels_are_stored_verbatim_or_refused(stores: Stores, name: str) -> None:
     text = HOSTILE[name]
     space = stores.open().space("ana")
     fields: list[tuple[dict[str, Any], Callable[[Any], str | None]]] = [
@@ -175,7 +175,7 @@ def filled(stores: Stores) -> Space:
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_no_query_is_an_error(filled: Space, name: str) -> None:
+def test_hostile_query_raises_no_error(filled: Space, name: str) -> None:
     for mode in ("keyword", "vector", "hybrid"):
         hits = filled.recall(QUERIES[name], mode=mode, limit=20)
         assert len(hits) <= 20
@@ -183,7 +183,7 @@ def test_no_query_is_an_error(filled: Space, name: str) -> None:
     assert filled.remember("and the notes of it can be written").version == 1
 
 
-def test_no_operator_is_honoured(stores: Stores) -> None:
+def test_query_operators_are_treated_as_text(stores: Stores) -> None:
     space = stores.open().space("ana")
     zebra = space.remember("zebra")
     horse = space.remember("horse")
@@ -202,13 +202,13 @@ def test_no_operator_is_honoured(stores: Stores) -> None:
 
 @quietly()
 @given(text=st.text(max_size=300))
-def test_any_text_is_kept_to_the_byte_or_refused(shared: Space, text: str) -> None:
+def test_any_text_is_stored_verbatim_or_refused(shared: Space, text: str) -> None:
     keep_or_refuse(lambda: shared.remember(text), lambda m: shared.get(m.id).content, text)
 
 
 @quietly()
 @given(text=st.text(st.characters(codec=None, exclude_categories=()), max_size=100))
-def test_any_query_gets_an_answer(shared: Space, text: str) -> None:
+def test_any_query_returns_hits_without_an_error(shared: Space, text: str) -> None:
     for mode in ("keyword", "vector", "hybrid"):
         assert isinstance(shared.recall(text, mode=mode), list)
     figure("strings", 1)
@@ -216,7 +216,7 @@ def test_any_query_gets_an_answer(shared: Space, text: str) -> None:
 
 @quietly()
 @given(text=st.text(min_size=1, max_size=60), word=st.sampled_from(["zebra", "東京駅"]))
-def test_a_word_is_found_whatever_stands_around_it(shared: Space, text: str, word: str) -> None:
+def test_word_is_found_whatever_surrounds_it(shared: Space, text: str, word: str) -> None:
     try:
         memory = shared.remember(f"{text} {word} {text}", kind="note")
     except InvalidInput:
@@ -228,7 +228,7 @@ def test_a_word_is_found_whatever_stands_around_it(shared: Space, text: str, wor
 
 @quietly()
 @given(tags=st.lists(st.text(max_size=70), max_size=18))
-def test_any_tags_are_clean_or_refused(shared: Space, tags: list[str]) -> None:
+def test_any_tags_are_cleaned_or_refused(shared: Space, tags: list[str]) -> None:
     try:
         memory = shared.remember("x", tags=tags)
     except InvalidInput:
@@ -253,7 +253,7 @@ def shared(stores: Stores) -> Space:
     tags=st.lists(st.text(min_size=1, max_size=64), max_size=5),
     subject=st.none() | st.text(max_size=50),
 )
-def test_what_was_exported_can_be_imported(
+def test_any_exported_memory_can_be_imported(
     pair: tuple[Space, Space], text: str, tags: list[str], subject: str | None
 ) -> None:
     source, target = pair

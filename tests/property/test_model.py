@@ -428,7 +428,7 @@ class Model(RuleBasedStateMachine):
         ]
 
 
-def test_the_store_is_its_model(
+def test_store_behaves_like_its_reference_model(
     engine_url: Callable[[str], str], request: pytest.FixtureRequest
 ) -> None:
     machine = type("Machine", (Model,), {"address": staticmethod(engine_url)})

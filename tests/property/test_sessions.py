@@ -63,7 +63,7 @@ class Window:
 
 
 @dataclass
-class Talk:
+class ModelSession:
     """One session: its own events, and what it goes on from, the oldest first."""
 
     lines: list[Line] = field(default_factory=list)
@@ -78,17 +78,17 @@ class Talk:
 class Owner:
     """What one owner has. ``loose``: a backup came back, and no model knows what it will count."""
 
-    talks: dict[str, Talk] = field(default_factory=dict)
+    talks: dict[str, ModelSession] = field(default_factory=dict)
     learned: dict[str, tuple[str, Origin]] = field(default_factory=dict)
     loose: bool = False
 
-    def talk(self, name: str) -> Talk:
-        return self.talks.setdefault(name, Talk())
+    def talk(self, name: str) -> ModelSession:
+        return self.talks.setdefault(name, ModelSession())
 
     def end(self, name: str) -> None:
         """A session was erased: its forks go on from where it had been forked itself."""
         talk = self.talk(name)
-        self.talks[name] = Talk(last=talk.last, order=talk.order)
+        self.talks[name] = ModelSession(last=talk.last, order=talk.order)
         for other in self.talks.values():
             other.before = tuple(origin for origin in other.before if origin.session != name)
 
@@ -99,7 +99,7 @@ class Owner:
 
     def events(self, name: str, before: Iterable[Origin] | None = None) -> list[tuple[str, Line]]:
         """What a session shows, each with the session it stands in."""
-        talk = self.talks.get(name, Talk())
+        talk = self.talks.get(name, ModelSession())
         found, after = [], 0
         for origin in talk.before if before is None else before:
             lines = self.talks[origin.session].lines
@@ -581,7 +581,7 @@ class Sessions(RuleBasedStateMachine):
         assert {*found} == wanted | private and len(found) == len(wanted | private)
 
 
-def test_sessions_are_their_model(
+def test_sessions_behave_like_their_reference_model(
     engine_url: Callable[[str], str], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     parts = {"address": staticmethod(engine_url), "folder": tmp_path}

@@ -52,7 +52,7 @@ PLACES: tuple[tuple[Any, str], ...] = (
     (Path, "rename"),
     (file_cache.FileCache, "put"),
     (file_cache.FileCache, "drop"),
-    (file_cache.FileCache, "note"),
+    (file_cache.FileCache, "add_pending"),
     (file_cache.FileCache, "set_cursor"),
     (log_file.VaultLog, "append"),
     (log, "append"),
@@ -84,7 +84,7 @@ def killing(chance: random.Random) -> Iterator[None]:
         yield
 
 
-class Life:
+class VaultActions:
     """What programs and people do to a store and its vault."""
 
     def __init__(self, kept: Kept, seed: int) -> None:
@@ -342,9 +342,9 @@ ACTS: tuple[tuple[int, str], ...] = (
 
 
 @pytest.mark.parametrize("seed", (*range(SEEDS), *(each for each in FOUND if each >= SEEDS)))
-def test_both_sides_end_equal_and_nothing_is_lost(tmp_path: Path, seed: int) -> None:
+def test_random_edits_of_store_and_vault_converge_without_loss(tmp_path: Path, seed: int) -> None:
     kept = Kept(tmp_path, turns="apart" if seed % 4 == 3 else "together")
-    life = Life(kept, seed)
+    life = VaultActions(kept, seed)
     weights = [weight for weight, _ in ACTS]
     for _ in range(STEPS):
         (_, act) = life.chance.choices(ACTS, weights)[0]
@@ -412,7 +412,7 @@ def _is_forgotten(kept: Kept, scope: Scope, id: str) -> bool:
     return space.get(id).forgotten_at is not None
 
 
-def take_copies_away(life: Life) -> None:
+def take_copies_away(life: VaultActions) -> None:
     """A kill between two names of a file, and a person who gives one of them a third: that is told.
 
     What we named ourselves is never a copy.
@@ -423,7 +423,7 @@ def take_copies_away(life: Life) -> None:
         life.kept.path(path).unlink()
 
 
-def take_conflicts_away(life: Life) -> None:
+def take_conflicts_away(life: VaultActions) -> None:
     """What was kept beside a file is a person's to remove."""
     for path in life.kept.root.rglob("*.conflict-v*.md"):
         life.erased.add(path.read_bytes().decode())

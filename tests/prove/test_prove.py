@@ -132,7 +132,7 @@ def test_every_row_has_an_id_of_its_own_and_a_place_in_the_docs() -> None:
         assert f"| {row.id} | {row.what} | {row.asked_text} |" in page, f"{row.id} is out of date"
 
 
-def test_listing_runs_nothing(tmp_path: Path) -> None:
+def test_prove_list_runs_no_test(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.prove", "--list", "R7"],
         cwd=ROOT,
@@ -151,7 +151,7 @@ def test_listing_runs_nothing(tmp_path: Path) -> None:
     assert done.returncode == 2 and "R999" in done.stderr
 
 
-def test_figures_of_one_name_are_combined_as_they_say() -> None:
+def test_figures_of_one_name_are_combined_by_their_rule() -> None:
     lines = [json.loads(line) for line in ('{"figure": "a", "value": 1, "combine": "min"}',) * 2]
     assert combined([*lines, {"case": "x", "outcome": "passed"}]) == {"a": 1}
     assert runner.MAX_SECONDS > 3_600

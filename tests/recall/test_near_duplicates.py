@@ -52,19 +52,19 @@ DENIED = (
 
 
 @pytest.mark.parametrize("text", COPIES)
-def test_a_copy_says_the_same(text: str) -> None:
+def test_copy_is_a_near_duplicate(text: str) -> None:
     for share in (0.5, DUPLICATE_SHARE, 1.0):
         assert is_near_duplicate(text, text, share)
         assert is_near_duplicate(text, f"  {text} \n", share)
 
 
 @pytest.mark.parametrize("text", COPIES)
-def test_a_copy_with_another_ending_says_the_same(text: str) -> None:
+def test_copy_with_another_ending_is_a_near_duplicate(text: str) -> None:
     assert is_near_duplicate(text, f"{text}.", DUPLICATE_SHARE)
     assert is_near_duplicate(text, f"{text}!", DUPLICATE_SHARE)
 
 
-def test_letters_do_not_matter() -> None:
+def test_near_duplicates_ignore_letter_case() -> None:
     assert is_near_duplicate(
         "Alec runs the Hamburg office", "alec runs the hamburg office", DUPLICATE_SHARE
     )
@@ -86,16 +86,18 @@ TURNED = (
 
 @pytest.mark.parametrize(("one", "other"), TURNED)
 @pytest.mark.parametrize("share", [0.5, DUPLICATE_SHARE])
-def test_what_is_turned_round_is_not_the_same(one: str, other: str, share: float) -> None:
+def test_texts_with_another_word_order_are_no_near_duplicates(
+    one: str, other: str, share: float
+) -> None:
     assert not is_near_duplicate(one, other, share)
     assert not is_near_duplicate(other, one, share)
 
 
-def test_forms_of_a_word_are_one_word() -> None:
+def test_near_duplicates_ignore_word_forms() -> None:
     assert is_near_duplicate("the zebra is striped", "zebras are striped", DUPLICATE_SHARE)
 
 
-def test_a_word_more_says_the_same_if_all_the_others_do() -> None:
+def test_one_added_word_is_still_a_near_duplicate() -> None:
     assert is_near_duplicate(LONG, f"{LONG} quietly", DUPLICATE_SHARE)
     assert not is_near_duplicate(
         LONG, f"{LONG} about the new school and its teachers", DUPLICATE_SHARE
@@ -119,7 +121,7 @@ def test_a_word_more_says_the_same_if_all_the_others_do() -> None:
     ],
     ids=["Russian", "German"],
 )
-def test_a_small_letter_is_no_name_in_any_language(text: str, more: str) -> None:
+def test_lower_case_word_is_no_name_in_any_language(text: str, more: str) -> None:
     assert is_near_duplicate(text, more, DUPLICATE_SHARE)
 
 
@@ -136,28 +138,28 @@ def test_a_small_letter_is_no_name_in_any_language(text: str, more: str) -> None
         (f"{LONG} until 2023", LONG),
     ],
 )
-def test_another_number_or_name_says_something_else(one: str, other: str) -> None:
+def test_texts_with_another_number_or_name_are_no_near_duplicates(one: str, other: str) -> None:
     for share in (0.5, DUPLICATE_SHARE):
         assert not is_near_duplicate(one, other, share)
         assert not is_near_duplicate(other, one, share)
 
 
-def test_a_name_in_small_letters_is_the_same_name() -> None:
+def test_lower_case_name_matches_the_same_name() -> None:
     assert is_near_duplicate(f"{LONG} to Alec", f"{LONG} to alec", DUPLICATE_SHARE)
 
 
 @pytest.mark.parametrize(("said", "denied"), DENIED)
-def test_what_one_denies_the_other_does_not_say(said: str, denied: str) -> None:
+def test_negated_text_is_no_near_duplicate_of_its_statement(said: str, denied: str) -> None:
     assert not is_near_duplicate(said, denied)
     assert not is_near_duplicate(denied, said)
     assert is_near_duplicate(denied, denied)
 
 
-def test_what_both_deny_they_say() -> None:
+def test_texts_with_the_same_negation_are_near_duplicates() -> None:
     assert is_near_duplicate(f"{LONG}, not sitting", f"{LONG}: not sitting", DUPLICATE_SHARE)
 
 
-def test_nothing_says_nothing() -> None:
+def test_texts_without_words_are_no_near_duplicates() -> None:
     for nothing in ("", " ", "\n", "...", "!?"):
         assert not is_near_duplicate(nothing, nothing)
         assert not is_near_duplicate(nothing, "tea")
@@ -172,13 +174,15 @@ WORDS = st.lists(
 
 @quietly
 @given(WORDS | st.text(max_size=60), WORDS | st.text(max_size=60), st.floats(0, 1))
-def test_it_is_the_same_both_ways(one: str, other: str, share: float) -> None:
+def test_is_near_duplicate_is_symmetric(one: str, other: str, share: float) -> None:
     assert is_near_duplicate(one, other, share) == is_near_duplicate(other, one, share)
 
 
 @quietly
 @given(WORDS, WORDS, st.floats(0, 1), st.floats(0, 1))
-def test_who_asks_for_more_finds_less(one: str, other: str, low: float, high: float) -> None:
+def test_higher_share_never_finds_more_near_duplicates(
+    one: str, other: str, low: float, high: float
+) -> None:
     if is_near_duplicate(one, other, max(low, high)):
         assert is_near_duplicate(one, other, min(low, high))
 
@@ -193,7 +197,7 @@ def variants(draw: st.DrawFn) -> tuple[str, str]:
 
 @quietly
 @given(variants() | st.tuples(WORDS, WORDS), st.floats(0, 1) | st.just(DUPLICATE_SHARE))
-def test_what_says_the_same_is_found_by_what_it_shares(
+def test_prefix_filter_terms_of_near_duplicates_overlap(
     texts: tuple[str, str], share: float
 ) -> None:
     one, other = texts
@@ -202,6 +206,6 @@ def test_what_says_the_same_is_found_by_what_it_shares(
 
 
 @pytest.mark.parametrize("unit", ["n", "1", "A", "n't ", "no ", "不", "a\u0301", "'"])
-def test_a_long_text_is_no_trap(unit: str) -> None:
+def test_long_texts_are_compared_without_an_error(unit: str) -> None:
     text = unit * (20_000 // len(unit))
     assert is_near_duplicate(text, text + "x") in {True, False}

@@ -30,14 +30,14 @@ def test_terms_are_those_of_the_query() -> None:
     assert parse_query("").terms == {} and parse_query("").period is None
 
 
-def test_a_name_in_the_query_names_its_speaker() -> None:
+def test_name_in_the_query_selects_its_speaker() -> None:
     question = parse_query("Where did Caroline buy the accordion?")
     assert question.asks_about("user", "Caroline") and question.asks_about("assistant", "caroline")
     assert not question.asks_about("user", "Melanie")
     assert not question.asks_about("user", None) and not question.asks_about("user", "")
 
 
-def test_a_name_of_two_words_is_named_by_both() -> None:
+def test_name_of_two_words_needs_both() -> None:
     assert parse_query("What did Mary Ann say?").asks_about("user", "Mary Ann")
     assert parse_query("What did Ann, Mary's aunt, say?").asks_about("user", "Mary Ann")
     assert not parse_query("What did Mary say?").asks_about("user", "Mary Ann")
@@ -54,12 +54,12 @@ def test_a_name_of_two_words_is_named_by_both() -> None:
         ("Qu\u2019a dit Zoé\u202f?", "Zoé"),
     ],
 )
-def test_a_name_in_any_language(query: str, speaker: str) -> None:
+def test_speaker_name_is_found_in_any_language(query: str, speaker: str) -> None:
     assert parse_query(query).asks_about("user", speaker)
 
 
 @pytest.mark.parametrize("speaker", [" ", "...", "🦓", "\u200b"])
-def test_a_speaker_without_a_name_is_never_named(speaker: str) -> None:
+def test_speaker_without_a_name_is_never_selected(speaker: str) -> None:
     assert not parse_query("what did ... 🦓 say?").asks_about("tool", speaker)
 
 
@@ -119,21 +119,21 @@ NOBODY = (
 
 
 @pytest.mark.parametrize("query", FIRST)
-def test_who_says_i_is_the_user(query: str) -> None:
+def test_query_in_first_person_is_about_the_user(query: str) -> None:
     question = parse_query(query)
     assert (question.about_user, question.about_assistant) == (True, False)
     assert question.asks_about("user", None) and not question.asks_about("assistant", None)
 
 
 @pytest.mark.parametrize("query", SECOND)
-def test_whom_the_user_speaks_to_is_the_assistant(query: str) -> None:
+def test_query_in_second_person_is_about_the_assistant(query: str) -> None:
     question = parse_query(query)
     assert (question.about_user, question.about_assistant) == (False, True)
     assert question.asks_about("assistant", None) and not question.asks_about("user", None)
 
 
 @pytest.mark.parametrize("query", NOBODY)
-def test_nobody_is_meant_where_nobody_is_named(query: str) -> None:
+def test_query_without_person_is_about_nobody(query: str) -> None:
     question = parse_query(query)
     assert (question.about_user, question.about_assistant) == (False, False)
     assert not question.asks_about("user", None) and not question.asks_about("tool", None)
@@ -149,12 +149,12 @@ def test_nobody_is_meant_where_nobody_is_named(query: str) -> None:
     ],
     ids=["a country", "a name", "of the, in French", "month, in Spanish"],
 )
-def test_what_is_something_else_as_well_names_nobody(query: str) -> None:
+def test_ambiguous_words_are_about_nobody(query: str) -> None:
     question = parse_query(query)
     assert (question.about_user, question.about_assistant) == (False, False)
 
 
-def test_who_asks_for_something_new_does_not_ask_for_what_was_said() -> None:
+def test_request_for_something_new_is_not_about_the_assistant() -> None:
     for query in ("Can you suggest a book?", "What WOULD you recommend?", "will you come?"):
         question = parse_query(query)
         assert (question.about_user, question.about_assistant) == (False, False)
@@ -171,7 +171,7 @@ def test_who_asks_for_something_new_does_not_ask_for_what_was_said() -> None:
         assert parse_query(query).about_assistant
 
 
-def test_a_tool_is_neither() -> None:
+def test_tool_is_neither_user_nor_assistant() -> None:
     assert not parse_query("What did I say and you answer?").asks_about("tool", None)
 
 
@@ -227,26 +227,26 @@ NO_DATES = (
 
 
 @pytest.mark.parametrize(("query", "period"), DATES.items())
-def test_a_date_that_is_said_outright(query: str, period: Period) -> None:
+def test_explicit_date_is_parsed(query: str, period: Period) -> None:
     assert parse_query(query).period == period
 
 
 @pytest.mark.parametrize("query", NO_DATES)
-def test_what_is_no_date(query: str) -> None:
+def test_text_that_is_no_date_gives_no_period(query: str) -> None:
     assert parse_query(query).period is None
 
 
 @pytest.mark.parametrize("query", ["Do you think this may help?", "this may be wrong"])
-def test_a_verb_is_no_date_behind_any_word(query: str) -> None:
+def test_verb_like_may_is_no_month(query: str) -> None:
     assert parse_query(query).period is None
 
 
 @pytest.mark.parametrize("query", ["a photo of Marco", "after Marco left", "painted by Marco"])
-def test_a_person_is_no_date(query: str) -> None:
+def test_name_like_april_is_no_month(query: str) -> None:
     assert parse_query(query).period is None
 
 
-def test_a_moment_written_in_full_is_at_its_day() -> None:
+def test_iso_timestamp_is_read_as_its_day() -> None:
     assert parse_query("what was said at 2023-05-07T10:30:00Z?").period == Period(2023, 5, 7)
     assert parse_query("what was said at 2023-05-07 10:30?").period == Period(2023, 5, 7)
 
@@ -254,7 +254,7 @@ def test_a_moment_written_in_full_is_at_its_day() -> None:
 @pytest.mark.parametrize(
     "query", ["3 auguſt", "3 APRİL 2023", "in aprıl", "\u212aMay 3", "ſeptember 3", "JUNİ 2023-05"]
 )
-def test_letters_that_only_look_alike_in_another_case(query: str) -> None:
+def test_letters_with_odd_case_mappings_are_parsed(query: str) -> None:
     """To a pattern that ignores case they are the letter they look like."""
     assert isinstance(parse_query(query), QueryHints)
 
@@ -262,7 +262,7 @@ def test_letters_that_only_look_alike_in_another_case(query: str) -> None:
 # -- whether a time lies in it --------------------------------------------------------------------
 
 
-def test_a_day_is_that_day_somewhere_on_earth() -> None:
+def test_period_of_a_day_covers_every_time_zone() -> None:
     day = Period(2023, 5, 7)
     first, last = ms(2023, 5, 6, 12), ms(2023, 5, 8, 12)
     assert day.holds(ms(2023, 5, 7)) and day.holds(ms(2023, 5, 7, 23, 59, 59))
@@ -271,7 +271,7 @@ def test_a_day_is_that_day_somewhere_on_earth() -> None:
     assert not day.holds(ms(2022, 5, 7)) and not day.holds(ms(2023, 6, 7))
 
 
-def test_a_year_and_a_month_end_with_their_last_day_on_earth() -> None:
+def test_period_of_a_year_or_month_covers_its_last_day_in_every_time_zone() -> None:
     for period in (Period(2023, None, None), Period(2023, 12, None), Period(None, 12, None)):
         assert period.holds(ms(2024, 1, 1, 12) - 1)
         assert not period.holds(ms(2024, 1, 1, 12))
@@ -281,7 +281,7 @@ def test_a_year_and_a_month_end_with_their_last_day_on_earth() -> None:
     assert not Period(2023, 12, None).holds(ms(2023, 11, 30, 12) - 1)
 
 
-def test_what_was_not_said_is_any() -> None:
+def test_period_without_a_year_or_day_matches_any() -> None:
     may = Period(None, 5, None)
     assert all(may.holds(ms(year, 5, 15)) for year in (1970, 1999, 2023, 2040))
     assert not may.holds(ms(2023, 7, 15))
@@ -290,19 +290,19 @@ def test_what_was_not_said_is_any() -> None:
     assert Period(None, None, None).holds(0)
 
 
-def test_before_the_first_day_of_the_clock() -> None:
+def test_period_before_1970_works() -> None:
     assert Period(1969, 12, 31).holds(-1) and Period(1969, 7, 20).holds(ms(1969, 7, 20, 20))
     assert Period(1970, 1, 1).holds(0)
 
 
 @pytest.mark.parametrize("at", [1 << 62, -(1 << 62), 10**30, -(10**30), ms(9999, 12, 31, 23)])
-def test_a_time_beyond_all_calendars_is_in_no_period(at: int) -> None:
+def test_time_beyond_the_calendar_is_in_no_period(at: int) -> None:
     assert not Period(2023, 5, 7).holds(at)
 
 
 @quietly
 @given(st.integers(-(1 << 63), 1 << 63), st.integers(1900, 2099), st.integers(1, 12))
-def test_a_time_in_a_day_is_in_its_month_and_year(at: int, year: int, month: int) -> None:
+def test_time_within_a_day_is_in_its_month_and_year(at: int, year: int, month: int) -> None:
     day = Period(year, month, at % 31 + 1)
     if day.holds(at):
         assert Period(year, month, None).holds(at) and Period(year, None, None).holds(at)
@@ -327,7 +327,7 @@ PIECES = st.sampled_from(
 )
 @example("\ud800 \udfff")
 @example("\x00")
-def test_any_text_is_read_and_always_alike(text: str) -> None:
+def test_parse_query_is_deterministic_for_any_text(text: str) -> None:
     question = parse_query(text)
     assert question == parse_query(text)
     assert question.asks_about("user", text) in {True, False}
@@ -357,17 +357,17 @@ def test_any_text_is_read_and_always_alike(text: str) -> None:
         "\u3000",
     ],
 )
-def test_a_long_query_is_no_trap(unit: str) -> None:
+def test_long_query_is_parsed_as_its_first_characters(unit: str) -> None:
     text = unit * (2 * MAX_QUERY_CHARS // len(unit))
     assert parse_query(text) == parse_query(text[:MAX_QUERY_CHARS])
 
 
 @pytest.mark.parametrize("tail", ["", "x", "2023", "May"])
-def test_neither_are_many_spaces(tail: str) -> None:
+def test_query_with_many_spaces_is_parsed(tail: str) -> None:
     for head in ("7", "in", "May", "7 of", "May 7,", "1 in May 7 of"):
         text = head + " " * (MAX_QUERY_CHARS - 20) + tail
         assert isinstance(parse_query(text), QueryHints)
 
 
-def test_what_stands_behind_the_end_of_a_query_is_not_read() -> None:
+def test_text_beyond_the_maximum_query_length_is_ignored() -> None:
     assert parse_query(" " * MAX_QUERY_CHARS + "in 2023").period is None

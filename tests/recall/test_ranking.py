@@ -25,7 +25,7 @@ DAY = recall_ranking.DAY_MS
 # -- the query's words ----------------------------------------------------------------------------
 
 
-def test_rarity_by_hand() -> None:
+def test_idf_weight_has_its_known_values() -> None:
     assert recall_ranking.idf_weight(10, 1) == pytest.approx(
         math.log(1 + 9.5 / 1.5) ** recall_ranking.IDF_EXPONENT
     )
@@ -45,7 +45,7 @@ def test_rarity_by_hand() -> None:
 
 @quietly
 @given(st.integers(1, 1000), st.integers(1, 1000))
-def test_what_is_rarer_says_more(passages: int, frequency: int) -> None:
+def test_rarer_terms_have_a_higher_idf_weight(passages: int, frequency: int) -> None:
     frequency = min(frequency, passages)
     assert recall_ranking.idf_weight(passages, frequency) > 0
     assert recall_ranking.idf_weight(passages, frequency - 1) > recall_ranking.idf_weight(
@@ -53,7 +53,7 @@ def test_what_is_rarer_says_more(passages: int, frequency: int) -> None:
     )
 
 
-def test_only_the_rarest_terms_count() -> None:
+def test_only_the_rarest_terms_are_weighted() -> None:
     many = recall_ranking.MAX_QUERY_TERMS + 8
     frequencies = {f"term{number:02}": number for number in range(1, many)}
     weights = recall_ranking.term_weights(100, frequencies, frequencies)
@@ -64,13 +64,13 @@ def test_only_the_rarest_terms_count() -> None:
     assert weights.total == pytest.approx(sum(weights.of.values()))
 
 
-def test_terms_of_equal_rarity_are_chosen_by_name() -> None:
+def test_terms_of_equal_rarity_are_chosen_alphabetically() -> None:
     terms = [f"{number:02}" for number in range(recall_ranking.MAX_QUERY_TERMS + 5)]
     weights = recall_ranking.term_weights(9, terms[::-1], dict.fromkeys(terms, 3))
     assert list(weights.of) == terms[: recall_ranking.MAX_QUERY_TERMS]
 
 
-def test_what_the_owner_never_heard_of_counts_in_the_whole() -> None:
+def test_unknown_terms_count_in_the_total_weight() -> None:
     weights = recall_ranking.term_weights(10, ["known", "unknown"], {"known": 2})
     assert weights.of == {"known": recall_ranking.idf_weight(10, 2)}
     assert weights.total == pytest.approx(
@@ -83,7 +83,7 @@ def test_what_the_owner_never_heard_of_counts_in_the_whole() -> None:
     )
 
 
-def test_a_query_of_many_unknown_terms_is_still_found_by_the_known_ones() -> None:
+def test_query_with_many_unknown_terms_still_finds_known_ones() -> None:
     unknown = [f"u{number}" for number in range(recall_ranking.MAX_QUERY_TERMS + 5)]
     weights = recall_ranking.term_weights(10, [*unknown, "known"], {"known": 2})
     assert list(weights.of) == ["known"]
@@ -92,17 +92,17 @@ def test_a_query_of_many_unknown_terms_is_still_found_by_the_known_ones() -> Non
     )
 
 
-def test_no_terms_are_no_division_by_zero() -> None:
+def test_no_terms_cause_no_division_by_zero() -> None:
     assert recall_ranking.term_weights(10, [], {}) == ({}, 1.0)
 
 
-def test_word_weights_by_hand() -> None:
+def test_word_weights_have_their_known_values() -> None:
     weights = recall_ranking.word_weights(9, {"zebra": "Zebras", "the": "the"}, {"the": 9})
     assert weights["Zebras"] == pytest.approx(math.sqrt(math.log(10) + 0.1))
     assert weights["the"] == pytest.approx(math.sqrt(0.1))
 
 
-def test_a_long_text_does_less_well() -> None:
+def test_longer_text_has_a_lower_keyword_score() -> None:
     lengths, soft = np.arange(256), recall_ranking.LENGTH_NORM
     assert soft[0] == 1 and (np.diff(soft) < 0).all() and soft[-1] > 0
     assert soft == pytest.approx(
@@ -120,7 +120,7 @@ def fused(
     return {found.item: found.score for found in recall_ranking.fuse(keyword, vector, ranking)}
 
 
-def test_min_max_by_hand() -> None:
+def test_min_max_has_its_known_values() -> None:
     assert recall_ranking.min_max({"a": 2.0, "b": 4.0, "c": 3.0}) == {"a": 0, "b": 1, "c": 0.5}
     assert recall_ranking.min_max({"a": 7.0}) == {"a": 1.0}
     assert recall_ranking.min_max({"a": 7.0, "b": 7.0 + 1e-7}) == {"a": 1.0, "b": 1.0}
@@ -128,7 +128,7 @@ def test_min_max_by_hand() -> None:
     assert recall_ranking.min_max({}) == {}
 
 
-def test_weighted_by_hand() -> None:
+def test_weighted_fusion_has_its_known_values() -> None:
     """Seven tenths for the vector, three for the words; a list that lacks an item gives it 0."""
     ranking = RANKINGS["weighted"]
     keyword, vector = {"a": 3.0, "b": 2.0, "c": 1.0}, {"b": 0.9, "d": 0.5, "e": 0.1}
@@ -138,7 +138,7 @@ def test_weighted_by_hand() -> None:
     assert ranking.multiplier == 4 and ranking.candidates == 0
 
 
-def test_weighted_by_halves() -> None:
+def test_weighted_fusion_with_equal_weights_has_its_known_values() -> None:
     """Likeness 1, 0 and -1, and two of equal words: the middle one wins, and two are equal."""
     halves = replace(RANKINGS["weighted"], vector_weight=0.5, keyword_weight=0.5)
     found = recall_ranking.fuse({"b": 2.5, "c": 2.5}, {"a": 1.0, "b": 0.0, "c": -1.0}, halves)
@@ -152,7 +152,7 @@ def test_weighted_by_halves() -> None:
     }
 
 
-def test_rrf_by_hand() -> None:
+def test_reciprocal_rank_fusion_has_its_known_values() -> None:
     """One over 61 for the first of a list, one over 62 for the next; each list counts whole."""
     assert recall_ranking.reciprocal_ranks({"x": 5.0, "y": 4.0}) == {"x": 1 / 61, "y": 1 / 62}
     found = fused({"a": 9.0, "b": 8.0}, {"b": 0.2, "c": 0.1, "a": 0.0}, RANKINGS["rrf"])
@@ -163,13 +163,13 @@ def test_rrf_by_hand() -> None:
     assert RANKINGS["rrf"].multiplier == 2
 
 
-def test_similarity_is_the_likeness_itself() -> None:
+def test_similarity_fusion_returns_the_cosine() -> None:
     vector = {"a": 0.731, "b": -0.25}
     assert fused({"a": 9.0}, vector, RANKINGS["similarity"]) == vector
     assert fused(None, vector, RANKINGS["similarity"]) == vector
 
 
-def test_a_kind_of_evidence_that_was_not_asked_for_has_no_say() -> None:
+def test_evidence_that_was_not_asked_for_has_no_effect() -> None:
     ranking = RANKINGS["weighted"]
     (only,) = recall_ranking.fuse({"a": 3.0}, None, ranking)
     assert (only.item, only.score) == ("a", 1.0)
@@ -184,7 +184,7 @@ def test_a_kind_of_evidence_that_was_not_asked_for_has_no_say() -> None:
     assert recall_ranking.fuse({}, {}, ranking) == recall_ranking.fuse(None, None, ranking) == []
 
 
-def test_weights_of_nothing_are_no_division_by_zero() -> None:
+def test_zero_weights_cause_no_division_by_zero() -> None:
     for fusion in ("plain", "min_max", "rrf"):
         ranking = Ranking(0, 0, fusion)
         assert fused({"a": 1.0}, {"b": 1.0}, ranking) == {"a": 0, "b": 0}
@@ -212,7 +212,7 @@ def test_min_max_keeps_order_and_stays_between_zero_and_one(
     st.floats(0, 1),
     st.sampled_from(("min_max", "rrf")),
 )
-def test_fuse_finds_each_once_with_parts_that_add_up(
+def test_fuse_returns_each_item_once_with_parts_that_add_up(
     keyword: dict[int, float] | None,
     vector: dict[int, float] | None,
     vector_weight: float,
@@ -233,7 +233,7 @@ def test_fuse_finds_each_once_with_parts_that_add_up(
 # -- from scores to hits --------------------------------------------------------------------------
 
 
-def test_recency_by_hand() -> None:
+def test_recency_has_its_known_values() -> None:
     now = 1_000 * DAY
     assert recall_ranking.recency(now, now, 30) == 1.0
     assert recall_ranking.recency(now - 30 * DAY, now, 30) == pytest.approx(0.5)
@@ -244,7 +244,7 @@ def test_recency_by_hand() -> None:
     assert recall_ranking.recency(-(1 << 62), 1 << 62, 1e-6) == 0.0
 
 
-def test_the_age_of_diverse_by_hand() -> None:
+def test_recency_of_the_diverse_ranking_has_its_known_values() -> None:
     """Over thirty days it falls to 1/e; a fifth of the score is that."""
     ranking, now = RANKINGS["diverse"], 1_000 * DAY
     for days in (0, 1, 30, 45, 300):
@@ -257,7 +257,7 @@ def test_the_age_of_diverse_by_hand() -> None:
     assert recall_ranking.apply_recency(0.5, now - 999 * DAY, now, Ranking()) == 0.5
 
 
-def test_diversity_by_hand() -> None:
+def test_mmr_order_has_its_known_values() -> None:
     """The second is the first again: .7 * .9 - .3 is less than .7 * .8."""
     vectors = np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 3.0]])
     assert recall_ranking.mmr_order([1.0, 0.9, 0.8], vectors, 0.7, 3) == [0, 2, 1]
@@ -267,18 +267,18 @@ def test_diversity_by_hand() -> None:
     assert recall_ranking.mmr_order([], np.zeros((0, 0)), 0.7, 5) == []
 
 
-def test_the_best_comes_first_however_diverse() -> None:
+def test_mmr_order_starts_with_the_best() -> None:
     vectors = np.array([[1.0, 0.0], [0.6, 0.8], [-1.0, 0.0]])
     assert recall_ranking.mmr_order([0.2, 0.9, 0.8], vectors, 0.0, 3)[0] == 1
 
 
-def test_the_closest_of_those_picked_counts() -> None:
+def test_mmr_order_uses_the_nearest_of_those_picked() -> None:
     """The last is like the second only: 0 to the first is no excuse."""
     vectors = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.8, 0.6], [0.0, 0.0, 1.0]])
     assert recall_ranking.mmr_order([1.0, 0.9, 0.8, 0.6], vectors, 0.5, 4) == [0, 1, 3, 2]
 
 
-def test_a_text_without_a_vector_is_like_nothing() -> None:
+def test_mmr_order_treats_a_missing_vector_as_dissimilar() -> None:
     vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]])
     assert recall_ranking.mmr_order([1.0, 0.9, 0.8], vectors, 0.7, 3) == [0, 2, 1]
     nothing = np.zeros((3, 0))
@@ -288,7 +288,7 @@ def test_a_text_without_a_vector_is_like_nothing() -> None:
 
 @quietly
 @given(st.lists(st.floats(0, 1), max_size=8), st.floats(0, 1), st.integers(1, 9), st.data())
-def test_diversity_picks_each_once_the_best_first(
+def test_mmr_order_picks_each_once_the_best_first(
     relevance: list[float], weight: float, limit: int, data: st.DataObject
 ) -> None:
     row = st.lists(st.integers(-2, 2), min_size=2, max_size=2)

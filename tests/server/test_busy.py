@@ -10,7 +10,7 @@ from tests.crash.stopped_writer import CONTENT, stopped_writer
 from tests.server.conftest import Serve
 
 
-def test_server_stays_healthy_beside_a_stopped_writer(
+def test_server_stays_healthy_while_a_writer_is_stopped(
     serve: Serve, engine_url: Callable[[str], str]
 ) -> None:
     address = engine_url("served")

@@ -78,7 +78,7 @@ def acted(client: httpx2.Client, chance: random.Random, word: str, known: list[s
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_canary_is_seen_by_another_caller(running: Running, seed: int) -> None:
+def test_canary_of_one_caller_is_visible_to_no_other(running: Running, seed: int) -> None:
     chance = random.Random(seed)
     tokens = [running.token("write", spaces=[space], user=user) for space, user in OWNERS]
     clients = []

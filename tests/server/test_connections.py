@@ -115,7 +115,7 @@ def one(serve_once: Serve) -> Running:
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", HALF_A_HEADER], ids=["nothing", "a letter", "half"])
-def test_header_half_sent_is_dropped_at_the_deadline(serve: Serve, sent: bytes) -> None:
+def test_half_sent_header_is_dropped_at_the_deadline(serve: Serve, sent: bytes) -> None:
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:
         wire.sendall(sent)
@@ -123,14 +123,14 @@ def test_header_half_sent_is_dropped_at_the_deadline(serve: Serve, sent: bytes) 
     assert received.startswith(b"HTTP/1.1 408") if sent else received == b""
 
 
-def test_header_dripping_byte_by_byte_is_dropped_at_the_deadline(serve: Serve) -> None:
+def test_dripping_header_is_dropped_at_the_deadline(serve: Serve) -> None:
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:
         wire.sendall(HALF_A_HEADER)
         drip_until_closed(wire)
 
 
-def test_second_header_dripping_on_a_kept_connection_is_dropped(serve: Serve) -> None:
+def test_dripping_second_header_on_a_kept_connection_is_dropped(serve: Serve) -> None:
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:
         wire.sendall(request(running))
@@ -138,7 +138,7 @@ def test_second_header_dripping_on_a_kept_connection_is_dropped(serve: Serve) ->
         drip_until_closed(wire, HALF_A_HEADER)
 
 
-def test_body_dripping_after_its_answer_is_dropped(serve: Serve) -> None:
+def test_body_dripping_after_its_response_is_dropped(serve: Serve) -> None:
     """A request that is answered before its body is read leaves nobody who would time the body."""
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:
@@ -147,7 +147,7 @@ def test_body_dripping_after_its_answer_is_dropped(serve: Serve) -> None:
         drip_until_closed(wire)
 
 
-def test_answer_that_nobody_reads_is_dropped(serve: Serve) -> None:
+def test_unread_response_is_dropped(serve: Serve) -> None:
     running = serve(limits=Limits(stall_seconds=SHORT))
     with socket.socket() as wire:
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -157,7 +157,7 @@ def test_answer_that_nobody_reads_is_dropped(serve: Serve) -> None:
         eventually(lambda: not running.server_context.connections.open)
 
 
-def test_slow_reader_gets_the_whole_answer(serve: Serve) -> None:
+def test_slow_reader_gets_the_whole_response(serve: Serve) -> None:
     running = serve(limits=Limits(stall_seconds=SHORT * 1.5))
     path, answers = "/docs/swagger-ui-bundle.js", 8
     with running.client() as client:
@@ -177,7 +177,7 @@ def test_slow_reader_gets_the_whole_answer(serve: Serve) -> None:
     assert received > size * answers
 
 
-def test_request_under_way_outlives_the_header_deadline(serve: Serve) -> None:
+def test_running_request_outlives_the_header_deadline(serve: Serve) -> None:
     running = serve(limits=Limits(header_seconds=SHORT))
     with connected(running) as wire:
         wire.sendall(request(running, "/api/changes", running.server_context.token))
@@ -188,7 +188,7 @@ def test_request_under_way_outlives_the_header_deadline(serve: Serve) -> None:
 # -- limits ---------------------------------------------------------------------------------------
 
 
-def test_limit_of_an_address_drops_the_connection_that_waits_longest(serve: Serve) -> None:
+def test_address_limit_drops_the_connection_that_waits_longest(serve: Serve) -> None:
     running = serve(limits=Limits(address_connections=8))
     with wires(running, 8, HALF_A_HEADER) as slow, connected(running) as healthy:
         healthy.sendall(request(running))
@@ -196,7 +196,7 @@ def test_limit_of_an_address_drops_the_connection_that_waits_longest(serve: Serv
         assert [is_open(wire) for wire in slow] == [False] + [True] * 7
 
 
-def test_limit_in_all_drops_connections_without_a_token_first(serve: Serve) -> None:
+def test_total_limit_drops_connections_without_a_token_first(serve: Serve) -> None:
     running = serve(limits=Limits(connections=8, address_connections=8))
     with wires(running, 3, b"") as feeds:
         for wire in feeds:
@@ -213,7 +213,7 @@ def test_limit_in_all_drops_connections_without_a_token_first(serve: Serve) -> N
                 assert running.server_context.connections.open <= 8
 
 
-def test_limit_reached_by_tokens_alone_is_said(serve: Serve) -> None:
+def test_limit_reached_by_tokens_alone_is_logged(serve: Serve) -> None:
     running = serve(limits=Limits(connections=4, address_connections=4, total_feeds=4))
     with wires(running, 4) as feeds:
         for wire in feeds:
@@ -266,7 +266,7 @@ class Fake:
         return False
 
 
-def test_connection_that_matters_least_is_closed_first() -> None:
+def test_least_important_connection_is_closed_first() -> None:
     registry = connections.ConnectionRegistry(8, 8)
     orders = [3, 2, 1, 0, 0, 1, 2, 3]
     made = [Fake(rank) for rank in orders]
@@ -284,7 +284,7 @@ def test_connection_that_matters_least_is_closed_first() -> None:
     assert (registry.open, registry.dropped, registry.refused) == (8, 6, 1)
 
 
-def test_limit_of_an_address_leaves_other_addresses_alone() -> None:
+def test_address_limit_does_not_affect_other_addresses() -> None:
     registry = connections.ConnectionRegistry(100, 4)
     others = [Fake(connections.NEW, f"198.51.100.{number}") for number in range(4)]
     mine = [Fake(connections.NEW) for _ in range(4)]
@@ -301,7 +301,7 @@ def test_limit_of_an_address_leaves_other_addresses_alone() -> None:
     assert registry.open == 3
 
 
-def test_warnings_of_a_kind_are_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_warnings_are_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now, bounded = [1000.0], connections.RepeatLogFilter()
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
@@ -319,7 +319,7 @@ def test_warnings_of_a_kind_are_logged_once_a_minute(monkeypatch: pytest.MonkeyP
     assert len(bounded._logged) <= connections.MAX_MESSAGES
 
 
-def test_parser_and_event_loop_do_not_depend_on_what_is_installed(running: Running) -> None:
+def test_parser_and_event_loop_do_not_depend_on_installed_packages(running: Running) -> None:
     config = create_server(running.server_context).config
     assert (config.http, config.loop, config.ws) == ("h11", "asyncio", "none")
 
@@ -336,11 +336,13 @@ def test_parser_and_event_loop_do_not_depend_on_what_is_installed(running: Runni
         ("odd:", "odd:"),
     ],
 )
-def test_addresses_of_one_machine_count_as_one(address: str, network: str) -> None:
+def test_addresses_of_one_ipv6_network_count_as_one(address: str, network: str) -> None:
     assert client_network(address) == network
 
 
-def test_default_limits_leave_descriptors_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_connection_limits_leave_descriptors_for_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for allowed, most, with_upstream in ((64, 32, 16), (128, 64, 32), (1024, 768, 384)):
         monkeypatch.setattr(connections, "max_descriptors", lambda allowed=allowed: allowed)
         assert connections.resolve_limits(Limits(), upstream=False).connections == most
@@ -353,7 +355,7 @@ def test_default_limits_leave_descriptors_for_the_store(monkeypatch: pytest.Monk
     assert (found.connections, found.address_connections) == (2_000, 1_000)
 
 
-def test_metrics_tell_how_many_are_open(running: Running) -> None:
+def test_metrics_report_open_connections(running: Running) -> None:
     with wires(running, 5, HALF_A_HEADER), running.client() as client:
         lines = client.get("/metrics").text.splitlines()
     assert "reverie_connections 6.0" in lines and "reverie_feeds 0.0" in lines
@@ -381,7 +383,7 @@ SMUGGLED = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     ],
 )
 @pytest.mark.parametrize("path", ["/api/memory/", "/healthz", "/v1/models", "/mcp"])
-def test_two_lengths_close_the_connection(
+def test_request_with_two_content_lengths_closes_the_connection(
     one: Running, version: str, headers: list[str], body: bytes, path: str
 ) -> None:
     lines = [
@@ -398,7 +400,9 @@ def test_two_lengths_close_the_connection(
 
 
 @pytest.mark.parametrize("headers", [["Content-Length: 0"], ["Transfer-Encoding: chunked"]])
-def test_one_length_keeps_the_connection(running: Running, headers: list[str]) -> None:
+def test_request_with_one_content_length_keeps_the_connection(
+    running: Running, headers: list[str]
+) -> None:
     body = CHUNKED if headers[0].startswith("T") else b""
     lines = [
         "GET /healthz HTTP/1.1",
@@ -416,7 +420,7 @@ def test_one_length_keeps_the_connection(running: Running, headers: list[str]) -
 # -- what is logged -------------------------------------------------------------------------------
 
 
-def test_malformed_requests_do_not_fill_the_log(
+def test_malformed_requests_do_not_flood_the_log(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = running.server_context.token

@@ -60,7 +60,7 @@ def made(kind: type[ReverieError]) -> ReverieError:
 
 
 @pytest.mark.parametrize("kind", server_errors(), ids=lambda kind: kind.__name__)
-def test_error_body_of_a_server_failure_names_no_place(
+def test_server_error_body_contains_no_path(
     kind: type[ReverieError], caplog: pytest.LogCaptureFixture
 ) -> None:
     problem_details._logged.clear()
@@ -73,7 +73,7 @@ def test_error_body_of_a_server_failure_names_no_place(
 
     said = [
         bytes(refused.response().body).decode(),
-        bytes(refused.for_openai().body).decode(),
+        bytes(refused.to_openai_response().body).decode(),
         server._error_line(error),
         commands.run_command(Broken(), "list", may_write=True),  # type: ignore[arg-type]
     ]
@@ -83,7 +83,7 @@ def test_error_body_of_a_server_failure_names_no_place(
     assert lines == [f"{kind.__name__}: {error}"], "the operator reads it once"
 
 
-def test_error_of_the_caller_says_what_was_wrong() -> None:
+def test_caller_error_says_what_was_wrong() -> None:
     for kind in OF_CALLERS:
         assert problem_details.public_detail(made(kind)) == str(made(kind))
 
@@ -113,7 +113,7 @@ def number(running: Running, name: str) -> str:
     return next(line.split()[1] for line in text.splitlines() if line.startswith(name + " "))
 
 
-def test_failed_sync_is_said_by_health_metrics_and_the_log(
+def test_failed_sync_is_reported_by_health_metrics_and_log(
     failing: tuple[reverie.Store, FailingVFS], serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, vfs = failing
@@ -134,7 +134,7 @@ def test_failed_sync_is_said_by_health_metrics_and_the_log(
     assert "private%20place" in first[0].getMessage(), "the operator learns which file"
 
 
-def test_metrics_answer_when_the_store_cannot_be_read(
+def test_metrics_work_when_the_store_cannot_be_read(
     failing: tuple[reverie.Store, FailingVFS], serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, _ = failing
@@ -147,7 +147,7 @@ def test_metrics_answer_when_the_store_cannot_be_read(
     assert number(running, "reverie_store_up") == "0.0"
 
 
-def test_no_route_names_a_place_after_a_failed_sync(
+def test_no_route_reveals_a_path_after_a_failed_sync(
     failing: tuple[reverie.Store, FailingVFS], serve: Serve
 ) -> None:
     store, vfs = failing

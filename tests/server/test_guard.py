@@ -36,13 +36,13 @@ def raw(running: Running, request: bytes) -> bytes:
     return answer
 
 
-def test_a_server_sends_small_pieces_at_once() -> None:
+def test_server_sends_small_chunks_without_delay() -> None:
     """Without its protocol asyncio lets them wait for the client, a twentieth of a second each."""
     with bind_socket("127.0.0.1", 0) as bound:
         assert bound.proto == socket.IPPROTO_TCP
 
 
-def test_health_is_one_word_for_everybody(running: Running) -> None:
+def test_healthz_is_one_word_for_everybody(running: Running) -> None:
     with running.client("") as client:
         answer = client.get("/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
@@ -51,7 +51,7 @@ def test_health_is_one_word_for_everybody(running: Running) -> None:
 @pytest.mark.parametrize(
     "token", ["", "wrong", "rv_operator_" + "A" * 43, "rv_absent00_" + "A" * 43, "Basic x", "rv_"]
 )
-def test_without_a_known_token_there_is_nothing(running: Running, token: str) -> None:
+def test_request_without_a_valid_token_is_refused(running: Running, token: str) -> None:
     with running.client(token) as client:
         for method, path in (("GET", "/api/memory/"), ("POST", "/api/recall"), ("GET", "/nowhere")):
             answer = client.request(method, path)
@@ -61,7 +61,9 @@ def test_without_a_known_token_there_is_nothing(running: Running, token: str) ->
 
 @pytest.mark.parametrize("name", ["Authorization", "X-Reverie-Token"])
 @pytest.mark.parametrize("path", ["/v1/models", "/api/memory/", "/mcp", "/healthz"])
-def test_whoever_gives_two_names_is_not_let_in(running: Running, name: str, path: str) -> None:
+def test_request_with_a_duplicate_token_header_is_refused(
+    running: Running, name: str, path: str
+) -> None:
     own = (
         f"Bearer {running.server_context.token}"
         if name == "Authorization"
@@ -73,7 +75,7 @@ def test_whoever_gives_two_names_is_not_let_in(running: Running, name: str, path
             refused(client.get(path, headers=headers), 400)
 
 
-def test_a_revoked_token_is_nobodys_at_once(running: Running) -> None:
+def test_revoked_token_is_refused_at_once(running: Running) -> None:
     token, secret = running.store.create_token("phone")
     with running.client(secret) as client:
         assert client.get("/api/memory/").status_code == 200
@@ -92,13 +94,13 @@ def test_a_revoked_token_is_nobodys_at_once(running: Running) -> None:
         "[::]",
     ],
 )
-def test_another_name_is_not_ours(running: Running, host: str) -> None:
+def test_request_with_a_foreign_host_is_refused(running: Running, host: str) -> None:
     with running.client() as client:
         for path in ("/healthz", "/", "/api/memory/", "/v1/models", "/mcp", "/openapi.json"):
             refused(client.get(path, headers={"Host": host}), 421)
 
 
-def test_both_names_of_this_machine_are_ours(running: Running) -> None:
+def test_localhost_and_loopback_address_are_accepted_hosts(running: Running) -> None:
     with running.client() as client:
         port = running.server_context.port
         for host in (f"localhost:{port}", f"127.0.0.1:{port}", f"LOCALHOST:{port}"):
@@ -109,7 +111,7 @@ def test_both_names_of_this_machine_are_ours(running: Running) -> None:
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "file://", "http://127.0.0.1:1", "https://localhost"]
 )
-def test_another_page_reaches_nothing(running: Running, origin: str) -> None:
+def test_request_with_a_foreign_origin_is_refused(running: Running, origin: str) -> None:
     with running.client() as client:
         for method, path in (
             ("GET", "/api/memory/"),
@@ -125,7 +127,7 @@ def test_another_page_reaches_nothing(running: Running, origin: str) -> None:
     assert running.store.space("default").count() == 0
 
 
-def test_our_own_page_is_served(running: Running) -> None:
+def test_request_with_the_own_origin_is_accepted(running: Running) -> None:
     with running.client() as client:
         answer = client.get("/api/memory/", headers={"Origin": running.url})
         assert answer.status_code == 200
@@ -134,7 +136,7 @@ def test_our_own_page_is_served(running: Running) -> None:
         refused(client.get("/api/memory/", headers=crossed), 403)
 
 
-def test_every_answer_takes_the_same_headers(running: Running) -> None:
+def test_every_response_has_the_security_headers(running: Running) -> None:
     with running.client() as client:
         for path in ("/healthz", "/api/memory/", "/nowhere", "/openapi.json", "/docs"):
             headers = client.get(path).headers
@@ -144,14 +146,14 @@ def test_every_answer_takes_the_same_headers(running: Running) -> None:
             assert "server" not in headers
 
 
-def test_only_this_machine_is_listened_to(running: Running) -> None:
+def test_server_listens_on_loopback_only(running: Running) -> None:
     with open("/proc/net/tcp", encoding="ascii") as file:  # noqa: PTH123 - not a file of ours
         listening = [line.split()[1] for line in file if line.split()[3] == "0A"]
     port = f"{running.server_context.port:04X}"
     assert [each for each in listening if each.endswith(port)] == [f"0100007F:{port}"]
 
 
-def test_a_token_is_for_its_spaces_and_its_user(running: Running) -> None:
+def test_token_is_limited_to_its_spaces_and_user(running: Running) -> None:
     for space, user in (("a", None), ("a", "ana"), ("a", "bob"), ("b", None)):
         running.store.space(space, user=user).remember(f"canary {space} {user}")
     with running.client(running.token("write", spaces=["a"], user="ana")) as client:
@@ -169,7 +171,7 @@ def test_a_token_is_for_its_spaces_and_its_user(running: Running) -> None:
         assert client.get("/api/memory/", params={"space": "b"}).json()["total"] == 1
 
 
-def test_a_body_has_a_size(serve: Serve) -> None:
+def test_oversized_body_is_refused(serve: Serve) -> None:
     running = serve(limits=Limits(body_bytes=1000))
     with running.client() as client:
         refused(client.post("/api/memory/", json={"content": "x" * 2000}), 413)
@@ -182,7 +184,7 @@ def test_a_body_has_a_size(serve: Serve) -> None:
         assert client.post("/api/memory/", json={"content": "small"}).status_code == 201
 
 
-def test_a_body_comes_in_time(serve: Serve) -> None:
+def test_slow_body_is_dropped(serve: Serve) -> None:
     running = serve(limits=Limits(body_seconds=0.3))
     head = (
         f"POST /api/memory/ HTTP/1.1\r\nHost: 127.0.0.1:{running.server_context.port}\r\n"
@@ -194,7 +196,7 @@ def test_a_body_comes_in_time(serve: Serve) -> None:
         assert wire.recv(65536).startswith(b"HTTP/1.1 408")
 
 
-def test_who_sends_too_much_waits(serve: Serve) -> None:
+def test_requests_beyond_the_rate_limit_are_refused(serve: Serve) -> None:
     running = serve(limits=Limits(requests_per_second=0.001, burst=3, anonymous_burst=2))
     with running.client() as client:
         answers = [client.get("/api/memory/") for _ in range(5)]
@@ -207,7 +209,7 @@ def test_who_sends_too_much_waits(serve: Serve) -> None:
         assert [answer.status_code for answer in answers] == [401, 401, 429]
 
 
-def test_the_page_and_health_are_there_for_everybody(serve: Serve) -> None:
+def test_page_and_healthz_need_no_token(serve: Serve) -> None:
     running = serve(limits=Limits(anonymous_per_second=0.001, anonymous_burst=3))
     with running.client("wrong") as guesser:
         assert [guesser.get("/api/memory/").status_code for _ in range(4)][-1] == 429
@@ -218,7 +220,7 @@ def test_the_page_and_health_are_there_for_everybody(serve: Serve) -> None:
         assert stranger.post("/login", json={"code": "guess"}).status_code == 429
 
 
-def test_waiting_helps() -> None:
+def test_rate_limiter_refills_with_time() -> None:
     buckets = RateLimiter(2.0, 1)
     assert buckets.take("a", 0.0) == 0
     assert buckets.take("a", 0.0) == 0.5
@@ -239,14 +241,16 @@ def test_waiting_helps() -> None:
         b"POST /api/memory/ HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: x\r\n\r\n",
     ],
 )
-def test_nonsense_gets_a_4xx_and_nothing_more(running: Running, request_line: bytes) -> None:
+def test_malformed_request_gets_a_4xx_without_details(
+    running: Running, request_line: bytes
+) -> None:
     answer = raw(running, request_line)
     assert answer == b"" or answer.startswith(b"HTTP/1.1 4"), answer[:200]
     with running.client() as client:
         assert client.get("/healthz").status_code == 200
 
 
-def test_a_websocket_is_turned_away(running: Running) -> None:
+def test_websocket_is_refused(running: Running) -> None:
     head = (
         f"GET /api/changes HTTP/1.1\r\nHost: 127.0.0.1:{running.server_context.port}\r\n"
         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
@@ -255,7 +259,9 @@ def test_a_websocket_is_turned_away(running: Running) -> None:
     assert raw(running, head.encode()).split(b"\r\n")[0].split()[1] in {b"401", b"403", b"400"}
 
 
-def test_an_accident_tells_nothing(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_reveals_nothing(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("the secret path /home/ana")
 
@@ -267,7 +273,9 @@ def test_an_accident_tells_nothing(running: Running, monkeypatch: pytest.MonkeyP
         assert client.get("/healthz").status_code == 200
 
 
-def test_a_restored_backup_lets_nobody_in_again(running: Running, tmp_path: Any) -> None:
+def test_revoked_token_stays_revoked_after_a_restored_backup(
+    running: Running, tmp_path: Any
+) -> None:
     kept, _ = running.store.create_token("kept")
     gone, secret = running.store.create_token("gone")
     running.store.backup(tmp_path / "backup.db")
@@ -278,7 +286,7 @@ def test_a_restored_backup_lets_nobody_in_again(running: Running, tmp_path: Any)
     assert running.store.authenticate(secret) is None
 
 
-def test_a_store_that_is_away_is_said(running: Running) -> None:
+def test_healthz_of_an_unavailable_store_is_503(running: Running) -> None:
     running.store.close()
     with running.client("") as client:
         answer = client.get("/healthz")
@@ -286,7 +294,7 @@ def test_a_store_that_is_away_is_said(running: Running) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/profile", "/v1/models", "/mcp"])
-def test_a_store_that_is_away_is_no_accident_for_whoever_has_a_token(
+def test_unavailable_store_is_a_503_for_a_valid_token(
     running: Running, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     def away(*_: Any) -> None:

@@ -158,7 +158,7 @@ def over_mcp(
 ) -> None:
     threads = AsyncStore(house.store)
     space = threads.space(house.space.name, user=house.space.user)
-    scoped = ToolScope.of(space, session)
+    scoped = ToolScope.for_session(space, session)
 
     async def connected() -> None:
         async with Client(
@@ -169,7 +169,7 @@ def over_mcp(
     asyncio.run(connected())
 
 
-def test_every_mcp_handler_is_walked_through() -> None:
+def test_every_mcp_handler_is_covered_by_these_tests() -> None:
     handlers = {
         name
         for name, value in vars(server._Handlers).items()
@@ -271,10 +271,10 @@ def prompt_of(additions: PromptAdditions) -> str:
 
 
 # Names and addresses that a program asks for: verbatim, and no model's.
-TEXT_FOR_PROGRAMS = {"Space.name", "Space.user", "Session.id", "Store.url", "Store.show_in_vault"}
+TEXT_FOR_PROGRAMS = {"Space.name", "Space.user", "Session.id", "Store.url", "Store.flush_to_vault"}
 
 
-def test_every_method_that_gives_text_is_known() -> None:
+def test_every_handle_method_that_returns_text_is_listed() -> None:
     found = set()
     for kind in (Store, Space, Session, ScratchpadHandle):
         for name, member in vars(kind).items():
@@ -288,7 +288,7 @@ def test_every_method_that_gives_text_is_known() -> None:
 
 
 @pytest.mark.parametrize("door", TEXT_FOR_MODELS)
-def test_text_of_a_handle_neutralises_markers(house: House, door: str) -> None:
+def test_text_returned_by_handles_neutralises_markers(house: House, door: str) -> None:
     for plant in PLANTS:
         shown = TEXT_FOR_MODELS[door](house, plant)
         assert_inert(door, shown)
@@ -324,28 +324,28 @@ HELD = re.compile(
 )
 # Public functions that turn what is remembered into text: those for models are walked through here,
 FUNCTIONS_FOR_MODELS = {
-    "memory.context.lines_of",
-    "memory.profile.render",
-    "server.commands.answer",
-    "server.mcp_lines.of_hit",
-    "server.mcp_lines.of_memory",
-    "server.mcp_lines.of_versions",
+    "prompt.context.render_hits",
+    "prompt.profile.render",
+    "server.mcp.format.format_hit",
+    "server.mcp.format.format_memory",
+    "server.mcp.format.format_versions",
+    "server.proxy.commands.run_command",
     "vault.tools.memory_checkpoint",
     "vault.tools.memory_history",
 }
 # and these give paths, stored text, or what people and git read.
 FUNCTIONS_FOR_OTHERS = {
-    "memory.views.text_of",
-    "vault.conversations.apart_path",
+    "recall.views.item_text",
+    "vault.git.scoped_history.checkpoint",
+    "vault.git.scoped_history.diff",
+    "vault.git.scoped_history.find_memory_file",
     "vault.layout.memory_folder",
-    "vault.operations.diff",
-    "vault.scoped.checkpoint",
-    "vault.scoped.diff",
-    "vault.scoped.file_of",
+    "vault.service.diff",
+    "vault.session_files.event_path",
 }
 
 
-def test_every_function_that_makes_text_of_memories_is_known() -> None:
+def test_every_function_that_renders_memories_is_listed() -> None:
     found = set()
     for module in pkgutil.walk_packages(reverie.__path__, "reverie."):
         if module.name.startswith(("reverie.cli", "reverie.__main__")):
@@ -399,15 +399,15 @@ class _HeardError(Exception):
 
 
 ASKED: dict[str, Callable[[Any, Plant], Any]] = {
-    "extract": lambda model, plant: prompts.extract_facts(
+    "extract_facts": lambda model, plant: prompts.extract_facts(
         model, plant.text, [("user", plant.text)]
     ),
-    "decide": lambda model, plant: prompts.reconcile_facts(
+    "reconcile_facts": lambda model, plant: prompts.reconcile_facts(
         model,
         [prompts.Fact(content=plant.text, category="general", subject=plant.name)],
         [plant.text],
     ),
-    "summarise": lambda model, plant: prompts.summarize_turns(
+    "summarize_turns": lambda model, plant: prompts.summarize_turns(
         model, condensed(plant), [(plant.name, plant.text)]
     ),
 }
@@ -418,7 +418,7 @@ def condensed(plant: Plant) -> str:
     return summaries.condense(plant.text, [said, said._replace(text="")]).text
 
 
-def test_every_function_that_asks_a_model_is_known() -> None:
+def test_every_function_that_calls_a_model_is_listed() -> None:
     """Questions are asked in one module, by these functions."""
     found = {
         name
@@ -427,14 +427,14 @@ def test_every_function_that_asks_a_model_is_known() -> None:
     }
     assert found == set(ASKED)
     for path in SOURCE.rglob("*.py"):
-        if path.parent.name == "vault" or path.name == "asking.py":
-            continue  # what the vault asks is git
+        if path.parent.name == "git" or path == SOURCE / "learn" / "prompts.py":
+            continue  # the vault asks git, not a model
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             assert not (isinstance(node, ast.Attribute) and node.attr == "ask"), path
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_question_to_a_model_neutralises_markers(name: str) -> None:
+def test_prompts_to_a_model_neutralise_markers(name: str) -> None:
     for plant in PLANTS:
         model = Listener()
         with pytest.raises(_HeardError):
@@ -464,7 +464,7 @@ def test_every_memory_command_neutralises_markers(house: House) -> None:
     )
 
 
-def test_what_the_proxy_puts_into_a_request_is_neutralised(proxy: Proxy) -> None:
+def test_text_inserted_by_the_proxy_neutralises_markers(proxy: Proxy) -> None:
     proxied = proxy()
     for plant in PLANTS[::3]:
         planted(proxied.space, plant)
@@ -489,7 +489,7 @@ BUILDERS = {
 }
 
 
-def test_text_for_models_is_built_in_known_modules_by_one_function() -> None:
+def test_text_for_models_is_built_in_listed_modules_by_one_function() -> None:
     """``Context`` and ``PromptAdditions`` come from here, and nobody has an escape of their own."""
     users: dict[str, set[str]] = {}
     for path in sorted(SOURCE.rglob("*.py")):

@@ -105,7 +105,7 @@ def make(tmp_path: Path) -> Iterator[Any]:
         store.close()
 
 
-def test_nothing_that_a_bound_user_reads_changes_when_others_write(make: Any) -> None:
+def test_answers_to_a_bound_user_do_not_change_when_others_write(make: Any) -> None:
     house = make("one")
     for number in range(4):
         house.own(number)
@@ -133,7 +133,7 @@ def positions_told(house: House) -> list[Any]:
     return [listed, spaces, versions, ids, moments]
 
 
-def test_positions_of_a_bound_user_are_the_same_however_much_others_write(make: Any) -> None:
+def test_positions_shown_to_a_bound_user_do_not_depend_on_others(make: Any) -> None:
     quiet, busy = make("quiet"), make("busy")
     for number in range(5):
         quiet.own(number)
@@ -145,7 +145,7 @@ def test_positions_of_a_bound_user_are_the_same_however_much_others_write(make: 
     assert told[0] == told[1] == 20 and told[3] == [f"id: {number}" for number in range(1, 21)]
 
 
-def test_position_of_a_version_is_a_moment_to_look_at(make: Any) -> None:
+def test_position_of_a_version_is_accepted_as_as_of(make: Any) -> None:
     house = make("one")
     for number in range(3):
         house.others(number)
@@ -168,7 +168,7 @@ def test_position_of_a_version_is_a_moment_to_look_at(make: Any) -> None:
 
 
 @pytest.mark.parametrize("header", [False, True])
-def test_feed_of_a_bound_user_goes_on_where_it_was_left(make: Any, header: bool) -> None:
+def test_feed_of_a_bound_user_continues_from_its_last_position(make: Any, header: bool) -> None:
     house = make("one")
     for number in range(3):
         house.others(number)
@@ -191,7 +191,7 @@ def test_feed_of_a_bound_user_goes_on_where_it_was_left(make: Any, header: bool)
     assert [change["position"] for change in heard(12)] == [13, 14, 15, 16]
 
 
-def test_token_without_a_user_is_told_positions_of_the_log(make: Any) -> None:
+def test_token_without_a_user_gets_log_positions(make: Any) -> None:
     house = make("one")
     house.others(1)
     house.own(1)
@@ -200,7 +200,9 @@ def test_token_without_a_user_is_told_positions_of_the_log(make: Any) -> None:
     assert position == house.store.space(SPACE).position() == 8
 
 
-def test_positions_are_read_once(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_visible_positions_are_read_once_per_request(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was looked through is not looked through again, whoever wrote it."""
     from reverie.write import visible_positions
 

@@ -126,7 +126,7 @@ def allowed(caller: str, right: str | None) -> int | None:
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize(("method", "path"), sorted(ROUTES))
-def test_every_cell_of_the_table(
+def test_every_route_and_caller_has_the_status_of_the_table(
     house: tuple[Running, dict[str, str]], caller: str, method: str, path: str
 ) -> None:
     running, tokens = house
@@ -148,7 +148,7 @@ def test_every_cell_of_the_table(
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize(("method", "path"), sorted(UPSTREAM))
-def test_every_cell_of_the_upstreams_table(
+def test_every_upstream_path_and_caller_has_the_status_of_the_table(
     house: tuple[Running, dict[str, str]], caller: str, method: str, path: str
 ) -> None:
     """This server has no upstream: who is let in is told so."""
@@ -162,7 +162,7 @@ def test_every_cell_of_the_upstreams_table(
     assert answer.status_code == (401 if caller == "none" else 403 if short else 503), answer.text
 
 
-def test_the_table_has_every_route(house: tuple[Running, dict[str, str]]) -> None:
+def test_rights_table_has_every_route(house: tuple[Running, dict[str, str]]) -> None:
     running, _ = house
     with running.client() as client:
         described = client.get("/openapi.json").json()["paths"]
@@ -175,7 +175,9 @@ def test_the_table_has_every_route(house: tuple[Running, dict[str, str]]) -> Non
     assert found == set(ROUTES)
 
 
-def test_what_is_not_described_is_open_or_closed(house: tuple[Running, dict[str, str]]) -> None:
+def test_routes_outside_openapi_are_public_pages_or_need_a_token(
+    house: tuple[Running, dict[str, str]],
+) -> None:
     """Routes outside the description: pages for everybody, all else behind a token."""
     running, _ = house
     with running.client("") as client:
@@ -195,13 +197,13 @@ TOOLS = {
 }
 
 
-def test_a_tool_asks_for_what_its_route_asks_for() -> None:
+def test_mcp_tool_needs_the_right_of_its_route() -> None:
     assert {tool: ROUTES[route] for tool, route in TOOLS.items()} == dict(server.TOOL_RIGHTS)
 
 
 @pytest.mark.parametrize("caller", CALLERS)
 @pytest.mark.parametrize("tool", sorted(TOOLS))
-def test_every_tool_for_every_caller(
+def test_every_mcp_tool_and_caller_has_the_status_of_the_table(
     house: tuple[Running, dict[str, str]], caller: str, tool: str
 ) -> None:
     """A call by hand, as a client would make it that does not ask which tools there are."""
@@ -231,7 +233,7 @@ def test_every_tool_for_every_caller(
     assert not refused or (result["isError"] and "known" not in answer.text)
 
 
-def test_who_may_only_read_leaves_no_trace(running: Running) -> None:
+def test_read_token_creates_no_space_and_no_user(running: Running) -> None:
     """Neither a space nor a user comes into being because somebody looked for it."""
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
     body = {**call, "params": {"name": "context", "arguments": {"query": "known"}}}

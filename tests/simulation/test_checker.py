@@ -108,7 +108,7 @@ def invent(history: History, seen: Observed) -> None:
         (invent, "invented"),
     ],
 )
-def test_checker_finds_a_doctored_history(
+def test_checker_detects_a_manipulated_history(
     doctor: Callable[[History, Observed], None], kind: Kind
 ) -> None:
     history, seen = healthy()

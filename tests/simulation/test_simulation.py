@@ -35,8 +35,8 @@ def test_simulation_keeps_every_acknowledged_write_once(
     schedule = drawn(seed, network=engine == "postgres", steps=STEPS, faults=FAULTS)
     world = World(tmp_path, address, socket)
     print(
-        f"repeat: REVERIE_SEED={seed} {'REVERIE_PROVE=1 ' if PROVE else ''}"
-        f".venv/bin/pytest 'tests/simulation/test_simulation.py::{request.node.originalname}"
+        f"repeat: REVERIE_SEED={seed} .venv/bin/pytest {'--prove ' if PROVE else ''}"
+        f"'tests/simulation/test_simulation.py::{request.node.originalname}"
         f"[{engine}-0]'"
     )
     world.run(schedule)

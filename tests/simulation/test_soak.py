@@ -71,7 +71,7 @@ class Samples:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_soak_breaks_nothing_and_grows_nothing(
+def test_soak_run_breaks_nothing_and_leaks_nothing(
     request: pytest.FixtureRequest, tmp_path: Path, engine: str
 ) -> None:
     address, socket = str(tmp_path / "store.db"), None

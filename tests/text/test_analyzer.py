@@ -52,28 +52,28 @@ check = settings(deadline=None, max_examples=200, derandomize=True)
         ("... \n", []),
     ],
 )
-def test_terms(text: str, expected: list[str]) -> None:
+def test_analyse_returns_the_expected_terms(text: str, expected: list[str]) -> None:
     terms = analyse(text)
     assert [term for term, count in terms.counts.items() for _ in range(count)] == expected
     assert terms.length == len(expected)
 
 
-def test_stop_words_count_only_where_there_is_nothing_else() -> None:
+def test_stop_words_are_kept_only_when_there_is_nothing_else() -> None:
     assert analyse("Who are you?") == Terms({"who": 1, "are": 1, "you": 1}, 3)
     assert analyse("Who are you, Sarah?") == Terms({"sarah": 1}, 1)
     assert query_terms("who's that") == {"who": "who's", "that": "that"}
 
 
-def test_counts_and_length() -> None:
+def test_analyse_counts_terms_and_length() -> None:
     assert analyse("Run, runs, running: a cat") == Terms({"run": 3, "cat": 1}, 4)
 
 
-def test_words_are_cut_at_64_characters() -> None:
+def test_terms_are_truncated_at_64_characters() -> None:
     assert analyse("z" * 1_000).counts == analyse("z" * 64).counts == {"z" * 64: 1}
     assert all(len(term) <= 64 for term in analyse("東" + "\u0301" * 500 + "京").counts)
 
 
-def test_query_terms_keep_order_and_one_surface_word() -> None:
+def test_query_terms_keep_order_and_one_surface_form() -> None:
     assert query_terms("The Runner's cats ran; CAT Naïve") == {
         "runner": "runner's",
         "cat": "cats",
@@ -82,7 +82,7 @@ def test_query_terms_keep_order_and_one_surface_word() -> None:
     }
 
 
-def test_query_terms_are_bounded() -> None:
+def test_query_terms_are_limited() -> None:
     text = " ".join(f"word{number}" for number in range(10_000))
     assert list(query_terms(text)) == [f"word{number}" for number in range(64)]
     assert list(query_terms(text, 3)) == ["word0", "word1", "word2"]
@@ -90,7 +90,7 @@ def test_query_terms_are_bounded() -> None:
     assert query_terms(" " * 20_000 + "late") == {}
 
 
-def test_marks_are_all_known() -> None:
+def test_combining_marks_are_part_of_words() -> None:
     letters = [
         chr(code)
         for code in range(0x300, sys.maxunicode + 1)
@@ -100,7 +100,7 @@ def test_marks_are_all_known() -> None:
     assert [mark for mark in letters if not token.fullmatch(f"a{mark}b")] == []
 
 
-def test_the_path_for_plain_text_gives_the_same_words() -> None:
+def test_fast_path_for_plain_text_equals_the_general_path() -> None:
     plain = [chr(c) for c in range(sys.maxunicode + 1) if analyzer._PLAIN.fullmatch(chr(c))]
     assert len(plain) > 5_000
     for character in plain:
@@ -110,19 +110,19 @@ def test_the_path_for_plain_text_gives_the_same_words() -> None:
 
 @check
 @given(st.text(st.characters(max_codepoint=127)))
-def test_the_path_for_ascii_gives_the_same_words(text: str) -> None:
+def test_fast_path_for_ascii_equals_the_general_path(text: str) -> None:
     assert analyzer._split_words(text) == analyzer._split_unicode_words(text)
 
 
 @check
 @given(st.text(st.sampled_from("aZ9 .'’_-éßſςΣяЁ—…👍")))
-def test_the_path_for_plain_text_gives_the_same_words_in_any_order(text: str) -> None:
+def test_fast_path_for_plain_text_equals_the_general_path_in_any_order(text: str) -> None:
     assert analyzer._split_words(text) == analyzer._split_unicode_words(text)
 
 
 @check
 @given(ANY_TEXT | SCRIPTS)
-def test_terms_are_clean_and_never_fail(text: str) -> None:
+def test_analyse_returns_clean_terms_for_any_text(text: str) -> None:
     terms = analyse(text)
     assert terms.length == sum(terms.counts.values())
     for term in terms.counts:
@@ -133,7 +133,7 @@ def test_terms_are_clean_and_never_fail(text: str) -> None:
 
 @check
 @given(ANY_TEXT | SCRIPTS)
-def test_a_text_finds_itself_by_words_that_stand_in_it(text: str) -> None:
+def test_query_terms_of_a_text_are_its_index_terms(text: str) -> None:
     found = query_terms(text, 10_000)
     indexed = analyse(text).counts
     # A text without spaces is also indexed by single characters, which only short queries ask for.
@@ -145,12 +145,12 @@ def test_a_text_finds_itself_by_words_that_stand_in_it(text: str) -> None:
 
 @check
 @given(st.text(st.sampled_from("abc xyz'’éя東ก1 ")), st.sampled_from(["upper", "NFD"]))
-def test_spelling_of_the_same_text_does_not_matter(text: str, change: str) -> None:
+def test_unicode_form_does_not_change_the_terms(text: str, change: str) -> None:
     other = text.upper() if change == "upper" else unicodedata.normalize("NFD", text)
     assert analyse(text) == analyse(other)
 
 
-def test_threads_get_the_same_terms() -> None:
+def test_analyse_is_thread_safe() -> None:
     text = " ".join(f"running{number} книгами cats{number}" for number in range(400))
     expected = analyse(text)
     seen: list[Terms] = []

@@ -19,6 +19,7 @@ from reverie.text.frontmatter import (
     load,
     update,
 )
+from tests.tiers import PROVE
 
 LOADERS = [yaml.CBaseLoader, yaml.BaseLoader]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -77,7 +78,7 @@ def as_text(fields: Mapping[str, Value]) -> dict[str, str | list[str]]:
     }
 
 
-def test_a_file_has_this_form() -> None:
+def test_dump_writes_the_documented_format() -> None:
     fields: dict[str, Value] = {
         "title": "of a person",
         "tags": ["work", "big team", "no", "a, b"],
@@ -138,7 +139,7 @@ def test_a_file_has_this_form() -> None:
         ("👩\u200d👧", '"👩\u200d👧"'),
     ],
 )
-def test_text_stands_bare_only_where_it_is_read_as_text(text: str, written: str) -> None:
+def test_dump_quotes_text_that_yaml_would_read_as_another_type(text: str, written: str) -> None:
     raw = dump({"subject": text}, "x")
     assert raw == f"---\nsubject: {written}\n---\n\nx\n".encode()
     assert load(raw).fields == {"subject": text}
@@ -149,7 +150,7 @@ def test_text_stands_bare_only_where_it_is_read_as_text(text: str, written: str)
 
 @check
 @given(FIELDS, CONTENT)
-def test_what_is_written_is_read_again(fields: dict[str, Value], content: str) -> None:
+def test_load_returns_what_dump_wrote(fields: dict[str, Value], content: str) -> None:
     raw = dump(fields, content)
     found = load(raw)
     assert found.fields == as_text(fields)
@@ -159,7 +160,7 @@ def test_what_is_written_is_read_again(fields: dict[str, Value], content: str) -
 
 @check
 @given(FIELDS)
-def test_every_parser_reads_the_same(fields: dict[str, Value]) -> None:
+def test_every_yaml_parser_reads_the_same_values(fields: dict[str, Value]) -> None:
     front = dump(fields, "").decode().removesuffix("---\n\n\n").removeprefix("---\n")
     wanted = {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}
     assert (yaml.safe_load(front) or {}) == wanted
@@ -197,7 +198,7 @@ CONTENTS = [
 
 
 @pytest.mark.parametrize("content", CONTENTS, ids=lambda text: ascii(text)[:30])
-def test_content_comes_back_byte_for_byte(content: str) -> None:
+def test_load_returns_content_byte_for_byte(content: str) -> None:
     for raw in (
         dump({"id": "x"}, content),
         dump({}, content),
@@ -220,7 +221,7 @@ def test_content_comes_back_byte_for_byte(content: str) -> None:
         ({"subject": "x" * MAX_BYTES}, ""),
     ],
 )
-def test_what_cannot_be_written_is_refused(fields: dict[str, Value], content: str) -> None:
+def test_dump_refuses_values_that_cannot_be_written(fields: dict[str, Value], content: str) -> None:
     with pytest.raises(InvalidInput, match=r"^[^\n]+$"):
         dump(fields, content)
 
@@ -276,7 +277,7 @@ PATIENT: list[tuple[str, bytes, dict[str, str | list[str]], str]] = [
 @pytest.mark.parametrize(
     ("raw", "fields", "content"), [case[1:] for case in PATIENT], ids=[case[0] for case in PATIENT]
 )
-def test_what_people_write_is_read(
+def test_load_reads_hand_written_front_matter(
     raw: bytes, fields: dict[str, str | list[str]], content: str
 ) -> None:
     found = load(raw)
@@ -306,7 +307,7 @@ TROUBLED: list[tuple[bytes, dict[str, str | list[str]], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("front", "fields", "unread"), TROUBLED, ids=lambda part: ascii(part)[:50])
-def test_what_is_odd_is_read_and_reported(
+def test_load_reports_unusual_front_matter_and_reads_the_rest(
     front: bytes, fields: dict[str, str | list[str]], unread: tuple[str, ...]
 ) -> None:
     raw = b"---\n" + front + b"\n---\n\nbody\n"
@@ -402,7 +403,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("raw", BROKEN, ids=lambda raw: ascii(raw[:40]))
-def test_what_cannot_be_understood_is_left_alone(raw: bytes) -> None:
+def test_load_marks_unparsable_front_matter_as_broken(raw: bytes) -> None:
     found = load(raw)
     assert found.broken and len(found.problems) == 1
     assert (found.fields, found.content, found.unreadable_keys) == ({}, "", ())
@@ -412,15 +413,15 @@ def test_what_cannot_be_understood_is_left_alone(raw: bytes) -> None:
             update(raw, {"id": "x"}, content)
 
 
-def test_the_hostile_tables_are_long_enough() -> None:
+def test_hostile_front_matter_tables_are_long_enough() -> None:
     assert len(CONTENTS) + len(PATIENT) + len(TROUBLED) + len(BROKEN) >= 150
 
 
-def test_a_problem_names_the_line_of_the_file() -> None:
+def test_load_problem_names_the_line() -> None:
     assert "in line 3" in load(b"---\nid: x\nsubject: Re: hello\n---\n").problems[0]
 
 
-def test_a_value_is_text_or_a_list_as_the_reader_wants_it() -> None:
+def test_items_and_text_read_a_value_as_list_or_text() -> None:
     found = load(b"---\ntags: work, big team,\nsubject: [a, b]\nid: [x]\nkind:\n---\n")
     assert found.items("tags") == ["work", "big team"]
     assert found.items("subject") == ["a", "b"] and found.items("source") == []
@@ -440,11 +441,11 @@ def test_a_value_is_text_or_a_list_as_the_reader_wants_it() -> None:
         ("a\n", "a", False),
     ],
 )
-def test_line_ends_do_not_make_another_text(one: str, other: str, same: bool) -> None:
+def test_equal_ignoring_crlf_ignores_line_end_style(one: str, other: str, same: bool) -> None:
     assert equal_ignoring_crlf(one, other) is equal_ignoring_crlf(other, one) is same
 
 
-def test_a_rewrite_touches_nothing_but_its_keys() -> None:
+def test_update_changes_only_the_given_keys() -> None:
     raw = (
         b"---\n# mine\ntitle:   'x'\n\nversion: 2   # bumped\nsubject: |+\n  a\n\n"
         b"# of tags\ntags:\n  - a   # first\n  - b\n# end\ncover: {file: x.png}\n---\nbody"
@@ -460,7 +461,7 @@ def test_a_rewrite_touches_nothing_but_its_keys() -> None:
     assert update(raw, {}) == raw
 
 
-def test_a_rewrite_leaves_one_of_a_double_key() -> None:
+def test_update_removes_a_duplicate_key() -> None:
     raw = b"---\nid: x\ntitle: t\nid: y\n---\n"
     assert update(raw, {"id": "z"}) == b"---\ntitle: t\nid: z\n---\n"
     assert update(raw, {"id": None}) == b"---\ntitle: t\n---\n"
@@ -482,17 +483,17 @@ def test_a_rewrite_leaves_one_of_a_double_key() -> None:
         (b"---\nid:\n---\n", b"---\nid: x\n---\n"),
     ],
 )
-def test_a_file_gets_its_id(raw: bytes, expected: bytes) -> None:
+def test_update_adds_an_id(raw: bytes, expected: bytes) -> None:
     assert update(raw, {"id": "x"}) == expected
     assert load(expected).content == load(raw).content
 
 
-def test_a_rewrite_with_content_has_the_line_ends_of_ours() -> None:
+def test_update_with_content_uses_our_line_ends() -> None:
     raw = b"\xef\xbb\xbf---\r\nmine: 1\r\nid: x\r\n---\r\nold\r\n"
     assert update(raw, {"id": "z"}, "new\r\n") == b"---\nmine: 1\nid: z\n---\n\nnew\r\n\n"
 
 
-def test_a_rewrite_that_could_not_be_read_is_refused() -> None:
+def test_update_whose_result_cannot_be_read_is_refused() -> None:
     raw = b"---\nmine: " + b"x" * (MAX_BYTES - 10) + b"\n---\n"
     assert not load(raw).broken
     with pytest.raises(InvalidInput, match="shorten"):
@@ -510,9 +511,9 @@ YAML = st.lists(
 ).map("".join)
 
 
-@settings(check, max_examples=1_000)
+@settings(check, max_examples=1_000 if PROVE else 250)
 @given(YAML, st.sampled_from(["\n", "\r\n"]), st.sampled_from(["", "\ufeff"]), CONTENT, FIELDS)
-def test_any_file_that_is_not_broken_can_be_rewritten(
+def test_update_works_on_any_file_that_is_not_broken(
     front: str, newline: str, mark: str, body: str, fields: dict[str, Value]
 ) -> None:
     raw = f"{mark}---{newline}{front}{newline}---{newline}{body}".encode()
@@ -529,11 +530,11 @@ def test_any_file_that_is_not_broken_can_be_rewritten(
     assert without.fields == {k: v for k, v in found.fields.items() if k not in KEYS}
 
 
-@settings(check, max_examples=500)
+@settings(check, max_examples=500 if PROVE else 125)
 @given(
     st.binary(max_size=60) | YAML.map(str.encode), st.sampled_from([b"", b"---\n", b"\xef\xbb\xbf"])
 )
-def test_no_bytes_are_an_exception(some: bytes, before: bytes) -> None:
+def test_load_of_any_bytes_raises_no_exception(some: bytes, before: bytes) -> None:
     raw = before + some
     found = load(raw)
     assert all("\n" not in problem for problem in found.problems)
@@ -541,7 +542,7 @@ def test_no_bytes_are_an_exception(some: bytes, before: bytes) -> None:
         assert load(update(raw, {"id": "x"})).content == found.content
 
 
-def test_large_files_are_read_whole() -> None:
+def test_load_reads_large_files_whole() -> None:
     content = "line of text\r\n" * 750_000
     raw = dump({"id": "x"}, content)
     assert len(raw) > 10_000_000 and load(raw).content == content

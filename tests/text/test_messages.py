@@ -220,7 +220,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("case", [*OPENAI, *ANTHROPIC, *PYDANTIC_AI, *OTHERS])
-def test_what_a_message_holds(case: Case) -> None:
+def test_message_accessors_return_role_text_and_tool_calls(case: Case) -> None:
     message = to_json_object(case.message)
     assert message == case.message
     assert role_of(message) == case.role
@@ -258,7 +258,7 @@ def nested(levels: int) -> Any:
     return value
 
 
-def test_a_mapping_is_copied_all_the_way_down() -> None:
+def test_to_json_object_copies_deeply() -> None:
     message = {"role": Role.USER, "content": ({"a": (1, 2.5, None, True)},), "level": Level.LOW}
     copy = to_json_object(message)
     assert copy == {"role": "user", "content": [{"a": [1, 2.5, None, True]}], "level": 1}
@@ -268,7 +268,7 @@ def test_a_mapping_is_copied_all_the_way_down() -> None:
 
 
 @pytest.mark.parametrize("value", [-(10**4299), "\ud800", "\x00", 1e308, "", nested(199)])
-def test_what_json_holds_is_kept(value: Any) -> None:
+def test_to_json_object_keeps_json_values(value: Any) -> None:
     message = {"content": value}
     assert to_json_object(message) == message == json.loads(json.dumps(to_json_object(message)))
 
@@ -292,20 +292,22 @@ def test_what_json_holds_is_kept(value: Any) -> None:
         (Reply(role="user", content=b"\xff"), "Reply cannot be written as JSON"),
     ],
 )
-def test_what_json_cannot_hold_is_refused_in_one_line(message: Any, complaint: str) -> None:
+def test_to_json_object_refuses_values_that_json_cannot_hold_on_one_line(
+    message: Any, complaint: str
+) -> None:
     with pytest.raises(InvalidInput, match=r"\A[^\n]+\Z") as refused:
         to_json_object(message)
     assert complaint in str(refused.value)
 
 
-def test_objects_of_clients_are_taken_as_they_were_sent() -> None:
+def test_to_json_object_accepts_client_objects_as_they_were_sent() -> None:
     message = Reply(role="assistant", content=[Block(type="text", text="hello")])
     expected = {"role": "assistant", "content": [{"type": "text", "text": "hello"}]}
     assert to_json_object(message) == expected
     assert to_json_object({"role": "assistant", "content": message.content}) == expected
 
 
-def test_objects_of_pydantic_ai_are_taken_as_their_dump() -> None:
+def test_to_json_object_accepts_pydantic_ai_objects_as_their_dump() -> None:
     from pydantic_ai import messages as ai
 
     image = ai.ImageUrl("https://example.org/cat.png")
@@ -330,7 +332,7 @@ def test_objects_of_pydantic_ai_are_taken_as_their_dump() -> None:
         to_json_object(ai.TextPart("hello"))
 
 
-def test_without_system() -> None:
+def test_without_system_drops_system_and_developer_messages() -> None:
     assert without_system({"role": "system", "content": "Be kind."}) is None
     assert without_system({"role": "developer", "content": "Be kind."}) is None
     for message in (user("hi") | {"instructions": "mine"}, response(part("text", "hello"))):
@@ -371,7 +373,9 @@ def renderings(said: list[str], calls: Calls, made_up: str) -> list[Message]:
 
 @check
 @given(st.lists(WORDS, max_size=3), CALLS)
-def test_a_turn_has_one_digest_in_every_shape(said: list[str], calls: Calls) -> None:
+def test_digest_of_a_turn_is_the_same_in_every_provider_format(
+    said: list[str], calls: Calls
+) -> None:
     messages = renderings(said, calls, "a") + renderings(said, calls, "b")
     assert len({digest(message) for message in messages}) == 1
 
@@ -415,11 +419,11 @@ def test_a_turn_has_one_digest_in_every_shape(said: list[str], calls: Calls) -> 
         ],
     ],
 )
-def test_renderings_of_one_turn(messages: list[Message]) -> None:
+def test_digest_is_equal_for_renderings_of_one_turn(messages: list[Message]) -> None:
     assert len({digest(message) for message in messages}) == 1
 
 
-def test_turns_that_differ() -> None:
+def test_digest_differs_for_different_turns() -> None:
     arguments = ['{"x": 1}', '{"x": true}', '{"x": null}', '{"x": 1', "[" * 100_000]
     contents = ["hi", "Hi", ["hi", IMAGE], ["hi", PICTURE], "\ud800", "\ud801", 1, 2]
     messages: list[Message] = [
@@ -431,7 +435,7 @@ def test_turns_that_differ() -> None:
     assert len({digest(message) for message in messages}) == len(messages)
 
 
-def test_only_a_whole_thought_at_the_start_of_a_reply_does_not_count() -> None:
+def test_digest_ignores_only_a_complete_leading_thought_of_a_reply() -> None:
     contents = [
         *["So.", "<think>So.", "So. <think>hm</think>", "<thinking>hm</thinking>So."],
         *["hm</think>So.", "<think>hm</think><think>hm</think>So."],
@@ -442,13 +446,13 @@ def test_only_a_whole_thought_at_the_start_of_a_reply_does_not_count() -> None:
 
 
 @given(st.sampled_from(["user", "assistant"]), st.text())
-def test_a_plain_message_has_the_digest_of_its_longer_rendering(role: str, text: str) -> None:
+def test_digest_of_plain_text_equals_that_of_its_list_form(role: str, text: str) -> None:
     plain = {"role": role, "content": text}
     parts = {"role": role, "content": [{"type": "text", "text": text}]}
     assert digest(plain) == digest({**plain, "refusal": None}) == digest(parts)
 
 
-def test_a_digest_stays_the_same_for_ever() -> None:
+def test_digest_never_changes_between_versions() -> None:
     # Stores hold them: with another one, a session no longer knows what was said in it before.
     assert digest({"role": "user", "content": "hi"}) == "3584b11c8a471906e9d07c886c669041"
     assert digest({"role": "assistant", "content": "hi"}) == "6dafdad2609a0df7cbf27912fa7d5de5"
@@ -493,7 +497,7 @@ def turned(value: Any) -> Any:
 
 @check
 @given(MESSAGES)
-def test_any_mapping_can_be_read(message: Message) -> None:
+def test_accessors_work_on_any_mapping(message: Message) -> None:
     before = json.dumps(message)
     assert to_json_object(message) == message
     assert role_of(message) == role_of(message).lower() != ""
@@ -509,7 +513,7 @@ def test_any_mapping_can_be_read(message: Message) -> None:
 
 @check
 @given(MESSAGES)
-def test_a_digest_survives_writing_and_order_and_nulls(message: Message) -> None:
+def test_digest_ignores_serialization_key_order_and_nulls(message: Message) -> None:
     made = digest(message)
     assert len(made) == 32
     assert digest(json.loads(json.dumps(message))) == made
@@ -519,7 +523,7 @@ def test_a_digest_survives_writing_and_order_and_nulls(message: Message) -> None
 
 @pytest.mark.parametrize("holder", ["content", "parts", "tool_calls", "output"])
 @pytest.mark.parametrize("label", [{"role": "user"}, {"kind": "request"}, ITEM_RESULT])
-def test_deep_messages_can_be_read(label: Message, holder: str) -> None:
+def test_accessors_work_on_deeply_nested_messages(label: Message, holder: str) -> None:
     for inner in ({"type": "tool_result"}, {"type": "x"}, {}):
         held: Any = "x"
         for _ in range(99):
@@ -572,7 +576,9 @@ AND_SO = user(used("a"), text("so?"))
         ([HI, THOUGHT, THOUGHT, ITEM_CALL], 9, [HI]),
     ],
 )
-def test_resumed(messages: list[Message], limit: int, expected: list[Message] | None) -> None:
+def test_trim_history_returns_the_expected_messages(
+    messages: list[Message], limit: int, expected: list[Message] | None
+) -> None:
     assert trim_history(messages, limit) == (messages if expected is None else expected)
 
 
@@ -611,7 +617,9 @@ def every_call_is_answered_in_its_turn(messages: list[Message]) -> bool:
 
 @check
 @given(CONVERSATIONS, st.integers(-1, 16))
-def test_what_is_resumed_is_accepted(messages: list[Message], limit: int) -> None:
+def test_trim_history_returns_a_history_that_providers_accept(
+    messages: list[Message], limit: int
+) -> None:
     kept = trim_history(messages, limit)
     assert len(kept) <= max(limit, 0)
     assert not kept or starts_turn(kept[0])
@@ -624,7 +632,7 @@ def test_what_is_resumed_is_accepted(messages: list[Message], limit: int) -> Non
 
 @check
 @given(st.lists(st.sampled_from(TURNS), max_size=4), st.integers(0, 25))
-def test_whole_turns_are_all_resumed(turns: list[list[Message]], limit: int) -> None:
+def test_trim_history_keeps_whole_turns(turns: list[list[Message]], limit: int) -> None:
     messages = [message for turn in turns for message in turn]
     window = messages[max(0, len(messages) - limit) :]
     first = next((at for at, message in enumerate(window) if starts_turn(message)), len(window))

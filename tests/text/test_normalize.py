@@ -35,7 +35,7 @@ check = settings(deadline=None, max_examples=200, derandomize=True)
         (" \n ", ""),
     ],
 )
-def test_one_line(text: str, expected: str) -> None:
+def test_one_line_returns_the_expected_text(text: str, expected: str) -> None:
     assert one_line(text) == expected
 
 
@@ -69,7 +69,7 @@ def test_one_line_replaces_every_control_and_format_character_but_the_joiners() 
         ("a/../b", "a_b"),
     ],
 )
-def test_category_slug(text: str, expected: str) -> None:
+def test_category_slug_returns_the_expected_slug(text: str, expected: str) -> None:
     assert category_slug(text) == expected
 
 
@@ -93,7 +93,7 @@ def test_category_slug_is_stable(text: str) -> None:
         ("Ｃａｆe\u0301", "café"),
     ],
 )
-def test_subject_key(subject: str | None, expected: str | None) -> None:
+def test_subject_key_returns_the_expected_key(subject: str | None, expected: str | None) -> None:
     assert subject_key(subject) == expected
 
 
@@ -105,20 +105,20 @@ def test_subject_key_ignores_case_and_is_stable(subject: str) -> None:
     assert subject_key(key) == key
 
 
-def test_storable_returns_the_text_unchanged() -> None:
+def test_require_storable_returns_the_text_unchanged() -> None:
     text = "a\x00 é 👍 \n"
     assert require_utf8(text, "content") is text
 
 
 @pytest.mark.parametrize("bad", ["a\ud800", "\udfff", None, b"bytes", 3])
-def test_storable_refuses_what_cannot_be_stored(bad: Any) -> None:
+def test_require_storable_refuses_text_that_cannot_be_stored(bad: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^content [^\n]+$"):
         require_utf8(bad, "content")
 
 
 @check
 @given(ANY_TEXT)
-def test_storable_accepts_exactly_what_utf8_can_hold(text: str) -> None:
+def test_require_storable_accepts_exactly_what_utf8_can_hold(text: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -129,19 +129,19 @@ def test_storable_accepts_exactly_what_utf8_can_hold(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Sarah", " Sarah ", "sárah", "a/b%_*", "名前", "x" * 64])
-def test_plain_name_returns_the_name_unchanged(name: str) -> None:
+def test_require_name_returns_the_name_unchanged(name: str) -> None:
     assert require_name(name, "the user", 64) == name
 
 
 @pytest.mark.parametrize(
     "name", ["", "  ", "a\x00b", "a\nb", "a\x9fb", "a\u2028b", "x" * 65, "\ud800"]
 )
-def test_plain_name_refuses(name: str) -> None:
+def test_require_name_refuses_invalid_names(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"^the user [^\n]+$"):
         require_name(name, "the user", 64)
 
 
-def test_plain_name_refuses_what_is_not_text() -> None:
+def test_require_name_refuses_values_that_are_no_text() -> None:
     not_text: Any = 7
     with pytest.raises(InvalidInput, match="the space must be text, not int"):
         require_name(not_text, "the space", 64)

@@ -16,11 +16,11 @@ SENTENCE = "The quick brown fox jumps over the lazy dog near the river bank. "
 
 
 @pytest.mark.parametrize("text", ["", "  ", "short", "x" * PASSAGE_CHARS])
-def test_a_text_that_fits_is_one_passage(text: str) -> None:
+def test_text_that_fits_is_one_passage(text: str) -> None:
     assert split(text) == [(0, len(text))]
 
 
-def test_a_long_blank_text_is_one_passage() -> None:
+def test_long_blank_text_is_one_passage() -> None:
     assert split(" " * 5_000) == [(0, PASSAGE_CHARS)]
 
 
@@ -33,40 +33,40 @@ def test_passages_end_with_a_sentence_and_start_with_a_word() -> None:
         assert OVERLAP_CHARS - 10 <= end - start <= OVERLAP_CHARS
 
 
-def test_a_paragraph_is_a_better_end_than_a_sentence() -> None:
+def test_passage_ends_at_a_paragraph_rather_than_a_sentence() -> None:
     first = SENTENCE * 6
     text = f"{first.strip()}\n\n{SENTENCE * 6}"
     assert split(text)[0] == (0, len(first.strip()))
 
 
-def test_without_sentences_words_stay_whole() -> None:
+def test_text_without_sentences_is_cut_between_words() -> None:
     text = "alpha beta gamma delta " * 100
     for start, end in split(text):
         assert start == 0 or text[start - 1] == " "
         assert text[end] == " " or end == len(text.rstrip())
 
 
-def test_without_spaces_the_cut_is_hard_and_even() -> None:
+def test_text_without_spaces_is_cut_evenly() -> None:
     lengths = [end - start for start, end in split("東" * 700)]
     assert len(lengths) == 2
     assert max(lengths) - min(lengths) < 120
 
 
 @pytest.mark.parametrize("length", range(PASSAGE_CHARS + 1, 4 * PASSAGE_CHARS, 61))
-def test_no_passage_is_tiny(length: int) -> None:
+def test_split_makes_no_tiny_passage(length: int) -> None:
     text = (SENTENCE * 60)[:length].rstrip()
     lengths = [end - start for start, end in split(text)]
     assert min(lengths) >= PASSAGE_CHARS // 3
 
 
 @pytest.mark.parametrize("text", ["a" * 10**6, "👩\u200d👧" * 333_333, "hello. " * 150_000])
-def test_a_megabyte_is_cut_into_few_passages(text: str) -> None:
+def test_megabyte_of_text_is_cut_into_few_passages(text: str) -> None:
     spans = split(text)
     assert len(spans) < 1.6 * len(text) / (PASSAGE_CHARS - OVERLAP_CHARS)
 
 
 @pytest.mark.parametrize(("size", "overlap"), [(0, 0), (10, 4), (10, -1)])
-def test_sizes_that_cannot_work_are_refused(size: int, overlap: int) -> None:
+def test_invalid_passage_sizes_are_refused(size: int, overlap: int) -> None:
     with pytest.raises(ValueError, match="overlap"):
         split("text", size, overlap)
 
@@ -86,7 +86,7 @@ def test_every_visible_character_is_in_a_passage(text: str, sizes: tuple[int, in
 
 @check
 @given(TEXTS, SIZES)
-def test_passages_move_on_and_overlap_no_more_than_asked(text: str, sizes: tuple[int, int]) -> None:
+def test_passages_advance_and_overlap_no_more_than_asked(text: str, sizes: tuple[int, int]) -> None:
     size, overlap = sizes
     for (start, end), (next_start, next_end) in itertools.pairwise(split(text, size, overlap)):
         assert start < next_start and end < next_end

@@ -37,7 +37,7 @@ def test_clean_tags_allows_sixteen_of_sixty_four_characters() -> None:
         b"work",
     ],
 )
-def test_clean_tags_refuses(tags: Any) -> None:
+def test_clean_tags_refuses_invalid_tags(tags: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^[^\n]+$"):
         clean_tags(tags)
 
@@ -76,7 +76,7 @@ def test_clean_tags_is_stable(tags: list[str]) -> None:
         ("", ()),
     ],
 )
-def test_concept_tags(text: str, expected: tuple[str, ...]) -> None:
+def test_concept_tags_returns_the_expected_tags(text: str, expected: tuple[str, ...]) -> None:
     assert concept_tags(text) == expected
 
 

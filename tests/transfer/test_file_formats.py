@@ -29,14 +29,14 @@ def contents(text: str) -> list[Any]:
 # -- our own --------------------------------------------------------------------------------------
 
 
-def test_our_lines_pass_as_they_are(space: Space) -> None:
+def test_own_export_lines_are_passed_unchanged(space: Space) -> None:
     memory = space.remember("one", subject="s", tags=["t"])
     space.revise(memory.id, "two")
     records = json.loads(json.dumps(list(space.export())))
     assert parsed("".join(json.dumps(record) + "\n" for record in records)) == records
 
 
-def test_lines_are_read_one_at_a_time() -> None:
+def test_lines_are_parsed_one_at_a_time() -> None:
     def endless() -> Iterator[str]:
         while True:
             yield '{"content": "again"}\n'
@@ -45,7 +45,7 @@ def test_lines_are_read_one_at_a_time() -> None:
     assert [next(records) for _ in range(3)] == [{"content": "again"}] * 3
 
 
-def test_a_broken_line_is_told_and_the_rest_goes_on() -> None:
+def test_broken_line_is_reported_and_the_rest_parsed() -> None:
     broken, second = UnreadableRecord("line 2", ""), {"content": "b"}
     found = parsed('{"content": "a"}\n{"content": \n\n{"content": "b"}\n')
     assert found[0] == {"content": "a"} and found[2] == second
@@ -53,13 +53,13 @@ def test_a_broken_line_is_told_and_the_rest_goes_on() -> None:
     assert found[1].why.startswith("not valid JSON")
 
 
-def test_a_broken_first_line_does_not_hide_the_others() -> None:
+def test_broken_first_line_does_not_hide_the_others() -> None:
     first, *rest = parsed('{"content": "a\n{"content": "b"}\n{"content": "c"}\n')
     assert isinstance(first, UnreadableRecord) and first.place == "line 1"
     assert rest == [{"content": "b"}, {"content": "c"}]
 
 
-def test_a_remark_before_json_lines_does_not_hide_them() -> None:
+def test_remark_before_json_lines_does_not_hide_them() -> None:
     assert contents('an export of today\n{"content": "b"}\n') == ["an export of today", "b"]
 
 
@@ -67,14 +67,14 @@ def test_a_remark_before_json_lines_does_not_hide_them() -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_the_array_of_seed_000(indent: int | None) -> None:
+def test_array_of_simple_records_is_parsed(indent: int | None) -> None:
     memory = {"id": "1", "content": "a", "category": "fact", "created_at": "2025-01-02T03:04:05Z"}
     assert parsed(json.dumps([memory], indent=indent)) == [
         {"content": "a", "category": "fact", "created_at": "2025-01-02T03:04:05Z"}
     ]
 
 
-def test_arrays_of_texts_and_objects() -> None:
+def test_arrays_of_texts_and_objects_are_parsed() -> None:
     found = parsed('["a", {"text": "b", "tags": "x, y", "pinned": true}, {"content": "c"}, 7, ""]')
     assert found == [
         {"content": "a"},
@@ -85,14 +85,14 @@ def test_arrays_of_texts_and_objects() -> None:
     ]
 
 
-def test_an_object_without_content_is_told() -> None:
+def test_object_without_content_is_reported() -> None:
     (found,) = parsed('{"name": "x"}')
     assert found == UnreadableRecord("line 1", "content: field required")
     (found,) = parsed('{"content": 7}')
     assert isinstance(found, UnreadableRecord) and "valid string" in found.why
 
 
-def test_times_as_numbers() -> None:
+def test_numeric_times_are_parsed_as_seconds_or_milliseconds() -> None:
     found = parsed('[{"content": "a", "created_at": 1735787045}]')
     assert found == [{"content": "a", "created_at": "2025-01-02T03:04:05+00:00"}]
     found = parsed('[{"content": "a", "created_at": 1735787045000}]')
@@ -117,7 +117,7 @@ MEM0 = {
 
 @pytest.mark.parametrize("around", ["results", "memories", ""])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_mem0(around: str, indent: int | None) -> None:
+def test_mem0_export_is_parsed(around: str, indent: int | None) -> None:
     document: Any = {around: [MEM0]} if around else [MEM0]
     assert parsed(json.dumps(document, indent=indent)) == [
         {
@@ -130,14 +130,14 @@ def test_mem0(around: str, indent: int | None) -> None:
     ]
 
 
-def test_mem0_without_more() -> None:
+def test_mem0_record_without_optional_fields_is_parsed() -> None:
     found = parsed('{"results": [{"memory": "a", "metadata": null, "categories": ["b"]}]}')
     assert found == [{"content": "a", "category": "b", "source": "mem0"}]
     found = parsed('{"results": [{"memory": "a", "metadata": {"source": "app", "tags": "x,y"}}]}')
     assert found == [{"content": "a", "source": "app", "tags": ["x", "y"]}]
 
 
-def test_mem0_has_at_most_as_many_tags_as_a_memory_may_have(space: Space) -> None:
+def test_mem0_tags_are_limited_to_the_maximum_of_a_memory(space: Space) -> None:
     metadata = {f"key{number}": "v" * number for number in range(1, 80)}
     (record,) = parsed(json.dumps({"results": [{"memory": "a", "metadata": metadata}]}))
     assert isinstance(record, dict)
@@ -160,26 +160,26 @@ GRAPH = [
 ]
 
 
-def test_memory_json_as_lines() -> None:
+def test_memory_json_graph_as_lines_is_parsed() -> None:
     assert parsed(f"{json.dumps(ENTITY)}\n{json.dumps(RELATION)}\n") == GRAPH
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_memory_json_as_one_object(indent: int | None) -> None:
+def test_memory_json_graph_as_one_object_is_parsed(indent: int | None) -> None:
     entity = {name: value for name, value in ENTITY.items() if name != "type"}
     relation = {name: value for name, value in RELATION.items() if name != "type"}
     document = {"entities": [entity], "relations": [relation]}
     assert parsed(json.dumps(document, indent=indent)) == GRAPH
 
 
-def test_an_entity_without_observations_is_kept() -> None:
+def test_entity_without_observations_is_kept() -> None:
     found = parsed('{"type":"entity","name":"Acme","entityType":"company","observations":[]}')
     assert found == [
         {"content": "Acme is of type company", "subject": "Acme", "category": "company"}
     ]
 
 
-def test_a_broken_graph_is_told() -> None:
+def test_broken_graph_is_reported() -> None:
     assert parsed('{"entities": 7, "relations": ["x", {"from": "a"}]}') == [
         UnreadableRecord("line 1, entities", "it must be an array"),
         {"content": "x"},
@@ -187,7 +187,7 @@ def test_a_broken_graph_is_told() -> None:
     ]
 
 
-def test_several_facts_of_one_subject_are_taken_in(space: Space) -> None:
+def test_several_facts_of_one_subject_are_imported(space: Space) -> None:
     records = [record for record in parsed(json.dumps(ENTITY)) if isinstance(record, dict)]
     assert space.import_records(records).added == 2
     assert space.import_records(records).unchanged == 2
@@ -197,24 +197,24 @@ def test_several_facts_of_one_subject_are_taken_in(space: Space) -> None:
 # -- plain lines ----------------------------------------------------------------------------------
 
 
-def test_plain_lines() -> None:
+def test_plain_text_lines_are_parsed_without_list_markers() -> None:
     text = "- a\n* b\n+ c\n1. d\n  12) e  \n\n   \n-\nf - g\n1.5 h\n[x] done\n"
     assert contents(text) == ["a", "b", "c", "d", "e", "f - g", "1.5 h", "[x] done"]
 
 
-def test_lines_that_only_look_like_json() -> None:
+def test_lines_that_only_resemble_json_are_plain_text() -> None:
     assert contents("[x] done\n[ ] open\n") == ["[x] done", "[ ] open"]
     assert contents("[note] a\n- b\n") == ["[note] a", "b"]
 
 
-def test_what_was_meant_as_json_is_no_text() -> None:
+def test_broken_json_document_is_reported_and_not_read_as_text() -> None:
     for text in ('{"content": "a"', '[{"content": "a"},\n', '["a",\n"b"\n', "[\n1,\n", "{\n"):
         (found,) = parsed(text)
         assert isinstance(found, UnreadableRecord) and found.place == "the file"
         assert found.why.startswith("not valid JSON")
 
 
-def test_depth_and_long_numbers_are_told() -> None:
+def test_deep_nesting_and_long_numbers_are_reported() -> None:
     (found,) = parsed("[" * 100_000)
     assert isinstance(found, UnreadableRecord) and "nested too deeply" in found.why
     (_, found) = parsed('{"content": "a"}\n{"content": ' + "9" * 5000 + "}\n")
@@ -228,13 +228,13 @@ def opened(data: bytes, errors: str = "surrogateescape") -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors=errors, newline="")
 
 
-def test_marks_and_line_ends_of_others() -> None:
+def test_byte_order_marks_and_foreign_line_ends_are_accepted() -> None:
     data = '\ufeff{"content": "a"}\r\n\r\n{"content": "b"}\r\n'.encode()
     assert list(parse(opened(data))) == [{"content": "a"}, {"content": "b"}]
     assert list(parse(opened("\ufeff- a\r\n".encode()))) == [{"content": "a"}]
 
 
-def test_bytes_that_are_no_text() -> None:
+def test_bytes_that_are_no_text_are_reported() -> None:
     told = "not UTF-8 text: convert it first"
     data = b'\xff\n{"content": "a"}\n\xfe\n{"content": "b"}\n'
     assert list(parse(opened(data))) == [
@@ -256,7 +256,7 @@ def test_bytes_that_are_no_text() -> None:
     ]
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_empty_input_gives_no_record() -> None:
     assert parsed("") == parsed("\n \n") == parsed("\ufeff") == []
 
 
@@ -309,7 +309,7 @@ def test_any_bytes_can_be_parsed(data: bytes) -> None:
 @pytest.mark.parametrize(
     "extra", [{"relations": []}, {"relations": [{"source": "a", "target": "b"}]}]
 )
-def test_relations_beside_results_hide_nothing(extra: dict[str, object]) -> None:
+def test_relations_beside_mem0_results_hide_no_record(extra: dict[str, object]) -> None:
     text = json.dumps({"results": [{"memory": "Ana likes tea"}], **extra})
     found = list(parse(io.StringIO(text)))
     assert {"content": "Ana likes tea"}.items() <= dict(found[0]).items()  # type: ignore[arg-type]

@@ -68,7 +68,9 @@ def answers(store: Store) -> list[object]:
 
 
 @pytest.mark.parametrize(("one", "other"), WAYS)
-def test_every_row_and_every_answer(fresh: dict[str, Fresh], one: str, other: str) -> None:
+def test_migrated_store_has_every_row_and_every_answer(
+    fresh: dict[str, Fresh], one: str, other: str
+) -> None:
     source, target = fresh[one](), fresh[other]()
     with opened(source) as store:
         fill(store)
@@ -87,7 +89,7 @@ def test_every_row_and_every_answer(fresh: dict[str, Fresh], one: str, other: st
         assert len(store.spaces()) == 3 and store.verify().ok
 
 
-def test_there_and_back_again(fresh: dict[str, Fresh]) -> None:
+def test_migration_to_another_engine_and_back_keeps_the_digest(fresh: dict[str, Fresh]) -> None:
     first, middle, last = fresh["sqlite"](), fresh["postgres"](), fresh["sqlite"]()
     with opened(first) as store:
         fill(store)
@@ -96,7 +98,7 @@ def test_there_and_back_again(fresh: dict[str, Fresh]) -> None:
 
 @pytest.mark.parametrize(("one", "other"), WAYS[:2])
 @pytest.mark.parametrize("after", [1, 6, 11, 17, 30])
-def test_stopped_anywhere_it_goes_on(
+def test_interrupted_migration_continues(
     fresh: dict[str, Fresh],
     one: str,
     other: str,
@@ -130,7 +132,7 @@ def test_stopped_anywhere_it_goes_on(
         assert answers(store) == wanted and store.verify().ok
 
 
-def test_killed_it_goes_on(fresh: dict[str, Fresh], postgres: Server) -> None:
+def test_killed_migration_continues(fresh: dict[str, Fresh], postgres: Server) -> None:
     source, target = fresh["sqlite"](), fresh["postgres"]()
     with opened(source) as store:
         fill(store, 200)
@@ -151,7 +153,7 @@ def test_killed_it_goes_on(fresh: dict[str, Fresh], postgres: Server) -> None:
         assert store.verify().ok
 
 
-def test_a_source_that_changed_meanwhile_is_copied_anew(
+def test_source_changed_before_an_interrupted_migration_continues_is_copied_again(
     fresh: dict[str, Fresh], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_copy, "CHUNK", 50)
@@ -174,7 +176,7 @@ def test_a_source_that_changed_meanwhile_is_copied_anew(
         assert answers(store) == wanted
 
 
-def test_what_is_not_the_same_is_no_store(
+def test_migration_with_a_differing_copy_is_refused(
     fresh: dict[str, Fresh], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = fresh["sqlite"](), fresh["postgres"]()
@@ -192,7 +194,7 @@ def test_what_is_not_the_same_is_no_store(
         opened(target)
 
 
-def test_only_into_an_empty_store(fresh: dict[str, Fresh]) -> None:
+def test_migration_needs_an_empty_target(fresh: dict[str, Fresh]) -> None:
     source, target = fresh["sqlite"](), fresh["postgres"]()
     with opened(source) as store:
         fill(store, 3)
@@ -208,7 +210,7 @@ def test_only_into_an_empty_store(fresh: dict[str, Fresh]) -> None:
         assert [memory.content for memory in store.space("mine").memories()] == ["precious"]
 
 
-def test_nobody_writes_meanwhile(fresh: dict[str, Fresh]) -> None:
+def test_source_cannot_be_written_during_a_migration(fresh: dict[str, Fresh]) -> None:
     source, target = fresh["postgres"](), fresh["sqlite"]()
     with opened(source) as store:
         fill(store, 3)
@@ -225,7 +227,7 @@ def test_nobody_writes_meanwhile(fresh: dict[str, Fresh]) -> None:
         assert set(busy) == {reverie.StoreBusy}
 
 
-def test_the_tables_are_all_there_are(fresh: dict[str, Fresh]) -> None:
+def test_table_copy_lists_every_table(fresh: dict[str, Fresh]) -> None:
     """What is copied is what both engines have: a table or column that is added is added here."""
     named = {table.name: {*table.key, *table.others} for table in table_copy.TABLES}
     with opened(fresh["sqlite"]()) as store:
@@ -246,7 +248,7 @@ def test_the_tables_are_all_there_are(fresh: dict[str, Fresh]) -> None:
     assert found == named
 
 
-def test_vectors_come_as_they_are(fresh: dict[str, Fresh]) -> None:
+def test_migration_copies_vectors_unchanged(fresh: dict[str, Fresh]) -> None:
     source, target = fresh["sqlite"](), fresh["postgres"]()
     with opened(source) as store:
         fill(store, 10)
@@ -262,7 +264,7 @@ def test_vectors_come_as_they_are(fresh: dict[str, Fresh]) -> None:
     assert digests[0] == digests[1]
 
 
-def test_who_has_the_target_open_cannot_write_to_half_of_it(fresh: dict[str, Fresh]) -> None:
+def test_partly_migrated_target_cannot_be_written(fresh: dict[str, Fresh]) -> None:
     source, target = fresh["sqlite"](), fresh["postgres"]()
     with opened(source) as store:
         fill(store, 3)

@@ -33,6 +33,6 @@ def living(tmp_path: Path) -> Iterator[Living]:
 def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
     """The vault speaks to stores, not to engines: ``test_engines`` shows that it is so.
 
-    With REVERIE_PROVE=1 every test runs over each of them.
+    With --prove every test runs over each of them.
     """
     return addresses(request, tmp_path)

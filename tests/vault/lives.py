@@ -74,7 +74,7 @@ def remembered(space: Space, chance: random.Random, number: int) -> str:
 
 def change(space: Space, id: str, chance: random.Random, clock: FakeClock) -> None:
     clock.step(SECOND)
-    own = space.session("private")._own_space
+    own = space.session("private").space
     match 3 if space.get(id).forgotten_at is not None else chance.randrange(3):
         case 0:
             own.revise(id, sentence(chance), reason="better")

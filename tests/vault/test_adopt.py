@@ -99,7 +99,7 @@ def at(number: int) -> int:
     return round(moment.timestamp() * 1000)
 
 
-def test_all_of_it_is_remembered(stores: Stores, folder: Folder) -> None:
+def test_adopt_remembers_every_entry(stores: Stores, folder: Folder) -> None:
     store = stores.open()
     report = adopt.adopt(store, folder.root, space="ana")
     assert report == AdoptionReport(memories=4, forgotten=4, events=3, summaries=1, problems=[])
@@ -123,10 +123,10 @@ def test_all_of_it_is_remembered(stores: Stores, folder: Folder) -> None:
     assert store.verify().ok
 
 
-def test_what_was_deleted_is_forgotten_with_its_reason(stores: Stores, folder: Folder) -> None:
+def test_adopt_forgets_deleted_entries_with_their_reason(stores: Stores, folder: Folder) -> None:
     store = stores.open()
     adopt.adopt(store, folder.root, space="ana")
-    space = store.space("ana").session("home")._own_space
+    space = store.space("ana").session("home").space
     gone = {m.content: m for m in space.memories(include_forgotten=True) if m.forgotten_at}
     assert set(gone) == {
         "The user loves pizza",
@@ -143,7 +143,7 @@ def test_what_was_deleted_is_forgotten_with_its_reason(stores: Stores, folder: F
     assert space.restore(loves.id).forgotten_at is None
 
 
-def test_the_folder_is_the_vault(stores: Stores, folder: Folder) -> None:
+def test_adopt_turns_the_folder_into_the_vault(stores: Stores, folder: Folder) -> None:
     store, root = stores.open(), folder.root
     adopt.adopt(store, root, space="ana")
     assert not (root / "entries").exists()
@@ -161,7 +161,9 @@ def test_the_folder_is_the_vault(stores: Stores, folder: Folder) -> None:
     assert report.problems == () and exported(second) == exported(store)
 
 
-def test_git_keeps_each_file_as_it_was_and_shows_a_rename(stores: Stores, folder: Folder) -> None:
+def test_adopt_commits_old_files_first_and_git_shows_renames(
+    stores: Stores, folder: Folder
+) -> None:
     store, root = stores.open(), folder.root
     adopt.adopt(store, root, space="ana")
     assert git(root, "status", "--porcelain", "-uno") == ""
@@ -177,7 +179,7 @@ def test_git_keeps_each_file_as_it_was_and_shows_a_rename(stores: Stores, folder
     assert len(followed) == 3
 
 
-def test_done_again_it_takes_only_what_is_new(stores: Stores, folder: Folder) -> None:
+def test_repeated_adopt_imports_only_new_files(stores: Stores, folder: Folder) -> None:
     store, root = stores.open(), folder.root
     adopt.adopt(store, root, space="ana")
     before, files = exported(store), tree(root)
@@ -192,7 +194,7 @@ def test_done_again_it_takes_only_what_is_new(stores: Stores, folder: Folder) ->
     assert [event.sequence for event in store.space("ana").session("home").events()] == [1, 2, 3, 4]
 
 
-def test_a_file_that_comes_back_edited_is_a_revision(stores: Stores, folder: Folder) -> None:
+def test_adopt_of_an_edited_file_is_a_revision(stores: Stores, folder: Folder) -> None:
     store, root = stores.open(), folder.root
     adopt.adopt(store, root, space="ana")
     folder.put(7, "memory", "The user lives in Bonn", "global")
@@ -207,7 +209,7 @@ def test_a_file_that_comes_back_edited_is_a_revision(stores: Stores, folder: Fol
     ]
 
 
-def test_broken_files_are_reported_and_left(stores: Stores, tmp_path: Path) -> None:
+def test_adopt_reports_broken_files_and_leaves_them(stores: Stores, tmp_path: Path) -> None:
     folder = Folder(tmp_path / "memory_db")
     facts = folder.root / "entries" / "home" / "facts"
     folder.put(1, "memory", "whole")
@@ -223,7 +225,7 @@ def test_broken_files_are_reported_and_left(stores: Stores, tmp_path: Path) -> N
     assert (facts / "link.md").is_symlink()
 
 
-def test_hand_written_files_are_read_with_patience(stores: Stores, tmp_path: Path) -> None:
+def test_adopt_reads_hand_written_files_leniently(stores: Stores, tmp_path: Path) -> None:
     folder = Folder(tmp_path / "memory_db")
     entries = folder.root / "entries"
     for name in ("no front", "deleted/facts", "home/facts/below"):
@@ -250,7 +252,7 @@ def test_hand_written_files_are_read_with_patience(stores: Stores, tmp_path: Pat
     assert not entries.exists() and not service.sync(store)
 
 
-def test_a_conversation_that_is_here_goes_on(stores: Stores, folder: Folder) -> None:
+def test_adopt_continues_a_conversation_that_is_stored(stores: Stores, folder: Folder) -> None:
     store = stores.open()
     space = store.space("ana")
     space.session("home").append(user("said here"))
@@ -259,11 +261,13 @@ def test_a_conversation_that_is_here_goes_on(stores: Stores, folder: Folder) -> 
     assert report.events == 3 and report.summaries == 0 and report.problems == []
     assert [event.sequence for event in space.session("home").events()] == [1, 2, 3, 4]
     assert space.session("home").summary().text == "Ours."
-    kept = space.session("home")._own_space.memories(include_forgotten=True)
+    kept = space.session("home").space.memories(include_forgotten=True)
     assert "They talk about food." in {memory.content for memory in kept}
 
 
-def test_a_summary_of_no_conversation_is_a_note(stores: Stores, tmp_path: Path) -> None:
+def test_adopt_makes_a_note_of_a_summary_without_conversation(
+    stores: Stores, tmp_path: Path
+) -> None:
     folder = Folder(tmp_path / "memory_db")
     folder.put(1, "summary", "All that is left of it.")
     store = stores.open()
@@ -278,7 +282,7 @@ def test_a_summary_of_no_conversation_is_a_note(stores: Stores, tmp_path: Path) 
     assert not (folder.root / "entries").exists()
 
 
-def test_secrets_are_not_kept(stores: Stores, tmp_path: Path) -> None:
+def test_adopt_redacts_secrets(stores: Stores, tmp_path: Path) -> None:
     folder = Folder(tmp_path / "memory_db")
     key = "sk-proj-" + "a1B2c3D4e5F6g7H8" * 3
     folder.put(1, "memory", f"The key is {key}")
@@ -290,7 +294,7 @@ def test_secrets_are_not_kept(stores: Stores, tmp_path: Path) -> None:
     assert not any(key.encode() in raw for raw in tree(folder.root).values())
 
 
-def test_where_it_does_not_fit_nothing_is_touched(stores: Stores, folder: Folder) -> None:
+def test_adopt_of_an_unsuitable_folder_changes_nothing(stores: Stores, folder: Folder) -> None:
     store, before = stores.open(), tree(folder.root)
     with pytest.raises(VaultError, match="another --space"):
         adopt.adopt(store, folder.root, space="entries")
@@ -304,7 +308,7 @@ def test_where_it_does_not_fit_nothing_is_touched(stores: Stores, folder: Folder
 
 
 @pytest.mark.parametrize("steps", range(1, 24, 2))
-def test_stopped_anywhere_it_goes_on(
+def test_interrupted_adopt_continues(
     stores: Stores, folder: Folder, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from reverie.vault import disk
@@ -336,7 +340,7 @@ def test_stopped_anywhere_it_goes_on(
     assert not service.sync(store) and tree(folder.root) == settled
 
 
-def test_what_was_adopted_and_then_erased_is_nowhere(stores: Stores, folder: Folder) -> None:
+def test_adopted_and_erased_entries_are_purged_from_history(stores: Stores, folder: Folder) -> None:
     store = stores.open()
     folder.put(20, "summary", "The wife of Jane's husband is her.", "other")
     folder.put(21, "user", "a word that nobody shall know", "other")

@@ -15,7 +15,7 @@ from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, holding
 
 
-def test_the_summary_of_a_space_that_is_not_shown_is_not_written(kept: Kept) -> None:
+def test_summary_of_a_space_that_is_not_mirrored_is_not_written(kept: Kept) -> None:
     kept.init(kept.root, ["ana"])
     talk = kept.store.space("eve").session("chat")
     talk.append({"role": "user", "content": "hi"})
@@ -24,7 +24,7 @@ def test_the_summary_of_a_space_that_is_not_shown_is_not_written(kept: Kept) -> 
     assert not kept.path("eve").exists()
 
 
-def test_what_is_deleted_of_a_space_that_is_not_shown_any_more_is_not_forgotten(
+def test_deleted_files_of_a_space_no_longer_mirrored_are_not_forgotten(
     kept: Kept,
 ) -> None:
     eve = kept.store.space("eve")
@@ -45,7 +45,7 @@ def test_what_is_deleted_of_a_space_that_is_not_shown_any_more_is_not_forgotten(
     assert_equal(kept)
 
 
-def test_what_is_erased_of_a_space_that_is_not_shown_any_more_leaves_nothing(kept: Kept) -> None:
+def test_erase_in_a_space_no_longer_mirrored_removes_its_files(kept: Kept) -> None:
     eve = kept.store.space("eve")
     kept.ana.remember("one")
     talk = eve.session("chat")
@@ -65,7 +65,7 @@ def test_what_is_erased_of_a_space_that_is_not_shown_any_more_leaves_nothing(kep
     assert_equal(kept)
 
 
-def test_a_folder_that_is_another_stores_vault_stays_as_it_is(kept: Kept) -> None:
+def test_vault_of_another_store_is_unchanged(kept: Kept) -> None:
     kept.init(kept.root, ["ana"])
     kept.ana.remember("one")
     kept.sync()
@@ -78,7 +78,7 @@ def test_a_folder_that_is_another_stores_vault_stays_as_it_is(kept: Kept) -> Non
     assert kept.bytes() == before
 
 
-def test_a_vault_of_a_newer_reverie_is_not_made_an_older_one(tmp_path: Path) -> None:
+def test_vault_of_a_newer_version_is_not_downgraded(tmp_path: Path) -> None:
     Vault.init(tmp_path).close()
     asked = tmp_path / ".reverie" / "vault.json"
     told = {**json.loads(asked.read_text()), "format": 99}
@@ -90,7 +90,7 @@ def test_a_vault_of_a_newer_reverie_is_not_made_an_older_one(tmp_path: Path) -> 
     Vault.init(tmp_path).close()
 
 
-def test_a_setting_is_for_a_store_that_has_no_vault(tmp_path: Path) -> None:
+def test_vault_setting_applies_only_to_a_store_without_a_vault(tmp_path: Path) -> None:
     for setting, expected in (("a", "a"), ("b", "a"), ("", "a")):
         settings = Settings(vault=str(tmp_path / setting) if setting else "")
         with reverie.open(tmp_path / "kept.db", settings=settings, embedder="none") as store:
@@ -98,7 +98,7 @@ def test_a_setting_is_for_a_store_that_has_no_vault(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["from vault", "to vault", "adopted"])
-def test_however_it_was_made_a_vault_that_is_away_is_not_made_again(kept: Kept, how: str) -> None:
+def test_missing_vault_folder_is_not_created_again(kept: Kept, how: str) -> None:
     kept.ana.remember("one")
     kept.sync()
     kept.store.close()
@@ -118,7 +118,7 @@ def test_however_it_was_made_a_vault_that_is_away_is_not_made_again(kept: Kept, 
         assert not root.exists()
 
 
-def test_what_is_erased_leaves_the_files_of_a_space_that_nobody_remembers_showing(
+def test_erase_removes_files_of_a_space_that_no_config_lists(
     kept: Kept,
 ) -> None:
     eve = kept.store.space("eve")
@@ -136,7 +136,7 @@ def test_what_is_erased_leaves_the_files_of_a_space_that_nobody_remembers_showin
     assert not holding(kept, b"xyzzy")
 
 
-def test_what_is_erased_since_a_backup_leaves_a_space_that_is_not_shown(kept: Kept) -> None:
+def test_erase_after_a_backup_removes_files_of_a_space_not_mirrored(kept: Kept) -> None:
     eve = kept.store.space("eve")
     kept.ana.remember("one")
     erased = eve.remember("xyzzy is the word")
@@ -154,7 +154,7 @@ def test_what_is_erased_since_a_backup_leaves_a_space_that_is_not_shown(kept: Ke
     assert not holding(kept, b"xyzzy")
 
 
-def test_what_is_erased_leaves_the_summaries_of_forks_that_are_not_shown(kept: Kept) -> None:
+def test_erase_removes_summaries_of_forks_that_are_not_mirrored(kept: Kept) -> None:
     eve = kept.store.space("eve")
     said = [{"role": "user", "content": text} for text in ("the word is xyzzy", "go on")]
     talk = eve.follow(said)

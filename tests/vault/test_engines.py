@@ -18,7 +18,9 @@ def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str]
     return addresses(request, tmp_path)
 
 
-def test_there_and_back(store: Store, clock: FakeClock, tmp_path: Path) -> None:
+def test_vault_sync_works_both_ways_on_every_engine(
+    store: Store, clock: FakeClock, tmp_path: Path
+) -> None:
     root = tmp_path / "vault"
     ana, bob = store.space("ana"), store.space("ana", user="bob")
     one, own = ana.remember("one"), bob.remember("bob's")
@@ -47,7 +49,7 @@ def test_there_and_back(store: Store, clock: FakeClock, tmp_path: Path) -> None:
     assert service.status(store).behind == 0
 
 
-def test_a_store_from_its_vault(stores: Stores, tmp_path: Path) -> None:
+def test_vault_rebuild_creates_a_store_on_every_engine(stores: Stores, tmp_path: Path) -> None:
     first, second = stores.open("first"), stores.open("second")
     ana, bob = first.space("ana"), first.space("ana", user="bob")
     one, own = ana.remember("one"), bob.remember("bob's", category="person", tags=["a"])

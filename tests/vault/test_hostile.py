@@ -71,7 +71,7 @@ PLANTED = [
 CASES = len(NAMES) * 3 + len(SUBJECTS) + len(FRONTS) + len(PLANTED)
 
 
-def test_there_are_enough_of_them() -> None:
+def test_hostile_corpus_is_large_enough() -> None:
     figure("hostile names and files", CASES)
     assert CASES >= 300
 
@@ -116,7 +116,7 @@ def in_the_root(kept: Kept) -> None:
 
 
 @pytest.mark.usefixtures("outside")
-def test_names_of_spaces_users_and_sessions(kept: Kept) -> None:
+def test_hostile_space_user_and_session_names_stay_below_the_root(kept: Kept) -> None:
     for name in NAMES:
         try:
             kept.store.space(name).remember(f"shared {name!r}")
@@ -137,7 +137,7 @@ def test_names_of_spaces_users_and_sessions(kept: Kept) -> None:
 
 
 @pytest.mark.usefixtures("outside")
-def test_subjects_contents_and_roles(kept: Kept) -> None:
+def test_hostile_subjects_contents_and_roles_stay_in_their_file(kept: Kept) -> None:
     for subject in SUBJECTS:
         try:
             kept.ana.remember(f"{subject}\n{subject}", subject=subject, tags=[subject], force=True)
@@ -150,7 +150,7 @@ def test_subjects_contents_and_roles(kept: Kept) -> None:
 
 
 @pytest.mark.usefixtures("outside")
-def test_front_matter(kept: Kept) -> None:
+def test_hostile_front_matter_is_read_or_reported(kept: Kept) -> None:
     for number, front in enumerate(FRONTS):
         raw = f"---\n{front}\n---\n\nbody {number}\n".encode("utf-8", "surrogatepass")
         kept.write(f"ana/facts/f{number}.md", raw)
@@ -168,7 +168,7 @@ def test_front_matter(kept: Kept) -> None:
 
 
 @pytest.mark.usefixtures("outside")
-def test_front_matter_of_a_known_memory(kept: Kept) -> None:
+def test_hostile_front_matter_of_a_known_memory_harms_no_other(kept: Kept) -> None:
     ids = [kept.ana.remember(f"memory {number}").id for number in range(len(FRONTS))]
     kept.sync()
     for number, (id, front) in enumerate(zip(ids, FRONTS, strict=True)):
@@ -186,7 +186,7 @@ def test_front_matter_of_a_known_memory(kept: Kept) -> None:
 
 
 @pytest.mark.usefixtures("outside")
-def test_planted_files(kept: Kept) -> None:
+def test_planted_files_are_never_overwritten(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.sync()
     folder = kept.path(kept.of(memory)).parent
@@ -211,7 +211,9 @@ LINKS = [
 
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("target", ["outside", "outside/secret.md", "nowhere", ".", "/"])
-def test_planted_links(kept: Kept, outside: dict[Path, bytes], link: str, target: str) -> None:
+def test_planted_links_are_never_followed(
+    kept: Kept, outside: dict[Path, bytes], link: str, target: str
+) -> None:
     memory = kept.ana.remember("one")
     kept.store.space("ana", user="bob").remember("bob's")
     talk = kept.ana.session("chat")
@@ -244,7 +246,9 @@ def test_planted_links(kept: Kept, outside: dict[Path, bytes], link: str, target
 @pytest.mark.parametrize(
     "name", ["lock", "log.jsonl", "vault.json", "files.db", "files.db-wal", ""]
 )
-def test_links_in_the_vaults_own_folder(kept: Kept, outside: dict[Path, bytes], name: str) -> None:
+def test_links_in_the_vaults_own_folder_are_never_followed(
+    kept: Kept, outside: dict[Path, bytes], name: str
+) -> None:
     kept.ana.remember("one")
     kept.sync()
     own = kept.root / ".reverie" / name
@@ -261,7 +265,7 @@ def test_links_in_the_vaults_own_folder(kept: Kept, outside: dict[Path, bytes], 
 
 
 @pytest.mark.usefixtures("outside")
-def test_paths_that_a_watcher_is_told(kept: Kept) -> None:
+def test_hostile_paths_given_to_a_watcher_are_ignored(kept: Kept) -> None:
     kept.ana.remember("one")
     kept.sync()
     paths = [
@@ -276,7 +280,7 @@ def test_paths_that_a_watcher_is_told(kept: Kept) -> None:
                 vault.path(path)
 
 
-def test_a_place_is_never_above_its_owner() -> None:
+def test_parse_path_never_returns_an_empty_owner() -> None:
     for name in NAMES:
         for path in (f"{name}/facts/x.md", f"ana/users/{name}/x.md", f"ana/sessions/{name}/x.md"):
             place = layout.parse_path(path, {})

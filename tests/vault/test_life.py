@@ -27,7 +27,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     made.close()
 
 
-def test_the_life_of_a_conversation(kept: Kept) -> None:
+def test_session_files_follow_every_change_of_a_session(kept: Kept) -> None:
     chat = kept.ana.session("2026-01-01-pizza")
     for text in ("My wife is Jane", "I love pizza"):
         kept.clock.step(HOUR)
@@ -77,7 +77,7 @@ def compare(name: str, said: str) -> None:
     assert path.read_text(encoding="utf-8") == said, name
 
 
-def test_nothing_else_is_in_the_tree() -> None:
+def test_golden_tree_has_only_the_listed_files() -> None:
     for chapter in CHAPTERS:
         listed = (GOLDEN / chapter / "files.txt").read_text(encoding="utf-8").split()
         found = [

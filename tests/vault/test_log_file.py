@@ -16,7 +16,7 @@ def line(position: int, space: str = "ana") -> log_file.LogLine:
     return {"space": space, "user": None, "position": position, "uuid": f"u{position}"}
 
 
-def test_it_only_grows_and_is_put_away_when_full(
+def test_vault_log_only_grows_and_is_rotated_when_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_file, "FULL_BYTES", 200)
@@ -31,7 +31,7 @@ def test_it_only_grows_and_is_put_away_when_full(
     assert [path.read_bytes() for path in full] == before
 
 
-def test_a_lost_file_is_a_gap_and_never_a_loss_of_another(
+def test_lost_log_file_is_a_gap_and_loses_no_other_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_file, "FULL_BYTES", 100)
@@ -47,7 +47,7 @@ def test_a_lost_file_is_a_gap_and_never_a_loss_of_another(
     assert len(list(own.lines())) == kept - gone + 11
 
 
-def test_many_entries_at_once_are_many_files(
+def test_append_of_many_entries_writes_several_log_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_file, "FULL_BYTES", 200)
@@ -59,7 +59,7 @@ def test_many_entries_at_once_are_many_files(
     assert [each["position"] for each in own.lines()] == list(range(1, 30))
 
 
-def test_a_log_of_any_size_is_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vault_log_of_any_size_is_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "MAX_BYTES", 4096)
     notes = [kept.ana.remember(f"{number}{' word' * 400}", kind="note") for number in range(4)]
     kept.sync()
@@ -69,7 +69,7 @@ def test_a_log_of_any_size_is_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) 
     assert_equal(kept)
 
 
-def test_a_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
+def test_truncated_log_line_is_written_again(tmp_path: Path) -> None:
     own = VaultLog(tmp_path)
     own.append([line(1), line(2)])
     raw = own.newest.read_bytes()
@@ -81,7 +81,7 @@ def test_a_line_that_was_cut_is_written_again(tmp_path: Path) -> None:
         assert [each["position"] for each in own.lines()] == [1, 2, 3]
 
 
-def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
+def test_invalid_log_lines_are_reported(tmp_path: Path) -> None:
     own = VaultLog(tmp_path)
     own.append([line(1)])
     with own.newest.open("ab") as file:
@@ -95,7 +95,7 @@ def test_what_is_no_entry_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 1, 100, 350, -1])
-def test_a_log_that_was_cut_anywhere_is_made_whole(kept: Kept, keep: int) -> None:
+def test_vault_log_truncated_anywhere_is_repaired(kept: Kept, keep: int) -> None:
     for number in range(5):
         kept.ana.remember(f"fact {number}")
     kept.ana.session("chat").append({"role": "user", "content": "hi"})
@@ -110,7 +110,7 @@ def test_a_log_that_was_cut_anywhere_is_made_whole(kept: Kept, keep: int) -> Non
     assert_equal(kept)
 
 
-def test_a_log_that_was_deleted_is_made_anew(kept: Kept) -> None:
+def test_deleted_vault_log_is_written_again(kept: Kept) -> None:
     kept.ana.remember("one")
     kept.store.space("ana", user="bob").remember("two")
     kept.sync()
@@ -119,7 +119,7 @@ def test_a_log_that_was_deleted_is_made_anew(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_half_characters_and_all_that_json_holds(kept: Kept) -> None:
+def test_vault_log_keeps_surrogates_and_all_json_values(kept: Kept) -> None:
     message = {
         "role": "user",
         "content": "half \ud83d",

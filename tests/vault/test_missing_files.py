@@ -48,12 +48,16 @@ def held(kept: Kept) -> tuple[str, ...]:
         *((20, 100, False), (21, 100, True), (20, 39, True), (21, 100_000, True)),
     ],
 )
-def test_rule_asks_above_half_or_above_twenty(lost: int, total: int, asked: bool) -> None:
+def test_deletions_above_half_or_above_twenty_need_confirmation(
+    lost: int, total: int, asked: bool
+) -> None:
     assert needs_confirmation(lost, total) is asked
 
 
 @pytest.mark.parametrize(("total", "gone"), [(1, 1), (2, 1), (3, 2), (6, 3), (50, MAX_AT_ONCE)])
-def test_few_deleted_files_are_forgotten_without_asking(kept: Kept, total: int, gone: int) -> None:
+def test_few_deleted_files_are_forgotten_without_confirmation(
+    kept: Kept, total: int, gone: int
+) -> None:
     memories = remember(kept, total)
     paths = delete(kept, memories[:gone])
     report = kept.sync()
@@ -100,7 +104,7 @@ def test_files_are_forgotten_at_once_when_confirmed_beforehand(kept: Kept) -> No
     assert_equal(kept)
 
 
-def test_held_files_are_written_again_where_they_were(kept: Kept) -> None:
+def test_held_files_are_written_again_when_denied(kept: Kept) -> None:
     memories = remember(kept, 6)
     kept.move(kept.of(memories[0]), "ana/facts/people/alec.md")
     kept.sync()
@@ -113,7 +117,7 @@ def test_held_files_are_written_again_where_they_were(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_files_that_come_back_need_no_answer(kept: Kept) -> None:
+def test_files_that_come_back_need_no_confirmation(kept: Kept) -> None:
     memories = remember(kept, 10)
     kept.path("ana/facts").rename(kept.folder / "aside")
     assert kept.sync().problems and len(held(kept)) == 10
@@ -123,7 +127,7 @@ def test_files_that_come_back_need_no_answer(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_one_more_deletion_joins_an_open_question(kept: Kept) -> None:
+def test_later_deletion_joins_the_held_ones(kept: Kept) -> None:
     memories = remember(kept, 10)
     delete(kept, memories[:7])
     kept.sync()
@@ -133,7 +137,7 @@ def test_one_more_deletion_joins_an_open_question(kept: Kept) -> None:
     assert living(kept, memories) == 10
 
 
-def test_held_stay_held_while_a_new_single_deletion_counts(kept: Kept) -> None:
+def test_held_files_stay_held_while_a_later_single_deletion_is_counted(kept: Kept) -> None:
     memories = remember(kept, 10)
     saved = {path: kept.read(path) for path in (kept.of(each) for each in memories[:7])}
     delete(kept, memories[:7])
@@ -146,7 +150,7 @@ def test_held_stay_held_while_a_new_single_deletion_counts(kept: Kept) -> None:
     assert len(held(kept)) == 1 and living(kept, memories) == 9
 
 
-def test_deletions_in_pieces_within_the_window_ask(kept: Kept) -> None:
+def test_deletions_in_pieces_within_the_window_need_confirmation(kept: Kept) -> None:
     """As a watch hears of them, and as somebody does who syncs in between."""
     memories = remember(kept, 100)
     done = 0
@@ -159,7 +163,7 @@ def test_deletions_in_pieces_within_the_window_ask(kept: Kept) -> None:
     assert living(kept, memories) == 80
 
 
-def test_deletions_further_apart_than_the_window_do_not_ask(kept: Kept) -> None:
+def test_deletions_further_apart_than_the_window_need_none(kept: Kept) -> None:
     memories = remember(kept, 100)
     for start in range(0, 30, 5):
         delete(kept, memories[start : start + 5])
@@ -168,7 +172,7 @@ def test_deletions_further_apart_than_the_window_do_not_ask(kept: Kept) -> None:
     assert not held(kept)
 
 
-def test_space_is_judged_over_all_its_users(kept: Kept) -> None:
+def test_deletions_of_a_space_are_counted_over_its_users(kept: Kept) -> None:
     users = [f"user{number}" for number in range(6)]
     memories = {user: remember(kept, 1, user) for user in users}
     for user in users[:4]:
@@ -180,7 +184,7 @@ def test_space_is_judged_over_all_its_users(kept: Kept) -> None:
     assert [living(kept, memories[user], user) for user in users] == [0, 0, 0, 0, 1, 1]
 
 
-def test_one_users_folder_is_judged_by_itself(kept: Kept) -> None:
+def test_deletions_in_one_users_folder_are_counted_separately(kept: Kept) -> None:
     """Half of one person's memories is much to them, however many others have in the space."""
     remember(kept, 60)
     memories = remember(kept, 5, "bo")
@@ -189,7 +193,7 @@ def test_one_users_folder_is_judged_by_itself(kept: Kept) -> None:
     assert living(kept, memories, "bo") == 5
 
 
-def test_other_spaces_are_not_held_up(kept: Kept) -> None:
+def test_held_files_of_one_space_do_not_block_others(kept: Kept) -> None:
     memories = remember(kept, 10)
     other = kept.store.space("eve").remember("tea")
     kept.store.space("eve").remember("coffee")
@@ -201,7 +205,7 @@ def test_other_spaces_are_not_held_up(kept: Kept) -> None:
     assert len(held(kept)) == 7
 
 
-def test_conversations_count_and_are_held(kept: Kept) -> None:
+def test_deleted_sessions_are_counted_and_held(kept: Kept) -> None:
     for number in range(5):
         talk = kept.ana.session(f"chat{number}")
         talk.append({"role": "user", "content": f"hi {number}"})
@@ -222,7 +226,7 @@ def test_conversations_count_and_are_held(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_summary_of_a_held_conversation_is_not_written_again(kept: Kept) -> None:
+def test_summary_of_a_held_session_is_not_written_again(kept: Kept) -> None:
     for number in range(4):
         talk = kept.ana.session(f"chat{number}")
         talk.append({"role": "user", "content": "hi"})
@@ -236,7 +240,7 @@ def test_summary_of_a_held_conversation_is_not_written_again(kept: Kept) -> None
     assert_equal(kept)
 
 
-def test_long_conversation_with_a_file_for_each_turn_is_looked_at_once(
+def test_deleted_session_with_a_file_per_turn_is_checked_in_linear_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looks grow with the number of files, not with its square."""
@@ -261,7 +265,7 @@ def test_long_conversation_with_a_file_for_each_turn_is_looked_at_once(
     assert looks[80] < looks[20] * 8
 
 
-def test_held_files_stay_held_when_a_store_is_made_of_the_vault(kept: Kept) -> None:
+def test_held_files_stay_held_when_a_store_is_rebuilt_from_the_vault(kept: Kept) -> None:
     memories = remember(kept, 10)
     paths = delete(kept, memories[:7])
     kept.sync()
@@ -274,7 +278,7 @@ def test_held_files_stay_held_when_a_store_is_made_of_the_vault(kept: Kept) -> N
     assert_equal(kept)
 
 
-def test_files_moved_to_deleted_are_a_wish(kept: Kept) -> None:
+def test_files_moved_to_deleted_are_forgotten_without_confirmation(kept: Kept) -> None:
     memories = remember(kept, 30)
     for memory in memories:
         path = kept.of(memory)
@@ -283,7 +287,7 @@ def test_files_moved_to_deleted_are_a_wish(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_forgotten_files_may_be_tidied_away(kept: Kept) -> None:
+def test_files_of_forgotten_memories_may_be_deleted(kept: Kept) -> None:
     memories = remember(kept, 30)
     for memory in memories[:25]:
         kept.ana.forget(memory.id)
@@ -293,7 +297,7 @@ def test_forgotten_files_may_be_tidied_away(kept: Kept) -> None:
     assert living(kept, memories) == 5
 
 
-def test_memory_changed_in_the_store_meanwhile_is_written_again_and_told(kept: Kept) -> None:
+def test_deleted_file_of_a_memory_changed_meanwhile_is_written_again(kept: Kept) -> None:
     memories = remember(kept, 10)
     delete(kept, memories[:7])
     kept.sync()
@@ -304,7 +308,7 @@ def test_memory_changed_in_the_store_meanwhile_is_written_again_and_told(kept: K
     assert len(held(kept)) == 6 and living(kept, memories) == 10
 
 
-def test_memory_forgotten_or_erased_meanwhile_is_not_asked_about(kept: Kept) -> None:
+def test_deleted_file_of_a_memory_forgotten_or_erased_meanwhile_is_not_held(kept: Kept) -> None:
     memories = remember(kept, 10)
     delete(kept, memories[:7])
     kept.sync()
@@ -329,7 +333,7 @@ def test_new_memories_are_mirrored_while_others_are_held(kept: Kept) -> None:
     assert len(held(kept)) == 7
 
 
-def test_held_files_stay_held_over_kills_and_new_processes(kept: Kept) -> None:
+def test_held_files_stay_held_after_kills_and_in_new_processes(kept: Kept) -> None:
     memories = remember(kept, 10)
     delete(kept, memories[:7])
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
@@ -348,7 +352,7 @@ def _interrupted(*_: object) -> None:
 
 
 @pytest.mark.parametrize("how", ["checkout", "sparse"])
-def test_git_that_takes_files_away_forgets_nothing(tmp_path: Path, how: str) -> None:
+def test_files_removed_by_git_checkout_are_not_forgotten(tmp_path: Path, how: str) -> None:
     kept = Kept(tmp_path, git=True)
     keep = kept.ana.remember("the first")
     kept.sync()
@@ -370,7 +374,7 @@ def test_git_that_takes_files_away_forgets_nothing(tmp_path: Path, how: str) -> 
     kept.close()
 
 
-def test_checkpoint_leaves_held_files_in_git(tmp_path: Path) -> None:
+def test_checkpoint_keeps_held_files_in_git(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     memories = remember(kept, 8)
     paths = delete(kept, memories[:6])
@@ -384,7 +388,7 @@ def test_checkpoint_leaves_held_files_in_git(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_watch_gathers_deletions_until_it_is_quiet() -> None:
+def test_watch_collects_deletions_until_it_is_quiet() -> None:
     vanished = DeletionBuffer()
     assert vanished.take_settled(set(), 0.0) == set()
     assert vanished.take_settled({"a"}, 10.0) == set()
@@ -394,7 +398,7 @@ def test_watch_gathers_deletions_until_it_is_quiet() -> None:
     assert vanished.take_settled(set(), 100.0) == set()
 
 
-def test_watch_gathers_deletions_no_longer_than_a_while() -> None:
+def test_watch_collects_deletions_for_a_limited_time() -> None:
     vanished, found, now = DeletionBuffer(), set[str](), 100.0
     while not found:
         now += DELETION_QUIET_SECONDS / 2

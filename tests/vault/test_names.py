@@ -48,12 +48,12 @@ def assert_one_component(component: str) -> None:
     assert names.safe_join(ROOT, component).parent == ROOT
 
 
-def test_the_table_is_long_enough() -> None:
+def test_hostile_name_table_is_long_enough() -> None:
     assert len(NAMES) >= 300 and len(set(NAMES)) == len(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda text: ascii(text)[:60])
-def test_a_hostile_name_is_one_component_and_comes_back(name: str) -> None:
+def test_folder_of_a_hostile_name_is_one_component_and_decodes_to_it(name: str) -> None:
     folder = names.encode_folder(name)
     assert_one_component(folder)
     assert len(folder.encode()) <= names.MAX_FOLDER_BYTES
@@ -62,14 +62,14 @@ def test_a_hostile_name_is_one_component_and_comes_back(name: str) -> None:
         assert names.decode_folder(unicodedata.normalize("NFD", folder)) == name
 
 
-def test_no_two_hostile_names_share_a_folder_on_any_disk() -> None:
+def test_folders_of_hostile_names_differ_on_every_file_system() -> None:
     taken: dict[str, str] = {}
     for name in NAMES:
         for spelled in spellings(names.encode_folder(name)):
             assert taken.setdefault(spelled, name) == name, (taken[spelled], name)
 
 
-def test_no_hostile_name_makes_a_folder_of_ours(tmp_path: Path) -> None:
+def test_folder_of_a_hostile_name_is_never_a_reserved_one(tmp_path: Path) -> None:
     ours = {"deleted", "users", "facts", "notes", "sessions", "summaries", "turns", "memory.md"}
     for name in NAMES:
         folder = names.encode_folder(name)
@@ -82,7 +82,7 @@ def test_no_hostile_name_makes_a_folder_of_ours(tmp_path: Path) -> None:
 
 @check
 @given(TEXT)
-def test_any_name_is_one_component_and_comes_back(name: str) -> None:
+def test_folder_of_any_name_is_one_component_and_decodes_to_it(name: str) -> None:
     folder = names.encode_folder(name)
     assert_one_component(folder)
     assert names.is_truncated(folder) or names.decode_folder(folder) == name
@@ -90,7 +90,7 @@ def test_any_name_is_one_component_and_comes_back(name: str) -> None:
 
 @check
 @given(TEXT)
-def test_names_that_look_alike_have_folders_of_their_own(name: str) -> None:
+def test_folders_of_similar_names_differ(name: str) -> None:
     alike = {name, name.upper(), name.lower(), name.casefold(), name.title(), name.swapcase()}
     alike |= {unicodedata.normalize(form, text) for text in alike for form in FORMS}
     keys = [spellings(names.encode_folder(text)) for text in alike]
@@ -100,12 +100,12 @@ def test_names_that_look_alike_have_folders_of_their_own(name: str) -> None:
 
 @check
 @given(st.lists(TEXT, max_size=20, unique=True))
-def test_two_names_never_share_a_folder(some: list[str]) -> None:
+def test_folders_of_two_names_differ(some: list[str]) -> None:
     assert len({names.casefold_key(names.encode_folder(name)) for name in some}) == len(some)
 
 
 @pytest.mark.parametrize("number", [0, 0x10000, 0x20000, 0xE0000])
-def test_every_character_has_a_folder_of_its_own(number: int) -> None:
+def test_folders_of_single_characters_differ(number: int) -> None:
     chars = [chr(code) for code in range(number, number + 0x10000) if not 0xD800 <= code < 0xE000]
     assert all(names.decode_folder(names.encode_folder(char)) == char for char in chars)
     # What is kept as it is must be compared by no disk with anything else.
@@ -138,7 +138,7 @@ def test_every_character_has_a_folder_of_its_own(number: int) -> None:
         ("100%", "100%25"),
     ],
 )
-def test_folders_are_readable(name: str, folder: str) -> None:
+def test_folder_names_are_readable(name: str, folder: str) -> None:
     assert names.encode_folder(name) == folder
     assert names.decode_folder(folder) == name
 
@@ -147,11 +147,11 @@ def test_folders_are_readable(name: str, folder: str) -> None:
     "folder",
     ["My Chat", "100%", "%zz", "%e9", "a%2", "Ana", "%E4x", "x y", "x=5", "Ana=2", "=1", "%ff=1"],
 )
-def test_a_folder_that_a_person_made_stands_for_what_it_says(folder: str) -> None:
+def test_folder_made_by_a_person_is_decoded_as_written(folder: str) -> None:
     assert names.decode_folder(folder) == folder
 
 
-def test_the_case_of_an_escape_does_not_matter() -> None:
+def test_escapes_in_folder_names_ignore_case() -> None:
     assert names.decode_folder("gr%C3%B6%c3%9FE") == "größE"
 
 
@@ -167,7 +167,7 @@ def test_long_names_are_cut_at_a_character() -> None:
     assert names.encode_folder("😀" * 100)[:-17] == "%f0%9f%98%80" * 8
 
 
-def test_half_a_character_is_no_name() -> None:
+def test_name_with_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(InvalidInput):
         names.encode_folder("\ud800")
 
@@ -196,15 +196,13 @@ def test_half_a_character_is_no_name() -> None:
         ("12345678", "日" * 99, "", "日" * 40 + "--12345678.md"),
     ],
 )
-def test_files_have_readable_names(
-    id: str, subject: str | None, content: str, expected: str
-) -> None:
+def test_file_names_are_readable(id: str, subject: str | None, content: str, expected: str) -> None:
     assert names.file_name(id, subject, content) == expected
     assert names.parse_id(expected) == id
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda text: ascii(text)[:60])
-def test_a_hostile_subject_is_one_component(subject: str) -> None:
+def test_file_name_of_a_hostile_subject_is_one_component(subject: str) -> None:
     for made in (
         names.file_name("a1B2c3D4", subject, "x"),
         names.file_name("a1B2c3D4", None, subject),
@@ -217,14 +215,14 @@ def test_a_hostile_subject_is_one_component(subject: str) -> None:
 
 
 @pytest.mark.parametrize("id", IDS, ids=lambda text: ascii(text)[:40])
-def test_a_hostile_id_names_no_file(id: str) -> None:
+def test_hostile_id_makes_no_file_name(id: str) -> None:
     with pytest.raises(InvalidInput, match=r"^[^\n]+$"):
         names.file_name(id, "subject", "content")
 
 
 @check
 @given(IDENTIFIER, st.none() | ANY_TEXT, ANY_TEXT)
-def test_any_file_name_is_one_component_with_its_id(
+def test_file_name_of_any_subject_is_one_component_with_its_id(
     id: str, subject: str | None, content: str
 ) -> None:
     made = names.file_name(id, subject, content)
@@ -234,7 +232,7 @@ def test_any_file_name_is_one_component_with_its_id(
 
 @check
 @given(IDENTIFIER, IDENTIFIER, TEXT)
-def test_two_ids_never_share_a_name(one: str, other: str, subject: str) -> None:
+def test_file_names_of_two_ids_differ(one: str, other: str, subject: str) -> None:
     cased = {one, other, one.lower(), one.upper(), one.swapcase(), one.title()}
     made = [names.file_name(id, subject, "") for id in cased]
     for first, second in itertools.combinations(map(spellings, made), 2):
@@ -266,11 +264,11 @@ def test_two_ids_never_share_a_name(one: str, other: str, subject: str) -> None:
         "x--\u017f1b2c3d4_01.md",
     ],
 )
-def test_other_files_have_no_id_in_their_names(name: str) -> None:
+def test_file_names_of_other_files_have_no_id(name: str) -> None:
     assert names.parse_id(name) is None
 
 
-def test_a_renamed_file_keeps_its_id() -> None:
+def test_renamed_file_keeps_its_id() -> None:
     assert names.parse_id("my--own--name--a1b2c3d4_44.md") == "a1B2c3D4"
 
 
@@ -286,7 +284,7 @@ UNSAFE = [
 
 
 @pytest.mark.parametrize("part", UNSAFE, ids=lambda text: ascii(text)[:60])
-def test_what_is_no_safe_component_is_refused(part: str) -> None:
+def test_safe_join_refuses_unsafe_components(part: str) -> None:
     for parts in ((part,), ("ana", part), (part, "ana"), ("ana", part, "x.md")):
         with pytest.raises(VaultError, match=r"^[^\n]+$"):
             names.safe_join(ROOT, *parts)
@@ -295,12 +293,12 @@ def test_what_is_no_safe_component_is_refused(part: str) -> None:
 @pytest.mark.parametrize(
     "part", ["\ud800", "x" * 256, ".g\u200cit", "é" * 128, "nul .txt", "x\x9f"]
 )
-def test_more_that_is_no_safe_component(part: str) -> None:
+def test_safe_join_refuses_more_unsafe_components(part: str) -> None:
     with pytest.raises(VaultError):
         names.safe_join(ROOT, part)
 
 
-def test_what_a_vault_is_made_of_is_safe() -> None:
+def test_safe_join_accepts_the_names_a_vault_uses() -> None:
     made = names.safe_join(ROOT, ".reverie", "log-000001.jsonl")
     assert made == Path("/vault/.reverie/log-000001.jsonl")
     assert names.safe_join(ROOT, "ana", "MEMORY.md") == Path("/vault/ana/MEMORY.md")
@@ -309,7 +307,7 @@ def test_what_a_vault_is_made_of_is_safe() -> None:
 
 @check
 @given(st.lists(ANY_TEXT, max_size=4))
-def test_nothing_leads_out_of_the_root(parts: list[str]) -> None:
+def test_safe_join_never_leaves_the_root(parts: list[str]) -> None:
     try:
         path = names.safe_join(ROOT, *parts)
     except VaultError:

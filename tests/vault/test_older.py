@@ -50,7 +50,9 @@ def assert_nothing_lost(kept: Kept) -> None:
 
 @pytest.mark.parametrize("turns", ["together", "apart"])
 @pytest.mark.parametrize("first", ["sync", "mirror", "watcher"])
-def test_what_the_vault_alone_still_has_is_taken_in(tmp_path: Path, turns: str, first: str) -> None:
+def test_entries_that_only_the_vault_has_are_imported_into_a_restored_store(
+    tmp_path: Path, turns: str, first: str
+) -> None:
     kept = gone_back(tmp_path, turns)
     if first == "mirror":
         kept.mirror()
@@ -74,7 +76,9 @@ def _dying(call: Callable[..., Any], after: bool) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     "what", [(FileCache, "drop_owner"), (VaultLog, "keep"), (FileCache, "set_cursor")]
 )
-def test_killed_when_it_went_back(tmp_path: Path, what: tuple[Any, str], after: bool) -> None:
+def test_sync_killed_after_a_restore_can_be_repeated(
+    tmp_path: Path, what: tuple[Any, str], after: bool
+) -> None:
     kept = gone_back(tmp_path)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(*what, _dying(getattr(*what), after))
@@ -110,7 +114,7 @@ def assert_each_commit_changes_nothing(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_a_commit_of_before_it_was_forgotten_or_restored(tmp_path: Path) -> None:
+def test_checkout_of_a_commit_before_forget_or_restore_changes_nothing(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     one, two = kept.ana.remember("one"), kept.ana.remember("two")
     chat, talk = kept.ana.session("chat"), kept.ana.session("talk")
@@ -129,7 +133,7 @@ def test_a_commit_of_before_it_was_forgotten_or_restored(tmp_path: Path) -> None
     kept.close()
 
 
-def test_the_first_of_two_commits_of_one_moment(tmp_path: Path) -> None:
+def test_checkout_of_the_first_of_two_commits_changes_nothing(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     eve = kept.store.space("eve")
     for text in ("one", "two"):
@@ -141,7 +145,7 @@ def test_the_first_of_two_commits_of_one_moment(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_a_commit_of_before_other_spaces_were_chosen_shows_them_no_more(tmp_path: Path) -> None:
+def test_checkout_of_a_commit_with_other_spaces_mirrors_none_of_them(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     kept.ana.remember("one")
     kept.sync()
@@ -161,7 +165,9 @@ def test_a_commit_of_before_other_spaces_were_chosen_shows_them_no_more(tmp_path
 
 
 @pytest.mark.parametrize("first", ["sync", "mirror"])
-def test_what_was_revised_in_both_lives_is_kept_on_both_sides(kept: Kept, first: str) -> None:
+def test_memory_revised_before_and_after_a_restore_keeps_both_versions(
+    kept: Kept, first: str
+) -> None:
     one, two = kept.ana.remember("one"), kept.ana.remember("two")
     kept.sync()
     kept.store.backup(kept.folder / "backup.db")

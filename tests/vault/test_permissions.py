@@ -52,7 +52,7 @@ def open_up(root: Path) -> None:
             path.chmod(stat.S_IMODE(mode) | (0o055 if stat.S_ISDIR(mode) else 0o044))
 
 
-def test_whole_life_of_a_vault_leaves_nothing_shared(reverie: CommandLine, umask: int) -> None:
+def test_every_vault_file_stays_private(reverie: CommandLine, umask: int) -> None:
     """Every path that Reverie creates anywhere, through every command that writes files."""
     root = reverie.folder / "home" / "new" / "vault"
     ids = [reverie.remember(f"Fact number {number}") for number in range(4)]
@@ -101,7 +101,7 @@ def test_open_store_and_vault_have_private_side_files(tmp_path: Path, umask: int
             assert shared_paths(tmp_path / "s", tmp_path / "v") == []
 
 
-def test_turns_apart_and_users_folders_are_private(tmp_path: Path, umask: int) -> None:
+def test_turn_files_and_user_folders_are_private(tmp_path: Path, umask: int) -> None:
     kept = Kept(tmp_path, turns="apart", git=True)
     kept.store.space("ana", user="bo").session("chat").append({"role": "user", "content": "hi"})
     kept.store.space("ana", user="bo").remember("tea")
@@ -111,7 +111,7 @@ def test_turns_apart_and_users_folders_are_private(tmp_path: Path, umask: int) -
     assert shared_paths(kept.root) == []
 
 
-def test_vault_of_an_older_version_is_closed_when_opened(tmp_path: Path) -> None:
+def test_vault_of_an_older_version_is_made_private_when_opened(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     kept.ana.remember("tea")
     kept.sync()
@@ -128,7 +128,7 @@ def test_vault_of_an_older_version_is_closed_when_opened(tmp_path: Path) -> None
     kept.close()
 
 
-def test_only_the_top_is_looked_at_once_a_vault_is_closed(
+def test_only_the_top_folder_is_checked_once_a_vault_is_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Kept(tmp_path, git=True)
@@ -147,7 +147,7 @@ def test_only_the_top_is_looked_at_once_a_vault_is_closed(
     kept.close()
 
 
-def test_walk_that_was_killed_is_done_at_the_next_opening(
+def test_interrupted_permission_walk_is_repeated_at_the_next_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = Kept(tmp_path, git=True)
@@ -170,7 +170,7 @@ def test_walk_that_was_killed_is_done_at_the_next_opening(
 
 
 @pytest.mark.parametrize("link", [".git", ".git/config"])
-def test_repository_behind_a_link_is_left_alone(tmp_path: Path, link: str) -> None:
+def test_permissions_of_a_linked_repository_are_unchanged(tmp_path: Path, link: str) -> None:
     kept = Kept(tmp_path, git=True)
     kept.ana.remember("tea")
     kept.sync()
@@ -189,7 +189,7 @@ def test_repository_behind_a_link_is_left_alone(tmp_path: Path, link: str) -> No
     kept.close()
 
 
-def test_sync_closes_files_that_other_programs_wrote(kept: Kept) -> None:
+def test_sync_makes_files_of_other_programs_private(kept: Kept) -> None:
     memory = kept.ana.remember("tea")
     kept.sync()
     script = kept.path("ana/notes/tool.sh")
@@ -203,7 +203,7 @@ def test_sync_closes_files_that_other_programs_wrote(kept: Kept) -> None:
     assert os.access(script, os.X_OK)
 
 
-def test_owners_own_git_writes_private_objects(tmp_path: Path) -> None:
+def test_git_run_by_the_owner_writes_private_objects(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     kept.ana.remember("tea")
     kept.sync()
@@ -224,7 +224,7 @@ def test_owners_own_git_writes_private_objects(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_folder_that_cannot_be_closed_is_logged_once_and_used(
+def test_folder_that_cannot_be_made_private_is_logged_once_and_used(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refused(handle: int, mode: int) -> None:

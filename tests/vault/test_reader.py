@@ -15,7 +15,7 @@ from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal
 
 
-def test_an_edit_is_a_revision_by_the_vault(kept: Kept) -> None:
+def test_edited_file_becomes_a_revision_by_actor_vault(kept: Kept) -> None:
     memory = kept.ana.remember("I love pizza", tags=["food"])
     kept.mirror()
     path = kept.of(memory)
@@ -49,7 +49,7 @@ def test_an_edit_is_a_revision_by_the_vault(kept: Kept) -> None:
         ("subject: pizza\n", "", "subject", None),
     ],
 )
-def test_an_edit_of_the_front_matter_alone(
+def test_edited_front_matter_becomes_a_revision(
     kept: Kept, old: str, new: str, field: str, wanted: object
 ) -> None:
     memory = kept.ana.remember("I love pizza", tags=["food"], category="likes", subject="pizza")
@@ -62,7 +62,7 @@ def test_an_edit_of_the_front_matter_alone(
     assert_equal(kept)
 
 
-def test_what_says_the_same_is_no_edit(kept: Kept) -> None:
+def test_edit_without_a_difference_in_meaning_is_ignored(kept: Kept) -> None:
     memory = kept.ana.remember("one\ntwo", tags=["a"])
     kept.mirror()
     path = kept.of(memory)
@@ -82,7 +82,7 @@ def test_what_says_the_same_is_no_edit(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_a_numeric_id_stays_what_it_is(kept: Kept) -> None:
+def test_numeric_id_in_front_matter_stays_text(kept: Kept) -> None:
     kept.ids.coming = ["00012345"]
     memory = kept.ana.remember("seven")
     kept.mirror()
@@ -94,7 +94,7 @@ def test_a_numeric_id_stays_what_it_is(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_a_new_file_is_remembered_and_gets_its_id(kept: Kept) -> None:
+def test_new_file_is_remembered_and_gets_its_id(kept: Kept) -> None:
     kept.write("ana/facts/people/alec.md", "---\ntags: work\nmood: fine\n---\n\nAlec is my boss\n")
     kept.write("ana/notes/plan.md", "# Plan\n\n- one\n- two\n")
     kept.write("ana/loose.md", "just so\n")
@@ -113,7 +113,7 @@ def test_a_new_file_is_remembered_and_gets_its_id(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_a_file_is_remembered_once_whatever_is_killed(kept: Kept) -> None:
+def test_new_file_is_remembered_once_despite_kills(kept: Kept) -> None:
     kept.write("ana/facts/a.md", "I like tea\n")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("reverie.vault.reader.Sync._settle", _killed)
@@ -130,7 +130,7 @@ def _killed(*values: object, **named: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_file_that_was_moved_is_at_no_moment_nobodys(kept: Kept) -> None:
+def test_moved_file_is_never_seen_as_deleted(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.sync()
     for number in range(6):
@@ -158,7 +158,7 @@ def _dying(call: Callable[..., None], steps: Iterator[int], at: int) -> Callable
     return step
 
 
-def test_what_is_written_where_a_file_was_missed_is_not_missing(kept: Kept) -> None:
+def test_file_written_where_one_was_missing_is_not_deleted(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.ana.remember("two")
     kept.sync()
@@ -175,7 +175,7 @@ def test_what_is_written_where_a_file_was_missed_is_not_missing(kept: Kept) -> N
     assert_equal(kept)
 
 
-def test_the_same_file_made_again_is_remembered_again(kept: Kept) -> None:
+def test_new_file_with_the_same_content_is_remembered_again(kept: Kept) -> None:
     kept.ana.remember("something else")
     kept.write("ana/facts/a.md", "I like tea\n")
     kept.sync()
@@ -187,7 +187,7 @@ def test_the_same_file_made_again_is_remembered_again(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_deleting_forgets_and_moving_does_too(kept: Kept) -> None:
+def test_deleted_or_moved_file_is_forgotten(kept: Kept) -> None:
     one, two = kept.ana.remember("one"), kept.ana.remember("two")
     kept.mirror()
     first, second = kept.of(one), kept.of(two)
@@ -206,7 +206,7 @@ def test_deleting_forgets_and_moving_does_too(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, StoreBusy("locked")])
-def test_what_was_deleted_stays_so_when_it_could_not_be_forgotten_at_once(
+def test_deleted_file_that_could_not_be_forgotten_is_retried(
     kept: Kept, error: BaseException
 ) -> None:
     memory, talk = kept.ana.remember("one"), kept.ana.session("chat")
@@ -234,7 +234,7 @@ def _raising(error: BaseException) -> Callable[..., None]:
     return call
 
 
-def test_what_vanishes_while_it_is_looked_at_is_no_problem(
+def test_file_that_vanishes_during_a_sync_is_no_problem(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept.write("ana/facts/a.md", "for a moment\n")
@@ -249,7 +249,7 @@ def test_what_vanishes_while_it_is_looked_at_is_no_problem(
     assert not kept.sync()
 
 
-def test_edited_and_moved_in_one_go(kept: Kept) -> None:
+def test_file_edited_and_moved_at_once_is_revised_and_moved(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     path = kept.of(memory)
@@ -272,7 +272,7 @@ def test_edited_and_moved_in_one_go(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_edited_on_both_sides_both_are_kept(kept: Kept) -> None:
+def test_conflicting_edits_keep_both_versions(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     path = kept.of(memory)
@@ -290,7 +290,7 @@ def test_edited_on_both_sides_both_are_kept(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_the_same_edit_on_both_sides_is_no_conflict(kept: Kept) -> None:
+def test_same_edit_on_both_sides_is_no_conflict(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     kept.edit(kept.of(memory), "one", "two")
@@ -300,7 +300,7 @@ def test_the_same_edit_on_both_sides_is_no_conflict(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_edited_here_and_forgotten_there_it_is_back(kept: Kept) -> None:
+def test_edited_file_restores_a_memory_forgotten_in_the_store(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     kept.edit(kept.of(memory), "one", "mine")
@@ -310,7 +310,7 @@ def test_edited_here_and_forgotten_there_it_is_back(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_edited_here_and_erased_there_it_stays_erased(kept: Kept) -> None:
+def test_edited_file_does_not_restore_an_erased_memory(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     path = kept.of(memory)
@@ -328,7 +328,7 @@ def test_edited_here_and_erased_there_it_stays_erased(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_moved_to_another_user_or_space_it_is_theirs(kept: Kept) -> None:
+def test_file_moved_to_another_user_or_space_changes_its_owner(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     other = kept.ana.remember("two")
     kept.mirror()
@@ -343,7 +343,7 @@ def test_moved_to_another_user_or_space_it_is_theirs(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_what_a_tool_wrote_is_no_persons_because_its_file_was_touched(kept: Kept) -> None:
+def test_touched_file_keeps_the_trust_of_a_tools_memory(kept: Kept) -> None:
     tool = kept.store.space("ana", trust="tool")
     moved, labelled, edited = (tool.remember(text) for text in ("one", "two", "three"))
     kept.sync()
@@ -359,7 +359,7 @@ def test_what_a_tool_wrote_is_no_persons_because_its_file_was_touched(kept: Kept
 
 
 @pytest.mark.parametrize("folder", ["deleted/users", "Deleted/users", "Users", "deleted/USERS"])
-def test_a_users_file_where_users_have_none_is_not_everybodys(kept: Kept, folder: str) -> None:
+def test_file_of_a_user_in_a_wrong_folder_is_not_shared(kept: Kept, folder: str) -> None:
     bob = kept.store.space("ana", user="bob")
     secret = bob.remember("Bob's secret")
     bob.remember("another of Bob's")
@@ -374,7 +374,7 @@ def test_a_users_file_where_users_have_none_is_not_everybodys(kept: Kept, folder
     assert_equal(kept)
 
 
-def test_front_matter_that_was_taken_out_comes_back(kept: Kept) -> None:
+def test_removed_front_matter_is_written_again(kept: Kept) -> None:
     memory = kept.ana.remember("one", tags=["a"], subject="x")
     kept.mirror()
     path = kept.of(memory)
@@ -389,7 +389,7 @@ def test_front_matter_that_was_taken_out_comes_back(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("by", ["sync", "mirror", "watcher"])
-def test_a_new_file_where_another_was_moved_from(kept: Kept, by: str) -> None:
+def test_new_file_at_the_old_path_of_a_moved_one_is_remembered(kept: Kept, by: str) -> None:
     memory = kept.ana.remember("one")
     kept.sync()
     path = kept.of(memory)
@@ -409,7 +409,7 @@ def test_a_new_file_where_another_was_moved_from(kept: Kept, by: str) -> None:
     assert_equal(kept)
 
 
-def test_copies_are_told_and_what_is_new_in_them_is_kept(kept: Kept) -> None:
+def test_copied_files_are_reported_and_their_changes_kept(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     path = kept.of(memory)
@@ -425,7 +425,7 @@ def test_copies_are_told_and_what_is_new_in_them_is_kept(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_a_copy_takes_the_place_of_what_was_deleted(kept: Kept) -> None:
+def test_copy_replaces_its_deleted_original(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     kept.write("ana/facts/copy.md", kept.read(kept.of(memory)))
@@ -436,7 +436,7 @@ def test_a_copy_takes_the_place_of_what_was_deleted(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_an_unknown_id_is_remembered_under_another(kept: Kept) -> None:
+def test_file_with_an_unknown_id_is_remembered_under_another(kept: Kept) -> None:
     kept.write("ana/facts/a.md", "---\nid: zzzzzzzz\nversion: 7\n---\n\ntext\n")
     report = kept.sync()
     assert any("zzzzzzzz is not known here" in line for line in report.problems)
@@ -444,7 +444,7 @@ def test_an_unknown_id_is_remembered_under_another(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_git_checkout_of_an_older_commit_changes_nothing(tmp_path: Path) -> None:
+def test_checkout_of_an_older_commit_changes_nothing(tmp_path: Path) -> None:
     import subprocess
 
     kept = Kept(tmp_path, git=True)
@@ -469,7 +469,7 @@ def test_git_checkout_of_an_older_commit_changes_nothing(tmp_path: Path) -> None
     kept.close()
 
 
-def test_a_backup_in_the_place_of_the_store(kept: Kept) -> None:
+def test_sync_after_the_store_was_replaced_by_a_backup_loses_nothing(kept: Kept) -> None:
     one = kept.ana.remember("one")
     talk = kept.ana.session("chat")
     talk.append({"role": "user", "content": "before"})
@@ -499,7 +499,7 @@ def test_a_backup_in_the_place_of_the_store(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_the_vault_of_another_store_is_not_touched(kept: Kept) -> None:
+def test_vault_of_another_store_is_unchanged(kept: Kept) -> None:
     kept.ana.remember("one")
     kept.ana.session("chat").append({"role": "user", "content": "hi"})
     kept.sync()
@@ -515,7 +515,7 @@ def test_the_vault_of_another_store_is_not_touched(kept: Kept) -> None:
     assert kept.bytes() == before
 
 
-def test_a_watcher_tells_of_files_folders_and_what_is_gone(kept: Kept) -> None:
+def test_sync_accepts_changed_files_folders_and_deleted_paths(kept: Kept) -> None:
     one, two, three = (kept.ana.remember(text) for text in ("one", "two", "three"))
     kept.sync()
     kept.edit(kept.of(one), "one", "won")
@@ -529,7 +529,7 @@ def test_a_watcher_tells_of_files_folders_and_what_is_gone(kept: Kept) -> None:
     assert not kept.sync(*kept.files(), "../outside.md", "nowhere/at/all.md").revised
 
 
-def test_what_we_wrote_ourselves_is_not_looked_at(kept: Kept) -> None:
+def test_sync_skips_files_that_are_unchanged_since_our_write(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.sync()
     with pytest.MonkeyPatch.context() as patched:
@@ -538,7 +538,7 @@ def test_what_we_wrote_ourselves_is_not_looked_at(kept: Kept) -> None:
         assert not kept.sync()
 
 
-def test_a_link_in_the_place_of_what_the_vault_keeps_for_itself(kept: Kept) -> None:
+def test_link_in_place_of_our_bookkeeping_files_is_not_followed(kept: Kept) -> None:
     kept.ana.remember("one")
     kept.sync()
     own = kept.root / ".reverie"
@@ -549,7 +549,7 @@ def test_a_link_in_the_place_of_what_the_vault_keeps_for_itself(kept: Kept) -> N
         Vault.open(kept.root)
 
 
-def test_two_people_at_once(kept: Kept) -> None:
+def test_concurrent_edits_of_two_people_are_both_kept(kept: Kept) -> None:
     """Somebody else changes the memory while the sync is about to."""
     memory = kept.ana.remember("one")
     kept.mirror()
@@ -574,7 +574,7 @@ def test_two_people_at_once(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("user", [None, "Bob"])
-def test_a_folder_that_is_called_as_a_person_writes_the_name(kept: Kept, user: str | None) -> None:
+def test_folder_spelled_by_a_person_is_found_by_its_name(kept: Kept, user: str | None) -> None:
     space = kept.store.space("Ana", user=user)
     written, ours = ("Ana", "Ana=1") if user is None else ("Ana/users/Bob", "Ana=1/users/Bob=1")
     kept.write(f"{written}/facts/mine.md", "by hand\n")

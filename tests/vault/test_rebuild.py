@@ -29,7 +29,7 @@ from tests.figures import figure
 from tests.talking import user
 from tests.vault.lives import asked, exported, live
 
-# All 500 with REVERIE_PROVE=1.
+# All 500 with --prove.
 QUERIES = 500 if PROVE else 100
 
 
@@ -127,7 +127,7 @@ def every_memory(store: Store, *without: str) -> dict[Any, Any]:
     found = {}
     for info in store.spaces():
         for name in (None, *info.users):
-            own = store.space(info.name, user=name).session("private")._own_space
+            own = store.space(info.name, user=name).session("private").space
             for memory in own.memories(include_forgotten=True):
                 if memory.user == name:
                     kept = asdict(memory)
@@ -158,7 +158,9 @@ def lose(root: Path, chosen: Callable[[dict[str, Any]], bool], instead: bytes = 
 
 
 @pytest.mark.parametrize("cache", ["kept", "lost"])
-def test_a_store_comes_back_whole(stores: Stores, tmp_path: Path, cache: str) -> None:
+def test_rebuild_from_the_vault_restores_the_whole_store(
+    stores: Stores, tmp_path: Path, cache: str
+) -> None:
     root, anew = tmp_path / "vault", tmp_path / "anew"
     first = mirrored(stores, root)
     before, commits = files(root), git(root, "log", "--format=%H")
@@ -186,7 +188,7 @@ def test_a_store_comes_back_whole(stores: Stores, tmp_path: Path, cache: str) ->
     assert files(anew) == before
 
 
-def test_turns_that_stand_apart_come_back_as_well(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_reads_one_file_per_turn(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = mirrored(stores, root, "apart", memories=40)
     before = files(root)
@@ -201,7 +203,7 @@ def test_turns_that_stand_apart_come_back_as_well(stores: Stores, tmp_path: Path
     assert events(third).keys() == events(first).keys()
 
 
-def test_the_vault_goes_on_with_the_new_store(stores: Stores, tmp_path: Path) -> None:
+def test_rebuilt_store_continues_the_vault(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     mirrored(stores, root, memories=20)
     lost_cache(root)
@@ -223,7 +225,7 @@ def test_the_vault_goes_on_with_the_new_store(stores: Stores, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("turns", ["together", "apart"])
-def test_a_clone_is_enough(stores: Stores, tmp_path: Path, turns: str) -> None:
+def test_rebuild_works_from_a_clone(stores: Stores, tmp_path: Path, turns: str) -> None:
     first = mirrored(stores, tmp_path / "vault", turns, memories=20)
     git(tmp_path, "clone", "-q", "vault", "clone")
     second = stores.open("second")
@@ -233,7 +235,7 @@ def test_a_clone_is_enough(stores: Stores, tmp_path: Path, turns: str) -> None:
     assert git(tmp_path / "clone", "diff", "HEAD") == ""
 
 
-def test_only_an_empty_store_is_made_of_a_vault(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_needs_an_empty_store(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = mirrored(stores, root, memories=5)
     with pytest.raises(VaultError, match="not empty"):
@@ -247,7 +249,7 @@ def test_only_an_empty_store_is_made_of_a_vault(stores: Stores, tmp_path: Path) 
     assert not (tmp_path / "notes" / ".reverie").exists()
 
 
-def test_what_was_stopped_goes_on(
+def test_interrupted_rebuild_continues(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "vault"
@@ -273,7 +275,7 @@ def test_what_was_stopped_goes_on(
         rebuild.from_vault(second, root)
 
 
-def test_a_store_that_was_told_half_a_log_neither_cuts_it_nor_takes_its_places(
+def test_partly_rebuilt_store_neither_truncates_the_log_nor_reuses_positions(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "vault"
@@ -308,7 +310,9 @@ def test_a_store_that_was_told_half_a_log_neither_cuts_it_nor_takes_its_places(
 
 
 @pytest.mark.parametrize("cache", ["kept", "lost"])
-def test_edits_that_the_log_does_not_know_count(stores: Stores, tmp_path: Path, cache: str) -> None:
+def test_rebuild_includes_edits_that_are_not_in_the_log(
+    stores: Stores, tmp_path: Path, cache: str
+) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     space = first.space("ana")
@@ -348,7 +352,7 @@ def test_edits_that_the_log_does_not_know_count(stores: Stores, tmp_path: Path, 
 # -- damage ---------------------------------------------------------------------------------------
 
 
-def test_damaged_lines_are_reported_and_filled_from_markdown(
+def test_rebuild_reports_damaged_log_lines_and_fills_from_markdown(
     stores: Stores, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
@@ -375,7 +379,7 @@ def test_damaged_lines_are_reported_and_filled_from_markdown(
     assert exported(third) == exported(second)
 
 
-def test_a_log_that_was_cut_off_goes_on_in_markdown(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_continues_a_truncated_log_from_markdown(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     space = first.space("ana")
@@ -404,7 +408,9 @@ def test_a_log_that_was_cut_off_goes_on_in_markdown(stores: Stores, tmp_path: Pa
     assert not service.sync(second) and files(root) == settled
 
 
-def test_a_session_that_went_on_after_its_lost_return(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_restores_a_session_that_continued_after_a_lost_entry(
+    stores: Stores, tmp_path: Path
+) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     session = first.space("ana").session("s")
@@ -419,7 +425,9 @@ def test_a_session_that_went_on_after_its_lost_return(stores: Stores, tmp_path: 
     assert second.space("ana").session("s").info().hidden_at is None
 
 
-def test_the_last_words_of_a_hidden_session(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_restores_the_last_events_of_a_hidden_session(
+    stores: Stores, tmp_path: Path
+) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     session = first.space("ana").session("s")
@@ -435,7 +443,7 @@ def test_the_last_words_of_a_hidden_session(stores: Stores, tmp_path: Path) -> N
     assert second.space("ana").sessions() == []
 
 
-def test_what_was_erased_stays_erased(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_does_not_bring_back_erased_entries(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     space = first.space("ana")
@@ -452,7 +460,7 @@ def test_what_was_erased_stays_erased(stores: Stores, tmp_path: Path) -> None:
     assert b"secret" not in json.dumps(exported(second)).encode()
 
 
-def test_lines_that_contradict_each_other_are_reported(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_reports_contradicting_log_lines(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     first.space("ana").remember("one")
@@ -476,9 +484,7 @@ def test_lines_that_contradict_each_other_are_reported(stores: Stores, tmp_path:
     assert len(log_lines(root)) == 2 and len(list(root.glob("ana/facts/*.md"))) == 2
 
 
-def test_of_two_copies_of_an_entry_the_one_without_the_erased_words_counts(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_rebuild_prefers_the_redacted_copy_of_an_entry(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     space = first.space("ana")
@@ -502,7 +508,7 @@ def test_of_two_copies_of_an_entry_the_one_without_the_erased_words_counts(
 
 
 @pytest.mark.parametrize("left", ["the folder", "nothing"])
-def test_markdown_alone_holds_every_memory_and_every_word(
+def test_rebuild_from_markdown_alone_restores_memories_and_events(
     stores: Stores, tmp_path: Path, left: str
 ) -> None:
     root = tmp_path / "vault"
@@ -533,7 +539,7 @@ def test_markdown_alone_holds_every_memory_and_every_word(
     assert exported(third) == exported(second)
 
 
-def test_names_too_long_for_a_folder_come_back(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_restores_names_too_long_for_a_folder(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     space = first.space("s" * 190, user="u" * 190)
@@ -553,9 +559,7 @@ def test_names_too_long_for_a_folder_come_back(stores: Stores, tmp_path: Path) -
     assert [each.id for each in there.session("t" * 190).memories()] == [memory.id]
 
 
-def test_words_come_back_from_markdown_with_the_line_ends_of_windows(
-    stores: Stores, tmp_path: Path
-) -> None:
+def test_rebuild_from_markdown_accepts_windows_line_ends(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     memory = first.space("ana").remember("one line\n\n- another")
@@ -576,7 +580,7 @@ def test_words_come_back_from_markdown_with_the_line_ends_of_windows(
 # -- a vault from the store -----------------------------------------------------------------------
 
 
-def test_a_vault_written_anew_keeps_what_people_did(stores: Stores, tmp_path: Path) -> None:
+def test_rewritten_vault_keeps_changes_of_people(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     space = first.space("ana")
@@ -602,7 +606,9 @@ def test_a_vault_written_anew_keeps_what_people_did(stores: Stores, tmp_path: Pa
     assert files(root) == settled
 
 
-def test_a_vault_of_another_store_is_left_alone(stores: Stores, tmp_path: Path) -> None:
+def test_rebuild_leaves_the_vault_of_another_store_unchanged(
+    stores: Stores, tmp_path: Path
+) -> None:
     root = tmp_path / "vault"
     first = stores.open("first")
     first.space("ana").remember("one")
@@ -620,7 +626,7 @@ def test_a_vault_of_another_store_is_left_alone(stores: Stores, tmp_path: Path) 
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
 
 
-def test_a_log_that_was_being_written_anew_goes_on_where_it_was_stopped(
+def test_interrupted_rewrite_of_the_log_continues(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "vault"
@@ -648,7 +654,7 @@ def test_a_log_that_was_being_written_anew_goes_on_where_it_was_stopped(
     )
 
 
-def test_a_store_that_was_told_half_a_log_says_the_way_out_wherever_its_vault_is_now(
+def test_partly_rebuilt_store_says_how_to_continue(
     stores: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, moved = tmp_path / "vault", tmp_path / "moved"
@@ -675,7 +681,7 @@ def test_a_store_that_was_told_half_a_log_says_the_way_out_wherever_its_vault_is
     assert rebuild.from_vault(stores.open("third"), moved).entries == 30
 
 
-def test_a_store_that_was_told_nothing_can_be_written_to(stores: Stores, tmp_path: Path) -> None:
+def test_store_whose_rebuild_never_began_can_be_written(stores: Stores, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     mirrored(stores, root, memories=5)
     (root / ".reverie" / "log.jsonl").unlink()

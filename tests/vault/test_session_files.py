@@ -50,13 +50,15 @@ def say(kept: Kept, *texts: str, session: str = "chat") -> reverie.Session:
         "",
     ],
 )
-def test_what_was_said_stands_there_exactly(kept: Kept, text: str) -> None:
+def test_session_file_holds_any_text_verbatim(kept: Kept, text: str) -> None:
     say(kept, "before", text, "after")
     kept.sync()
     assert_equal(kept)
 
 
-def test_it_grows_in_parts(whole: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_file_is_split_into_parts_when_it_grows(
+    whole: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(layout, "PART_BYTES", 600)
     for number in range(12):
         say(whole, f"{number} {'x' * 100}")
@@ -78,7 +80,7 @@ def test_it_grows_in_parts(whole: Kept, monkeypatch: pytest.MonkeyPatch) -> None
     assert_equal(whole)
 
 
-def test_hidden_it_stands_among_what_was_forgotten(kept: Kept) -> None:
+def test_files_of_a_hidden_session_are_moved_to_deleted(kept: Kept) -> None:
     talk = say(kept, "one", "two")
     talk.write_summary("they counted", upper=2, expected_epoch=0)
     kept.store.run_pending_jobs()
@@ -95,7 +97,7 @@ def test_hidden_it_stands_among_what_was_forgotten(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_its_folder_deleted_or_moved(kept: Kept) -> None:
+def test_deleted_or_moved_session_folder_hides_the_session(kept: Kept) -> None:
     talk = say(kept, "one", "two")
     talk.write_summary("they counted", upper=2, expected_epoch=0)
     talk.remember("only here")
@@ -123,7 +125,7 @@ def _remove(folder: Path) -> None:
     folder.rmdir()
 
 
-def test_a_folder_under_another_name_is_put_back(kept: Kept) -> None:
+def test_renamed_session_folder_is_renamed_back(kept: Kept) -> None:
     talk = say(kept, "one", "two")
     kept.ana.remember("another")
     kept.sync()
@@ -138,7 +140,7 @@ def test_a_folder_under_another_name_is_put_back(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_a_record_that_was_edited_is_written_again_and_the_edit_kept(whole: Kept) -> None:
+def test_edited_session_file_is_written_again_and_the_edit_kept(whole: Kept) -> None:
     talk = say(whole, "one", "two")
     talk.write_summary("they counted", upper=2, expected_epoch=0)
     whole.sync()
@@ -157,7 +159,7 @@ def test_a_record_that_was_edited_is_written_again_and_the_edit_kept(whole: Kept
 
 
 @pytest.mark.parametrize("name", ["turns.md", "summaries/summary.md"])
-def test_an_edit_meets_what_is_appended(whole: Kept, name: str) -> None:
+def test_edited_session_file_survives_an_append(whole: Kept, name: str) -> None:
     talk = say(whole, "one")
     talk.write_summary("first", upper=1, expected_epoch=0)
     whole.sync()
@@ -172,7 +174,7 @@ def test_an_edit_meets_what_is_appended(whole: Kept, name: str) -> None:
     assert_equal(whole)
 
 
-def test_an_edit_of_the_index_meets_a_change(kept: Kept) -> None:
+def test_edited_index_survives_a_change(kept: Kept) -> None:
     kept.ana.remember("one")
     kept.sync()
     kept.edit("ana/MEMORY.md", "1 facts", "my facts")
@@ -182,7 +184,7 @@ def test_an_edit_of_the_index_meets_a_change(kept: Kept) -> None:
     assert "2 facts" in kept.read("ana/MEMORY.md")
 
 
-def test_a_persons_own_files_where_ours_will_be(whole: Kept) -> None:
+def test_files_of_a_person_at_our_paths_are_kept(whole: Kept) -> None:
     whole.write("ana/MEMORY.md", "my own index\n")
     whole.write(TURNS, "my own turns\n")
     whole.write("ana/sessions/chat/turnstile.md", "my own note\n")
@@ -199,7 +201,7 @@ def test_a_persons_own_files_where_ours_will_be(whole: Kept) -> None:
     assert "event 1" in whole.read(TURNS)
 
 
-def test_a_deleted_index_or_summary_is_written_again(kept: Kept) -> None:
+def test_deleted_index_or_summary_is_written_again(kept: Kept) -> None:
     talk = say(kept, "one")
     talk.write_summary("they counted", upper=1, expected_epoch=0)
     kept.ana.remember("one")
@@ -211,7 +213,7 @@ def test_a_deleted_index_or_summary_is_written_again(kept: Kept) -> None:
     assert kept.bytes() == before
 
 
-def test_an_event_or_session_that_was_erased_leaves_nothing(kept: Kept) -> None:
+def test_erased_event_or_session_leaves_no_text_in_files(kept: Kept) -> None:
     talk = say(kept, "one", "the word is xyzzy", "three")
     talk.write_summary("they said xyzzy", upper=3, expected_epoch=0)
     kept.sync()
@@ -225,7 +227,7 @@ def test_an_event_or_session_that_was_erased_leaves_nothing(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_an_edited_conversation_that_is_erased_leaves_nothing(whole: Kept) -> None:
+def test_erased_session_with_an_edited_file_leaves_no_text(whole: Kept) -> None:
     talk = say(whole, "the word is xyzzy")
     whole.sync()
     whole.edit(TURNS, "the word", "a word")
@@ -236,7 +238,7 @@ def test_an_edited_conversation_that_is_erased_leaves_nothing(whole: Kept) -> No
     assert not holding(whole, b"xyzzy")
 
 
-def test_a_fork_shows_only_its_own(kept: Kept) -> None:
+def test_fork_file_holds_only_its_own_events(kept: Kept) -> None:
     kept.ana.follow([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])
     first = kept.ana.follow(
         [
@@ -257,7 +259,7 @@ def test_a_fork_shows_only_its_own(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_together_or_apart_can_be_chosen_again(kept: Kept) -> None:
+def test_turn_file_layout_can_be_changed(kept: Kept) -> None:
     say(kept, "one", "two")
     kept.sync()
     kept._turns = "apart" if kept._turns == "together" else "together"
@@ -266,7 +268,7 @@ def test_together_or_apart_can_be_chosen_again(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_without_its_cache_everything_is_known_again(kept: Kept) -> None:
+def test_session_files_are_recognized_without_the_cache(kept: Kept) -> None:
     talk = say(kept, "one", "two")
     talk.write_summary("they counted", upper=2, expected_epoch=0)
     hidden = say(kept, "three", session="hidden")
@@ -278,7 +280,7 @@ def test_without_its_cache_everything_is_known_again(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_a_seal_tells_ours_from_what_was_changed() -> None:
+def test_file_seal_detects_edited_session_files() -> None:
     raw = b"---\nid: x\n---\n\nbody\n"
     sealed = render.add_seal(raw)
     assert render.strip_seal(sealed) == raw

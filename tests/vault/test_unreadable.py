@@ -14,7 +14,7 @@ from tests.vault.vaults import Kept, assert_equal
 TEN_MB = 10 * 1024 * 1024
 
 
-def test_an_empty_file_changes_nothing(kept: Kept) -> None:
+def test_empty_file_changes_nothing(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     path = kept.of(memory)
@@ -27,7 +27,7 @@ def test_an_empty_file_changes_nothing(kept: Kept) -> None:
     assert any("must not be empty" in line for line in kept.sync().problems)
 
 
-def test_a_fact_that_is_too_long_is_told_and_left(kept: Kept) -> None:
+def test_too_long_fact_is_reported_and_left(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     path = kept.of(memory)
@@ -43,7 +43,7 @@ def test_a_fact_that_is_too_long_is_told_and_left(kept: Kept) -> None:
     assert note.content == "y" * 5000
 
 
-def test_ten_megabytes_are_kept_whole(kept: Kept) -> None:
+def test_file_of_ten_megabytes_is_stored_whole(kept: Kept) -> None:
     text = ("0123456789 " * (TEN_MB // 11 + 1))[:TEN_MB]
     kept.write("ana/notes/large.md", text)
     assert kept.sync().remembered == ["ana/notes/large.md"]
@@ -53,7 +53,7 @@ def test_ten_megabytes_are_kept_whole(kept: Kept) -> None:
     assert any("larger than" in line for line in kept.sync().problems)
 
 
-def test_secrets_are_not_kept(kept: Kept) -> None:
+def test_secrets_in_files_are_redacted(kept: Kept) -> None:
     memory = kept.ana.remember("my key")
     kept.mirror()
     path = kept.of(memory)
@@ -75,7 +75,7 @@ def test_secrets_are_not_kept(kept: Kept) -> None:
         (b"---\n&a b: *a\n---\n\ntext", "alias"),
     ],
 )
-def test_what_cannot_be_understood_is_told_and_left(kept: Kept, raw: bytes, why: str) -> None:
+def test_unparsable_file_is_reported_and_left(kept: Kept, raw: bytes, why: str) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     path = kept.of(memory)
@@ -87,7 +87,9 @@ def test_what_cannot_be_understood_is_told_and_left(kept: Kept, raw: bytes, why:
     assert kept.ana.get(memory.id).version == 1
 
 
-def test_what_is_no_file_is_told_and_forgets_nothing(kept: Kept, tmp_path: Path) -> None:
+def test_folder_pipe_socket_or_link_in_place_of_a_file_is_reported_and_forgets_nothing(
+    kept: Kept, tmp_path: Path
+) -> None:
     ids = {name: kept.ana.remember(name).id for name in ("folder", "fifo", "socket", "link")}
     kept.mirror()
     paths = {name: kept.of(id) for name, id in ids.items()}
@@ -110,7 +112,7 @@ def test_what_is_no_file_is_told_and_forgets_nothing(kept: Kept, tmp_path: Path)
     assert all(kept.ana.get(id).version == 1 for id in ids.values())
 
 
-def test_links_are_told_and_never_followed(kept: Kept, tmp_path: Path) -> None:
+def test_links_are_reported_and_never_followed(kept: Kept, tmp_path: Path) -> None:
     memory = kept.ana.remember("one")
     kept.mirror()
     outside = tmp_path / "outside"
@@ -157,14 +159,14 @@ def test_an_unreadable_folder_forgets_nothing(kept: Kept, monkeypatch: pytest.Mo
     assert kept.ana.get(memory.id).forgotten_at is None
 
 
-def test_a_name_that_is_no_text_is_told(kept: Kept) -> None:
+def test_file_name_that_is_no_text_is_reported(kept: Kept) -> None:
     folder = os.fsencode(kept.root) + b"/ana/facts"
     Path(os.fsdecode(folder)).mkdir(parents=True)
     Path(os.fsdecode(folder + b"/caf\xe9.md")).write_bytes(b"text")
     assert any("not UTF-8" in line for line in kept.sync().problems)
 
 
-def test_odd_names_that_a_person_gives(kept: Kept) -> None:
+def test_unusual_file_names_are_accepted(kept: Kept) -> None:
     names = ["What? Why: a*b.md", 'say "hi".md', "tab\tand\nline.md", "%41.md", "-rf.md", "a\\b.md"]
     for number, name in enumerate(names):
         kept.write(f"ana/facts/{name}", f"text {number}\n")
@@ -174,7 +176,7 @@ def test_odd_names_that_a_person_gives(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_a_number_with_more_digits_than_numbers_have(kept: Kept) -> None:
+def test_front_matter_number_with_too_many_digits_is_handled(kept: Kept) -> None:
     memory = kept.ana.remember("one")
     talk = kept.ana.session("chat")
     talk.append({"role": "user", "content": "hi"})

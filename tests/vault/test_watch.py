@@ -99,7 +99,7 @@ def backup_first(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("save", [write_in_place, rename_over, backup_first])
-def test_what_is_saved_is_a_revision(watched: Living, save: object) -> None:
+def test_watch_makes_a_revision_of_a_saved_file(watched: Living, save: object) -> None:
     assert callable(save)
     id, path = remembered(watched, "Alec is my boss")
     for content in ("Alec is my friend", "Alec is my neighbour"):
@@ -111,7 +111,7 @@ def test_what_is_saved_is_a_revision(watched: Living, save: object) -> None:
     eventually(lambda: len(service.history(watched.ana, id)) == 3)
 
 
-def test_many_files_at_once(watched: Living) -> None:
+def test_watch_imports_many_files_at_once(watched: Living) -> None:
     folder = watched.root / "ana" / "facts"
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(60):
@@ -123,13 +123,13 @@ def test_many_files_at_once(watched: Living) -> None:
     eventually(lambda: all("id:" in file.read_text("utf-8") for file in folder.iterdir()))
 
 
-def test_a_file_that_is_deleted_is_forgotten(watched: Living) -> None:
+def test_watch_forgets_a_deleted_file(watched: Living) -> None:
     id, path = remembered(watched, "Alec is my boss")
     path.unlink()
     eventually(lambda: watched.ana.get(id).forgotten_at is not None)
 
 
-def test_watch_holds_many_deletions_and_tells_of_them(watched: Living, told: Told) -> None:
+def test_watch_holds_and_reports_many_deletions(watched: Living, told: Told) -> None:
     memories = [watched.ana.remember(f"Fact number {number}") for number in range(40)]
     service.sync(watched.store)
     paths = [watched.file(memory.id) for memory in memories]
@@ -156,7 +156,7 @@ def test_watch_counts_deletions_that_come_in_pieces(watched: Living) -> None:
     assert watched.ana.count() >= 60 - MAX_AT_ONCE
 
 
-def test_a_file_moved_to_deleted_and_back(watched: Living) -> None:
+def test_watch_follows_a_file_moved_to_deleted_and_back(watched: Living) -> None:
     id, path = remembered(watched, "Alec is my boss")
     gone = watched.root / "ana" / "deleted" / "facts" / path.name
     gone.parent.mkdir(parents=True)
@@ -168,7 +168,7 @@ def test_a_file_moved_to_deleted_and_back(watched: Living) -> None:
     eventually(lambda: watched.ana.get(id).forgotten_at is None)
 
 
-def test_a_folder_that_is_renamed_takes_its_files_along(watched: Living) -> None:
+def test_watch_follows_a_renamed_folder(watched: Living) -> None:
     ids = [remembered(watched, f"Person {number}")[0] for number in range(5)]
     folder = watched.root / "ana" / "facts"
     folder.rename(folder.with_name("people"))
@@ -179,7 +179,7 @@ def test_a_folder_that_is_renamed_takes_its_files_along(watched: Living) -> None
     settled(watched, ids[0], "Nobody")
 
 
-def test_a_new_space_is_a_new_folder(watched: Living) -> None:
+def test_watch_creates_a_space_for_a_new_folder(watched: Living) -> None:
     folder = watched.root / "work" / "facts"
     folder.mkdir(parents=True)
     (folder / "first.md").write_text("The office is in Bern\n", encoding="utf-8")
@@ -188,7 +188,7 @@ def test_a_new_space_is_a_new_folder(watched: Living) -> None:
     eventually(lambda: watched.store.space("work").count() == 2)
 
 
-def test_an_older_commit_is_checked_out(watched: Living) -> None:
+def test_watch_ignores_a_checkout_of_an_older_commit(watched: Living) -> None:
     """Files that lag behind are no edits: the store stands, and they come to say what it says."""
     id, path = remembered(watched, "Alec is my boss")
     watched.ana.revise(id, "Alec is my friend")
@@ -205,7 +205,7 @@ def test_an_older_commit_is_checked_out(watched: Living) -> None:
 # -- what is not theirs ---------------------------------------------------------------------------
 
 
-def test_what_we_write_ourselves_is_no_change(watched: Living, told: Told) -> None:
+def test_watch_ignores_files_written_by_the_mirror(watched: Living, told: Told) -> None:
     watched.store.start_worker(0.02)
     ids = [watched.ana.remember(f"Something {number}").id for number in range(20)]
     folder = watched.root / "ana" / "facts"
@@ -234,7 +234,9 @@ def test_what_we_write_ourselves_is_no_change(watched: Living, told: Told) -> No
         ("../outside.md", False),
     ],
 )
-def test_what_may_be_theirs(tmp_path: Path, path: str, expected: bool) -> None:
+def test_is_user_path_excludes_hidden_linked_and_outside_paths(
+    tmp_path: Path, path: str, expected: bool
+) -> None:
     root, outside = tmp_path / "root", tmp_path / "outside"
     for folder in (root, outside):
         folder.mkdir()
@@ -243,7 +245,7 @@ def test_what_may_be_theirs(tmp_path: Path, path: str, expected: bool) -> None:
     assert not vault_watch.is_user_path(root, outside / "x.md")
 
 
-def test_what_a_link_leads_to_is_not_watched(living: Living, tmp_path: Path, told: Told) -> None:
+def test_watch_does_not_follow_links(living: Living, tmp_path: Path, told: Told) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (living.root / "ana").mkdir(exist_ok=True)
@@ -264,7 +266,7 @@ def test_what_a_link_leads_to_is_not_watched(living: Living, tmp_path: Path, tol
     assert {memory.content for memory in living.ana.memories()} == {"One", "Two", "Three"}
 
 
-def test_real_folders_are_told_from_linked_ones(tmp_path: Path) -> None:
+def test_watch_distinguishes_real_folders_from_linked_ones(tmp_path: Path) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / ".git" / "objects").mkdir(parents=True)
     assert vault_watch._real_folders(tmp_path) == (
@@ -280,7 +282,7 @@ def test_real_folders_are_told_from_linked_ones(tmp_path: Path) -> None:
     assert vault_watch._unwatched(tmp_path, ["new"], set(folders))
 
 
-def test_what_happens_in_our_own_folder_keeps_nothing_waiting(living: Living) -> None:
+def test_watch_is_not_delayed_by_changes_in_our_own_folder(living: Living) -> None:
     """Whoever looks at a vault touches the files of its cache, perhaps all the time."""
     folder = living.root / "ana" / "facts"
     folder.mkdir(parents=True)
@@ -307,9 +309,7 @@ def test_what_happens_in_our_own_folder_keeps_nothing_waiting(living: Living) ->
 # -- what goes wrong ------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_read_is_told_once_and_the_watch_goes_on(
-    watched: Living, told: Told
-) -> None:
+def test_watch_reports_an_unreadable_file_once_and_continues(watched: Living, told: Told) -> None:
     folder = watched.root / "ana" / "facts"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "broken.md").write_text("---\nid: [\n---\nx\n", encoding="utf-8")
@@ -319,7 +319,7 @@ def test_what_cannot_be_read_is_told_once_and_the_watch_goes_on(
     assert [line.partition(":")[0] for line in told.lines("problems")] == ["ana/facts/broken.md"]
 
 
-def test_what_could_not_be_taken_in_is_tried_again(
+def test_watch_retries_a_file_that_could_not_be_imported(
     watched: Living, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vault_watch, "PROBLEM_SCAN_SECONDS", 0.2)
@@ -341,7 +341,7 @@ def test_what_could_not_be_taken_in_is_tried_again(
     eventually(lambda: watched.ana.count() == 1)
 
 
-def test_a_vault_that_is_busy_is_tried_again(
+def test_watch_retries_a_busy_vault(
     living: Living, told: Told, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(vault_watch, "MIN_BACKOFF_SECONDS", 0.01)
@@ -363,7 +363,7 @@ def test_a_vault_that_is_busy_is_tried_again(
     assert "it is busy" in caplog.text and "KeyError" in caplog.text
 
 
-def test_a_folder_that_goes_away_forgets_nothing(
+def test_watch_forgets_nothing_when_the_folder_disappears(
     watched: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vault_watch, "MAX_BACKOFF_SECONDS", 0.05)
@@ -379,7 +379,7 @@ def test_a_folder_that_goes_away_forgets_nothing(
     settled(watched, id, "Alec is my sister")
 
 
-def test_a_store_that_is_closed_ends_the_watch(living: Living) -> None:
+def test_closing_the_store_ends_the_watch(living: Living) -> None:
     watch = Watch(living.store)
     watch.start()
     living.store.close()
@@ -391,7 +391,7 @@ def test_a_store_that_is_closed_ends_the_watch(living: Living) -> None:
     watch.stop()
 
 
-def test_several_watches_on_one_vault_are_one(living: Living, told: Told) -> None:
+def test_several_watches_of_one_vault_share_one(living: Living, told: Told) -> None:
     with Watch(living.store, told.append), Watch(living.store, told.append):
         folder = living.root / "ana" / "facts"
         folder.mkdir(parents=True)
@@ -408,7 +408,7 @@ def test_several_watches_on_one_vault_are_one(living: Living, told: Told) -> Non
     assert len(told.lines("revised")) == 1
 
 
-def test_where_the_system_cannot_tell_the_vault_is_polled(
+def test_watch_polls_where_file_events_are_unavailable(
     living: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WATCHFILES_FORCE_POLLING", "1")
@@ -421,7 +421,7 @@ def test_where_the_system_cannot_tell_the_vault_is_polled(
         eventually(lambda: living.ana.count() == 2)
 
 
-def test_without_watches_left_it_polls(
+def test_watch_polls_when_no_inotify_watches_are_left(
     living: Living, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     import watchfiles
@@ -443,7 +443,7 @@ def test_without_watches_left_it_polls(
     assert "polled" in caplog.text
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
+def test_watch_without_the_extra_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['watchfiles'] = None\n"
         "from reverie.vault.watch import Watch\n"
@@ -454,7 +454,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
     assert "pip install 'reverie[vault]'" in done.stdout
 
 
-def test_a_vault_that_is_removed_and_made_anew(
+def test_watch_follows_a_vault_removed_and_created_again(
     watched: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vault_watch, "MAX_BACKOFF_SECONDS", 0.05)

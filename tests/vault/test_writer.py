@@ -21,7 +21,7 @@ from reverie.vault.vault import Vault
 from tests.vault.vaults import Kept, assert_equal, holding
 
 
-def test_a_memory_is_a_file(kept: Kept) -> None:
+def test_mirror_writes_a_file_for_each_memory(kept: Kept) -> None:
     memory = kept.ana.remember(
         "Alec is my boss\nat TechCorp\n", category="person", subject="Alec", tags=["work", "boss"]
     )
@@ -51,7 +51,7 @@ def test_a_memory_is_a_file(kept: Kept) -> None:
         "---",
     ],
 )
-def test_any_content_comes_back_byte_for_byte(kept: Kept, content: str) -> None:
+def test_mirrored_content_is_read_back_byte_for_byte(kept: Kept, content: str) -> None:
     memory = kept.ana.remember(content)
     kept.mirror()
     assert kept.told(kept.of(memory)).content == content
@@ -60,7 +60,7 @@ def test_any_content_comes_back_byte_for_byte(kept: Kept, content: str) -> None:
     assert_equal(kept)
 
 
-def test_forgotten_ones_stand_apart_and_come_back_under_their_name(kept: Kept) -> None:
+def test_mirror_moves_forgotten_memories_and_returns_restored_ones(kept: Kept) -> None:
     memory = kept.ana.remember("I love pizza")
     kept.mirror()
     before = kept.of(memory)
@@ -74,7 +74,7 @@ def test_forgotten_ones_stand_apart_and_come_back_under_their_name(kept: Kept) -
     assert_equal(kept)
 
 
-def test_users_sessions_notes_and_chosen_spaces(kept: Kept) -> None:
+def test_mirror_writes_users_sessions_notes_and_configured_spaces(kept: Kept) -> None:
     kept.init(kept.root, ["ana"])
     user = kept.store.space("ana", user="bob").remember("Bob's own")
     own = kept.ana.session("chat").remember("only this chat", kind="note")
@@ -86,7 +86,7 @@ def test_users_sessions_notes_and_chosen_spaces(kept: Kept) -> None:
     assert all(line["space"] == "ana" for line in kept.journal())
 
 
-def test_names_that_no_folder_can_have(kept: Kept) -> None:
+def test_mirror_encodes_names_that_no_folder_can_have(kept: Kept) -> None:
     long = "x" * 200
     for name in ("..", "CON", "a/b", "users", long):
         kept.store.space(name, user=name).remember(f"of {name}")
@@ -105,7 +105,7 @@ def test_names_that_no_folder_can_have(kept: Kept) -> None:
     assert not kept.sync()
 
 
-def test_an_erased_memory_leaves_nothing(kept: Kept) -> None:
+def test_erased_memory_leaves_no_file(kept: Kept) -> None:
     memory = kept.ana.remember("the secret word is xyzzy")
     kept.mirror()
     kept.ana.revise(memory.id, "the secret word is still xyzzy")
@@ -121,7 +121,7 @@ def test_an_erased_memory_leaves_nothing(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_erased_before_it_was_mirrored_it_was_never_there(kept: Kept) -> None:
+def test_memory_erased_before_the_mirror_is_never_written(kept: Kept) -> None:
     memory = kept.ana.remember("the secret word is xyzzy")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("reverie.vault.log_file.VaultLog.append", _killed)
@@ -137,26 +137,26 @@ def _killed(*values: object, **named: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_words_of_an_erased_session_go_from_what_was_learned(kept: Kept) -> None:
+def test_erased_session_words_are_removed_from_files_of_learned_memories(kept: Kept) -> None:
     talk = kept.ana.session("chat")
     event = talk.append({"role": "user", "content": "the word is xyzzy"})
     memory = kept.ana.remember("a word", subject="word")
     origin = reverie.Origin("chat", event.sequence)
     kept.ana.remember("xyzzy", origin=origin)
     kept.sync()
-    from reverie.write import revision, writer
+    from reverie.write import memories
+    from reverie.write.writer import WriteStamp
 
-    made = revision.prepare_revision(
-        kept.store._runtime,
+    made = memories.prepare_revision(
+        kept.store.runtime,
         "the word is xyzzy",
         dict.fromkeys(("category", "subject", "tags", "pinned"), ...),
         lambda: "fact",
     )
-    author = kept.ana._author
-    stamp = writer.WriteStamp(origin=origin)
+    stamp = WriteStamp(origin=origin)
     alter = made.alter("person", None)
-    runtime = kept.store._runtime
-    writer.change(runtime, author, memory.id, "revise", stamp, alter, made.text)
+    with kept.ana.writer() as w:
+        memories.change(w, memory.id, "revise", stamp, alter, made.text)
     kept.sync()
     assert "xyzzy" in kept.read(kept.of(memory))
     talk.erase()
@@ -165,7 +165,7 @@ def test_words_of_an_erased_session_go_from_what_was_learned(kept: Kept) -> None
     assert_equal(kept)
 
 
-def test_a_file_that_stands_in_the_way_keeps_no_other_from_being_written(kept: Kept) -> None:
+def test_mirror_continues_when_one_file_cannot_be_written(kept: Kept) -> None:
     kept.write("ana/facts", "a file where a folder should be")
     kept.write("ana/notes/of mine/x.txt", "hello")
     one = kept.ana.remember("in the way")
@@ -179,7 +179,7 @@ def test_a_file_that_stands_in_the_way_keeps_no_other_from_being_written(kept: K
     assert kept.read("ana/notes/of mine/x.txt") == "hello"
 
 
-def test_a_broken_file_is_not_written_over(kept: Kept) -> None:
+def test_mirror_does_not_overwrite_a_broken_file(kept: Kept) -> None:
     memory = kept.ana.remember("I love pizza")
     kept.mirror()
     path = kept.of(memory)
@@ -199,7 +199,7 @@ def test_a_broken_file_is_not_written_over(kept: Kept) -> None:
     assert any(".conflict-v3" in path for path in kept.files())
 
 
-def test_an_edit_in_the_moment_of_writing_is_kept(kept: Kept) -> None:
+def test_mirror_keeps_an_edit_made_while_it_writes(kept: Kept) -> None:
     memory = kept.ana.remember("first")
     kept.mirror()
     path = kept.of(memory)
@@ -225,7 +225,7 @@ def test_an_edit_in_the_moment_of_writing_is_kept(kept: Kept) -> None:
     ]
 
 
-def test_an_edit_of_the_same_length_in_the_same_moment_is_seen(kept: Kept) -> None:
+def test_mirror_detects_an_edit_of_equal_size_and_time(kept: Kept) -> None:
     for number in range(50):
         memory = kept.ana.remember(f"tea {number}")
         kept.mirror()
@@ -234,7 +234,7 @@ def test_an_edit_of_the_same_length_in_the_same_moment_is_seen(kept: Kept) -> No
         assert kept.sync(path).revised == [path]
 
 
-def test_renamed_here_and_changed_there_it_is_one_memory(kept: Kept) -> None:
+def test_file_renamed_by_a_person_and_changed_in_the_store_is_one_memory(kept: Kept) -> None:
     memory = kept.ana.remember("first")
     kept.mirror()
     kept.move(kept.of(memory), "ana/facts/family/mine.md")
@@ -244,7 +244,7 @@ def test_renamed_here_and_changed_there_it_is_one_memory(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_deleted_here_and_changed_there_it_is_written_again(kept: Kept) -> None:
+def test_deleted_file_of_a_memory_changed_in_the_store_is_written_again(kept: Kept) -> None:
     memory = kept.ana.remember("first")
     kept.ana.remember("another")
     kept.mirror()
@@ -255,7 +255,7 @@ def test_deleted_here_and_changed_there_it_is_written_again(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_two_ids_never_share_a_file_and_a_persons_file_is_not_taken(kept: Kept) -> None:
+def test_mirror_never_shares_a_file_or_takes_a_persons_file(kept: Kept) -> None:
     kept.ids.coming = ["aaaaaaaa", "aaaaaaaA"]
     kept.write("ana/facts/tea--aaaaaaaa.md", "a person's own")
     one, other = kept.ana.remember("tea"), kept.ana.remember("tea")
@@ -277,7 +277,7 @@ def dying_at(after: int, call: Callable[..., Any]) -> Callable[..., Any]:
     return dying
 
 
-def test_killed_between_any_two_files_it_goes_on(kept: Kept) -> None:
+def test_mirror_killed_between_two_files_continues(kept: Kept) -> None:
     ids = [kept.ana.remember(f"fact {number}").id for number in range(8)]
     kept.ana.session("chat").append({"role": "user", "content": "hi"})
     kept.sync()
@@ -297,7 +297,7 @@ def test_killed_between_any_two_files_it_goes_on(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_the_worker_mirrors_and_commits(tmp_path: Path) -> None:
+def test_worker_mirrors_and_commits(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=True)
     memory = kept.ana.remember("My wife is Jane")
     assert kept.store.run_pending_jobs() >= 1
@@ -309,7 +309,7 @@ def test_the_worker_mirrors_and_commits(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_a_vault_that_is_away_is_waited_for_and_not_made_again(kept: Kept) -> None:
+def test_missing_vault_folder_is_waited_for_and_not_created(kept: Kept) -> None:
     kept.ana.remember("first")
     kept.store.run_pending_jobs()
     kept.root.rename(kept.folder / "elsewhere")
@@ -325,7 +325,7 @@ def test_a_vault_that_is_away_is_waited_for_and_not_made_again(kept: Kept) -> No
     assert_equal(kept)
 
 
-def test_an_owner_whose_files_are_all_gone_is_written_again(kept: Kept) -> None:
+def test_mirror_rewrites_an_owner_whose_files_are_all_gone(kept: Kept) -> None:
     ids = [kept.ana.remember(f"fact {number}").id for number in range(3)]
     kept.sync()
     (kept.root / "ana").rename(kept.folder / "away")
@@ -336,7 +336,7 @@ def test_an_owner_whose_files_are_all_gone_is_written_again(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_many_owners_whose_files_are_gone_are_looked_at_one_by_one(kept: Kept) -> None:
+def test_mirror_checks_owners_with_missing_files_one_by_one(kept: Kept) -> None:
     users = [f"user{number}" for number in range(5)]
     for user in users:
         kept.store.space("ana", user=user).remember("one")
@@ -355,7 +355,7 @@ def test_many_owners_whose_files_are_gone_are_looked_at_one_by_one(kept: Kept) -
     assert_equal(kept)
 
 
-def test_the_first_memory_after_a_folder_went_away_forgets_nothing(kept: Kept) -> None:
+def test_first_write_after_the_folder_disappeared_forgets_nothing(kept: Kept) -> None:
     ids = [kept.ana.remember(f"fact {number}").id for number in range(3)]
     kept.sync()
     (kept.root / "ana").rename(kept.folder / "away")
@@ -367,7 +367,7 @@ def test_the_first_memory_after_a_folder_went_away_forgets_nothing(kept: Kept) -
 
 
 @pytest.mark.parametrize("damage", ["delete", "rubbish", "middle", "empty"])
-def test_the_cache_can_be_lost_or_damaged(kept: Kept, damage: str) -> None:
+def test_lost_or_damaged_file_cache_is_rebuilt(kept: Kept, damage: str) -> None:
     for number in range(200):
         kept.ana.remember(f"fact {number} {'x' * 200}")
     memory = kept.ana.remember("one more")
@@ -392,7 +392,7 @@ def test_the_cache_can_be_lost_or_damaged(kept: Kept, damage: str) -> None:
     assert_equal(kept)
 
 
-def test_a_cache_that_is_busy_is_not_thrown_away(kept: Kept) -> None:
+def test_busy_file_cache_is_not_discarded(kept: Kept) -> None:
     kept.ana.remember("first")
     kept.sync()
     path = kept.root / ".reverie" / "files.db"
@@ -409,7 +409,7 @@ def test_a_cache_that_is_busy_is_not_thrown_away(kept: Kept) -> None:
     other.close()
 
 
-def test_drafts_of_a_killed_process_are_removed(kept: Kept) -> None:
+def test_temporary_files_of_a_killed_process_are_removed(kept: Kept) -> None:
     memory = kept.ana.remember("first")
     kept.sync()
     folder = kept.path(kept.of(memory)).parent
@@ -420,7 +420,7 @@ def test_drafts_of_a_killed_process_are_removed(kept: Kept) -> None:
     assert (folder / ".mine.tmp").exists()
 
 
-def test_unknown_keys_of_a_person_stay(kept: Kept) -> None:
+def test_mirror_keeps_unknown_front_matter_keys(kept: Kept) -> None:
     memory = kept.ana.remember("first")
     kept.mirror()
     path = kept.of(memory)
@@ -432,7 +432,7 @@ def test_unknown_keys_of_a_person_stay(kept: Kept) -> None:
     assert_equal(kept)
 
 
-def test_the_first_mirror_is_one_commit(tmp_path: Path) -> None:
+def test_first_mirror_is_one_commit(tmp_path: Path) -> None:
     kept = Kept(tmp_path, git=False)
     for number in range(30):
         kept.ana.remember(f"fact {number}")
@@ -445,7 +445,7 @@ def test_the_first_mirror_is_one_commit(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_a_person_who_reads_the_index_finds_the_files(kept: Kept) -> None:
+def test_index_file_links_to_every_file(kept: Kept) -> None:
     memory = kept.ana.remember("My wife is [Jane](x)")
     kept.mirror()
     raw = kept.read("ana/MEMORY.md")
@@ -453,18 +453,18 @@ def test_a_person_who_reads_the_index_finds_the_files(kept: Kept) -> None:
     assert "1 facts" in raw
 
 
-def test_a_mirror_made_without_a_report_raises(kept: Kept) -> None:
+def test_mirror_without_a_report_raises_its_problems(kept: Kept) -> None:
     from reverie.vault.writer import Mirror
 
     kept.write("ana/facts", "in the way")
     kept.ana.remember("x")
     with Vault.open(kept.root) as vault, vault.locked():
         with pytest.raises(VaultError):
-            Mirror(vault, kept.store._runtime, lambda file: None).write_all()
+            Mirror(vault, kept.store.runtime, lambda file: None).write_all()
         Sync(vault, kept.store).mirror.write_all()
 
 
-def test_to_look_at_all_owners_costs_no_more_for_each_of_them(
+def test_mirror_reads_all_owners_with_one_query(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = list[None]()

@@ -57,8 +57,8 @@ class Kept:
             service.init(self.store, root, spaces=spaces, turns=self._turns)
             return
         Vault.init(root, spaces, self._turns).close()
-        vault_link.attach(self.store._runtime, str(root))
-        vault_link.mark_created(self.store._runtime, str(root))
+        vault_link.attach(self.store.runtime, str(root))
+        vault_link.mark_created(self.store.runtime, str(root))
 
     def close(self) -> None:
         self.store.close()
@@ -177,7 +177,7 @@ def states(store: Store, scope: Scope) -> Iterator[Memory]:
     """Every memory of an owner, a session's own and forgotten ones included."""
     from reverie.engine import index, log
 
-    with store._runtime.engine.read() as tx:
+    with store.runtime.engine.read() as tx:
         owner = log.resolve_owner(tx, scope)
         if owner is None:
             return
@@ -191,7 +191,7 @@ def states(store: Store, scope: Scope) -> Iterator[Memory]:
 def scopes(store: Store) -> list[Scope]:
     from reverie.engine import log
 
-    with store._runtime.engine.read() as tx:
+    with store.runtime.engine.read() as tx:
         tx.enter_all_owners()
         return [log.scope_of(tx, owner) for owner in log.list_owners(tx)]
 
@@ -273,7 +273,7 @@ def own_summary(kept: Kept, scope: Scope, session: str) -> str:
     from reverie.engine import log
     from reverie.write import session_state as session_states
 
-    with kept.store._runtime.engine.read() as tx:
+    with kept.store.runtime.engine.read() as tx:
         owner = log.resolve_owner(tx, scope)
         return "" if owner is None else session_states.read_summary(tx, owner, session).text
 

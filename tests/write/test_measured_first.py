@@ -87,7 +87,7 @@ DOORS: dict[str, Callable[[Space, str], object]] = {
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_value_over_its_limit_is_refused_before_it_is_scanned(
+def test_value_over_its_limit_is_refused_before_secret_detection(
     space: Space, scanner: Scanner, door: str
 ) -> None:
     id = space.remember("something short").id
@@ -99,7 +99,7 @@ def test_value_over_its_limit_is_refused_before_it_is_scanned(
 
 
 @pytest.mark.parametrize("name", ["append", "follow"])
-def test_message_over_its_limit_is_refused_before_it_is_scanned(
+def test_message_over_its_limit_is_refused_before_secret_detection(
     space: Space, scanner: Scanner, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr(events, "MAX_MESSAGE_CHARS", 1_000)
@@ -109,7 +109,7 @@ def test_message_over_its_limit_is_refused_before_it_is_scanned(
     assert scanner.texts == 0
 
 
-def test_note_over_its_limit_is_refused_before_it_is_scanned(
+def test_note_over_its_limit_is_refused_before_secret_detection(
     space: Space, scanner: Scanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(validate, "MAX_CHARS", 1_000)
@@ -131,7 +131,7 @@ def test_note_over_its_limit_is_refused_before_it_is_scanned(
         {"reverie": 1, "body": {"content": "a", "category": LONG}},
     ],
 )
-def test_imported_record_over_a_limit_is_skipped_before_it_is_scanned(
+def test_imported_record_over_a_limit_is_skipped_before_secret_detection(
     space: Space, scanner: Scanner, record: dict[str, Any]
 ) -> None:
     report = space.import_records([record])
@@ -139,7 +139,7 @@ def test_imported_record_over_a_limit_is_skipped_before_it_is_scanned(
     assert scanner.texts == 0
 
 
-def test_query_of_any_length_is_scanned_as_far_as_it_is_used(
+def test_query_is_searched_for_secrets_only_as_far_as_it_is_used(
     space: Space, scanner: Scanner
 ) -> None:
     space.remember("the cat sleeps")
@@ -148,7 +148,7 @@ def test_query_of_any_length_is_scanned_as_far_as_it_is_used(
     assert scanner.longest < 2 * MAX_QUERY_CHARS
 
 
-def test_values_at_their_limits_are_kept(space: Space) -> None:
+def test_values_at_their_limits_are_stored(space: Space) -> None:
     made = space.remember(
         "a",
         category="c" * validate.MAX_CATEGORY_CHARS,
@@ -161,13 +161,13 @@ def test_values_at_their_limits_are_kept(space: Space) -> None:
     space.session("s").scratchpad.write(["item", *[" "] * (session_state.MAX_GIVEN_ITEMS - 1)])
 
 
-def test_key_in_a_tag_is_redacted_though_it_is_longer_than_a_tag(space: Space) -> None:
+def test_key_longer_than_a_tag_is_redacted_in_a_tag(space: Space) -> None:
     token = "sk-ant-api03-" + "aB3dE5gH7j" * 9 + "AA"
     assert 64 < len(token) < MAX_GIVEN_TAG_CHARS
     assert "ab3de5" not in "".join(space.remember("a", tags=[token]).tags)
 
 
-def test_position_of_thousands_of_digits_is_refused() -> None:
+def test_as_of_position_of_thousands_of_digits_is_refused() -> None:
     with pytest.raises(InvalidInput):
         parse_as_of("9" * 5_000)
     assert parse_as_of("9" * 18) == int("9" * 18)

@@ -1,1 +1,1 @@
-"""What happens later: jobs, and the worker that runs them."""
+"""The agenda: durable jobs, and the worker that runs them when they are due."""

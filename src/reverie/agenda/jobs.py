@@ -1,8 +1,8 @@
 """Jobs: written in the transaction of the change that causes them, claimed under a lease.
 
-A claimed job is due again when its lease ends; whoever claims it then gets a new token, and the
-former holder's effects are refused because they check the token in their own transaction. ``due``
-tells a worker where to look.
+A claimed job is due again when its lease ends; the worker that claims it then gets a new token, and
+the former holder's effects are refused because they check the token in their own transaction. The
+table ``due`` holds, for each owner, the time of its next job, so that workers find due owners.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from reverie.text.normalize import one_line
 from reverie.text.secrets.detect import redact_text
 
 LEASE_MS = 5 * 60_000
-# Doubling waits of at most an hour: half a working day passes before a job is parked.
+# The backoff doubles up to an hour: about half a working day passes before a job is parked.
 MAX_ATTEMPTS = 15
 _MIN_BACKOFF_MS = 1_000
 _MAX_BACKOFF_MS = 60 * 60_000
+# A due time that is later than any clock shows.
 NEVER = 1 << 62
 
 
 class LeaseLost(ReverieError):
-    """The lease ended and another worker has the job now; nothing of this run may remain."""
+    """The lease ended and another worker has the job: this run's transaction must be undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Claim:
     token: str
 
     def finish(self, tx: Transaction) -> None:
-        """The job is done, in the transaction of its effect."""
+        """Delete the job as done. Called in the transaction that writes the job's effect."""
         self._require_lease(
             tx.run(
                 "DELETE FROM jobs WHERE space = ? AND job = ? AND token = ?",
@@ -52,7 +53,7 @@ class Claim:
         _set_due(tx, self.owner)
 
     def reschedule(self, tx: Transaction, due_at: int) -> None:
-        """Part of the job is done; the rest is due later."""
+        """Make the job due again later, with no attempts counted: a part of it is done."""
         self._require_lease(
             tx.run(
                 "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, token = NULL, "
@@ -63,7 +64,7 @@ class Claim:
         _set_due(tx, self.owner)
 
     def fail(self, tx: Transaction, now: int, error: str) -> None:
-        """Try again later, or park it where people can see it."""
+        """Schedule a retry with backoff; after ``MAX_ATTEMPTS`` park the job and keep its error."""
         wait = min(_MIN_BACKOFF_MS * 2 ** (self.attempts - 1), _MAX_BACKOFF_MS)
         self._require_lease(
             tx.run(
@@ -121,7 +122,7 @@ def add_once(
     now: int,
     lane: str | None = None,
 ) -> None:
-    """Queue a job unless the owner has one of this kind that nobody has begun."""
+    """Queue a job unless the owner has a ready one of this kind that no worker has claimed."""
     waiting = tx.one(
         "SELECT 1 FROM jobs WHERE space = ? AND owner = ? AND kind = ? AND state = 'ready' LIMIT 1",
         (*owner, kind),
@@ -131,7 +132,7 @@ def add_once(
 
 
 def has_job(tx: Transaction, owner: Owner, kind: str) -> bool:
-    """Whether the owner has a job of this kind, in whatever state."""
+    """Whether the owner has a job of this kind, in any state."""
     return (
         tx.one(
             "SELECT 1 FROM jobs WHERE space = ? AND owner = ? AND kind = ? LIMIT 1", (*owner, kind)
@@ -141,7 +142,7 @@ def has_job(tx: Transaction, owner: Owner, kind: str) -> bool:
 
 
 def has_ready_in_lane(tx: Transaction, owner: Owner, lane: str) -> bool:
-    """Whether a job of this lane is there that nobody has begun."""
+    """Whether the lane has a ready job that no worker has claimed."""
     return (
         tx.one(
             "SELECT 1 FROM jobs WHERE space = ? AND owner = ? AND lane = ? AND state = 'ready' "
@@ -153,13 +154,16 @@ def has_ready_in_lane(tx: Transaction, owner: Owner, lane: str) -> bool:
 
 
 def drop_lane(tx: Transaction, owner: Owner, lane: str) -> None:
-    """Take all jobs of a lane off the agenda, undone."""
+    """Delete all jobs of a lane without running them."""
     tx.run("DELETE FROM jobs WHERE space = ? AND owner = ? AND lane = ?", (*owner, lane))
     _set_due(tx, owner)
 
 
 def due_owners(tx: Transaction, now: int, limit: int) -> list[Owner]:
-    """The operator's question: who has something due? The longest-due first."""
+    """The owners of the whole store that have a due job, the longest-due first.
+
+    Needs a transaction that sees every owner (``enter_all_owners``).
+    """
     return [
         Owner(*row)
         for row in tx.all(
@@ -173,10 +177,10 @@ def due_owners(tx: Transaction, now: int, limit: int) -> list[Owner]:
 def claim(
     tx: Transaction, owner: Owner, now: int, token: str, kinds: Sequence[str] = ()
 ) -> Claim | None:
-    """The longest-due job of an owner whose lane is free and which nobody is claiming.
+    """Claim the owner's longest-due job whose lane is free and that no other worker is claiming.
 
-    ``kinds``: only one of these. ``due`` is taken before any job, by everybody who takes both and
-    may have to wait.
+    ``kinds`` restricts it to jobs of these kinds. The owner's row in ``due`` is locked before the
+    job: every transaction that may have to wait for both locks them in this order.
     """
     _lock_due(tx, owner)
     claimable = (
@@ -185,9 +189,9 @@ def claim(
         "WHERE e.space = ? AND e.owner = ? AND e.lane = j.lane AND e.job < j.job "
         "AND e.state <> 'parked'))"
     )
-    only = f" AND j.kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
+    kind_condition = f" AND j.kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     row = tx.one(
-        f"SELECT j.job, j.kind, j.payload, j.attempts {claimable}{only} "
+        f"SELECT j.job, j.kind, j.payload, j.attempts {claimable}{kind_condition} "
         f"ORDER BY j.due_at, j.job LIMIT 1{tx.skip_locked}",
         (*owner, now, *owner, *kinds),
     )
@@ -195,12 +199,12 @@ def claim(
         _set_due(tx, owner)
         return None
     if row is None:
-        free = tx.one(f"SELECT 1 {claimable} LIMIT 1", (*owner, now, *owner))
-        _set_due(tx, owner, after=now if free is None else None)
+        unlocked = tx.one(f"SELECT 1 {claimable} LIMIT 1", (*owner, now, *owner))
+        _set_due(tx, owner, after=now if unlocked is None else None)
         return None
     job, kind, payload, attempts = row
     if attempts >= MAX_ATTEMPTS:
-        # Counted when claimed, so that a job which ends its worker is parked as well.
+        # Attempts are counted when claimed, so that a job that kills its worker is parked as well.
         tx.run(
             "UPDATE jobs SET state = 'parked', token = NULL, error = ? WHERE space = ? AND job = ?",
             (f"{attempts} workers began it and none came back", owner.space, job),
@@ -216,6 +220,7 @@ def claim(
 
 
 def list_jobs(tx: Transaction, space: int, name: str) -> list[Job]:
+    """Every job of a space in the order in which they were queued; ``name`` is the space's."""
     return [
         Job(name, job, kind, state, due_at, attempts, error, json.loads(payload))
         for job, kind, state, due_at, attempts, error, payload in tx.all(
@@ -227,7 +232,7 @@ def list_jobs(tx: Transaction, space: int, name: str) -> list[Job]:
 
 
 def retry(tx: Transaction, space: int, job: int, now: int) -> None:
-    """Make a job due now, a parked one included."""
+    """Make a job due now with no attempts counted, a parked one included."""
     owner = _owner_of(tx, space, job)
     tx.run(
         "UPDATE jobs SET state = 'ready', due_at = ?, attempts = 0, token = NULL, error = NULL "
@@ -238,6 +243,7 @@ def retry(tx: Transaction, space: int, job: int, now: int) -> None:
 
 
 def drop(tx: Transaction, space: int, job: int) -> None:
+    """Delete a job without running it."""
     owner = _owner_of(tx, space, job)
     tx.run("DELETE FROM jobs WHERE space = ? AND job = ?", (space, job))
     _set_due(tx, owner)
@@ -253,19 +259,21 @@ def _owner_of(tx: Transaction, space: int, job: int) -> Owner:
 
 
 def format_error(error: str) -> str:
-    """An error may quote anything; what is kept of it is one line that fits every database."""
+    """An error as one short line of valid UTF-8 with secrets redacted: it may quote any text."""
     return redact_text(one_line(error[:1000].encode("utf-8", "replace").decode()))[0]
 
 
 def _set_due(tx: Transaction, owner: Owner, after: int | None = None) -> None:
-    """Say when to look here next. ``after``: what is due until then waits for its lane.
+    """Update the owner's row in ``due`` to the time of its next job, or delete the row.
 
-    The row is taken first: who adds or ends a job meanwhile has the last word.
+    ``after`` ignores jobs due until then: they wait for their lane. The row is locked first, so
+    that a concurrent transaction that adds or ends a job updates it after this one.
     """
     _lock_due(tx, owner)
-    later, values = ("", owner) if after is None else (" AND due_at > ?", (*owner, after))
+    condition, values = ("", owner) if after is None else (" AND due_at > ?", (*owner, after))
     (first,) = tx.one(
-        f"SELECT MIN(due_at) FROM jobs WHERE space = ? AND owner = ? AND state <> 'parked'{later}",
+        "SELECT MIN(due_at) FROM jobs WHERE space = ? AND owner = ? AND state <> 'parked'"
+        f"{condition}",
         values,
     ) or (None,)
     if first is None:
@@ -275,7 +283,7 @@ def _set_due(tx: Transaction, owner: Owner, after: int | None = None) -> None:
 
 
 def _lock_due(tx: Transaction, owner: Owner) -> None:
-    """Whoever else would say when to look here waits until this transaction ends."""
+    """Lock the owner's row in ``due`` until this transaction ends, and make it if needed."""
     tx.run(
         "INSERT INTO due (space, owner, at) VALUES (?, ?, ?) "
         "ON CONFLICT (space, owner) DO UPDATE SET at = due.at",

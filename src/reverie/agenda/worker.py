@@ -1,4 +1,4 @@
-"""Runs the jobs that are due, each by the handler that is registered for its kind."""
+"""The worker: runs the jobs that are due, each by the handler registered for its kind."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ log = logging.getLogger("reverie.worker")
 
 OWNERS_AT_ONCE = 16
 Handler = Callable[[Any, jobs.Claim], None]
-# How to load the handler of each kind of job: the packages that own them register them.
+# A loader of the handler for each kind of job, registered by the package that owns the kind.
 HANDLERS: dict[str, Callable[[], Handler]] = {}
 
 
 def register(kind: str, load: Callable[[], Handler]) -> None:
-    """Name the handler for jobs of a kind; it is loaded when the first of them is due."""
+    """Register the handler for jobs of a kind; ``load`` is called when one of them is due."""
     HANDLERS[kind] = load
 
 
 class WorkerRuntime(Protocol):
-    """What a handler works with; the worker itself needs these three of it."""
+    """The part of the store's runtime that the worker needs; handlers are given all of it."""
 
     @property
     def engine(self) -> Engine: ...
@@ -51,9 +51,9 @@ def run_one(runtime: WorkerRuntime) -> bool:
 def run_owner_jobs(
     runtime: WorkerRuntime, owner: Owner, kinds: Sequence[str], *, ahead_ms: int = 0
 ) -> str | None:
-    """Run an owner's jobs of these kinds, also those due soon, until one fails; why it did.
+    """Run an owner's jobs of these kinds until none is due or one fails; returns why it failed.
 
-    What another worker has is left to it.
+    Jobs due within ``ahead_ms`` are run as well. A job that another worker has claimed is skipped.
     """
     while True:
         with runtime.engine.write() as tx:
@@ -66,37 +66,37 @@ def run_owner_jobs(
 
 
 def _run(runtime: WorkerRuntime, claim: jobs.Claim) -> str | None:
-    """Do a job; why it failed, which is recorded."""
+    """Run a claimed job. A failure is recorded with the job and returned as a line of text."""
     try:
         handler = _handler(claim.kind)
         handler(runtime, claim)
     except jobs.LeaseLost as error:
         log.warning("%s", error)
     except Exception as error:  # noqa: BLE001 - a job's failure is recorded, never raised
-        said = jobs.format_error(f"{type(error).__name__}: {error}")
-        _record_failure(runtime, claim, said)
-        return said
+        failure = jobs.format_error(f"{type(error).__name__}: {error}")
+        _record_failure(runtime, claim, failure)
+        return failure
     return None
 
 
 def _claim(runtime: WorkerRuntime) -> jobs.Claim | None:
-    """A job of whoever has waited longest; of those that other workers are claiming, none."""
+    """Claim a job of the longest-due owner, passing over what other workers are claiming."""
     now = runtime.clock.now()
-    seen: set[Owner] = set()
+    tried: set[Owner] = set()
     while True:
         with runtime.engine.read() as tx:
             tx.enter_all_owners()
-            found = jobs.due_owners(tx, now, OWNERS_AT_ONCE + len(seen))
-        due = [owner for owner in found if owner not in seen]
-        if not due:
+            longest_due = jobs.due_owners(tx, now, OWNERS_AT_ONCE + len(tried))
+        untried = [owner for owner in longest_due if owner not in tried]
+        if not untried:
             return None
-        for owner in due:
+        for owner in untried:
             with runtime.engine.write() as tx:
                 tx.enter(owner, alone=False)
                 claim = jobs.claim(tx, owner, now, runtime.ids.uuid())
             if claim is not None:
                 return claim
-            seen.add(owner)
+            tried.add(owner)
 
 
 def _record_failure(runtime: WorkerRuntime, claim: jobs.Claim, error: str) -> None:
@@ -105,12 +105,12 @@ def _record_failure(runtime: WorkerRuntime, claim: jobs.Claim, error: str) -> No
             tx.enter(claim.owner)
             claim.fail(tx, runtime.clock.now(), error)
     except ReverieError as lost:
-        # Its lease will end, and the attempt is counted already.
+        # The job is due again when its lease ends, and this attempt is counted already.
         log.warning("%s", lost)
 
 
 def run_pending_jobs(runtime: WorkerRuntime) -> int:
-    """Run everything that is due now; how many jobs that were."""
+    """Run every job that is due now; returns the number of jobs."""
     count = 0
     while run_one(runtime):
         count += 1
@@ -118,14 +118,14 @@ def run_pending_jobs(runtime: WorkerRuntime) -> int:
 
 
 def run_forever(runtime: WorkerRuntime, stop: threading.Event, poll_seconds: float = 1.0) -> None:
-    """Serve the agenda until told to stop."""
+    """Run due jobs until ``stop`` is set, looking for new ones every ``poll_seconds``."""
     while not stop.is_set():
         try:
             busy = run_one(runtime)
         except (StoreClosed, ForkedHandle):
             raise
         except ReverieError as error:
-            # A full disk or a busy store passes; the jobs are still there.
+            # A full disk or a busy store is temporary; the jobs stay queued.
             log.warning("%s", error)
             busy = False
         if not busy:

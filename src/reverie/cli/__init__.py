@@ -1,6 +1,6 @@
 """The command line: the library's verbs under the library's names.
 
-Nothing but click is imported until a command runs, so that help and completion are quick.
+The module of a command is imported when the command runs, so that ``reverie --help`` is quick.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from reverie.cli.lazy import LazyGroup
 
 COMMANDS = {
     "Memories": {
-        "remember": ("memories", "Keep one thing."),
-        "recall": ("memories", "Find what is most worth knowing for a query."),
+        "remember": ("memories", "Remember one thing."),
+        "recall": ("memories", "Search memories and conversations for a query."),
         "list": ("memories", "List the memories of a space."),
-        "show": ("memories", "Show one memory whole."),
+        "show": ("memories", "Show one memory with all its details."),
         "history": ("memories", "List every version of a memory."),
         "revise": ("memories", "Write a new version of a memory."),
-        "forget": ("memories", "Take a memory, or all of a source, out of every recall."),
+        "forget": ("memories", "Forget a memory, or everything from one source."),
         "restore": ("memories", "Bring a forgotten memory back."),
         "erase": ("memories", "Destroy every version of a memory."),
-        "profile": ("memories", "Print the block for a prompt of what is known."),
+        "profile": ("memories", "Print the profile: what is known, as text for a prompt."),
     },
     "Sessions": {
-        "sessions": ("sessions", "Keep conversations, and go on with them."),
-        "proposals": ("proposals", "Answer what would be remembered if it may."),
+        "sessions": ("sessions", "Store conversations, and continue them."),
+        "proposals": ("proposals", "Accept or reject proposed memories."),
     },
     "Vault": {
-        "vault": ("vault", "Memories as Markdown files, and their history in git."),
+        "vault": ("vault", "Keep memories as Markdown files with a git history."),
     },
     "Serving": {
         "serve": ("serve", "Start the server: REST, proxy, MCP and the page."),
-        "token": ("serve", "Let others in, and shut them out."),
+        "token": ("serve", "Create and revoke access tokens."),
         "mcp": ("mcp", "Give memory to an agent over MCP."),
     },
-    "In and out": {
-        "export": ("transfer", "Write memories and sessions out as JSON."),
-        "import": ("transfer", "Take memories and sessions in from a file."),
-        "backup": ("transfer", "Copy the whole store, or bring a copy back."),
-        "verify": ("transfer", "Check a store or a backup."),
-        "salvage": ("salvage", "Make a new store of all that can be read of a damaged one."),
+    "Import, export and backup": {
+        "export": ("transfer", "Export memories and sessions as JSON."),
+        "import": ("transfer", "Import memories and sessions from a file."),
+        "backup": ("transfer", "Back up the whole store, or restore a backup."),
+        "verify": ("transfer", "Check a store or a backup for damage."),
+        "salvage": ("salvage", "Copy what is readable in a damaged store to a new one."),
         "migrate": ("transfer", "Copy a whole store into another database."),
     },
-    "Upkeep": {
+    "Maintenance": {
         "spaces": ("maintenance", "List the spaces of a store."),
-        "doctor": ("maintenance", "Show versions, places, pending work and problems."),
-        "jobs": ("maintenance", "Look at what is to be done later."),
-        "worker": ("maintenance", "Do what is due, until stopped."),
-        "reembed": ("maintenance", "Make every vector anew."),
-        "rebuild": ("maintenance", "Make the index anew from the log."),
-        "vacuum": ("maintenance", "Give unused room back to the file system."),
-        "postgres": ("postgres", "Spread a PostgreSQL store by its spaces."),
+        "doctor": ("maintenance", "Show versions, paths, pending jobs and problems."),
+        "jobs": ("maintenance", "List, retry and drop background jobs."),
+        "worker": ("maintenance", "Run background jobs until stopped."),
+        "reembed": ("maintenance", "Compute every vector again."),
+        "rebuild": ("maintenance", "Rebuild the search index from the log."),
+        "vacuum": ("maintenance", "Return unused space to the file system."),
+        "postgres": ("postgres", "Partition or distribute a PostgreSQL store."),
     },
     "Getting started": {
-        "tour": ("tour", "Show what Reverie does, on a throw-away store."),
+        "tour": ("tour", "Show what Reverie does, on a temporary store."),
         "completion": ("completion", "Print the completion script of a shell."),
     },
 }
@@ -79,7 +79,7 @@ Exit codes:
 
 
 class _Reverie(LazyGroup):
-    """The root: every error leaves through one door."""
+    """The root group: turns every error into one line and an exit code."""
 
     def main(  # type: ignore[override]
         self,
@@ -119,7 +119,7 @@ def app() -> None:
 def main() -> None:
     """The entry point of the ``reverie`` program."""
     for stream in (sys.stdout, sys.stderr):
-        # What the terminal cannot show is written out, never a reason to fail.
+        # A character that the terminal cannot show is escaped instead of raising an error.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app.main()

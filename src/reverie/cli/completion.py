@@ -1,4 +1,4 @@
-"""Completion scripts, made by click."""
+"""Prints click's completion scripts."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ SHELLS = ("bash", "zsh", "fish")
 )
 @click.argument("shell", type=click.Choice(SHELLS))
 @json_option
-def completion_command(asked: CommonOptions, shell: str) -> None:
+def completion_command(options: CommonOptions, shell: str) -> None:
     """Print the completion script of a shell."""
     from click.shell_completion import get_completion_class
 
-    made = get_completion_class(shell)
-    assert made is not None
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
     root = click.get_current_context().find_root().command
-    script = made(root, {}, "reverie", "_REVERIE_COMPLETE").source()
-    if asked.as_json:
+    script = completion_class(root, {}, "reverie", "_REVERIE_COMPLETE").source()
+    if options.as_json:
         print_json({"shell": shell, "script": script})
     else:
         click.echo(script)

@@ -1,4 +1,4 @@
-"""How a command ends: one line on standard error, and a code that a script can act on."""
+"""Turns errors into one line on standard error and an exit code that a script can act on."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ BROKEN_PIPE = 141
 
 EXIT_CODES = {
     0: "done",
-    PROBLEMS_FOUND: "found wrong (verify, doctor), left out (import, vault sync) "
-    "or failed (worker)",
-    USAGE: "the command line, a value or a setting cannot be used",
+    PROBLEMS_FOUND: "a problem was found (verify, doctor), something was left out "
+    "(import, vault sync) or a job failed (worker)",
+    USAGE: "the command line, a value or a setting is wrong",
     NOT_FOUND: "no such memory, session, proposal or job, or no store yet",
-    CONFLICT: "the write does not fit what is stored, or the memory is shared",
+    CONFLICT: "the write conflicts with what is stored, or the memory is shared",
     STORE: "the store or a file cannot be read or written",
     EMBEDDING: "vectors cannot be made or compared",
     INTERRUPTED: "stopped with Ctrl-C",
-    BROKEN_PIPE: "the reader of the output went away",
+    BROKEN_PIPE: "the program that reads the output has ended",
 }
 
 _CODES: tuple[tuple[type[ReverieError], int], ...] = (
@@ -54,11 +54,11 @@ _CODES: tuple[tuple[type[ReverieError], int], ...] = (
 
 
 class OutputClosed(Exception):
-    """The output's reader went away. No OSError: click would end with 1 for that."""
+    """The reader of the output has ended. Not an OSError, for which click would exit with 1."""
 
 
 def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
-    """Run a command line to its end; its exit code."""
+    """Run a command line, print its error if it fails, and return the exit code."""
     as_json = "--json" in _before_double_dash(arguments)
     try:
         code = call()
@@ -88,7 +88,7 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
 
 
 def exit_code(error: ReverieError) -> int:
-    """InvalidInput, ConfigError and MissingExtra are the caller's to mend: usage."""
+    """Return the exit code of an error; one that the caller can correct counts as usage."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), USAGE)
 
 
@@ -103,7 +103,7 @@ def _print_error(kind: str, message: str, code: int, as_json: bool) -> int:
 
 
 def _usage_message(error: click.ClickException) -> str:
-    """click's message, with the way to the help of the command it is about."""
+    """Return click's message, with a hint at the help of the command it is about."""
     message = error.format_message().removesuffix(".")
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     if ctx is None or "--help" in message:
@@ -121,7 +121,7 @@ def _before_double_dash(arguments: Sequence[str]) -> Sequence[str]:
 
 
 def _silence_stdout() -> None:
-    """Nobody reads any more: what is still buffered must not fail again at the very end."""
+    """Redirect standard output to nowhere: flushing it at exit must not fail again."""
     try:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,9 +1,9 @@
-"""How the score of a hit came about, drawn: a bar of all that spoke for it, and the numbers."""
+"""Draws how the score of each hit is made up: a bar of its parts, and the numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
@@ -16,16 +16,14 @@ from reverie.cli.output import (
     supports_unicode,
     to_line,
 )
-from reverie.model import Hit
+from reverie.model import NO_RERANKER, Hit
 from reverie.recall import query_hints
+from reverie.recall.query_hints import Period, QueryHints
 from reverie.text.messages import speaker_of
-
-if TYPE_CHECKING:
-    from reverie.recall.query_hints import Period, QueryHints
 
 
 class ScoreStage(NamedTuple):
-    """A part of a score that is added to the others, and how it looks with and without Unicode."""
+    """One part of the sum that makes a score, and how it is drawn with and without Unicode."""
 
     name: str
     part: str
@@ -47,14 +45,14 @@ STAGES = (
     ScoreStage("session", "session", "░", "-", ""),
     ScoreStage("origin", "origin", "▐", "*", "red"),
 )
-# What comes after the sum, one by one, each with a number of its own.
+# The stages that change the score after the sum, in their order.
 POST_SUM_STAGES = ("rerank", "spread", "recency")
 FINAL_SCORE = ScoreStage("score", "", "━", ">", "bold")
 BAR_WIDTH = 18
 GAP = 2
 FULL_SCORE = 1.0
 MAX_ID_WIDTH = 24
-# A score of less has its first digits further behind.
+# Smaller scores are printed with more decimals.
 SMALL_SCORE = 0.1
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),
@@ -63,21 +61,21 @@ MONTHS = (
 
 
 def print_explained(hits: Sequence[Hit], query: str) -> None:
-    """Every hit with its bar below it, then what the signs stand for. There is a hit at least."""
-    drawing = _ScoreChart(hits)
+    """Print each hit with its bar, then a legend. ``hits`` must not be empty."""
+    chart = _ScoreChart(hits)
     shown = console()
     for hit in hits:
-        for line in drawing.lines(hit, shown.width):
+        for line in chart.lines(hit, shown.width):
             shown.print(line, no_wrap=True, overflow="ellipsis")
     shown.print()
-    for line in drawing.legend(shown.width):
+    for line in chart.legend(shown.width):
         shown.print(line, no_wrap=True, overflow="ellipsis")
     _print_query_hints(hits, query)
     _print_degraded(hits[0].parts.get("degraded"))
 
 
 class _ScoreChart:
-    """All hits to one scale, with those stages that gave something to any of them."""
+    """Draws all hits to one scale, with the stages that add something to at least one of them."""
 
     def __init__(self, hits: Sequence[Hit]) -> None:
         self._full_scale = max(
@@ -125,7 +123,7 @@ class _ScoreChart:
             yield from _wrap_cells([_labelled(FINAL_SCORE, "score after that"), full], width)
 
     def _row(self, bar: Text, cells: Sequence[Text], width: int) -> Iterator[Text]:
-        """A bar, and to the right of it as many cells as there is room for; the rest below."""
+        """Lay out a bar with as many cells to its right as fit; the others go below."""
         before = self._score_width + 1 + BAR_WIDTH + GAP
         for at, line in enumerate(_wrap_cells(cells, width - before)):
             left = bar if at == 0 else Text(" " * BAR_WIDTH)
@@ -155,7 +153,7 @@ class _ScoreChart:
         return self._short(hit, part).rjust(self._width)
 
     def _short(self, hit: Hit, part: str) -> str:
-        """A number without the zero in front of it."""
+        """Return a number without its leading zero."""
         text = f"{_number(hit, part):.{self._decimals}f}"
         return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
@@ -170,29 +168,29 @@ def _number(hit: Hit, part: str) -> float:
 
 
 def _about(hit: Hit) -> str:
-    """Who said it and when, and how many others say the same."""
-    told = []
+    """Return who said it and when, and how many near-duplicates it stands for."""
+    notes = []
     if hit.event is not None:
-        told += [to_line(hit.event.role), format_minute(hit.event.at)]
+        notes += [to_line(hit.event.role), format_minute(hit.event.at)]
     if others := round(_number(hit, "collapsed")):
-        told.append(pluralize(others, "more says the same", "more say the same"))
-    return ", ".join(told)
+        notes.append(pluralize(others, "more says the same", "more say the same"))
+    return ", ".join(notes)
 
 
 def _bar(parts: Iterable[tuple[float, ScoreStage]], full: float) -> Text:
-    """Segments one behind the other: together as long as their sum, to the nearest cell."""
-    made, reached, drawn = Text(), 0.0, 0
+    """Draw the segments one after another; rounding never makes the bar longer than the sum."""
+    bar, total, drawn = Text(), 0.0, 0
     for value, stage in parts:
-        reached += max(value, 0.0)
-        end = round(min(reached / full, 1.0) * BAR_WIDTH) if full else 0
-        made.append(stage.mark * (end - drawn), stage.style)
+        total += max(value, 0.0)
+        end = round(min(total / full, 1.0) * BAR_WIDTH) if full else 0
+        bar.append(stage.mark * (end - drawn), stage.style)
         drawn = end
-    made.append(" " * (BAR_WIDTH - drawn))
-    return made
+    bar.append(" " * (BAR_WIDTH - drawn))
+    return bar
 
 
 def _wrap_cells(cells: Sequence[Text], width: int) -> Iterator[Text]:
-    """Lines of as many cells as fit, at least one."""
+    """Put as many cells on each line as fit, at least one."""
     line = Text()
     for cell in cells:
         if len(line) and line.cell_len + GAP + cell.cell_len > width:
@@ -205,30 +203,28 @@ def _wrap_cells(cells: Sequence[Text], width: int) -> Iterator[Text]:
         yield line
 
 
-# -- what the query was read as -------------------------------------------------------------------
+# -- what the query asks for ----------------------------------------------------------------------
 
 
 def _print_query_hints(hits: Sequence[Hit], query: str) -> None:
-    question = query_hints.parse_query(query)
-    read = []
+    hints = query_hints.parse_query(query)
+    found = []
     if speakers := list(
-        dict.fromkeys(filter(None, (_matched_speaker(hit, question) for hit in hits)))
+        dict.fromkeys(filter(None, (_matched_speaker(hit, hints) for hit in hits)))
     ):
-        read.append(f"speaker {', '.join(speakers)}")
-    if question.period is not None and any(_number(hit, "period") for hit in hits):
-        read.append(f"date {_date(question.period)}")
-    if read:
-        print_line(f"Read from the query: {', '.join(read)}")
+        found.append(f"speaker {', '.join(speakers)}")
+    if hints.period is not None and any(_number(hit, "period") for hit in hits):
+        found.append(f"date {_date(hints.period)}")
+    if found:
+        print_line(f"Read from the query: {', '.join(found)}")
 
 
-def _matched_speaker(hit: Hit, question: QueryHints) -> str:
-    """As whom the query names the speaker of a hit; empty when it does not."""
+def _matched_speaker(hit: Hit, hints: QueryHints) -> str:
+    """Return how the query names the speaker of a hit; empty when it does not."""
     if hit.event is None or not _number(hit, "speaker"):
         return ""
     role = hit.event.role
-    if (role == "user" and question.about_user) or (
-        role == "assistant" and question.about_assistant
-    ):
+    if (role == "user" and hints.about_user) or (role == "assistant" and hints.about_assistant):
         return role
     return to_line(speaker_of(hit.event.message))
 
@@ -239,9 +235,7 @@ def _date(period: Period) -> str:
 
 
 def _print_degraded(degraded: object) -> None:
-    """What took no part, and why."""
-    from reverie.recall.recall import NO_RERANKER
-
+    """Print which stages were left out, and why."""
     if not isinstance(degraded, str):
         return
     vectors = degraded.removesuffix(NO_RERANKER).removesuffix("; ")

@@ -1,4 +1,4 @@
-"""Groups of commands whose modules are imported only when one of them runs."""
+"""Command groups: one imports the modules of its commands on demand, one has a default command."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Sections = Mapping[str, Mapping[str, tuple[str, str]]]
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name, module and one line of help; loads the one that is asked for.
+    """Knows each command by name, module and one line of help; imports only the one that is called.
 
-    A module holds each command under the command's name, with ``_command`` behind it.
+    The command ``NAME`` is the attribute ``NAME_command`` of its module.
     """
 
     def __init__(self, *args: Any, package: str, sections: Sections, **more: Any) -> None:
@@ -47,8 +47,8 @@ class LazyGroup(click.Group):
     def _suggestion(self, name: str) -> str:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, self._modules, n=1)
-        return f": did you mean {near[0]!r}?" if near else ": 'reverie --help' lists them"
+        similar = get_close_matches(name, self._modules, n=1)
+        return f": did you mean {similar[0]!r}?" if similar else ": 'reverie --help' lists them"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, commands in self.sections.items():
@@ -57,14 +57,14 @@ class LazyGroup(click.Group):
 
 
 class DefaultGroup(click.Group):
-    """A group in which a first word that names no command belongs to the default one."""
+    """Passes arguments that do not begin with a command to the default command."""
 
     def __init__(self, *args: Any, default: str, **more: Any) -> None:
         super().__init__(*args, **more)
         self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {*self.commands, *ctx.help_option_names}
-        if args and args[0] not in own:
+        known = {*self.commands, *ctx.help_option_names}
+        if args and args[0] not in known:
             args = [self.default, *args]
         return super().parse_args(ctx, args)

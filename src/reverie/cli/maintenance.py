@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import platform
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from reverie import __version__
 from reverie.cli.exit_codes import PROBLEMS_FOUND
 from reverie.cli.options import (
     POSITIVE_INT,
@@ -35,23 +37,23 @@ from reverie.cli.output import (
     to_line,
 )
 from reverie.cli.runtime import log_to_stderr, stop_on_signals, watch_vault
-from reverie.errors import NotFound, ReverieError
+from reverie.config import Settings
+from reverie.embed import open_reranker
+from reverie.errors import NotFound, ReverieError, StoreDamaged
+from reverie.memory import Store
+from reverie.memory import open as open_store
 from reverie.model import Job
-
-if TYPE_CHECKING:
-    from reverie.config import Settings
-    from reverie.memory import Store
 
 DAY_MS = 24 * 60 * 60_000
 
 
 @click.command("spaces", epilog=examples("reverie spaces", "reverie spaces --json"))
 @store_options
-def spaces_command(asked: CommonOptions) -> None:
+def spaces_command(options: CommonOptions) -> None:
     """List the spaces of a store."""
-    with asked.open_store() as store:
+    with options.open_store() as store:
         spaces = store.spaces()
-    if asked.as_json:
+    if options.as_json:
         print_json({"spaces": spaces})
         return
     if not spaces:
@@ -72,16 +74,10 @@ def spaces_command(asked: CommonOptions) -> None:
 
 @click.command("doctor", epilog=examples("reverie doctor", "reverie doctor --json"))
 @store_options
-def doctor_command(asked: CommonOptions) -> None:
-    """Show versions, places, pending work and problems."""
-    import platform
-
-    from reverie import __version__
-    from reverie.errors import StoreDamaged
-    from reverie.memory import open as open_store
-
+def doctor_command(options: CommonOptions) -> None:
+    """Show versions, paths, pending jobs and problems."""
     found: dict[str, Any] = {"reverie": __version__, "python": platform.python_version()}
-    settings = asked.settings()
+    settings = options.settings()
     require_store(settings)
     problems: list[str] = []
     try:
@@ -93,12 +89,12 @@ def doctor_command(asked: CommonOptions) -> None:
     else:
         problems += _model_problems(settings)
     if settings.reranker:
-        found["reranker"], wrong = _reranker(settings.reranker)
-        problems += wrong
-    if asked.as_json:
+        found["reranker"], reranker_problems = _try_reranker(settings.reranker)
+        problems += reranker_problems
+    if options.as_json:
         print_json({**found, "problems": problems, "ok": not problems})
     else:
-        # By how much each is ahead stands among the problems.
+        # The problems say by how much each space is ahead.
         found.pop("ahead of the clock", None)
         print_pairs({name: _as_text(value) for name, value in found.items()})
         print_problems(problems)
@@ -107,9 +103,10 @@ def doctor_command(asked: CommonOptions) -> None:
 
 
 def _model_problems(settings: Settings) -> list[str]:
-    """What is wrong with the chat model as far as this machine can tell; nothing is sent."""
+    """Return what is wrong with the chat model's settings; the model itself is not called."""
     if not settings.model:
         return []
+    # pydantic-ai is an optional library.
     from reverie.learn.llm import open_model
 
     try:
@@ -119,10 +116,8 @@ def _model_problems(settings: Settings) -> list[str]:
     return []
 
 
-def _reranker(folder: str) -> tuple[str, list[str]]:
-    """What reranker it is, once it has scored something, and what is wrong with it."""
-    from reverie.embed import open_reranker
-
+def _try_reranker(folder: str) -> tuple[str, list[str]]:
+    """Score one text with the reranker; return its identity and what is wrong with it."""
     try:
         reranker = open_reranker(folder)
         assert reranker is not None
@@ -148,20 +143,20 @@ def _as_text(value: Any) -> str:
     ),
 )
 def jobs_command() -> None:
-    """Look at what is to be done later."""
+    """List, retry and drop background jobs."""
 
 
 @jobs_command.command("list", epilog=examples("reverie jobs list", "reverie jobs list --json"))
 @store_options
-def list_jobs_command(asked: CommonOptions) -> None:
+def list_jobs_command(options: CommonOptions) -> None:
     """List the jobs of every space.
 
-    A job in the state retry failed and will be tried again; a parked one failed too often, and
-    waits for 'reverie jobs retry'.
+    A job in the state "retry" has failed and will be tried again. A job in the state "parked" has
+    failed too often, and waits for 'reverie jobs retry'.
     """
-    with asked.open_store() as store:
+    with options.open_store() as store:
         jobs = store.jobs()
-    if asked.as_json:
+    if options.as_json:
         print_json({"jobs": jobs})
         return
     if not jobs:
@@ -169,7 +164,7 @@ def list_jobs_command(asked: CommonOptions) -> None:
         return
     now = time.time_ns() // 1_000_000
     shown = table("job", "space", "kind", "state", "due", "tries", "about", content="about")
-    # Why a job failed is told whole.
+    # The reason of a failure is wrapped, not cut.
     shown.columns[-1].no_wrap, shown.columns[-1].overflow = False, "fold"
     for job in jobs:
         state = "retry" if _will_retry(job) else job.state
@@ -190,7 +185,7 @@ def _will_retry(job: Job) -> bool:
 
 
 def _due(job: Job, now: int) -> str:
-    """How long until it is tried; the day, when that is far away."""
+    """Return how long until the job runs, or the day if that is more than a day away."""
     if job.state != "ready":
         return ""
     wait = job.due_at - now
@@ -205,7 +200,7 @@ def _due(job: Job, now: int) -> str:
 
 
 def _about(job: Job) -> str:
-    """The event, session or memory it is for; below that, why it failed."""
+    """Return the event, session or memory of a job, and on the next line why it failed."""
     parts = (job.payload.get(name) for name in ("session", "sequence", "memory"))
     what = to_line(":".join(str(part) for part in parts if part is not None))
     return what if job.error is None else f"{what}\n{to_line(job.error)}".lstrip("\n")
@@ -216,21 +211,21 @@ def _about(job: Job) -> str:
 )
 @click.argument("job", type=POSITIVE_INT, required=False)
 @click.option(
-    "--all", "every", is_flag=True, help="Every job that failed, of --space or of all spaces."
+    "--all", "every", is_flag=True, help="Retry every failed job of --space, or of all spaces."
 )
 @space_options
-def retry_job_command(asked: CommonOptions, job: int | None, every: bool) -> None:
-    """Make a job due now, a parked one included."""
+def retry_job_command(options: CommonOptions, job: int | None, every: bool) -> None:
+    """Make a job due now, even if it is parked."""
     if (job is None) != every:
         raise click.UsageError("give a JOB or --all")
-    with asked.open_store() as store:
+    with options.open_store() as store:
         if job is None:
-            retried = _retry_all(store, asked.space)
+            retried = _retry_all(store, options.space)
         else:
             store.retry_job(store.settings.space, job)
     if job is not None:
-        _print_job(asked, store.settings.space, job, "due")
-    elif asked.as_json:
+        _print_job(options, store.settings.space, job, "due")
+    elif options.as_json:
         found = [{"space": each.space, "job": each.id, "state": "due"} for each in retried]
         print_json({"jobs": found})
     elif retried:
@@ -240,12 +235,12 @@ def retry_job_command(asked: CommonOptions, job: int | None, every: bool) -> Non
 
 
 def _retry_all(store: Store, space: str | None) -> list[Job]:
-    """Those at work are left alone: a worker has them."""
+    """Make every failed job due now, except those that a worker is running."""
     retried = []
     for job in store.jobs():
         failed = job.state == "parked" or _will_retry(job)
         if failed and space in (None, job.space):
-            # It may have been done or dropped a moment ago.
+            # The job may have been done or dropped in the meantime.
             with contextlib.suppress(NotFound):
                 store.retry_job(job.space, job.id)
                 retried.append(job)
@@ -255,16 +250,16 @@ def _retry_all(store: Store, space: str | None) -> list[Job]:
 @jobs_command.command("drop", epilog=examples("reverie jobs drop 12 --space work"))
 @click.argument("job", type=POSITIVE_INT)
 @space_options
-def drop_job_command(asked: CommonOptions, job: int) -> None:
-    """Take a job off the agenda, undone."""
-    with asked.open_store() as store:
+def drop_job_command(options: CommonOptions, job: int) -> None:
+    """Remove a job without running it."""
+    with options.open_store() as store:
         space = store.settings.space
         store.drop_job(space, job)
-    _print_job(asked, space, job, "dropped")
+    _print_job(options, space, job, "dropped")
 
 
-def _print_job(asked: CommonOptions, space: str, job: int, state: str) -> None:
-    if asked.as_json:
+def _print_job(options: CommonOptions, space: str, job: int, state: str) -> None:
+    if options.as_json:
         print_json({"space": space, "job": job, "state": state})
     else:
         print_line(f"Job {job} of space {space!r} is {'due now' if state == 'due' else state}.")
@@ -279,41 +274,41 @@ def _print_job(asked: CommonOptions, space: str, job: int, state: str) -> None:
         "reverie worker", "reverie worker --once", "REVERIE_LOG_LEVEL=info reverie worker"
     ),
 )
-@click.option("--once", is_flag=True, help="Do what is due now, then stop.")
+@click.option("--once", is_flag=True, help="Run the jobs that are due now, then stop.")
 @click.option(
     "--poll",
     type=click.FloatRange(0.05, 3600),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long to wait when nothing is due.",
+    help="How long to wait when no job is due.",
 )
 @store_options
-def worker_command(asked: CommonOptions, once: bool, poll: float) -> None:
-    """Do what is due, until stopped.
+def worker_command(options: CommonOptions, once: bool, poll: float) -> None:
+    """Run background jobs until stopped.
 
-    SIGINT and SIGTERM let the job at hand finish. A vault that the store has is watched meanwhile.
-    REVERIE_LOG_LEVEL says what is reported on standard error. With --once the exit code is 1 when
-    a job failed.
+    On SIGINT and SIGTERM, the current job is finished first. The store's vault, if it has one, is
+    watched meanwhile. REVERIE_LOG_LEVEL sets what is logged on standard error. With --once, the
+    exit code is 1 if a job failed.
     """
-    with asked.open_store() as store, log_to_stderr(store.settings.log_level):
+    with options.open_store() as store, log_to_stderr(store.settings.log_level):
         if once:
-            _work_once(asked, store)
+            _work_once(options, store)
             return
         with stop_on_signals() as stop, watch_vault(store):
             logging.getLogger("reverie.worker").info("working on %s", store.url)
             store.run_worker(stop, poll)
-    if asked.as_json:
+    if options.as_json:
         print_json({"stopped": stop.name})
     else:
         print_line(f"Stopped by {stop.name}.")
 
 
-def _work_once(asked: CommonOptions, store: Store) -> None:
+def _work_once(options: CommonOptions, store: Store) -> None:
     before = {(job.space, job.id): job for job in store.jobs()}
     done = store.run_pending_jobs()
     failed = sum(_failed_since(before.get((job.space, job.id)), job) for job in store.jobs())
-    if asked.as_json:
+    if options.as_json:
         print_json({"jobs": done, "failed": failed})
     else:
         why = f", {failed} failed: 'reverie jobs list' shows why" if failed else ""
@@ -327,39 +322,39 @@ def _failed_since(before: Job | None, now: Job) -> bool:
     return now.error is not None and now.state != "running" and tried
 
 
-# -- making anew ----------------------------------------------------------------------------------
+# -- rebuilding -----------------------------------------------------------------------------------
 
 
 @click.command(
     "reembed", epilog=examples("reverie reembed", "REVERIE_EMBEDDER=local reverie reembed")
 )
 @store_options
-def reembed_command(asked: CommonOptions) -> None:
-    """Make every vector anew.
+def reembed_command(options: CommonOptions) -> None:
+    """Compute every vector again.
 
-    The configured embedder makes them beside the current ones; then the store switches to them in
-    one step. Stopped half-way it goes on where it was.
+    The configured embedder computes new vectors beside the current ones; then the store switches to
+    them in one step. If it is interrupted, run it again and it continues.
     """
-    with asked.open_store() as store, progress("reembedding") as shown:
+    with options.open_store() as store, progress("reembedding") as shown:
         done = store.reembed(shown)
-    _print_done(asked, "passages", done, f"Made {pluralize(done, 'vector')} anew.")
+    _print_done(options, "passages", done, f"Made {pluralize(done, 'vector')} anew.")
 
 
 @click.command("rebuild", epilog=examples("reverie rebuild", "reverie rebuild --json"))
 @store_options
-def rebuild_command(asked: CommonOptions) -> None:
-    """Make the index anew from the log.
+def rebuild_command(options: CommonOptions) -> None:
+    """Rebuild the search index from the log.
 
-    Nothing is lost: index and vectors are views of the log.
+    Nothing is lost: the log holds everything that the index is made of.
     """
-    with asked.open_store() as store, progress("rebuilding") as shown:
+    with options.open_store() as store, progress("rebuilding") as shown:
         done = store.rebuild(shown)
-    said = f"Indexed {pluralize(done, 'memory', 'memories')} anew."
-    _print_done(asked, "memories", done, said)
+    line = f"Indexed {pluralize(done, 'memory', 'memories')} anew."
+    _print_done(options, "memories", done, line)
 
 
-def _print_done(asked: CommonOptions, what: str, number: int, line: str) -> None:
-    if asked.as_json:
+def _print_done(options: CommonOptions, what: str, number: int, line: str) -> None:
+    if options.as_json:
         print_json({what: number})
     else:
         print_line(line)
@@ -367,21 +362,21 @@ def _print_done(asked: CommonOptions, what: str, number: int, line: str) -> None
 
 @click.command("vacuum", epilog=examples("reverie vacuum", "reverie vacuum --json"))
 @store_options
-def vacuum_command(asked: CommonOptions) -> None:
-    """Give unused room back to the file system."""
-    with asked.open_store() as store:
+def vacuum_command(options: CommonOptions) -> None:
+    """Return unused space to the file system."""
+    with options.open_store() as store:
         path = store_file(store.settings)
         before = _store_bytes(path)
         store.vacuum()
         after = _store_bytes(path)
-    if asked.as_json:
+    if options.as_json:
         print_json({"bytes_before": before, "bytes_after": after})
     else:
         print_line(f"The store had {format_bytes(before)}, now it has {format_bytes(after)}.")
 
 
 def _store_bytes(path: Path | None) -> int:
-    """The file and its write-ahead log."""
+    """Return the size of the store's file and its write-ahead log."""
     if path is None:
         return 0
     files = (path, path.with_name(path.name + "-wal"))

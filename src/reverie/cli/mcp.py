@@ -1,4 +1,4 @@
-"""Reverie as a tool server for agents: mcp."""
+"""The command mcp: an MCP server on standard input and output, and how clients start it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from reverie.cli import mcp_clients
 from reverie.cli.options import CommonOptions, examples, scope_options, store_file
 from reverie.cli.output import print_json, print_line, print_stderr
+from reverie.cli.runtime import log_to_stderr
 
 ALL_CLIENTS = "every"
 
@@ -23,7 +24,7 @@ ALL_CLIENTS = "every"
         "reverie mcp --print-config claude-code --space work",
     ),
 )
-@click.option("--session", metavar="ID", help="The session that recall and context look into.")
+@click.option("--session", metavar="ID", help="The session that recall and context include.")
 @click.option(
     "--print-config",
     "client",
@@ -31,23 +32,23 @@ ALL_CLIENTS = "every"
     flag_value=ALL_CLIENTS,
     type=click.Choice([ALL_CLIENTS, *mcp_clients.CLIENTS]),
     metavar="[CLIENT]",
-    help=f"Print what to paste into a client, and stop: {', '.join(mcp_clients.CLIENTS)}.",
+    help=f"Print the configuration for a client, and stop: {', '.join(mcp_clients.CLIENTS)}.",
 )
 @scope_options
-def mcp_command(asked: CommonOptions, session: str | None, client: str | None) -> None:
+def mcp_command(options: CommonOptions, session: str | None, client: str | None) -> None:
     """Give memory to an agent over MCP.
 
-    Speaks the Model Context Protocol on standard input and output, in one scope, with the rights of
-    whoever runs it. Clients start it themselves: --print-config shows how. A server that runs
-    ('reverie serve') has the same tools under /mcp, behind its tokens.
+    Speaks the Model Context Protocol on standard input and output, in the scope of --space and
+    --user, with full rights. Clients start it themselves: --print-config shows how. The server
+    ('reverie serve') offers the same tools at /mcp, and asks for a token.
     """
     if client is not None:
-        _print_config(asked, client)
+        _print_config(options, client)
         return
-    from reverie.cli.runtime import log_to_stderr
+    # mcp is an optional library.
     from reverie.server.mcp import stdio
 
-    settings = asked.settings()
+    settings = options.settings()
     if sys.stdin.isatty():
         print_stderr(
             "Waiting for MCP on standard input; --print-config shows how a client starts this."
@@ -56,12 +57,12 @@ def mcp_command(asked: CommonOptions, session: str | None, client: str | None) -
         stdio.run(settings, session)
 
 
-def _print_config(asked: CommonOptions, client: str) -> None:
-    settings = asked.settings()
-    here = mcp_clients.Installation.found(settings, store_file(settings))
+def _print_config(options: CommonOptions, client: str) -> None:
+    settings = options.settings()
+    installation = mcp_clients.Installation.detect(settings, store_file(settings))
     chosen = list(mcp_clients.CLIENTS) if client == ALL_CLIENTS else [client]
-    configs = {name: mcp_clients.config(name, here) for name in chosen}
-    if asked.as_json:
+    configs = {name: mcp_clients.config(name, installation) for name in chosen}
+    if options.as_json:
         print_json(configs)
         return
     for config in configs.values():
@@ -74,7 +75,7 @@ def _print_config(asked: CommonOptions, client: str) -> None:
                 print_line(f"# {mcp_clients.TRANSPORT_NOTES[name]}")
                 print_line(pasted if isinstance(pasted, str) else json.dumps(pasted, indent=2))
         print_line("")
-    if here.url_hidden:
+    if installation.url_hidden:
         print_stderr(
             "The address of the store is not printed, it may hold a password: set REVERIE_URL "
             "for the client, or url in ~/.config/reverie/reverie.toml."

@@ -1,7 +1,7 @@
-"""What to paste into the programs that speak MCP, so that they find this installation.
+"""Generates the configuration with which MCP clients find this installation.
 
-Over HTTP every client sends a token. It is left to the environment where a client can read that,
-and never printed: 'reverie token create' makes one.
+Over HTTP every client sends a token. It is never printed: clients that can read an environment
+variable are told to, the others get a placeholder. 'reverie token create' makes a token.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from reverie.config import Settings
 
 SERVER_NAME = "reverie"
-# Not REVERIE_TOKEN: a server in the same environment would take it for the operator's own.
+# Not REVERIE_TOKEN, which a server in the same environment would take for the operator's token.
 ENV_VARIABLE = "REVERIE_MCP_TOKEN"
 TRANSPORT_NOTES = {
     "stdio": "the client starts Reverie itself:",
@@ -28,38 +28,40 @@ TRANSPORT_NOTES = {
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """This installation: how it is started, and where its server answers."""
+    """The command that starts this installation, and the address of its server."""
 
     command: str
     arguments: tuple[str, ...]
     url: str
     url_hidden: bool
-    """Whether the store has an address that is not among the arguments."""
+    """Whether the address of the store is left out of the arguments: it may hold a password."""
 
     @classmethod
-    def found(cls, settings: Settings, file: Path | None) -> Installation:
+    def detect(cls, settings: Settings, file: Path | None) -> Installation:
+        """Find out how the running program was installed; ``file`` is its SQLite store, if any."""
         script = Path(sys.executable).with_name(SERVER_NAME)
         start = [str(script)] if script.exists() else [sys.executable, "-m", SERVER_NAME]
         scope = {"space": settings.space if settings.space != Settings().space else ""}
         scope["user"] = settings.user
         named = {name: value for name, value in scope.items() if value}
-        given = [f"--{name}={value}" for name, value in named.items()]
-        # The user's own store needs no address, and clients do not start where we are.
+        arguments = [f"--{name}={value}" for name, value in named.items()]
+        # The default store needs no --url; any other path is absolute, because clients start in
+        # another folder.
         if settings.url and file is not None:
-            given.insert(0, f"--url={file.absolute()}")
+            arguments.insert(0, f"--url={file.absolute()}")
         host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104
         place = f"[{host}]" if ":" in host else host
         query = f"?{urlencode(named)}" if named else ""
         return cls(
             start[0],
-            (*start[1:], "mcp", *given),
+            (*start[1:], "mcp", *arguments),
             f"http://{place}:{settings.port or Settings().port}/mcp{query}",
             url_hidden=file is None,
         )
 
 
 class McpClient(NamedTuple):
-    """One program: where its file is, and the shapes it takes. None: it has no such way."""
+    """One client: where its configuration is, and how it looks; None: not supported by it."""
 
     title: str
     where: str
@@ -68,17 +70,17 @@ class McpClient(NamedTuple):
     commands: Callable[[Installation], tuple[str, ...]] | None = None
 
 
-def config(name: str, here: Installation) -> dict[str, Any]:
-    """What one client needs, as values; a text where its file is no JSON."""
+def config(name: str, installation: Installation) -> dict[str, Any]:
+    """Return the configuration of one client: JSON values, or text if its file is not JSON."""
     client = CLIENTS[name]
-    made: dict[str, Any] = {"title": client.title, "where": client.where}
+    result: dict[str, Any] = {"title": client.title, "where": client.where}
     if client.commands is not None:
-        made["commands"] = client.commands(here)
+        result["commands"] = client.commands(installation)
     if client.stdio is not None:
-        made["stdio"] = client.stdio(here)
+        result["stdio"] = client.stdio(installation)
     if client.http is not None:
-        made["http"] = client.http(here)
-    return made
+        result["http"] = client.http(installation)
+    return result
 
 
 def _stdio(root: str, **more: str) -> Callable[[Installation], Any]:
@@ -117,7 +119,7 @@ def _codex_http(here: Installation) -> str:
 
 
 def _toml(text: str) -> str:
-    """A basic string of TOML; what JSON escapes, TOML escapes the same way."""
+    """Write a TOML string; TOML escapes the same way as JSON, and also the character DEL."""
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -32,33 +33,22 @@ from reverie.cli.output import (
     to_line,
     truncate_line,
 )
-from reverie.cli.vault import (
-    REWRITE_OPTION,
-    add_purge_report,
-    purge_history,
-    report_purge,
-)
+from reverie.cli.purge import REWRITE_OPTION, add_purge_report, purge_history, report_purge
 from reverie.dates import parse_as_of
-from reverie.errors import InvalidInput
+from reverie.errors import InvalidInput, VaultError
+from reverie.memory import Space
 from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
 from reverie.serialize import to_json_value
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from reverie.memory import Space
-
-TAG_OPTION = click.option(
-    "--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be repeated."
-)
+TAG_OPTION = click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; repeatable.")
 KEY_OPTION = click.option(
-    "--key", metavar="KEY", help="Repeating a write with the same key is safe."
+    "--key", metavar="KEY", help="Idempotency key: a write repeated with the same key acts once."
 )
 AS_OF_OPTION = click.option(
     "--as-of",
     type=parse_as_of,
     metavar="POSITION|TIME",
-    help="As it was then: a position or a time.",
+    help="Answer as of this log position or time.",
 )
 PENDING_NOTE = (
     "Pending: another process still reads old pages; a job finishes it ('reverie worker --once')."
@@ -83,21 +73,25 @@ ERASE_EVENT_HINT = "'reverie sessions erase SESSION --event SEQUENCE'"
     "files",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=str),
-    help="Keep a text document as a note; may be repeated.",
+    help="Store a text file as a note; repeatable.",
 )
-@click.option("--note", is_flag=True, help="Keep it as a note, which may be long.")
-@click.option("--category", metavar="NAME", help="What sort of thing it is. [default: general]")
-@click.option("--subject", metavar="NAME", help="Whom or what it is about, once in a category.")
+@click.option("--note", is_flag=True, help="Store it as a note, which may be long.")
+@click.option("--category", metavar="NAME", help="The category it belongs to. [default: general]")
+@click.option(
+    "--subject",
+    metavar="NAME",
+    help="Who or what it is about; each subject is remembered once per category.",
+)
 @TAG_OPTION
 @click.option("--source", metavar="NAME", help="The program or document it comes from.")
-@click.option("--pin", is_flag=True, help="Put it first in the profile; caps never forget it.")
+@click.option("--pin", is_flag=True, help="Put it first in the profile, and exempt it from limits.")
 @click.option("--happened-at", metavar="TIME", help="When it happened.")
-@click.option("--expires-at", metavar="TIME", help="When it is to be forgotten.")
+@click.option("--expires-at", metavar="TIME", help="When to forget it.")
 @KEY_OPTION
-@click.option("--force", is_flag=True, help="Keep it although its subject is remembered already.")
+@click.option("--force", is_flag=True, help="Store it even if its subject is remembered already.")
 @scope_options
 def remember_command(
-    asked: CommonOptions,
+    options: CommonOptions,
     content: str | None,
     files: tuple[str, ...],
     category: str | None,
@@ -105,19 +99,19 @@ def remember_command(
     pin: bool,
     **given: Any,
 ) -> None:
-    """Keep one thing.
+    """Remember one thing.
 
-    CONTENT is the text, or - for standard input. It is on disk when this returns.
+    CONTENT is the text, or - for standard input. It is stored on disk when the command returns.
     """
     if files:
         if content is not None or note or pin or any(given.values()):
             raise click.UsageError("only --category goes with --file")
-        _remember_files(asked, files, category or "document")
+        _remember_files(options, files, category or "document")
         return
     if content is None:
         raise click.UsageError("give a CONTENT, - for standard input, or --file PATH")
     text = read_text_argument(content)
-    with asked.open_space(create=True) as space:
+    with options.open_space(create=True) as space:
         memory = space.remember(
             text,
             kind="note" if note else "fact",
@@ -125,19 +119,19 @@ def remember_command(
             pinned=pin,
             **given,
         )
-    print_memory("Remembered", memory, as_json=asked.as_json)
+    print_memory("Remembered", memory, as_json=options.as_json)
 
 
-def _remember_files(asked: CommonOptions, files: tuple[str | Path, ...], category: str) -> None:
-    kept = []
-    with asked.open_space(create=True) as space:
+def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], category: str) -> None:
+    memories = []
+    with options.open_space(create=True) as space:
         for file in files:
             memory = space.remember_file(file, category=category)
-            kept.append(memory)
-            if not asked.as_json:
+            memories.append(memory)
+            if not options.as_json:
                 print_line(f"Remembered {memory.id} (version {memory.version}): {memory.source}")
-    if asked.as_json:
-        print_json({"memories": kept})
+    if options.as_json:
+        print_json({"memories": memories})
 
 
 @click.command(
@@ -154,9 +148,15 @@ def _remember_files(asked: CommonOptions, files: tuple[str | Path, ...], categor
 )
 @click.argument("query")
 @click.option(
-    "--limit", type=POSITIVE_INT, default=5, show_default=True, help="How many hits at most."
+    "--limit", type=POSITIVE_INT, default=5, show_default=True, help="Show at most this many hits."
 )
-@click.option("--mode", type=click.Choice(MODES), default="hybrid", show_default=True)
+@click.option(
+    "--mode",
+    type=click.Choice(MODES),
+    default="hybrid",
+    show_default=True,
+    help="Search by keywords, by vectors, or by both.",
+)
 @click.option(
     "--kind",
     "kinds",
@@ -166,34 +166,37 @@ def _remember_files(asked: CommonOptions, files: tuple[str | Path, ...], categor
 )
 @click.option("--category", metavar="NAME", help="Only this category.")
 @TAG_OPTION
-@click.option("--since", metavar="TIME", help="Only what happened at this time or later.")
+@click.option("--since", metavar="TIME", help="Only what happened at or after this time.")
 @click.option("--until", metavar="TIME", help="Only what happened before this time.")
 @AS_OF_OPTION
-@click.option("--session", metavar="ID", help="Also what belongs to this session alone.")
+@click.option(
+    "--session", metavar="ID", help="Include the memories that belong only to this session."
+)
 @click.option(
     "--ranking",
     type=click.Choice(list(RANKINGS)),
-    help="How to rank. [default: as the settings say]",
+    help="How to rank the hits. [default: the setting ranking]",
 )
-@click.option("--explain", is_flag=True, help="Draw what each hit's score is made of.")
+@click.option("--explain", is_flag=True, help="Show how each hit's score is made up.")
 @scope_options
 def recall_command(
-    asked: CommonOptions, query: str, session: str | None, explain: bool, **given: Any
+    options: CommonOptions, query: str, session: str | None, explain: bool, **given: Any
 ) -> None:
-    """Find what is most worth knowing for a query.
+    """Search memories and conversations for a query.
 
-    Among what is remembered, and among what was said: the id of an event is its session and its
-    sequence.
+    A hit is a memory, or an event: one message of a conversation. The id of an event is its session
+    and its sequence number.
     """
     query = read_text_argument(query)
-    with asked.open_space() as space:
+    with options.open_space() as space:
         scope = space if session is None else space.session(session)
         hits = scope.recall(query, explain=explain, **given)
-    if asked.as_json:
+    if options.as_json:
         print_json({"query": query, "hits": hits})
     elif not hits:
         print_stderr("Nothing found.")
     elif explain:
+        # rich and numpy take time to load, and only this option needs them here.
         from reverie.cli.explain import print_explained
 
         print_explained(hits, query)
@@ -210,7 +213,7 @@ def _print_hits(hits: list[Hit]) -> None:
 
 
 def _hit_text(hit: Hit) -> str:
-    """The text of a hit; below that of an event, who said it and when."""
+    """Return the text of a hit; for an event, with a second line of who said it and when."""
     if hit.event is None:
         return to_line(hit.text)
     return f"{to_line(hit.text)}\n{to_line(hit.event.role)}, {format_minute(hit.event.at)}"
@@ -229,19 +232,27 @@ def _hit_text(hit: Hit) -> str:
 @click.option("--subject", metavar="NAME", help="Only this subject.")
 @TAG_OPTION
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
-@click.option("--forgotten", is_flag=True, help="Include the forgotten ones.")
+@click.option("--forgotten", is_flag=True, help="Include forgotten memories.")
 @AS_OF_OPTION
-@click.option("--limit", type=POSITIVE_INT, default=20, show_default=True, help="How many at most.")
-@click.option("--order", type=click.Choice(ORDERS), default="newest", show_default=True)
+@click.option(
+    "--limit", type=POSITIVE_INT, default=20, show_default=True, help="Show at most this many."
+)
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="newest",
+    show_default=True,
+    help="Sort by time, or by category.",
+)
 @scope_options
-def list_command(asked: CommonOptions, forgotten: bool, limit: int, **given: Any) -> None:
+def list_command(options: CommonOptions, forgotten: bool, limit: int, **given: Any) -> None:
     """List the memories of a space."""
-    with asked.open_space() as space:
-        # One more than asked for tells whether there are more.
+    with options.open_space() as space:
+        # One more than the limit shows whether there are more.
         found = space.memories(include_forgotten=forgotten, limit=limit + 1, **given)
         name, user = space.name, space.user
     memories, more = found[:limit], len(found) > limit
-    if asked.as_json:
+    if options.as_json:
         print_json({"memories": memories, "more": more})
         return
     if not memories:
@@ -264,15 +275,15 @@ def list_command(asked: CommonOptions, forgotten: bool, limit: int, **given: Any
 @click.command("show", epilog=examples("reverie show Ab3dE6gH", "reverie show Ab3dE6gH --json"))
 @click.argument("id")
 @scope_options
-def show_command(asked: CommonOptions, id: str) -> None:
-    """Show one memory whole.
+def show_command(options: CommonOptions, id: str) -> None:
+    """Show one memory with all its details.
 
-    A forgotten one is shown as well. Its origins are the events it came from; its file is the one
-    in the vault, if there is a vault.
+    Forgotten memories are shown too. The origins of a memory are the events it was learned from.
+    Its file is the one in the vault, if the store has a vault.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         memory, origins, file = space.get(id), _origins(space, id), _vault_file(space, id)
-    if asked.as_json:
+    if options.as_json:
         print_json({**to_json_value(memory), "origins": to_json_value(origins), "file": file})
         return
     pairs = memory_pairs(memory)
@@ -282,8 +293,8 @@ def show_command(asked: CommonOptions, id: str) -> None:
 
 
 def _vault_file(space: Space, id: str) -> str | None:
-    """Where the vault has it. A vault that cannot be read says nothing of the memory."""
-    from reverie.errors import VaultError
+    """Return the path of a memory's file; None if it has none or the vault cannot be read."""
+    # The vault's modules take time to load, and no other command here needs them.
     from reverie.vault import service
 
     try:
@@ -294,7 +305,7 @@ def _vault_file(space: Space, id: str) -> str | None:
 
 
 def _origins(space: Space, id: str) -> list[Origin]:
-    """The events that the versions of a memory came from, each once."""
+    """Return the events that the versions of a memory came from, each once."""
     return list(dict.fromkeys(v.origin for v in space.history(id) if v.origin is not None))
 
 
@@ -307,19 +318,19 @@ def _event_ids(origins: list[Origin]) -> str:
 )
 @click.argument("id")
 @scope_options
-def history_command(asked: CommonOptions, id: str) -> None:
+def history_command(options: CommonOptions, id: str) -> None:
     """List every version of a memory.
 
-    The oldest is first. Its position goes with --as-of.
+    The oldest comes first. The position of a version can be given to --as-of.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         versions = space.history(id)
-    if asked.as_json:
+    if options.as_json:
         print_json({"id": id, "versions": versions})
         return
     shown = table("version", "position", "recorded", "op", "by", "content", content="content")
     for version in versions:
-        said = "(erased)" if version.content is None else to_line(version.content)
+        content = "(erased)" if version.content is None else to_line(version.content)
         reason = f"\nbecause: {to_line(version.reason)}" if version.reason else ""
         origin = f"\nfrom: {event_id(version.origin)}" if version.origin else ""
         shown.add_row(
@@ -328,7 +339,7 @@ def history_command(asked: CommonOptions, id: str) -> None:
             format_minute(version.recorded_at),
             version.op,
             version.actor or "",
-            said + reason + origin,
+            content + reason + origin,
         )
     print_table(shown)
 
@@ -344,18 +355,20 @@ def history_command(asked: CommonOptions, id: str) -> None:
 )
 @click.argument("id")
 @click.argument("content", required=False)
-@click.option("--category", metavar="NAME", help="Another category.")
-@click.option("--subject", metavar="NAME", help="Another subject.")
-@click.option("--no-subject", is_flag=True, help="No subject any more.")
-@click.option("--tag", "tags", multiple=True, metavar="TAG", help="These tags; may be repeated.")
-@click.option("--no-tags", is_flag=True, help="No tags any more.")
-@click.option("--pin/--unpin", "pinned", default=None, help="Pin it, or no longer.")
-@click.option("--expected-version", type=int, metavar="N", help="Only if it is at this version.")
+@click.option("--category", metavar="NAME", help="Change the category.")
+@click.option("--subject", metavar="NAME", help="Change the subject.")
+@click.option("--no-subject", is_flag=True, help="Remove the subject.")
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Replace the tags; repeatable.")
+@click.option("--no-tags", is_flag=True, help="Remove all tags.")
+@click.option("--pin/--unpin", "pinned", default=None, help="Pin it, or unpin it.")
+@click.option(
+    "--expected-version", type=int, metavar="N", help="Fail unless this is its current version."
+)
 @click.option("--reason", metavar="TEXT", help="Why, for its history.")
 @KEY_OPTION
 @scope_options
 def revise_command(
-    asked: CommonOptions,
+    options: CommonOptions,
     id: str,
     content: str | None,
     category: str | None,
@@ -368,8 +381,8 @@ def revise_command(
 ) -> None:
     """Write a new version of a memory.
 
-    CONTENT is the new text, or - for standard input. What is not given stays as it is, and the
-    former version stays in its history.
+    CONTENT is the new text, or - for standard input. What is not given stays as it is. Earlier
+    versions stay in the history.
     """
     if subject is not None and no_subject:
         raise click.UsageError("give --subject or --no-subject, not both")
@@ -385,9 +398,9 @@ def revise_command(
     if pinned is not None:
         changes["pinned"] = pinned
     text = None if content is None else read_text_argument(content)
-    with asked.open_space() as space:
+    with options.open_space() as space:
         memory = space.revise(id, text, **changes, **given)
-    print_memory("Revised", memory, as_json=asked.as_json)
+    print_memory("Revised", memory, as_json=options.as_json)
 
 
 @click.command(
@@ -399,40 +412,45 @@ def revise_command(
     ),
 )
 @click.argument("id", required=False)
-@click.option("--source", metavar="NAME", help="Everything that exactly this source wrote.")
-@click.option("--dry-run", is_flag=True, help="With --source: only show what it would be.")
+@click.option(
+    "--source", metavar="NAME", help="Forget everything that came from exactly this source."
+)
+@click.option("--dry-run", is_flag=True, help="With --source: only show what would be forgotten.")
 @click.option("--reason", metavar="TEXT", help="Why, for its history.")
 @KEY_OPTION
 @scope_options
 def forget_command(
-    asked: CommonOptions, id: str | None, source: str | None, dry_run: bool, **given: Any
+    options: CommonOptions, id: str | None, source: str | None, dry_run: bool, **given: Any
 ) -> None:
-    """Take a memory, or all of a source, out of every recall.
+    """Forget a memory, or everything from one source.
 
-    Its history stays, and 'reverie restore' brings it back.
+    A forgotten memory is found by no recall. Its history stays, and 'reverie restore' brings it
+    back.
     """
     if (id is None) == (source is None):
         raise click.UsageError("give an ID, or --source NAME")
     if source is not None:
-        _forget_source(asked, source, dry_run, given)
+        _forget_source(options, source, dry_run, given)
         return
     assert id is not None
     if dry_run:
         raise click.UsageError("--dry-run goes with --source")
-    with asked.open_space() as space:
+    with options.open_space() as space:
         memory = space.forget(id, **given)
-        stays = "" if asked.as_json else _remaining_sources(space, id, ERASE_SOURCE_HINT)
-    print_memory("Forgot", memory, as_json=asked.as_json)
+        stays = "" if options.as_json else _remaining_sources(space, id, ERASE_SOURCE_HINT)
+    print_memory("Forgot", memory, as_json=options.as_json)
     if stays:
         print_stderr(stays)
 
 
-def _forget_source(asked: CommonOptions, source: str, dry_run: bool, given: dict[str, Any]) -> None:
-    with asked.open_space() as space:
+def _forget_source(
+    options: CommonOptions, source: str, dry_run: bool, given: dict[str, Any]
+) -> None:
+    with options.open_space() as space:
         memories = (
             space.memories_from_source(source) if dry_run else space.forget_source(source, **given)
         )
-    if asked.as_json:
+    if options.as_json:
         print_json({"source": source, "dry_run": dry_run, "memories": memories})
         return
     verb = "Would forget" if dry_run else "Forgot"
@@ -443,7 +461,7 @@ def _forget_source(asked: CommonOptions, source: str, dry_run: bool, given: dict
 
 
 def _remaining_sources(space: Space, id: str, how: str) -> str:
-    """Where the words of a memory are still to be found, and how to destroy them there."""
+    """Say which events still hold the words of a memory, and how to destroy those too."""
     left = [origin for origin in _origins(space, id) if _event_exists(space, origin)]
     stay = "stays" if len(left) == 1 else "stay"
     return (
@@ -460,14 +478,14 @@ def _event_exists(space: Space, origin: Origin) -> bool:
 @click.argument("id")
 @KEY_OPTION
 @scope_options
-def restore_command(asked: CommonOptions, id: str, **given: Any) -> None:
+def restore_command(options: CommonOptions, id: str, **given: Any) -> None:
     """Bring a forgotten memory back.
 
-    To bring a whole store back from a copy, see 'reverie backup restore'.
+    To restore a whole store from a backup, see 'reverie backup restore'.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         memory = space.restore(id, **given)
-    print_memory("Restored", memory, as_json=asked.as_json)
+    print_memory("Restored", memory, as_json=options.as_json)
 
 
 @click.command(
@@ -480,24 +498,27 @@ def restore_command(asked: CommonOptions, id: str, **given: Any) -> None:
 @KEY_OPTION
 @scope_options
 def erase_command(
-    asked: CommonOptions, id: str, with_source: bool, rewrite_history: bool, yes: bool, **given: Any
+    options: CommonOptions,
+    id: str,
+    with_source: bool,
+    rewrite_history: bool,
+    yes: bool,
+    **given: Any,
 ) -> None:
     """Destroy every version of a memory.
 
-    This cannot be undone. 'reverie forget' only takes it out of recalls. The events it came from
-    stay, where recalls find them, unless --with-source is given.
+    This cannot be undone; 'reverie forget' only hides a memory from recalls. The events that the
+    memory was learned from stay, and recalls find them, unless --with-source is given.
     """
-    with asked.open_space() as space:
-        tell = not asked.as_json and not with_source
+    with options.open_space() as space:
+        warn = not options.as_json and not with_source
         if not yes:
-            stays = _remaining_sources(space, id, "--with-source") if tell else ""
-            if not confirm_erase(memory_line("Erase", space.get(id)), asked, stays):
-                print_stderr("Aborted.")
-                click.get_current_context().exit(PROBLEMS_FOUND)
-        stays = _remaining_sources(space, id, ERASE_EVENT_HINT) if tell else ""
+            stays = _remaining_sources(space, id, "--with-source") if warn else ""
+            confirm_erase(memory_line("Erase", space.get(id)), options, stays)
+        stays = _remaining_sources(space, id, ERASE_EVENT_HINT) if warn else ""
         report = space.erase(id, with_source=with_source, **given)
         history = purge_history(space, rewrite=rewrite_history)
-    if asked.as_json:
+    if options.as_json:
         print_json(add_purge_report(report, history))
         return
     print_line(
@@ -514,32 +535,37 @@ def erase_command(
     report_purge(history)
 
 
-def confirm_erase(line: str, asked: CommonOptions, more: str = "") -> bool:
-    """Whether a person at the terminal wants this destroyed, given what more there is to know."""
-    if asked.as_json or not sys.stdin.isatty():
+def confirm_erase(line: str, options: CommonOptions, more: str = "") -> None:
+    """Ask the person at the terminal whether to destroy this, and exit if they do not want it."""
+    if options.as_json or not sys.stdin.isatty():
         raise InvalidInput("erase cannot be undone: repeat it with --yes")
     if more:
         print_stderr(more)
-    return click.confirm(
-        f"{escape_control(truncate_line(line))}\nThis cannot be undone. Go on?", err=True
-    )
+    shown = escape_control(truncate_line(line))
+    if not click.confirm(f"{shown}\nThis cannot be undone. Go on?", err=True):
+        print_stderr("Aborted.")
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 @click.command(
     "profile", epilog=examples("reverie profile", "reverie profile --user alice --tokens 500")
 )
 @click.option(
-    "--tokens", type=POSITIVE_INT, default=2000, show_default=True, help="At most so many."
+    "--tokens",
+    type=POSITIVE_INT,
+    default=2000,
+    show_default=True,
+    help="Use at most this many tokens.",
 )
 @scope_options
-def profile_command(asked: CommonOptions, tokens: int) -> None:
-    """Print the block for a prompt of what is known.
+def profile_command(options: CommonOptions, tokens: int) -> None:
+    """Print the profile: what is known, as text for a prompt.
 
-    What is pinned comes first, then facts; the same memories give the same bytes.
+    Pinned memories come first, then facts. The same memories always give the same text.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         block = space.profile(tokens=tokens)
-    if asked.as_json:
+    if options.as_json:
         print_json({"profile": block})
     else:
         click.echo(block, nl=False)

@@ -1,4 +1,4 @@
-"""What every command takes: where the store is, which scope is meant, how to answer."""
+"""The options that commands share (--url, --space, --user, --json), and what they open."""
 
 from __future__ import annotations
 
@@ -9,29 +9,34 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import click
 
-if TYPE_CHECKING:
-    from reverie.config import Settings
-    from reverie.memory import Space, Store
+from reverie import config
+from reverie.cli.output import print_stderr, to_line
+from reverie.config import Settings
+from reverie.errors import InvalidInput, NotFound, ReverieError
+from reverie.memory import Space, Store
+from reverie.memory import open as open_store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_URL = click.option("--url", metavar="URL", help="The store: a path or an address.")
+_URL = click.option(
+    "--url", metavar="URL", help="The store: a path, or a sqlite:// or postgresql:// address."
+)
 _SPACE = click.option("--space", metavar="NAME", help="The space to work in.")
-_USER = click.option("--user", metavar="NAME", help="The user to act for.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="Answer with one JSON document.")
+_USER = click.option("--user", metavar="NAME", help="The user to act as.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-# What fits into a row of a database.
+# The largest integer that every database column takes.
 POSITIVE_INT = click.IntRange(1, 2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
-    """The options every command shares. None: as the settings say."""
+    """The values of the shared options; None: use the setting."""
 
     as_json: bool
     url: str | None = None
@@ -39,23 +44,18 @@ class CommonOptions:
     user: str | None = None
 
     def settings(self) -> Settings:
-        from reverie import config
-        from reverie.errors import InvalidInput
-
-        # A variable that was never set must not turn one user's memory into everyone's.
+        # An unset shell variable must not turn one user's memory into everyone's.
         if self.user is not None and not self.user.strip():
             raise InvalidInput("--user must not be empty: leave it out for the shared memories")
         return config.load(url=self.url, space=self.space, user=self.user)
 
     @contextlib.contextmanager
     def open_store(self, *, create: bool = False) -> Iterator[Store]:
-        """The store, closed at the end. A command that only reads never makes one."""
-        from reverie.memory import open as open_store
-
+        """Open the store until the block ends. Without ``create`` it must exist already."""
         settings = self.settings()
         if not create:
             require_store(settings)
-        # The count at the end says it, in the form that was asked for.
+        # _warn_damaged reports the count at the end, as text or JSON; the log would repeat it.
         logging.getLogger("reverie.damage").addHandler(logging.NullHandler())
         with open_store(settings=settings) as store:
             try:
@@ -65,9 +65,7 @@ class CommonOptions:
             _update_vault(store)
 
     def _warn_damaged(self, damaged: int) -> None:
-        """What is missing from an answer must not look as if it had never been there."""
-        from reverie.cli.output import print_stderr
-
+        """Say on standard error how many damaged entries are missing from the answer."""
         if damaged and self.as_json:
             print_stderr(f'{{"warning": {{"damaged": {damaged}}}}}')
         elif damaged:
@@ -76,7 +74,7 @@ class CommonOptions:
 
     @contextlib.contextmanager
     def open_space(self, *, create: bool = False) -> Iterator[Space]:
-        """A person's handle on the scope that is meant."""
+        """Open the space of the options or settings, with a person's trust."""
         with self.open_store(create=create) as store:
             settings = store.settings
             yield store.space(
@@ -85,10 +83,7 @@ class CommonOptions:
 
 
 def _update_vault(store: Store) -> None:
-    """What a command changed is in the files when it ends; if not, its own work is done anyway."""
-    from reverie.cli.output import print_stderr, to_line
-    from reverie.errors import ReverieError
-
+    """Write a command's changes to the vault before it ends; a failure is only a warning."""
     try:
         failure = store.flush_to_vault()
     except ReverieError as error:
@@ -98,42 +93,40 @@ def _update_vault(store: Store) -> None:
 
 
 def require_store(settings: Settings) -> None:
-    from reverie.errors import NotFound
-
+    """Raise NotFound if the store is a file that does not exist."""
     path = store_file(settings)
     if path is not None and not path.exists():
         raise NotFound(f"No memory store found at {path}: 'reverie remember' makes one")
 
 
 def store_file(settings: Settings) -> Path | None:
-    """The file of a SQLite store, which may not exist yet; None for any other engine."""
-    from reverie.config import default_url
-
-    address = settings.url or default_url()
+    """Return the path of a SQLite store, which may not exist yet; None for another engine."""
+    address = settings.url or config.default_url()
     if "://" in address and not address.startswith("sqlite://"):
         return None
+    # apsw takes time to load, and help needs no store.
     from reverie.engine.sqlite.store_file import parse_url
 
     return parse_url(address)[0]
 
 
 def scope_options(command: Command) -> Command:
-    """For commands that work in one scope: --url, --space, --user and --json."""
+    """Add --url, --space, --user and --json, for commands that work in one scope."""
     return _add_options(command, _URL, _SPACE, _USER, _JSON)
 
 
 def store_options(command: Command) -> Command:
-    """For the operator's commands, which look across spaces: --url and --json."""
+    """Add --url and --json, for the operator's commands, which work across spaces."""
     return _add_options(command, _URL, _JSON)
 
 
 def space_options(command: Command) -> Command:
-    """For the operator's commands that name one space: --url, --space and --json."""
+    """Add --url, --space and --json, for the operator's commands that name one space."""
     return _add_options(command, _URL, _SPACE, _JSON)
 
 
 def json_option(command: Command) -> Command:
-    """For commands that need no store of the user's: --json alone."""
+    """Add --json alone, for commands that need no store."""
     return _add_options(command, _JSON)
 
 
@@ -150,16 +143,14 @@ def _add_options(command: Command, *options: Callable[[Any], Any]) -> Command:
 
 
 def examples(*lines: str) -> str:
-    """The block at the end of a command's help."""
+    """Return the block of examples at the end of a command's help."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def read_text_argument(value: str) -> str:
-    """A text given on the command line, or ``-``: all of standard input."""
+    """Return a text given on the command line; for ``-``, all of standard input."""
     if value != "-":
         return value
-    from reverie.errors import InvalidInput
-
     try:
         text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:

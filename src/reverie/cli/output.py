@@ -1,4 +1,4 @@
-"""How answers look: one JSON document for programs, tables for people."""
+"""Prints answers: one JSON document for programs, tables and lines for people."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-# What could move the cursor, hide text or turn it round, and half characters, which no terminal
-# takes. Line breaks and tabs stay.
+# Characters that could move the cursor, hide text or reverse it, and lone surrogates, which no
+# terminal takes. Line breaks and tabs stay.
 _CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 MIN_WIDTH = 60
 UNLIMITED_WIDTH = 1_000_000
@@ -40,7 +40,7 @@ def print_json(value: Any) -> None:
 
 
 def supports_unicode() -> bool:
-    """Whether what is printed may hold any character."""
+    """Return whether standard output can show any character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
@@ -48,21 +48,21 @@ def supports_unicode() -> bool:
 
 
 def console(*, err: bool = False) -> Console:
-    """Plain text: nothing in a memory is taken for markup, and nothing is too narrow for an id."""
+    """Create a console that takes nothing for markup, and is wide enough for an id."""
     from rich.console import Console
 
-    made = Console(stderr=err, markup=False, highlight=False, emoji=False)
-    made.width = max(made.width, MIN_WIDTH) if _is_width_limited() else UNLIMITED_WIDTH
-    return made
+    plain = Console(stderr=err, markup=False, highlight=False, emoji=False)
+    plain.width = max(plain.width, MIN_WIDTH) if _is_width_limited() else UNLIMITED_WIDTH
+    return plain
 
 
 def _is_width_limited() -> bool:
-    """Whether lines have to fit: into a pipe or a file they go whole."""
+    """Return whether lines are cut to the terminal; in a pipe or file they are not."""
     return sys.stdout is not None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
 
 
 def table(*columns: str, content: str | None = None) -> Table:
-    """A table whose column ``content`` takes the room that is left, shortened with …"""
+    """Create a table whose column ``content`` takes the remaining width, shortened with …"""
     from rich import box
     from rich.table import Table
 
@@ -88,7 +88,7 @@ def print_table(made: Table) -> None:
 
 
 def print_pairs(pairs: Mapping[str, Any]) -> None:
-    """Names and values below each other, long values wrapped beside their name."""
+    """Print one name and value per line; long values are wrapped beside their name."""
     from rich.table import Table
     from rich.text import Text
 
@@ -107,7 +107,7 @@ def print_heading(line: str) -> None:
 
 
 def print_block(text: str, level: int = 1) -> None:
-    """Text of many lines, set in, so that none of them can pass for a heading."""
+    """Print text indented, so that none of its lines can pass for a heading."""
     from rich.text import Text
 
     shown, indent = console(), INDENT * level
@@ -120,12 +120,12 @@ def print_line(line: str) -> None:
 
 
 def print_stderr(line: str) -> None:
-    """What is not part of the answer goes to standard error."""
+    """Print what is not part of the answer, such as hints, to standard error."""
     click.echo(escape_control(line), err=True)
 
 
 def escape_control(text: str) -> str:
-    """Text that cannot act on a terminal: control characters are written out."""
+    """Escape control characters, so that a text cannot act on the terminal."""
     return _CONTROL_CHARS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -134,17 +134,17 @@ def to_line(text: str | None) -> str:
 
 
 def format_minute(ms: int) -> str:
-    """To the minute, UTC, for tables."""
+    """Format a time in milliseconds to the minute, in UTC."""
     return format_time(ms)[:16].replace("T", " ")
 
 
 def event_id(origin: Origin) -> str:
-    """An event by the id that recalls give it."""
+    """Return the id that recalls give an event: its session and sequence."""
     return f"{to_line(origin.session)}:{origin.sequence}"
 
 
 def bar(part: float) -> str:
-    """A share of 1 as a row of blocks."""
+    """Draw a number from 0 to 1 as a row of blocks."""
     full = round(min(max(part, 0.0), 1.0) * BAR_WIDTH)
     block, rest = "█░" if supports_unicode() else "#."
     return block * full + rest * (BAR_WIDTH - full)
@@ -155,7 +155,7 @@ def pluralize(number: int, one: str, many: str = "") -> str:
 
 
 def format_bytes(number: int) -> str:
-    """Bytes as people read them."""
+    """Format a number of bytes with a unit."""
     value = float(number)
     for unit in ("bytes", "kB", "MB", "GB"):
         if value < 1000 or unit == "GB":
@@ -165,7 +165,7 @@ def format_bytes(number: int) -> str:
 
 
 def memory_pairs(memory: Memory) -> dict[str, str]:
-    """Every field that says something, by its name; the content last."""
+    """Return the fields of a memory that are set, by name; the content last."""
     pairs: dict[str, str] = {}
     for field in fields(memory):
         value = getattr(memory, field.name)
@@ -182,12 +182,12 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
 
 
 def memory_line(verb: str, memory: Memory) -> str:
-    """One memory on one line: what was done to which, and what it says."""
+    """Return one line: what was done, the memory's id and version, and its content."""
     return f"{verb} {memory.id} (version {memory.version}): {to_line(memory.content)}"
 
 
 def print_memory(verb: str, memory: Memory, *, as_json: bool) -> None:
-    """The answer of every verb that gives back a memory."""
+    """Print the memory that a verb returned."""
     if as_json:
         print_json(memory)
     else:
@@ -195,22 +195,22 @@ def print_memory(verb: str, memory: Memory, *, as_json: bool) -> None:
 
 
 def truncate_line(line: str) -> str:
-    """At most as long as the terminal is wide."""
-    most = max(console().width, MIN_WIDTH)
-    return line if len(line) <= most else line[: most - 1] + "…"
+    """Cut a line to the width of the terminal."""
+    width = max(console().width, MIN_WIDTH)
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def print_report(report: VerifyReport, *, as_json: bool, heading: Mapping[str, Any]) -> None:
-    """A verification: what was looked at, then every problem."""
+    """Print a verification: what was checked, then every problem."""
     if as_json:
         print_json({**heading, "ok": report.ok, **to_json_value(report)})
         return
-    looked_at = {
+    checked = {
         field.name: getattr(report, field.name)
         for field in fields(report)
         if field.name != "problems"
     }
-    print_pairs({**heading, **looked_at})
+    print_pairs({**heading, **checked})
     print_problems(report.problems)
 
 
@@ -223,12 +223,12 @@ def print_problems(problems: Sequence[str]) -> None:
         print_line(f"  - {to_line(problem)}")
 
 
-# -- while it lasts -------------------------------------------------------------------------------
+# -- progress -------------------------------------------------------------------------------------
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """A bar on standard error, where somebody watches."""
+    """Show a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from reverie.cli.options import CommonOptions, examples, store_options
 from reverie.cli.output import pluralize, print_json, print_line, print_stderr
+from reverie.config import default_url
+from reverie.engine import open_engine
 from reverie.errors import ConfigError
 
 if TYPE_CHECKING:
     from reverie.engine.postgres.engine import PostgresEngine
     from reverie.engine.postgres.sharding import Plan
 
-_YES = click.option("--yes", is_flag=True, help="Do it. Without this it is only shown.")
+_YES = click.option(
+    "--yes", is_flag=True, help="Run the statements. Without this they are only shown."
+)
 
 
 @click.group(
@@ -24,11 +28,11 @@ _YES = click.option("--yes", is_flag=True, help="Do it. Without this it is only 
     epilog=examples("reverie postgres partition", "reverie postgres distribute --shards 64 --yes"),
 )
 def postgres_command() -> None:
-    """Spread a PostgreSQL store by its spaces.
+    """Partition or distribute a PostgreSQL store.
 
-    Every table is split by the space, so that all rows of a space stay together. Both commands show
-    the statements they would run, as SQL, and run them with --yes. Stop every other process that
-    has the store open first.
+    Every table is split by space, so that all rows of a space stay together. Both commands print
+    the SQL statements they would run; with --yes they run them. First stop every other process that
+    has the store open.
     """
 
 
@@ -47,17 +51,18 @@ def postgres_command() -> None:
 )
 @_YES
 @store_options
-def partition_command(asked: CommonOptions, parts: int | None, yes: bool) -> None:
+def partition_command(options: CommonOptions, parts: int | None, yes: bool) -> None:
     """Turn the tables into hash partitions, on one server.
 
-    One transaction: stopped at any moment, all of it is done or nothing. It needs as much free disk
-    as the store has. A table that is partitioned already is left alone.
+    It is one transaction: if it is interrupted, nothing has changed. It needs as much free disk
+    space as the store uses. A table that is partitioned already is left alone.
     """
-    with _open_postgres(asked) as engine:
+    with _open_postgres(options) as engine:
+        # psycopg is an optional library.
         from reverie.engine.postgres import sharding
 
         plan = sharding.partition(engine, parts) if yes else sharding.plan_partitions(engine, parts)
-    _print_plan(asked, plan, done=yes, how="partitioned by the space")
+    _print_plan(options, plan, done=yes, how="partitioned by the space")
 
 
 @postgres_command.command(
@@ -75,44 +80,39 @@ def partition_command(asked: CommonOptions, parts: int | None, yes: bool) -> Non
 )
 @_YES
 @store_options
-def distribute_command(asked: CommonOptions, shards: int | None, yes: bool) -> None:
+def distribute_command(options: CommonOptions, shards: int | None, yes: bool) -> None:
     """Distribute the tables over many machines, with Citus.
 
-    Run it on the coordinator once the other machines were added to it. meta and spaces are copied
-    to every machine, all other tables are split by the space with the shards of a space on one
-    machine. A table that is distributed already is left alone: run it again after an upgrade.
+    Run it on the coordinator after the other machines were added. The tables meta and spaces are
+    copied to every machine; all other tables are split by space, with all shards of a space on one
+    machine. A table that is distributed already is left alone. Run it again after an upgrade.
     """
-    with _open_postgres(asked) as engine:
+    with _open_postgres(options) as engine:
+        # psycopg is an optional library.
         from reverie.engine.postgres import sharding
 
         if yes:
             plan = sharding.distribute(engine, shards)
         else:
             plan = sharding.plan_distribution(engine, shards)
-    _print_plan(asked, plan, done=yes, how="distributed by the space")
+    _print_plan(options, plan, done=yes, how="distributed by the space")
 
 
 @contextlib.contextmanager
-def _open_postgres(asked: CommonOptions) -> Iterator[PostgresEngine]:
-    from reverie.config import default_url
-    from reverie.engine import open_engine
-
-    address = asked.settings().url or default_url()
+def _open_postgres(options: CommonOptions) -> Iterator[PostgresEngine]:
+    address = options.settings().url or default_url()
     if not address.startswith(("postgresql://", "postgres://")):
         raise ConfigError(
             "this is for a store on PostgreSQL: give --url postgresql://user@host/database"
         )
     with contextlib.closing(open_engine(address)) as engine:
-        from reverie.engine.postgres.engine import PostgresEngine
-
-        assert isinstance(engine, PostgresEngine)
-        yield engine
+        yield cast("PostgresEngine", engine)
 
 
-def _print_plan(asked: CommonOptions, plan: Plan, *, done: bool, how: str) -> None:
-    """The statements with what each is for; done, only how many tables that were."""
+def _print_plan(options: CommonOptions, plan: Plan, *, done: bool, how: str) -> None:
+    """Print the statements with the purpose of each; if they were run, only their number."""
     steps = plan.steps
-    if asked.as_json:
+    if options.as_json:
         statements = [{"sql": step.sql, "why": step.why} for step in steps]
         print_json({"done": done, "tables": plan.tables, "statements": statements})
         return

@@ -1,4 +1,4 @@
-"""Proposals: what would be remembered if it may, and the answers to them."""
+"""The commands that list, accept and reject proposed memories."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from reverie.cli.output import (
     ),
 )
 def proposals_command() -> None:
-    """Answer what would be remembered if it may.
+    """Accept or reject proposed memories.
 
-    With the setting write_policy = ask, new facts that are learned from a session wait for an
-    answer. Only new ones: what changes a memory, and what the user asked to be remembered, never
-    asks.
+    With the setting write_policy = ask, a new fact learned from a session is proposed, and
+    remembered only when it is accepted. Changes of a memory, and what the user asked to be
+    remembered, are stored without asking.
     """
 
 
 @proposals_command.command(
     "list", epilog=examples("reverie proposals list", "reverie proposals list --answered --json")
 )
-@click.option("--answered", is_flag=True, help="Include the accepted and the rejected ones.")
+@click.option("--answered", is_flag=True, help="Include accepted and rejected proposals.")
 @scope_options
-def list_command(asked: CommonOptions, answered: bool) -> None:
-    """List what waits for an answer.
+def list_command(options: CommonOptions, answered: bool) -> None:
+    """List proposals that wait for an answer.
 
-    The oldest is first.
+    The oldest comes first.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         proposals = space.proposals(include_answered=answered)
         name = space.name
-    if asked.as_json:
+    if options.as_json:
         print_json({"proposals": proposals})
         return
     if not proposals:
@@ -74,19 +74,19 @@ def list_command(asked: CommonOptions, answered: bool) -> None:
 )
 @click.argument("ids", nargs=-1, required=True)
 @scope_options
-def accept_command(asked: CommonOptions, ids: tuple[str, ...]) -> None:
+def accept_command(options: CommonOptions, ids: tuple[str, ...]) -> None:
     """Remember what was proposed.
 
-    Accepted already, it is the same memory.
+    A proposal that was accepted before gives the same memory again.
     """
     memories = []
-    with asked.open_space() as space:
+    with options.open_space() as space:
         for id in ids:
             memory = space.accept(id)
             memories.append(memory)
-            if not asked.as_json:
+            if not options.as_json:
                 print_line(truncate_line(memory_line("Remembered", memory)))
-    if asked.as_json:
+    if options.as_json:
         print_json({"memories": memories})
 
 
@@ -96,14 +96,14 @@ def accept_command(asked: CommonOptions, ids: tuple[str, ...]) -> None:
 @click.argument("ids", nargs=-1, required=True)
 @click.option("--reason", metavar="TEXT", help="Why, for the log.")
 @scope_options
-def reject_command(asked: CommonOptions, ids: tuple[str, ...], reason: str | None) -> None:
-    """Do not remember what was proposed."""
+def reject_command(options: CommonOptions, ids: tuple[str, ...], reason: str | None) -> None:
+    """Reject a proposal: it is not remembered."""
     proposals = []
-    with asked.open_space() as space:
+    with options.open_space() as space:
         for id in ids:
             proposal = space.reject(id, reason=reason)
             proposals.append(proposal)
-            if not asked.as_json:
+            if not options.as_json:
                 print_line(truncate_line(f"Rejected {proposal.id}: {to_line(proposal.content)}"))
-    if asked.as_json:
+    if options.as_json:
         print_json({"proposals": proposals})

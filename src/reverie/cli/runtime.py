@@ -1,22 +1,19 @@
-"""What long-running commands report on standard error."""
+"""What long-running commands share: the log on standard error, the vault's watch, stop signals."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from reverie.cli.output import print_stderr
-from reverie.errors import MissingExtra
-from reverie.text.secrets.detect import redact_text
-
-if TYPE_CHECKING:
-    from reverie.memory import Store
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from types import FrameType
+
+from reverie.cli.output import print_stderr
+from reverie.errors import MissingExtra
+from reverie.memory import Store
+from reverie.text.secrets.detect import redact_text
 
 
 class RedactingFormatter(logging.Formatter):
@@ -28,7 +25,7 @@ class RedactingFormatter(logging.Formatter):
 
 @contextlib.contextmanager
 def log_to_stderr(level: str) -> Iterator[None]:
-    """Our log on standard error while a command runs."""
+    """Write Reverie's log to standard error until the block ends."""
     log, handler = logging.getLogger("reverie"), logging.StreamHandler()
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     before = log.level
@@ -47,6 +44,7 @@ def watch_vault(store: Store) -> Iterator[None]:
     if store.vault is None:
         yield
         return
+    # The vault's modules take time to load, and most stores have no vault.
     from reverie.vault.watch import Watch
 
     try:
@@ -60,8 +58,11 @@ def watch_vault(store: Store) -> Iterator[None]:
 
 
 class StopSignal(threading.Event):
-    """Told to stop by a signal. An ordinary Event takes a lock in set: a signal that comes while
-    the same thread waits on it would never get that lock."""
+    """An event that a signal sets; ``name`` is that signal.
+
+    An ordinary Event takes a lock in ``set``: a handler that runs while its own thread waits on the
+    event would wait for that lock forever.
+    """
 
     name = ""
 
@@ -80,6 +81,7 @@ class StopSignal(threading.Event):
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[StopSignal]:
+    """Set the event on SIGINT and SIGTERM, instead of ending the process, until the block ends."""
     stop = StopSignal()
     before = {
         number: signal.signal(number, stop.on_signal) for number in (signal.SIGINT, signal.SIGTERM)

@@ -1,7 +1,8 @@
-"""The command that saves what is left of a damaged store."""
+"""The command salvage: copies what is readable in a damaged store."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -18,7 +19,8 @@ from reverie.cli.output import (
     table,
     to_line,
 )
-from reverie.model import SalvagedSpace
+from reverie.memory import salvage_store
+from reverie.model import SalvagedSpace, SalvageReport
 
 
 @click.command(
@@ -31,20 +33,18 @@ from reverie.model import SalvagedSpace
 @click.argument("source")
 @click.argument("target", type=click.Path(dir_okay=False, path_type=Path))
 @json_option
-def salvage_command(asked: CommonOptions, source: str, target: Path) -> None:
-    """Make a new store of all that can be read of a damaged one.
+def salvage_command(options: CommonOptions, source: str, target: Path) -> None:
+    """Copy what is readable in a damaged store to a new one.
 
-    SOURCE is not changed; TARGET must not exist. Every entry that is as it was written comes along,
-    with its position, time and history; index and vectors are made anew. Tokens, jobs and recall
-    notes come along where they can be read, the link to a vault does not. The exit code is 1 when
-    something was lost.
+    SOURCE is not changed; TARGET must not exist. Every undamaged entry is copied with its position,
+    time and history; index and vectors are computed again. Tokens, jobs and recall notes are copied
+    as far as they can be read; the link to a vault is not copied. The exit code is 1 if something
+    was lost.
     """
-    from reverie.memory import salvage_store
-
     with progress("salvaging") as shown:
         report = salvage_store(source, target, progress=shown)
-    if asked.as_json:
-        print_json({"file": str(target), "complete": report.complete, **_plain(report)})
+    if options.as_json:
+        print_json({"file": str(target), "complete": report.complete, **_report_json(report)})
     else:
         shown_table = table("space", "entries", "lost positions", "affected", content="affected")
         for space in report.spaces:
@@ -72,13 +72,8 @@ def salvage_command(asked: CommonOptions, source: str, target: Path) -> None:
         click.get_current_context().exit(PROBLEMS_FOUND)
 
 
-def _plain(report: object) -> dict[str, object]:
-    from dataclasses import asdict
-    from typing import Any, cast
-
-    found = asdict(cast(Any, report))
-    found["spaces"] = [space._asdict() for space in cast(Any, report).spaces]
-    return found
+def _report_json(report: SalvageReport) -> dict[str, object]:
+    return {**asdict(report), "spaces": [space._asdict() for space in report.spaces]}
 
 
 def _position_ranges(space: SalvagedSpace) -> str:

@@ -1,4 +1,4 @@
-"""Sessions: what was said, and what a model needs to go on from there."""
+"""The commands of sessions: conversations, and the context a model needs to continue them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
-from reverie.cli.exit_codes import PROBLEMS_FOUND
 from reverie.cli.memories import KEY_OPTION, PENDING_NOTE, confirm_erase
 from reverie.cli.options import (
     POSITIVE_INT,
@@ -32,19 +31,13 @@ from reverie.cli.output import (
     to_line,
     truncate_line,
 )
+from reverie.cli.purge import REWRITE_OPTION, add_purge_report, purge_history, report_purge
 from reverie.cli.transfer import atomic_write
-from reverie.cli.vault import (
-    REWRITE_OPTION,
-    add_purge_report,
-    purge_history,
-    report_purge,
-)
 from reverie.errors import InvalidInput, NotFound
+from reverie.memory import Session
 from reverie.model import Context, Event, SessionInfo
 from reverie.serialize import to_json_value
-
-if TYPE_CHECKING:
-    from reverie.memory.session import Session
+from reverie.text.messages import role_of, text_of
 
 ROLES = ("user", "assistant", "system", "tool")
 NOTHING = "(nothing)"
@@ -60,32 +53,34 @@ NOTHING = "(nothing)"
     ),
 )
 def sessions_command() -> None:
-    """Keep conversations, and go on with them.
+    """Store conversations, and continue them.
 
-    A session is one conversation and begins with its first event. Its id is any name you give it.
+    A session is one conversation; it exists from its first event on. Its id is any name you choose.
     """
 
 
-# -- looking --------------------------------------------------------------------------------------
+# -- reading --------------------------------------------------------------------------------------
 
 
 @sessions_command.command(
     "list", epilog=examples("reverie sessions list", "reverie sessions list --hidden --json")
 )
-@click.option("--limit", type=POSITIVE_INT, default=20, show_default=True, help="How many at most.")
-@click.option("--hidden", is_flag=True, help="Include the hidden ones.")
+@click.option(
+    "--limit", type=POSITIVE_INT, default=20, show_default=True, help="Show at most this many."
+)
+@click.option("--hidden", is_flag=True, help="Include hidden sessions.")
 @scope_options
-def list_command(asked: CommonOptions, limit: int, hidden: bool) -> None:
+def list_command(options: CommonOptions, limit: int, hidden: bool) -> None:
     """List the sessions of a space.
 
-    The one with the newest event is first.
+    The session with the newest event comes first.
     """
-    with asked.open_space() as space:
-        # One more than asked for tells whether there are more.
+    with options.open_space() as space:
+        # One more than the limit shows whether there are more.
         found = space.sessions(limit=limit + 1, include_hidden=hidden)
         name = space.name
     sessions, more = found[:limit], len(found) > limit
-    if asked.as_json:
+    if options.as_json:
         print_json({"sessions": sessions, "more": more})
         return
     if not sessions:
@@ -107,17 +102,17 @@ def list_command(asked: CommonOptions, limit: int, hidden: bool) -> None:
     epilog=examples("reverie sessions show chat", "reverie sessions show chat --limit 10 --json"),
 )
 @click.argument("id")
-@click.option("--limit", type=POSITIVE_INT, help="Only the last so many events.")
+@click.option("--limit", type=POSITIVE_INT, help="Show only this many of the last events.")
 @scope_options
-def show_command(asked: CommonOptions, id: str, limit: int | None) -> None:
+def show_command(options: CommonOptions, id: str, limit: int | None) -> None:
     """Show what was said in a session.
 
-    A hidden one is shown as well, and of a fork also what was said before it.
+    Hidden sessions are shown too. For a fork, the events before it are shown as well.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         session = space.session(id)
         info, events = session.info(), session.events(limit)
-    if asked.as_json:
+    if options.as_json:
         print_json({"session": info, "events": events})
         return
     for event in events:
@@ -150,36 +145,43 @@ def _heading(event: Event) -> str:
 @click.argument("text", required=False)
 @click.option("--role", type=click.Choice(ROLES), help="Who said it. [default: user]")
 @click.option(
-    "--message", metavar="JSON", help="A message as its provider has it, or - for standard input."
+    "--message",
+    metavar="JSON",
+    help="A message in the format of its provider, or - for standard input.",
 )
-@click.option("--interrupted", is_flag=True, help="It is a reply that was cut off.")
-@click.option("--sequence", type=POSITIVE_INT, metavar="N", help="Its place, behind the last one.")
+@click.option("--interrupted", is_flag=True, help="The message is a reply that was cut off.")
+@click.option(
+    "--sequence",
+    type=POSITIVE_INT,
+    metavar="N",
+    help="Its sequence number, which must follow the last one.",
+)
 @KEY_OPTION
 @scope_options
 def append_command(
-    asked: CommonOptions,
+    options: CommonOptions,
     id: str,
     text: str | None,
     role: str | None,
     message: str | None,
     **given: Any,
 ) -> None:
-    """Keep one message of a session.
+    """Store one message of a session.
 
-    TEXT is what was said, or - for standard input. It is on disk when this returns.
+    TEXT is what was said, or - for standard input. It is stored on disk when the command returns.
     """
     if (text is None) == (message is None):
         raise click.UsageError("give a TEXT, - for standard input, or --message JSON")
     if message is not None and role is not None:
         raise click.UsageError("give --role or --message, which has its own, not both")
-    said: Any
+    parsed: Any
     if message is not None:
-        said = _parse_json(read_text_argument(message), "--message")
+        parsed = _parse_json(read_text_argument(message), "--message")
     else:
-        said = {"role": role or "user", "content": read_text_argument(text or "")}
-    with asked.open_space(create=True) as space:
-        event = space.session(id).append(said, **given)
-    if asked.as_json:
+        parsed = {"role": role or "user", "content": read_text_argument(text or "")}
+    with options.open_space(create=True) as space:
+        event = space.session(id).append(parsed, **given)
+    if options.as_json:
         print_json(event)
     else:
         print_line(truncate_line(_event_line("Appended", event)))
@@ -199,26 +201,28 @@ def _event_line(verb: str, event: Event) -> str:
     ),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--session", metavar="ID", help="The session it belongs to, if that is known.")
+@click.option(
+    "--session", metavar="ID", help="The session that the history belongs to, if it is known."
+)
 @KEY_OPTION
 @scope_options
-def follow_command(asked: CommonOptions, file: str, **given: Any) -> None:
-    """Keep what is new in a whole history.
+def follow_command(options: CommonOptions, file: str, **given: Any) -> None:
+    """Store the new messages of a whole history.
 
     FILE, or - for standard input, is a JSON array of all messages so far, as chat programs send
-    it with each turn. Where it departs from what is known, a fork begins. System prompts are left
-    out.
+    it with each turn. Where the history differs from what is stored, a fork begins. System prompts
+    are left out.
     """
     history = _parse_json(_read_file(file), "the file")
     if not isinstance(history, list):
         raise InvalidInput("the file must be a JSON array of messages")
-    with asked.open_space(create=True) as space:
+    with options.open_space(create=True) as space:
         session = space.follow(history, **given)
         if not session.events(1):
             raise InvalidInput("the file holds nothing that a user or an assistant said")
         info = session.info()
-    _print_info(asked, "Followed", info)
-    if info.forked_from is not None and not asked.as_json:
+    _print_info(options, "Followed", info)
+    if info.forked_from is not None and not options.as_json:
         print_line(f"It is a fork of {info.forked_from.session}:{info.forked_from.sequence}.")
 
 
@@ -247,29 +251,29 @@ def _parse_json(text: str, what: str) -> Any:
 @click.option("--reason", metavar="TEXT", help="Why, for the log.")
 @KEY_OPTION
 @scope_options
-def hide_command(asked: CommonOptions, id: str, **given: Any) -> None:
-    """Take a session out of lists and every recall.
+def hide_command(options: CommonOptions, id: str, **given: Any) -> None:
+    """Hide a session from lists and recalls.
 
     'reverie sessions restore' brings it back, and so does its next event.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         session = space.session(id)
         session.hide(**given)
         info = session.info()
-    _print_info(asked, "Hid", info)
+    _print_info(options, "Hid", info)
 
 
 @sessions_command.command("restore", epilog=examples("reverie sessions restore chat"))
 @click.argument("id")
 @KEY_OPTION
 @scope_options
-def restore_command(asked: CommonOptions, id: str, **given: Any) -> None:
+def restore_command(options: CommonOptions, id: str, **given: Any) -> None:
     """Bring a hidden session back."""
-    with asked.open_space() as space:
+    with options.open_space() as space:
         session = space.session(id)
         session.restore(**given)
         info = session.info()
-    _print_info(asked, "Restored", info)
+    _print_info(options, "Restored", info)
 
 
 @sessions_command.command(
@@ -281,27 +285,32 @@ def restore_command(asked: CommonOptions, id: str, **given: Any) -> None:
     ),
 )
 @click.argument("id")
-@click.option("--event", type=POSITIVE_INT, metavar="SEQUENCE", help="Destroy this event alone.")
+@click.option("--event", type=POSITIVE_INT, metavar="SEQUENCE", help="Destroy only this event.")
 @REWRITE_OPTION
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @KEY_OPTION
 @scope_options
 def erase_command(
-    asked: CommonOptions, id: str, event: int | None, rewrite_history: bool, yes: bool, **given: Any
+    options: CommonOptions,
+    id: str,
+    event: int | None,
+    rewrite_history: bool,
+    yes: bool,
+    **given: Any,
 ) -> None:
-    """Destroy every event of a session, or one.
+    """Destroy every event of a session, or one event.
 
-    With every event go the memories that came from nowhere else; with one event no memory goes.
-    This cannot be undone; 'reverie sessions hide' only takes a session out of lists and recalls.
+    Erasing a whole session also destroys the memories that came only from it; erasing one event
+    destroys no memory. This cannot be undone; 'reverie sessions hide' only hides a session from
+    lists and recalls.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         session = space.session(id)
-        if not yes and not confirm_erase(_describe_erase(session, event), asked):
-            print_stderr("Aborted.")
-            click.get_current_context().exit(PROBLEMS_FOUND)
+        if not yes:
+            confirm_erase(_describe_erase(session, event), options)
         report = session.erase(**given) if event is None else session.erase_event(event, **given)
         history = purge_history(space, rewrite=rewrite_history)
-    if asked.as_json:
+    if options.as_json:
         print_json(add_purge_report(report, history))
         return
     what = f"session {report.session}" if event is None else f"{report.session}:{event}"
@@ -315,7 +324,7 @@ def erase_command(
 
 
 def _describe_erase(session: Session, sequence: int | None) -> str:
-    """What an erase is about to destroy, on one line."""
+    """Describe on one line what an erase is about to destroy."""
     if sequence is None:
         return _info_line("Erase", session.info())
     for event in _require_events(session).events():
@@ -324,9 +333,9 @@ def _describe_erase(session: Session, sequence: int | None) -> str:
     raise NotFound(f"session {session.id!r} has no event {sequence}")
 
 
-def _print_info(asked: CommonOptions, verb: str, info: SessionInfo) -> None:
-    """The answer of every verb that is about a whole session."""
-    if asked.as_json:
+def _print_info(options: CommonOptions, verb: str, info: SessionInfo) -> None:
+    """Print the session that a verb acted on."""
+    if options.as_json:
         print_json(info)
     else:
         print_line(truncate_line(_info_line(verb, info)))
@@ -336,7 +345,7 @@ def _info_line(verb: str, info: SessionInfo) -> str:
     return f"{verb} session {info.id} ({pluralize(info.events, 'event')}): {to_line(info.preview)}"
 
 
-# -- going on -------------------------------------------------------------------------------------
+# -- continuing -----------------------------------------------------------------------------------
 
 
 @sessions_command.command(
@@ -346,15 +355,17 @@ def _info_line(verb: str, info: SessionInfo) -> str:
     ),
 )
 @click.argument("id")
-@click.option("--limit", type=POSITIVE_INT, default=20, show_default=True, help="How many at most.")
+@click.option(
+    "--limit", type=POSITIVE_INT, default=20, show_default=True, help="Show at most this many."
+)
 @scope_options
-def resume_command(asked: CommonOptions, id: str, limit: int) -> None:
-    """Print the last messages as they can be sent again.
+def resume_command(options: CommonOptions, id: str, limit: int) -> None:
+    """Print the last messages, ready to be sent again.
 
-    A JSON array, with or without --json, in the shape the messages came in. It begins with
-    something the user said, and no tool call is parted from its results.
+    The output is a JSON array, with or without --json, with the messages as they were received. It
+    begins with a message of the user, and never separates a tool call from its results.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         messages = _require_events(space.session(id)).resume(limit)
     print_json(messages)
 
@@ -364,14 +375,14 @@ def resume_command(asked: CommonOptions, id: str, limit: int) -> None:
 )
 @click.argument("id")
 @scope_options
-def summary_command(asked: CommonOptions, id: str) -> None:
+def summary_command(options: CommonOptions, id: str) -> None:
     """Print the rolling summary of a session.
 
-    'reverie worker' writes it when the conversation has become long.
+    A background job ('reverie worker') writes it once the conversation is long.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         summary = _require_events(space.session(id)).summary()
-    if asked.as_json:
+    if options.as_json:
         print_json({"session": id, **to_json_value(summary)})
     elif not summary.text:
         print_stderr(f"Session {id!r} has no summary yet.")
@@ -390,30 +401,30 @@ def summary_command(asked: CommonOptions, id: str) -> None:
 @click.argument("id")
 @click.argument("query", required=False)
 @click.option(
-    "--tokens", type=POSITIVE_INT, help="At most so many. [default: the setting context_tokens]"
+    "--tokens",
+    type=POSITIVE_INT,
+    help="Use at most this many tokens. [default: the setting context_tokens]",
 )
 @scope_options
-def context_command(asked: CommonOptions, id: str, query: str | None, tokens: int | None) -> None:
+def context_command(options: CommonOptions, id: str, query: str | None, tokens: int | None) -> None:
     """Print what a model needs for the next turn.
 
-    The profile, the summary, what is recalled and the history. QUERY is what to recall for, or -
-    for standard input; left out, the latest thing the user said.
+    The context consists of the profile, the summary, what is recalled and the history. QUERY is
+    what to recall for, or - for standard input; by default, the last message of the user.
     """
-    sought = None if query is None else read_text_argument(query)
-    most = tokens or asked.settings().context_tokens
-    with asked.open_space() as space:
-        context = _require_events(space.session(id)).context(sought, tokens=most)
-    if asked.as_json:
+    recall_query = None if query is None else read_text_argument(query)
+    max_tokens = tokens or options.settings().context_tokens
+    with options.open_space() as space:
+        context = _require_events(space.session(id)).context(recall_query, tokens=max_tokens)
+    if options.as_json:
         print_json({**to_json_value(context), "system": context.system})
         return
     _print_context(context)
-    print_line(f"{context.tokens} of {pluralize(most, 'token')}.")
+    print_line(f"{context.tokens} of {pluralize(max_tokens, 'token')}.")
 
 
 def _print_context(context: Context) -> None:
-    """Each part under its heading. There is seldom anything to tell the user."""
-    from reverie.text.messages import role_of, text_of
-
+    """Print each part under its heading; notices, which are rare, only if there are any."""
     for part in ("profile", "summary", "recalled", "notices"):
         text = getattr(context, part).rstrip("\n")
         if text or part != "notices":
@@ -430,17 +441,17 @@ def _print_context(context: Context) -> None:
 @sessions_command.command("refresh", epilog=examples("reverie sessions refresh chat"))
 @click.argument("id")
 @scope_options
-def refresh_command(asked: CommonOptions, id: str) -> None:
-    """Let a session see the profile as it is now.
+def refresh_command(options: CommonOptions, id: str) -> None:
+    """Update the profile that a session uses.
 
-    The profile of a session stands still from its first context on, so that a provider's prompt
-    cache keeps working. This is for sessions that never end.
+    A session keeps the profile of its first context, so that the provider's prompt cache keeps
+    working. Refresh it in sessions that last very long.
     """
-    with asked.open_space() as space:
+    with options.open_space() as space:
         session = _require_events(space.session(id))
         session.refresh_profile()
         info = session.info()
-    _print_info(asked, "Refreshed", info)
+    _print_info(options, "Refreshed", info)
 
 
 @sessions_command.command(
@@ -453,15 +464,21 @@ def refresh_command(asked: CommonOptions, id: str) -> None:
 )
 @click.argument("id")
 @click.option(
-    "--write", "items", multiple=True, metavar="ITEM", help="Replace all by this; repeatable."
+    "--write",
+    "items",
+    multiple=True,
+    metavar="ITEM",
+    help="Replace the list by this item; repeatable.",
 )
-@click.option("--clear", is_flag=True, help="Empty it.")
+@click.option("--clear", is_flag=True, help="Empty the list.")
 @scope_options
-def scratchpad_command(asked: CommonOptions, id: str, items: tuple[str, ...], clear: bool) -> None:
+def scratchpad_command(
+    options: CommonOptions, id: str, items: tuple[str, ...], clear: bool
+) -> None:
     """Print or replace the working list of a session."""
     if items and clear:
         raise click.UsageError("give --write or --clear, not both")
-    with asked.open_space(create=bool(items)) as space:
+    with options.open_space(create=bool(items)) as space:
         session = space.session(id)
         if items:
             session.scratchpad.write(items)
@@ -470,7 +487,7 @@ def scratchpad_command(asked: CommonOptions, id: str, items: tuple[str, ...], cl
         elif clear:
             session.scratchpad.clear()
         pad = session.scratchpad.read()
-    if asked.as_json:
+    if options.as_json:
         print_json({"session": id, **to_json_value(pad)})
     elif not pad.items:
         print_stderr(f"The scratchpad of session {id!r} is empty.")
@@ -480,12 +497,12 @@ def scratchpad_command(asked: CommonOptions, id: str, items: tuple[str, ...], cl
 
 
 def _require_events(session: Session) -> Session:
-    """The session, once it is known to have events."""
+    """Return the session; raise NotFound if it has no events."""
     session.info()
     return session
 
 
-# -- out ------------------------------------------------------------------------------------------
+# -- export ---------------------------------------------------------------------------------------
 
 
 @sessions_command.command(
@@ -500,25 +517,25 @@ def _require_events(session: Session) -> Session:
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file in one step, instead of standard output.",
+    help="Write to this file, atomically, instead of standard output.",
 )
 @scope_options
-def export_command(asked: CommonOptions, id: str, output: Path | None) -> None:
-    """Write a session out as JSON lines.
+def export_command(options: CommonOptions, id: str, output: Path | None) -> None:
+    """Export a session as JSON lines.
 
-    'reverie import' takes them in again. The output is JSON either way; --json adds a document
-    about a file that was written with --output.
+    'reverie import' reads them again. The output is JSON with or without --json; with --output,
+    --json prints a JSON document about the written file.
     """
     if output == Path("-"):
         output = None
-    with asked.open_space() as space:
+    with options.open_space() as space:
         records = _require_events(space.session(id)).export()
         if output is None:
             _write(records, sys.stdout.buffer)
             return
         with atomic_write(output) as file:
             written = _write(records, file)
-    if asked.as_json:
+    if options.as_json:
         print_json({"file": str(output), "session": id, "written": written})
     else:
         print_line(f"Exported {pluralize(written, 'record')} to {output}.")
@@ -528,7 +545,7 @@ def _write(records: Iterable[Mapping[str, Any]], file: IO[bytes]) -> int:
     written = 0
     for record in records:
         line = json.dumps(record, ensure_ascii=False) + "\n"
-        # Half a character cannot be UTF-8; written out, it is the escape that JSON has for it.
+        # A lone surrogate is not valid UTF-8; backslashreplace writes it as JSON's \u escape.
         file.write(line.encode(errors="backslashreplace"))
         written += 1
     file.flush()

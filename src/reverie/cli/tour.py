@@ -1,4 +1,4 @@
-"""A short live tour on a throw-away store: what is printed is what is run."""
+"""A short live tour on a temporary store: every printed call is really made."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reverie.cli.options import CommonOptions, examples, json_option
 from reverie.cli.output import bar, console, pluralize, print_json, to_line
+from reverie.config import Settings
+from reverie.memory import Store
+from reverie.memory import open as open_store
 from reverie.model import Context, Event, Hit, Memory, VerifyReport, Version
 from reverie.serialize import format_time, to_json_value
-
-if TYPE_CHECKING:
-    from reverie.memory import Store
 
 FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Alec is my boss at TechCorp", {"category": "person", "subject": "Alec", "tags": ["work"]}),
@@ -29,13 +29,13 @@ FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("I prefer short answers with code first", {"category": "preference"}),
 )
 PARAPHRASE = "which database stores invoices?"
-# Long enough that two moments differ by a few milliseconds.
+# Long enough that the times before and after it differ by a few milliseconds.
 PAUSE_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
-    """One call, and what it gave."""
+    """One call and its result."""
 
     title: str
     call: str
@@ -44,18 +44,15 @@ class TourStep:
 
 @click.command("tour", epilog=examples("reverie tour", "reverie tour --json"))
 @json_option
-def tour_command(asked: CommonOptions) -> None:
-    """Show what Reverie does, on a throw-away store.
+def tour_command(options: CommonOptions) -> None:
+    """Show what Reverie does, on a temporary store.
 
-    It runs in a temporary folder, without a key and without a network, and leaves nothing behind.
+    It runs in a temporary folder, needs no API key and no network, and leaves nothing behind.
     """
-    from reverie.config import Settings
-    from reverie.memory import open as open_store
-
     with tempfile.TemporaryDirectory(prefix="reverie-tour-") as folder:
         path = Path(folder) / "tour.db"
         with open_store(path, settings=Settings(embedder="local")) as store:
-            if asked.as_json:
+            if options.as_json:
                 print_json({"steps": [to_json_value(step) for step in _steps(store)]})
                 return
             _print_title()
@@ -64,11 +61,11 @@ def tour_command(asked: CommonOptions) -> None:
     _print_end()
 
 
-# -- what is done ---------------------------------------------------------------------------------
+# -- the steps ------------------------------------------------------------------------------------
 
 
 class _StepRunner:
-    """Makes a call and says how it is written."""
+    """Makes the calls of the tour, and writes each down as code."""
 
     def __init__(self, store: Store) -> None:
         ana = store.space("ana", actor="cli")
@@ -85,67 +82,67 @@ class _StepRunner:
         verb: str,
         *values: Any,
         on: str = "ana",
-        through: Callable[[Any], Any] | None = None,
+        transform: Callable[[Any], Any] | None = None,
         **named: Any,
     ) -> TourStep:
         result = getattr(self.handles[on], verb)(*values, **named)
         written = [repr(value) for value in values]
         written += [f"{name}={value!r}" for name, value in named.items()]
         call = f"{on}.{verb}({', '.join(written)})"
-        if through is not None:
-            result, call = through(result), f"{through.__name__}({call})"
+        if transform is not None:
+            result, call = transform(result), f"{transform.__name__}({call})"
         return TourStep(title, call, result)
 
 
 def _steps(store: Store) -> Iterator[TourStep]:
-    tell = _StepRunner(store).step
+    step = _StepRunner(store).step
     titles = ("Remember a few things: each is on disk when the call returns", *[""] * len(FACTS))
-    kept = []
+    remembered = []
     for title, (content, named) in zip(titles, FACTS, strict=False):
-        kept.append(tell(title, "remember", content, **named))
-        yield kept[-1]
-    boss = kept[0].result.id
+        remembered.append(step(title, "remember", content, **named))
+        yield remembered[-1]
+    boss = remembered[0].result.id
     title = "Recall by meaning: not one word of the question is in the answer"
-    yield tell(title, "recall", PARAPHRASE, limit=3, explain=True)
+    yield step(title, "recall", PARAPHRASE, limit=3, explain=True)
     time.sleep(PAUSE_SECONDS)
     before = datetime.now(UTC).isoformat(timespec="milliseconds")
     time.sleep(PAUSE_SECONDS)
     title = "Revise: a new version under the same id"
-    yield tell(title, "revise", boss, "Seabrook is my boss now", subject="Seabrook", reason="news")
-    history = tell("History: no version is ever lost", "history", boss)
+    yield step(title, "revise", boss, "Seabrook is my boss now", subject="Seabrook", reason="news")
+    history = step("History: no version is ever lost", "history", boss)
     yield history
-    yield tell("Recall what is so now …", "recall", "who is my boss?", limit=1)
+    yield step("Recall what is so now …", "recall", "who is my boss?", limit=1)
     title = "… what was so at a position of the log …"
     position = len(FACTS)
-    yield tell(title, "recall", "who is my boss?", limit=1, as_of=position)
-    yield tell("… and at a time", "recall", "who is my boss?", limit=1, as_of=before)
-    yield tell("Forget: out of every recall, with a reason", "forget", boss, reason="a secret")
+    yield step(title, "recall", "who is my boss?", limit=1, as_of=position)
+    yield step("… and at a time", "recall", "who is my boss?", limit=1, as_of=before)
+    yield step("Forget: out of every recall, with a reason", "forget", boss, reason="a secret")
     title = "The boss is not found any more"
-    yield tell(title, "recall", "Seabrook boss", mode="keyword")
-    yield tell("Restore: forgetting can be undone", "restore", boss)
-    yield tell("", "recall", "Seabrook boss", mode="keyword")
+    yield step(title, "recall", "Seabrook boss", mode="keyword")
+    yield step("Restore: forgetting can be undone", "restore", boss)
+    yield step("", "recall", "Seabrook boss", mode="keyword")
     yield from _conversation(store)
     title = "Export: every version, one JSON line each"
-    yield tell(title, "export", through=_count_records)
-    yield tell("Verify: the index says what the log says", "verify", on="store")
+    yield step(title, "export", transform=_count_records)
+    yield step("Verify: the index says what the log says", "verify", on="store")
 
 
 def _conversation(store: Store) -> Iterator[TourStep]:
-    tell = _StepRunner(store)
+    step = _StepRunner(store).step
     title = "A conversation is kept word for word …"
-    asked = {"role": "user", "content": "By the way, I moved to Lisbon. Any good bakery there?"}
-    yield tell.step(title, "append", asked, on="chat")
-    replied = {"role": "assistant", "content": "Try the one at Largo do Carmo."}
-    yield tell.step("", "append", replied, on="chat")
-    yield tell.step(
+    question = {"role": "user", "content": "By the way, I moved to Lisbon. Any good bakery there?"}
+    yield step(title, "append", question, on="chat")
+    reply = {"role": "assistant", "content": "Try the one at Largo do Carmo."}
+    yield step("", "append", reply, on="chat")
+    yield step(
         "… and learned from, here by rules, with a model if there is one",
         "run_pending_jobs",
         on="store",
     )
     title = "A later conversation knows it"
     again = {"role": "user", "content": "Where do I live, and which bakery was it?"}
-    yield tell.step(title, "append", again, on="later")
-    yield tell.step("All a model needs for its answer", "context", tokens=1000, on="later")
+    yield step(title, "append", again, on="later")
+    yield step("All a model needs for its answer", "context", tokens=1000, on="later")
 
 
 def _count_records(records: Iterator[dict[str, Any]]) -> int:
@@ -155,7 +152,7 @@ def _count_records(records: Iterator[dict[str, Any]]) -> int:
 _count_records.__name__ = "count"
 
 
-# -- how it looks ---------------------------------------------------------------------------------
+# -- printing -------------------------------------------------------------------------------------
 
 
 def _print_title() -> None:

@@ -1,4 +1,4 @@
-"""Memories in and out: export, import, backup, verify, migrate."""
+"""The commands export, import, backup, verify and migrate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import click
 
@@ -38,13 +38,11 @@ from reverie.cli.output import (
     print_stderr,
     progress,
 )
+from reverie.engine import copy_store
 from reverie.errors import InvalidInput, StoreDamaged, StoreFull
-from reverie.model import ImportReport
+from reverie.memory import Space, Store
+from reverie.model import ImportReport, VerifyReport
 from reverie.serialize import format_time
-
-if TYPE_CHECKING:
-    from reverie.memory import Space, Store
-    from reverie.model import VerifyReport
 
 MAX_SHOWN = 20
 
@@ -65,7 +63,7 @@ MAX_SHOWN = 20
     "-o",
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file in one step, instead of standard output.",
+    help="Write to this file, atomically, instead of standard output.",
 )
 @click.option(
     "--format",
@@ -73,30 +71,31 @@ MAX_SHOWN = 20
     type=click.Choice(["jsonl", "array"]),
     default="jsonl",
     show_default=True,
-    help="Every version, one per line; or one array of what is remembered now.",
+    help="jsonl: every version, one per line; array: the current memories.",
 )
-@click.option("--all", "everyone", is_flag=True, help="Every user of every space.")
+@click.option("--all", "everyone", is_flag=True, help="Export every user of every space.")
 @click.option(
     "--skip-damaged", "skip", is_flag=True, help="Leave out damaged entries instead of stopping."
 )
 @scope_options
 def export_command(
-    asked: CommonOptions, output: Path | None, form: str, everyone: bool, skip: bool
+    options: CommonOptions, output: Path | None, form: str, everyone: bool, skip: bool
 ) -> None:
-    """Write memories and sessions out as JSON.
+    """Export memories and sessions as JSON.
 
-    Those that all users of a space share, or with --user that user's own. Lines hold the whole
-    history, and 'reverie import' takes them in again. The array holds the id, content, category
-    and created_at of each current memory, the newest last. The output is JSON either way; --json
-    adds a document about a file that was written with --output.
+    Without --user, the memories that all users of a space share are exported; with --user, those
+    of that user. The lines hold the whole history, and 'reverie import' reads them again. The array
+    holds the id, content, category and created_at of each current memory, the newest last. The
+    output is JSON with or without --json; with --output, --json prints a JSON document about the
+    written file.
     """
-    if everyone and (form == "array" or asked.space is not None or asked.user is not None):
+    if everyone and (form == "array" or options.space is not None or options.user is not None):
         raise InvalidInput(
             "--all writes lines of every space and user: leave the other options out"
         )
     if output == Path("-"):
         output = None
-    with asked.open_store() as store:
+    with options.open_store() as store:
         settings = store.settings
         space = store.space(settings.space, user=settings.user or None)
         where = "" if everyone else f" in space {space.name!r}"
@@ -120,7 +119,7 @@ def export_command(
         print_stderr(f"The store has no memories{where}: nothing to export.")
     if output is None:
         return
-    if asked.as_json:
+    if options.as_json:
         answer = {"file": str(output), "format": form, "written": written}
         print_json({**answer, "damaged": left_out} if left_out else answer)
     else:
@@ -128,7 +127,7 @@ def export_command(
 
 
 def _all_records(store: Store, skip: bool) -> Iterator[dict[str, Any]]:
-    """The records of all, each with whose it is."""
+    """Yield the records of every user of every space, with the names of both."""
     for info in store.spaces():
         for user in (None, *info.users):
             for record in store.space(info.name, user=user).export(skip_damaged=skip):
@@ -141,8 +140,8 @@ def _as_lines(records: Iterable[dict[str, Any]]) -> Iterator[tuple[int, str]]:
 
 
 def _as_array(space: Space) -> Iterator[tuple[int, str]]:
-    """Current memories as one JSON array, an element at a time."""
-    before = "[\n  "
+    """Yield the current memories as one JSON array, element by element."""
+    separator = "[\n  "
     for memory in reversed(space.memories()):
         element = {
             "id": memory.id,
@@ -150,15 +149,15 @@ def _as_array(space: Space) -> Iterator[tuple[int, str]]:
             "category": memory.category,
             "created_at": format_time(memory.created_at),
         }
-        yield 1, before + json.dumps(element, ensure_ascii=False)
-        before = ",\n  "
-    yield 0, "[]\n" if before.startswith("[") else "\n]\n"
+        yield 1, separator + json.dumps(element, ensure_ascii=False)
+        separator = ",\n  "
+    yield 0, "[]\n" if separator.startswith("[") else "\n]\n"
 
 
 def _write(chunks: Iterable[tuple[int, str]], file: IO[bytes]) -> int:
     written = 0
     for number, text in chunks:
-        # Half a character, which a message may hold, is written as JSON spells it.
+        # A lone surrogate is not valid UTF-8; backslashreplace writes it as JSON's \u escape.
         file.write(text.encode(errors="backslashreplace"))
         written += number
     file.flush()
@@ -167,7 +166,7 @@ def _write(chunks: Iterable[tuple[int, str]], file: IO[bytes]) -> int:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """A file that is there whole or not at all, and for its owner's eyes only."""
+    """Write a file that only its owner can read; it appears complete or not at all."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
@@ -205,28 +204,33 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     ),
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--all", "everyone", is_flag=True, help="Each record to the space and user it names.")
+@click.option(
+    "--all", "everyone", is_flag=True, help="Import each record into the space and user it names."
+)
 @scope_options
-def import_command(asked: CommonOptions, file: str, everyone: bool) -> None:
-    """Take memories and sessions in from a file.
+def import_command(options: CommonOptions, file: str, everyone: bool) -> None:
+    """Import memories and sessions from a file.
 
-    All of it goes to one scope, that of --space and --user, unless --all is given.
+    Everything is imported into the scope of --space and --user, unless --all is given.
 
-    FILE, or - for standard input, is an export of Reverie, a JSON array of texts or objects with a
-    content, an export of mem0, the memory.json of MCP's reference server, or plain lines. Importing
-    the same file again changes nothing.
+    FILE, or - for standard input, is an export of Reverie, a JSON array of texts or of objects with
+    a content, an export of mem0, the memory.json of MCP's reference server, or plain lines.
+    Importing the same file again changes nothing.
     """
+    # pydantic takes time to load, and only an import needs it.
     from reverie.transfer.file_formats import parse
 
     with (
         _open_input(file) as stream,
-        asked.open_store(create=True) as store,
+        options.open_store(create=True) as store,
         progress("importing") as shown,
     ):
         settings = store.settings
-        own = (settings.space, settings.user or None)
+        scope = (settings.space, settings.user or None)
         records = _with_progress(parse(stream), shown)
-        grouped = groupby(records, lambda record: _record_scope(record, own) if everyone else own)
+        grouped = groupby(
+            records, lambda record: _record_scope(record, scope) if everyone else scope
+        )
         reports = [
             store.space(space, user=user, actor="cli").import_records(group)
             for (space, user), group in grouped
@@ -236,7 +240,7 @@ def import_command(asked: CommonOptions, file: str, everyone: bool) -> None:
             sum(part.unchanged for part in reports),
             tuple(line for part in reports for line in part.skipped),
         )
-    if asked.as_json:
+    if options.as_json:
         print_json(report)
     else:
         print_line(
@@ -252,16 +256,16 @@ def import_command(asked: CommonOptions, file: str, everyone: bool) -> None:
         click.get_current_context().exit(PROBLEMS_FOUND)
 
 
-def _record_scope(record: Any, own: tuple[str, str | None]) -> tuple[str, str | None]:
-    """Whose a record says it is."""
+def _record_scope(record: Any, default: tuple[str, str | None]) -> tuple[str, str | None]:
+    """Return the space and user that a record names."""
     if not isinstance(record, dict) or not isinstance(record.get("space"), str):
-        return own
+        return default
     return record["space"], record.get("user")
 
 
 @contextlib.contextmanager
 def _open_input(file: str) -> Iterator[io.TextIOWrapper]:
-    """Text in which bytes that are no UTF-8 can be told from the rest, line by line."""
+    """Open a file as UTF-8; invalid bytes become surrogates, so that their line is reported."""
     with contextlib.ExitStack() as opened:
         raw: Any = sys.stdin.buffer
         if file != "-":
@@ -293,7 +297,7 @@ def _with_progress(records: Iterable[Any], shown: Any) -> Iterator[Any]:
     ),
 )
 def backup_command() -> None:
-    """Copy the whole store, or bring a copy back.
+    """Back up the whole store, or restore a backup.
 
     'reverie backup FILE' is short for 'reverie backup create FILE'.
     """
@@ -307,11 +311,11 @@ def backup_command() -> None:
 )
 @click.argument("file", type=click.Path(path_type=Path))
 @store_options
-def create_command(asked: CommonOptions, file: Path) -> None:
+def create_command(options: CommonOptions, file: Path) -> None:
     """Copy the whole store into FILE while it is in use, and verify the copy."""
-    with asked.open_store() as store:
+    with options.open_store() as store:
         report = store.backup(file)
-    print_report(report, as_json=asked.as_json, heading={"file": str(file)})
+    print_report(report, as_json=options.as_json, heading={"file": str(file)})
     if not report.ok:
         click.get_current_context().exit(PROBLEMS_FOUND)
 
@@ -320,30 +324,30 @@ def create_command(asked: CommonOptions, file: Path) -> None:
     "restore", epilog=examples("reverie backup restore reverie-2026-11-15.db --yes")
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask before replacing a store that is there.")
+@click.option("--yes", is_flag=True, help="Do not ask before replacing an existing store.")
 @store_options
-def restore_backup_command(asked: CommonOptions, file: Path, yes: bool) -> None:
-    """Put a backup in the place of what is in the store now.
+def restore_backup_command(options: CommonOptions, file: Path, yes: bool) -> None:
+    """Replace everything in the store with a backup.
 
-    What was erased since the backup was made stays erased.
+    What was erased after the backup was made stays erased.
     """
-    path = store_file(asked.settings())
+    path = store_file(options.settings())
     if not yes and (path is None or path.exists()):
-        if asked.as_json or not sys.stdin.isatty():
+        if options.as_json or not sys.stdin.isatty():
             raise InvalidInput("this replaces what is in the store now: repeat it with --yes")
         if not click.confirm(f"Replace everything in {path or 'the store'} with {file}?", err=True):
             print_stderr("Aborted.")
             click.get_current_context().exit(PROBLEMS_FOUND)
-    with _open_for_restore(asked, path) as store:
+    with _open_for_restore(options, path) as store:
         report = store.restore_backup(file)
-    print_report(report, as_json=asked.as_json, heading={"restored": str(file)})
+    print_report(report, as_json=options.as_json, heading={"restored": str(file)})
 
 
 @contextlib.contextmanager
-def _open_for_restore(asked: CommonOptions, path: Path | None) -> Iterator[Store]:
+def _open_for_restore(options: CommonOptions, path: Path | None) -> Iterator[Store]:
     with contextlib.ExitStack() as opened:
         try:
-            store = opened.enter_context(asked.open_store(create=True))
+            store = opened.enter_context(options.open_store(create=True))
         except StoreDamaged as error:
             raise StoreDamaged(
                 f"{path} is no store that can be opened: move it away ('reverie salvage' makes a "
@@ -360,32 +364,30 @@ def _open_for_restore(asked: CommonOptions, path: Path | None) -> Iterator[Store
 )
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False))
 @store_options
-def verify_command(asked: CommonOptions, file: str | None) -> None:
-    """Check a store or a backup.
+def verify_command(options: CommonOptions, file: str | None) -> None:
+    """Check a store or a backup for damage.
 
-    Without FILE the store is checked: its files, and that the index says what the log says. With
-    FILE that backup is, on a copy, so that looking changes nothing.
+    Without FILE, the store is checked: its files, and whether the index agrees with the log. With
+    FILE, that backup is checked; it is copied first, so that checking does not change it.
     """
     try:
         if file is None:
-            with asked.open_store() as store:
+            with options.open_store() as store:
                 heading, report = store.url, store.verify()
         else:
             heading, report = file, _verify_copy(file)
     except StoreDamaged as error:
-        if asked.as_json:
+        if options.as_json:
             print_json({"ok": False, "problems": [str(error)]})
         else:
             print_problems([str(error)])
         click.get_current_context().exit(PROBLEMS_FOUND)
-    print_report(report, as_json=asked.as_json, heading={"store": heading})
+    print_report(report, as_json=options.as_json, heading={"store": heading})
     if not report.ok:
         click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 def _verify_copy(file: str) -> VerifyReport:
-    from reverie.engine import copy_store
-
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         copy = str(Path(folder) / Path(file).name)
         copy_store(Path(file), Path(copy))
@@ -408,24 +410,27 @@ def _verify_copy(file: str) -> VerifyReport:
     ),
 )
 @click.option(
-    "--from", "source", metavar="URL", help="The store to copy.  [default: that of all commands]"
+    "--from", "source", metavar="URL", help="The store to copy.  [default: the setting url]"
 )
-@click.option("--to", "target", required=True, metavar="URL", help="Where to: an empty store.")
+@click.option(
+    "--to", "target", required=True, metavar="URL", help="The target, which must be empty."
+)
 @json_option
-def migrate_command(asked: CommonOptions, source: str | None, target: str) -> None:
+def migrate_command(options: CommonOptions, source: str | None, target: str) -> None:
     """Copy a whole store into another database.
 
-    Its history comes along. Nobody can write to either meanwhile. Stopped at any moment it goes on
-    when it is run again. In the end every row is compared; until then the new store cannot be
-    opened.
+    The whole history is copied. Nobody can write to either store meanwhile. If it is interrupted,
+    run the command again and it continues. At the end every row is compared; until then the new
+    store cannot be opened.
     """
+    # numpy takes time to load, and help needs no store.
     from reverie.transfer.migrate import migrate
 
     settings = config.load(url=source)
     require_store(settings)
     with progress("migrating") as shown:
         report = migrate(settings.url or config.default_url(), target, shown)
-    if asked.as_json:
+    if options.as_json:
         print_json(report._asdict())
         return
     print_pairs(

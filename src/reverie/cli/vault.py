@@ -1,16 +1,25 @@
-"""The vault: memories as Markdown files, and their history in git."""
+"""The commands of the vault: memories as Markdown files, with their history in git."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reverie.cli.exit_codes import PROBLEMS_FOUND
-from reverie.cli.options import POSITIVE_INT, CommonOptions, examples, scope_options, store_options
+from reverie.cli.options import (
+    POSITIVE_INT,
+    CommonOptions,
+    examples,
+    scope_options,
+    space_options,
+    store_options,
+)
 from reverie.cli.output import (
     escape_control,
     format_minute,
@@ -24,27 +33,22 @@ from reverie.cli.output import (
     table,
     to_line,
 )
-
-if TYPE_CHECKING:
-    from reverie.vault.missing_files import MissingAction
-    from reverie.vault.reader import SyncReport
-    from reverie.vault.service import VaultStatus
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-from reverie.cli.options import space_options
-
-if TYPE_CHECKING:
-    from reverie.memory import Store
-from dataclasses import asdict
-
-if TYPE_CHECKING:
-    from reverie.memory import Space
-    from reverie.model import ErasureReport, SessionErasure
-    from reverie.vault.git.purge import ScrubReport
+from reverie.cli.purge import exit_if_found, print_purge
+from reverie.cli.runtime import log_to_stderr, stop_on_signals
+from reverie.errors import VaultError
+from reverie.memory import Store
+from reverie.vault import adopt, service
+from reverie.vault.git import scoped_history
+from reverie.vault.missing_files import MissingAction
+from reverie.vault.reader import SyncReport
+from reverie.vault.rebuild import from_vault, to_vault
+from reverie.vault.service import VaultStatus
+from reverie.vault.watch import Watch
+from reverie.write import vault_link
 
 SHORT_COMMIT = 12
-# What each list of a report is called before a path.
+MAX_SHOWN = 20
+# The word that is printed before each path of a report's list.
 _VERBS = {
     "remembered": "Remembered",
     "revised": "Revised",
@@ -66,11 +70,11 @@ _VERBS = {
     ),
 )
 def vault_command() -> None:
-    """Memories as Markdown files, and their history in git.
+    """Keep memories as Markdown files with a git history.
 
-    Every memory is a file that can be read, edited, moved and deleted with any program; what is
-    done to it is done to the memory. Files and store follow each other while 'reverie serve',
-    'reverie worker' or 'reverie vault watch' runs, and when 'reverie vault sync' is called.
+    Every memory is a file that can be read, edited, moved and deleted with any program, and the
+    memory changes with it. Files and store are kept in sync while 'reverie serve', 'reverie worker'
+    or 'reverie vault watch' runs, and by 'reverie vault sync'.
     """
 
 
@@ -84,27 +88,30 @@ def vault_command() -> None:
 )
 @click.argument("path", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
-    "--space", "spaces", multiple=True, metavar="NAME", help="A space to show. Without: all."
+    "--space",
+    "spaces",
+    multiple=True,
+    metavar="NAME",
+    help="A space to include; repeatable. [default: all]",
 )
 @click.option(
     "--turns",
     type=click.Choice(["together", "apart"]),
     default="together",
     show_default=True,
-    help="One file for a conversation, or one for each turn.",
+    help="One file per conversation, or one per turn.",
 )
 @store_options
-def init_command(asked: CommonOptions, path: Path, spaces: tuple[str, ...], turns: str) -> None:
+def init_command(options: CommonOptions, path: Path, spaces: tuple[str, ...], turns: str) -> None:
     """Make a folder the vault of the store.
 
-    All that is remembered is written into it, in one commit. From then on it is mirrored there.
+    Everything that is remembered is written into it, in one commit. From then on, every change is
+    mirrored there.
     """
-    from reverie.vault import service
-
-    with asked.open_store(create=True) as store, progress("writing") as shown:
+    with options.open_store(create=True) as store, progress("writing") as shown:
         report = service.init(store, path, spaces=spaces or None, turns=turns, progress=shown)
         status = service.status(store)
-    if asked.as_json:
+    if options.as_json:
         print_json({**_status_json(status), **vars(report)})
     else:
         print_line(
@@ -118,13 +125,11 @@ def init_command(asked: CommonOptions, path: Path, spaces: tuple[str, ...], turn
     "status", epilog=examples("reverie vault status", "reverie vault status --json")
 )
 @store_options
-def status_command(asked: CommonOptions) -> None:
+def status_command(options: CommonOptions) -> None:
     """Show where the vault is, and whether files, store and git agree."""
-    from reverie.vault import service
-
-    with asked.open_store() as store:
+    with options.open_store() as store:
         status = service.status(store)
-    if asked.as_json:
+    if options.as_json:
         print_json(_status_json(status))
         return
     spaces = "all" if status.spaces is None else ", ".join(map(to_line, status.spaces))
@@ -181,22 +186,20 @@ def _git_state(status: VaultStatus) -> str:
     type=click.Choice(["ask", "forget", "restore"]),
     default="ask",
     show_default=True,
-    help="Many files are gone: tell it and wait, forget what they held, or write them again.",
+    help="If many files are gone: report them and wait, forget what they held, or restore them.",
 )
 @store_options
-def sync_command(asked: CommonOptions, missing: MissingAction) -> None:
-    """Let files and store say the same, once.
+def sync_command(options: CommonOptions, missing: MissingAction) -> None:
+    """Sync files and store once.
 
-    What people changed in the files goes into the store, what the store learned into the files,
-    and all of it into git. A deleted file is forgotten; when more than half of a space's files are
-    gone, or more than 20, that has to be confirmed with --missing. With 1 as exit code, something
-    could not be taken in.
+    Changes in the files go into the store, changes in the store into the files, and all of it into
+    git. The memory of a deleted file is forgotten; when more than half of a space's files are gone,
+    or more than 20, that has to be confirmed with --missing. The exit code is 1 if a change could
+    not be read.
     """
-    from reverie.vault import service
-
-    with asked.open_store() as store, progress("syncing") as shown:
+    with options.open_store() as store, progress("syncing") as shown:
         report = service.sync(store, shown, missing=missing)
-    if asked.as_json:
+    if options.as_json:
         print_json(vars(report))
     else:
         _print_report(report)
@@ -209,43 +212,40 @@ def sync_command(asked: CommonOptions, missing: MissingAction) -> None:
     "watch", epilog=examples("reverie vault watch", "reverie vault watch --json")
 )
 @store_options
-def watch_command(asked: CommonOptions) -> None:
-    """Take in what people change in the files, as they save it.
+def watch_command(options: CommonOptions) -> None:
+    """Read changes in the files into the store as soon as they are saved.
 
-    'reverie serve' and 'reverie worker' do so as well, and write to the files what the store
-    learns. With --json every change is one line.
+    'reverie serve' and 'reverie worker' do this too, and also write changes in the store to the
+    files. With --json every change is one line.
     """
-    from reverie.cli.runtime import log_to_stderr, stop_on_signals
-    from reverie.vault import service
-    from reverie.vault.watch import Watch
 
-    def told(report: SyncReport) -> None:
-        if asked.as_json:
+    def print_change(report: SyncReport) -> None:
+        if options.as_json:
             click.echo(json.dumps(vars(report)))
         else:
             _print_report(report)
         sys.stdout.flush()
 
     with (
-        asked.open_store() as store,
+        options.open_store() as store,
         log_to_stderr(store.settings.log_level),
         stop_on_signals() as stop,
     ):
         with service.open_vault(store) as vault:
             root = vault.root
-        watch = Watch(store, told)
-        if not asked.as_json:
+        watch = Watch(store, print_change)
+        if not options.as_json:
             print_line(f"Watching {root}. Stop with Ctrl-C.")
             sys.stdout.flush()
         watch.run(stop)
-    if asked.as_json:
+    if options.as_json:
         click.echo(json.dumps({"stopped": stop.name}))
     else:
         print_line(f"Stopped by {stop.name}.")
 
 
 def _print_report(report: SyncReport) -> None:
-    """What needs a look comes last, where it is seen."""
+    """Print what was done; conflicts and problems come last, where they are seen."""
     for name, verb in _VERBS.items():
         for line in getattr(report, name):
             print_line(f"{verb:<11}{to_line(line)}")
@@ -256,7 +256,7 @@ def _exit_on_problems(report: SyncReport) -> None:
         click.get_current_context().exit(PROBLEMS_FOUND)
 
 
-# -- its history ----------------------------------------------------------------------------------
+# -- git history ----------------------------------------------------------------------------------
 
 
 @vault_command.command(
@@ -268,18 +268,18 @@ def _exit_on_problems(report: SyncReport) -> None:
     ),
 )
 @click.argument("id", required=False)
-@click.option("--limit", type=POSITIVE_INT, default=20, show_default=True, help="How many at most.")
+@click.option(
+    "--limit", type=POSITIVE_INT, default=20, show_default=True, help="Show at most this many."
+)
 @scope_options
-def log_command(asked: CommonOptions, id: str | None, limit: int) -> None:
+def log_command(options: CommonOptions, id: str | None, limit: int) -> None:
     """List the commits of a space, or of the file of one memory.
 
-    The newest is first. The id of a commit goes with 'reverie vault diff --since'.
+    The newest comes first. The id of a commit can be given to 'reverie vault diff --since'.
     """
-    from reverie.vault.git import scoped_history
-
-    with asked.open_space() as space:
+    with options.open_space() as space:
         commits = scoped_history.history(space, id, limit)
-    if asked.as_json:
+    if options.as_json:
         print_json({"commits": commits})
         return
     if not commits:
@@ -300,21 +300,19 @@ def log_command(asked: CommonOptions, id: str | None, limit: int) -> None:
     ),
 )
 @click.argument("id", required=False)
-@click.option("--since", metavar="COMMIT", help="A commit to compare with. [default: the last]")
+@click.option("--since", metavar="COMMIT", help="The commit to compare with. [default: the last]")
 @scope_options
-def diff_command(asked: CommonOptions, id: str | None, since: str | None) -> None:
+def diff_command(options: CommonOptions, id: str | None, since: str | None) -> None:
     """Show what has changed in the files of a space, or of one memory.
 
-    As a unified diff, against the last commit or another.
+    The output is a unified diff against the last commit or the one of --since.
     """
-    from reverie.vault.git import scoped_history
-
-    with asked.open_space() as space:
-        said = scoped_history.diff(space, id, since=since)
-    if asked.as_json:
-        print_json({"diff": said})
-    elif said:
-        click.echo(escape_control(said), nl=False)
+    with options.open_space() as space:
+        diff = scoped_history.diff(space, id, since=since)
+    if options.as_json:
+        print_json({"diff": diff})
+    elif diff:
+        click.echo(escape_control(diff), nl=False)
     else:
         print_stderr(f"Nothing has changed since {to_line(since) or 'the last commit'}.")
 
@@ -325,24 +323,19 @@ def diff_command(asked: CommonOptions, id: str | None, since: str | None) -> Non
 )
 @click.argument("note", required=False)
 @scope_options
-def checkpoint_command(asked: CommonOptions, note: str | None) -> None:
-    """Commit all that the vault holds, under a note.
+def checkpoint_command(options: CommonOptions, note: str | None) -> None:
+    """Commit the whole vault with a note.
 
-    NOTE is manual if it is not given. Nothing changed, nothing is committed.
+    NOTE is the message of the commit, by default "manual". Without changes nothing is committed.
     """
-    from reverie.vault.git import scoped_history
-
-    with asked.open_space() as space:
-        made = scoped_history.checkpoint(space, note or "")
-    if asked.as_json:
-        print_json({"commit": made})
-    elif made is None:
+    with options.open_space() as space:
+        commit = scoped_history.checkpoint(space, note or "")
+    if options.as_json:
+        print_json({"commit": commit})
+    elif commit is None:
         print_stderr("Nothing has changed since the last commit.")
     else:
-        print_line(f"Committed {made[:SHORT_COMMIT]}: {to_line(note) or 'manual'}")
-
-
-MAX_SHOWN = 20
+        print_line(f"Committed {commit[:SHORT_COMMIT]}: {to_line(note) or 'manual'}")
 
 
 @vault_command.command(
@@ -361,56 +354,63 @@ MAX_SHOWN = 20
     type=click.Choice(["vault", "store"]),
     default="vault",
     show_default=True,
-    help="Make an empty store of the vault, or write the vault anew from the store.",
+    help="vault: fill an empty store from the vault; store: rewrite the vault from the store.",
 )
 @store_options
-def rebuild_command(asked: CommonOptions, path: Path | None, source: str) -> None:
-    """Make a store of a vault alone, or a vault of a store alone.
+def rebuild_command(options: CommonOptions, path: Path | None, source: str) -> None:
+    """Rebuild a store from its vault, or a vault from its store.
 
-    From the vault, its log tells every version, event and session again as they were; where the log
-    is lost, the Markdown still gives every current memory and all that was said. The store must
-    be empty, and the vault is its vault from then on.
+    From the vault, every version, event and session is restored from the vault's log. If the log is
+    lost, the Markdown files still give every current memory and every message. The store must be
+    empty, and the vault belongs to it from then on.
 
-    From the store, the log and the files of the vault are written anew, into an empty folder or
-    where they are. What people changed there is taken in first, and their names and keys stay.
+    From the store, the log and the files of the vault are written again, into an empty folder or in
+    place. What people changed in the files is read first, and the names of the files and the keys
+    that people added to them stay.
 
-    PATH is the vault; left out, that of the store or of the settings.
+    PATH is the vault; by default, that of the store or of the settings.
     """
-    with asked.open_store(create=source == "vault") as store:
+    with options.open_store(create=source == "vault") as store:
         root = _vault_path(store) if path is None else path
         if source == "store":
-            _write_vault(asked, store, root)
+            _write_vault(options, store, root)
         else:
-            _make_store(asked, store, root)
+            _make_store(options, store, root)
 
 
-def _write_vault(asked: CommonOptions, store: Store, root: Path) -> None:
-    from reverie.vault.rebuild import to_vault
-
+def _write_vault(options: CommonOptions, store: Store, root: Path) -> None:
     with progress("writing") as shown:
         report = to_vault(store, root, shown)
-    if asked.as_json:
+    if options.as_json:
         print_json({"vault": str(root), "synced": vars(report)})
     else:
         print_line(f"Wrote the vault {root} anew from the store.")
-    _print_problems_and_exit([*report.conflicts, *report.problems], asked)
+    _print_problems_and_exit([*report.conflicts, *report.problems], options)
 
 
-def _make_store(asked: CommonOptions, store: Store, root: Path) -> None:
-    from reverie.vault.rebuild import from_vault
-
+def _make_store(options: CommonOptions, store: Store, root: Path) -> None:
     with progress("rebuilding") as shown:
-        made = from_vault(store, root, shown)
-    if asked.as_json:
-        told = {"entries": made.entries, "from_files": made.from_files, "summaries": made.summaries}
-        synced = {"synced": vars(made.synced), "problems": made.problems}
-        print_json({"vault": str(root), "store": store.url, **told, **synced})
+        report = from_vault(store, root, shown)
+    if options.as_json:
+        print_json(
+            {
+                "vault": str(root),
+                "store": store.url,
+                "entries": report.entries,
+                "from_files": report.from_files,
+                "summaries": report.summaries,
+                "synced": vars(report.synced),
+                "problems": report.problems,
+            }
+        )
     else:
-        entries = pluralize(made.entries, "entry", "entries")
-        summaries = pluralize(made.summaries, "summary", "summaries")
-        files = f" ({made.from_files} from Markdown alone)" if made.from_files else ""
+        entries = pluralize(report.entries, "entry", "entries")
+        summaries = pluralize(report.summaries, "summary", "summaries")
+        files = f" ({report.from_files} from Markdown alone)" if report.from_files else ""
         print_line(f"Made the store of {root}: {entries}{files} and {summaries}.")
-    _print_problems_and_exit([*made.problems, *made.synced.conflicts, *made.synced.problems], asked)
+    _print_problems_and_exit(
+        [*report.problems, *report.synced.conflicts, *report.synced.problems], options
+    )
 
 
 @vault_command.command(
@@ -421,19 +421,18 @@ def _make_store(asked: CommonOptions, store: Store, root: Path) -> None:
 )
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @space_options
-def adopt_command(asked: CommonOptions, path: Path) -> None:
-    """Make agent-cli's memory folder the vault, in place.
+def adopt_command(options: CommonOptions, path: Path) -> None:
+    """Turn agent-cli's memory folder into the vault, in place.
 
-    Facts become memories (of their session, or of the space where the conversation is global or
-    default), turns become events, summaries the sessions' summaries; what was deleted there is
-    remembered and forgotten. Each file becomes ours of the same thing, and git keeps it as it was.
-    Files that cannot be read are reported and stay. Done again, only what is new is taken.
+    Facts become memories: of their session, or of the whole space if the conversation is named
+    global or default. Turns become events, and summaries the summaries of their sessions. What was
+    deleted in agent-cli becomes a forgotten memory. Each file is replaced by Reverie's file for the
+    same thing, and git keeps the original. Files that cannot be read are reported and stay. Run it
+    again to adopt only what is new.
     """
-    from reverie.vault import adopt
-
-    with asked.open_store(create=True) as store, progress("adopting") as shown:
+    with options.open_store(create=True) as store, progress("adopting") as shown:
         report = adopt.adopt(store, path, space=store.settings.space, progress=shown)
-    if asked.as_json:
+    if options.as_json:
         print_json({"vault": str(path), **vars(report)})
     else:
         parts = (
@@ -443,25 +442,23 @@ def adopt_command(asked: CommonOptions, path: Path) -> None:
             pluralize(report.summaries, "summary", "summaries"),
         )
         print_line(f"Adopted {path}: {', '.join(parts)}.")
-    _print_problems_and_exit(report.problems, asked)
+    _print_problems_and_exit(report.problems, options)
 
 
 def _vault_path(store: Store) -> Path:
-    from reverie.errors import VaultError
-    from reverie.write import vault_link
 
-    found = vault_link.find_path(store._runtime)
+    found = vault_link.find_path(store.runtime)
     if found is None:
         raise VaultError("the store has no vault: give its path")
     return Path(found)
 
 
-def _print_problems_and_exit(problems: Iterable[str], asked: CommonOptions) -> None:
-    """What needs a look, one line each; found wrong is not the same as failed."""
+def _print_problems_and_exit(problems: Iterable[str], options: CommonOptions) -> None:
+    """Print the problems, one per line, and end with exit code 1 if there are any."""
     lines = list(problems)
     if not lines:
         return
-    if not asked.as_json:
+    if not options.as_json:
         for line in lines[:MAX_SHOWN]:
             print_line(f"  - {to_line(line)}")
         if len(lines) > MAX_SHOWN:
@@ -469,90 +466,21 @@ def _print_problems_and_exit(problems: Iterable[str], asked: CommonOptions) -> N
     click.get_current_context().exit(PROBLEMS_FOUND)
 
 
-HISTORY_HINT = "The vault's git history still holds it: 'reverie vault scrub' takes it out."
-REWRITE_OPTION = click.option(
-    "--rewrite-history",
-    is_flag=True,
-    help="Take it out of the vault's git history too, and look whether it is gone.",
-)
-
-
 @vault_command.command(
     "scrub", epilog=examples("reverie vault scrub", "reverie erase Ab3dE6gH --rewrite-history")
 )
 @store_options
-def scrub_command(asked: CommonOptions) -> None:
-    """Take everything that was erased out of the vault's git history.
+def scrub_command(options: CommonOptions) -> None:
+    """Remove everything that was erased from the vault's git history.
 
-    Commits that held it get new ids; all other words of theirs stay. Then every file and every
-    object of git is searched for what was erased. Copies elsewhere, such as clones, are not
-    reached.
+    Commits that held it are rewritten and get new ids; the rest of their content stays. Then every
+    file and every git object is searched for what was erased. Copies elsewhere, such as clones, are
+    not changed.
     """
-    from reverie.vault import service
-
-    with asked.open_store() as store:
+    with options.open_store() as store:
         done = service.scrub(store)
-    if asked.as_json:
+    if options.as_json:
         print_json(asdict(done))
     else:
         print_purge(done)
-    _exit_if_found(done)
-
-
-def purge_history(space: Space, *, rewrite: bool) -> ScrubReport | str | None:
-    """Rewrite the vault's history if that is wanted, else what to say of it.
-
-    A store without a vault has none.
-    """
-    from reverie.write import vault_link
-
-    if vault_link.find_path(space._runtime) is None:
-        return None
-    if not rewrite:
-        return HISTORY_HINT
-    from reverie.memory import Store
-    from reverie.vault import service
-
-    return service.scrub(Store(space._runtime))
-
-
-def print_purge(done: ScrubReport) -> None:
-    """What a scrub came to, in words."""
-    if not done.texts and not done.short and not done.commits:
-        print_line("Nothing is left to take out of the vault's history.")
-        return
-    print_line(f"Rewrote {pluralize(done.commits, 'commit')} of the vault's history.")
-    looked = f"{pluralize(done.texts, 'erased text')} in every file and every object of git"
-    if done.short:
-        print_stderr(f"{pluralize(done.short, 'erased text')} too short to be looked for.")
-    if not done.found:
-        print_line(f"Looked for {looked}: found nowhere.")
-        return
-    print_stderr(
-        f"Looked for {looked}: still found in the following; they cannot be looked for again."
-    )
-    for place in done.found:
-        print_stderr(f"  {place}")
-
-
-def add_purge_report(
-    report: ErasureReport | SessionErasure, done: ScrubReport | str | None
-) -> object:
-    """The report of an erase, with what became of the history where that was rewritten."""
-    if done is None or isinstance(done, str):
-        return report
-    return {**asdict(report), "history": asdict(done)}
-
-
-def report_purge(done: ScrubReport | str | None) -> None:
-    """What an erase adds to its report."""
-    if isinstance(done, str):
-        print_stderr(done)
-    elif done is not None:
-        print_purge(done)
-        _exit_if_found(done)
-
-
-def _exit_if_found(done: ScrubReport) -> None:
-    if done.found:
-        click.get_current_context().exit(PROBLEMS_FOUND)
+    exit_if_found(done)

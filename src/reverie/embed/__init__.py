@@ -1,4 +1,4 @@
-"""Embedders and rerankers. The one place where a setting becomes one."""
+"""Embedders and rerankers, and the functions that open the one that a setting names."""
 
 from __future__ import annotations
 
@@ -20,32 +20,36 @@ PROVIDERS = ("openai", "anthropic", "google", "ollama")
 
 
 def identity(provider: str, model: str, base_url: str) -> str:
-    """``provider:model[:hash8(base_url)]``; a model that already has a colon stands as it is."""
+    """Return ``provider:model[:hash8(base_url)]``; a model with a colon is not prefixed."""
     name = model if ":" in model else f"{provider}:{model}"
     return f"{name}:{sha256(base_url.encode()).hexdigest()[:8]}" if base_url else name
 
 
 def open_embedder(settings: Settings) -> Embedder | None:
-    """The embedder the settings name; None for a store without vectors."""
+    """Open the embedder that the settings name; None for a store without vectors."""
     spec = settings.embedder.strip()
     provider, _, model = spec.partition(":")
     provider = provider.lower()
     if spec.lower() in {"", "none"}:
         return None
     if spec.lower() == "local":
+        # numpy takes time to load.
         from reverie.embed.local import LocalEmbedder
 
         return LocalEmbedder()
     if spec.lower() == "hashing":
+        # numpy takes time to load.
         from reverie.embed.hashing import HashingEmbedder
 
         return HashingEmbedder()
     if provider == "model2vec":
+        # model2vec is an optional library.
         from reverie.embed.model2vec import Model2VecEmbedder
 
         return Model2VecEmbedder(model)
     reserved = {"", "none", "local", "hashing"}
     if provider in PROVIDERS or (settings.embedder_base_url and provider not in reserved):
+        # httpx2 is an optional library.
         from reverie.embed.openai import OpenAIEmbedder
 
         return OpenAIEmbedder(
@@ -62,9 +66,10 @@ def open_embedder(settings: Settings) -> Embedder | None:
 
 
 def open_reranker(given: str | Path | Reranker | None) -> Reranker | None:
-    """A reranker as it is, or the cross-encoder in a folder; None where there is none."""
+    """Return a given reranker, or open the cross-encoder in a folder; None if none is given."""
     if given is None or not isinstance(given, str | os.PathLike):
         return given
+    # onnxruntime is an optional library.
     from reverie.embed.cross_encoder import CrossEncoder
 
     return CrossEncoder(given)

@@ -1,7 +1,7 @@
-"""A cross-encoder read from local files: how well each text answers a query.
+"""A reranker: a cross-encoder in ONNX format that scores how well each text answers a query.
 
-Errors of tokenizers and onnxruntime have no class in common but Exception; whichever it is, a file
-is not what it should be.
+tokenizers and onnxruntime raise errors that share no class but Exception; all are caught, and mean
+that a file is not what it should be.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 MODEL_FILES = ("model.onnx", "model_quantized.onnx", "model_int8.onnx")
-# On one thread larger batches cost more than they save: their padding is computed too.
+# On one thread larger batches are slower, because their padding is computed too.
 BATCH_SIZE = 4
 MAX_TOKENS = 512
-"""What a model reads when its files do not say."""
+"""The limit of a model whose files do not name one."""
 CHARS_PER_TOKEN = 40
 
 _SANE_TOKENS = range(8, 100_000)  # "no limit" is written as 10^30, or as -1
-# These number their positions from behind the padding token: the first of them are never used.
+# These number positions from after the padding token, so that the first ones are never used.
 _OFFSET_POSITIONS = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet"}
 _INTEGER_TYPES: dict[str, type[np.integer[Any]]] = {
     "tensor(int64)": np.int64,
@@ -47,10 +47,11 @@ _MIN_SCORE, _MAX_SCORE = sys.float_info.min, nextafter(1.0, 0.0)
 
 
 class CrossEncoder:
-    """An ONNX model that reads a query and a text together, from a folder or an ``.onnx`` file.
+    """Scores texts with an ONNX model that is given a query and a text together.
 
-    Its files are looked for when it is made and read at the first score. It runs on the CPU, may
-    be shared by threads, and gives a text the same score whatever it is scored with.
+    The constructor finds the files by a folder or an ``.onnx`` file; the first score loads them.
+    It runs on the CPU, can be shared by threads, and the score of a text does not depend on the
+    texts it is scored with.
     """
 
     def __init__(self, path: str | Path, *, threads: int = 1) -> None:
@@ -75,7 +76,7 @@ class CrossEncoder:
 
     @cached_property
     def identity(self) -> str:
-        """``onnx:folder:hash8``, the hash of the model's own bytes."""
+        """``onnx:folder:hash8``, with a hash of the model's bytes."""
         digest = sha256()
         try:
             for file in (self._file, *_find_external_weights(self._file)):
@@ -86,7 +87,7 @@ class CrossEncoder:
         return f"onnx:{self._folder.resolve().name}:{digest.hexdigest()[:8]}"
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
-        """How well each text answers the query, each in (0, 1), on an absolute scale."""
+        """The score of each text for the query, in (0, 1), comparable between queries."""
         if not texts:
             return []
         model = self._load_once()
@@ -175,9 +176,9 @@ def _find_files(path: Path) -> tuple[Path, Path]:
 
 
 def _find_external_weights(file: Path) -> list[Path]:
-    """Where a large model keeps what does not fit into its own file."""
-    beside = (file.with_name(file.name + ending) for ending in ("_data", ".data"))
-    return [path for path in beside if path.is_file()]
+    """The files with the weights of a large model that are not in the model file."""
+    candidates = (file.with_name(file.name + ending) for ending in ("_data", ".data"))
+    return [path for path in candidates if path.is_file()]
 
 
 def _load(file: Path, folder: Path, threads: int) -> _Model:
@@ -191,7 +192,7 @@ def _load(file: Path, folder: Path, threads: int) -> _Model:
     padding = _padding(tokenizer, config)
     tokens = _max_tokens(tokenizer, config, _read_json(folder / "tokenizer_config.json"), padding)
     tokenizer.no_padding()
-    # Cuts the longer of the two: the text, unless the query alone is more than half of the room.
+    # Truncates the longer of the two: the text, unless the query takes more than half.
     tokenizer.enable_truncation(tokens, strategy="longest_first")
     tokenizer.encode_special_tokens = True  # "[SEP]" in a text is text
     batch = 1 if _scales_by_batch(file) else BATCH_SIZE
@@ -215,7 +216,7 @@ def _session(file: Path, threads: int) -> Any:
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.use_deterministic_compute = True
-    options.log_severity_level = 4  # what it would write to stderr, it also raises
+    options.log_severity_level = 4  # it raises what it would log to stderr
     try:
         return runtime.InferenceSession(
             str(file), sess_options=options, providers=["CPUExecutionProvider"]
@@ -225,10 +226,10 @@ def _session(file: Path, threads: int) -> Any:
 
 
 def _runtime() -> Any:
-    """onnxruntime, silenced before it starts: its builds report to their maker unless told not to.
+    """Import onnxruntime with its telemetry disabled, which some builds send by default.
 
-    The variable stops everything, but only before the first import. The call is for processes
-    that imported it before, and for builds that know no such variable.
+    The variable disables all of it, but only before the first import. The call is for processes
+    that imported it before, and for builds that ignore the variable.
     """
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     try:
@@ -240,28 +241,28 @@ def _runtime() -> Any:
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    """What a JSON file beside the model says; it may be missing."""
+    """Read a JSON object from a file of the model; empty if the file is missing."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable_file(file, error) from error
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _padding(tokenizer: Tokenizer, config: Mapping[str, Any]) -> dict[str, Any]:
-    given = tokenizer.padding or {}
-    named = (
-        given.get("pad_id"),
+    own_padding = tokenizer.padding or {}
+    candidates = (
+        own_padding.get("pad_id"),
         config.get("pad_token_id"),
         tokenizer.token_to_id("[PAD]"),
         tokenizer.token_to_id("<pad>"),
     )
     return {
-        "direction": given.get("direction", "right"),
-        "pad_id": next((n for n in named if isinstance(n, int) and n >= 0), 0),
-        "pad_type_id": given.get("pad_type_id", 0),
+        "direction": own_padding.get("direction", "right"),
+        "pad_id": next((n for n in candidates if isinstance(n, int) and n >= 0), 0),
+        "pad_type_id": own_padding.get("pad_type_id", 0),
     }
 
 
@@ -271,29 +272,29 @@ def _max_tokens(
     tokenizer_config: Mapping[str, Any],
     padding: Mapping[str, Any],
 ) -> int:
-    """The smallest limit that the files name."""
+    """The smallest limit that the model's files name."""
     positions = config.get("max_position_embeddings")
     if isinstance(positions, int) and str(config.get("model_type")) in _OFFSET_POSITIONS:
         positions -= padding["pad_id"] + 1
-    named = (
+    limits = (
         (tokenizer.truncation or {}).get("max_length"),
         tokenizer_config.get("model_max_length"),
         positions,
     )
-    sane = (value for value in named if isinstance(value, int) and value in _SANE_TOKENS)
+    sane = (value for value in limits if isinstance(value, int) and value in _SANE_TOKENS)
     return min(sane, default=MAX_TOKENS)
 
 
 def _inputs(nodes: Iterable[Any], file: Path) -> dict[str, type[np.integer[Any]]]:
-    found = {}
+    types = {}
     for node in nodes:
-        known = node.name in {"input_ids", "attention_mask", "token_type_ids"}
-        if not known or node.type not in _INTEGER_TYPES:
+        is_expected = node.name in {"input_ids", "attention_mask", "token_type_ids"}
+        if not is_expected or node.type not in _INTEGER_TYPES:
             raise _not_cross_encoder(file, f"asks for {node.name} as {node.type}")
-        found[node.name] = _INTEGER_TYPES[node.type]
-    if "input_ids" not in found:
+        types[node.name] = _INTEGER_TYPES[node.type]
+    if "input_ids" not in types:
         raise _not_cross_encoder(file, "takes no input_ids")
-    return found
+    return types
 
 
 def _output(nodes: Sequence[Any], file: Path) -> str:
@@ -303,7 +304,7 @@ def _output(nodes: Sequence[Any], file: Path) -> str:
         chosen = nodes[0]
     if chosen is None:
         raise _not_cross_encoder(file, f"gives {', '.join(node.name for node in nodes)}")
-    shape = chosen.shape or ["?"]  # a graph need not say
+    shape = chosen.shape or ["?"]  # a graph may leave it out
     wide = len(shape) > 1 and isinstance(shape[-1], int) and shape[-1] not in {1, 2}
     if len(shape) > 2 or wide or chosen.type not in _FLOATS:
         raise _not_cross_encoder(file, f"gives {chosen.name} of shape {shape} as {chosen.type}")
@@ -311,9 +312,9 @@ def _output(nodes: Sequence[Any], file: Path) -> str:
 
 
 def _scales_by_batch(file: Path) -> bool:
-    """Whether activations are quantised by one scale for a whole batch.
+    """Whether activations are quantised with one scale for a whole batch.
 
-    Then a text's score would depend on the texts beside it, and not a little.
+    Then the score of a text would depend much on the other texts of its batch.
     """
     try:
         with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
@@ -323,7 +324,7 @@ def _scales_by_batch(file: Path) -> bool:
 
 
 def _to_logits(answer: NDArray[np.float64], count: int, file: Path) -> list[float]:
-    """One logit for each text; of two classes, how far the last is above the first."""
+    """One logit for each text; with two classes, the difference of the second to the first."""
     if answer.ndim not in {1, 2} or (answer.ndim == 2 and answer.shape[1] not in {1, 2}):
         raise _not_cross_encoder(file, f"gave an answer of shape {list(answer.shape)}")
     if answer.shape[0] != count:

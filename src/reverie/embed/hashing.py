@@ -1,4 +1,4 @@
-"""A deterministic embedder for tests: no model, no files, near texts near each other."""
+"""A deterministic embedder for tests, without a model: similar spelling, similar vectors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HashingEmbedder:
-    """Each word and each three letters of it falls into a bucket, with a sign.
+    """Hashes each word and each of its letter trigrams into a signed dimension.
 
     It knows spelling, not meaning: "colour" is near "colours", never near "hue".
     """

@@ -1,4 +1,4 @@
-"""The embedder that needs nothing: wordllama's static vectors, read straight from its files."""
+"""The default embedder: the static token vectors of wordllama, read directly from its files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
 
 MAX_CHARS = 20_000
-"""What of a text is looked at. Longer text is split into passages long before."""
+"""The part of a text that is embedded; longer text is split into passages before."""
 NFKC_CHUNK_CHARS = 500
 
 _lock = Lock()
 
 
 class LocalEmbedder:
-    """A text is the sum of its tokens' vectors, each times √(how often it occurs)."""
+    """Embeds a text as the sum of its tokens' vectors, each times the root of its frequency."""
 
     identity = "wordllama:l2_supercat_256"
     remote = False
@@ -51,10 +51,10 @@ class LocalEmbedder:
             return self._embed_one(text)
         text = normalize_whitespace(text)
         by_character = [0.0] * len(text)
-        # Where words overlap, the one that weighs most is the last.
+        # Sorted by weight: where words overlap, the highest weight is written last.
         for start, end, weight in sorted(word_spans(text, weights), key=itemgetter(2)):
             by_character[start:end] = [weight] * (end - start)
-        # The whole query is read at once, so that each word gets the tokens it has in a sentence.
+        # Tokenize the whole query at once, so that each word gets the tokens it has in a sentence.
         encoded = tokenizer().encode(text, add_special_tokens=False)
         by_token = [max(by_character[start:end], default=0.0) for start, end in encoded.offsets]
         largest = max(by_token, default=0.0)
@@ -68,10 +68,10 @@ class LocalEmbedder:
 
 
 def normalize_whitespace(text: str) -> str:
-    """The text with one space between words: only after a space does a word get its own tokens."""
+    """Put one space between words: a word has its usual tokens only after a space."""
     text = text[:MAX_CHARS]
     if not text.isascii():
-        # In slices: a pile of marks on one letter is sorted in quadratic time.
+        # In slices, because many combining marks on one letter are sorted in quadratic time.
         slices = (text[at : at + NFKC_CHUNK_CHARS] for at in range(0, len(text), NFKC_CHUNK_CHARS))
         text = "".join(unicodedata.normalize("NFKC", part) for part in slices)
         text = replace_surrogates(text[:MAX_CHARS])
@@ -79,7 +79,7 @@ def normalize_whitespace(text: str) -> str:
 
 
 def _weighted_sum(tokens: Sequence[int], factors: Sequence[float]) -> Vector:
-    # einsum, not a matrix product: that would wake the threads of BLAS, which cost more than this.
+    # einsum, not a matrix product, which would start BLAS threads that cost more than this.
     total: Vector = np.einsum(
         "i,ij->j", np.array(factors, np.float32), _embedding_table()[list(tokens)]
     )
@@ -94,7 +94,7 @@ def _embedding_table() -> Matrix:
 
 @cache
 def _load_table() -> Matrix:
-    """32,000 × 256 float32: 33 MB, twice the file, for rows that are ready to add."""
+    """Load the token vectors as 32,000 × 256 float32: 33 MB, twice the file, but fast to add."""
     from safetensors.numpy import load_file
 
     tensors = load_file(bundled_file("weights/l2_supercat_256.safetensors"))

@@ -1,4 +1,4 @@
-"""Static models of the model2vec family, from a folder or the Hugging Face hub."""
+"""An embedder for static models of the model2vec family, from a folder or Hugging Face."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NAMES = {
 
 
 class Model2VecEmbedder:
-    """Loaded when made, so that a model that is missing is known before the first write.
+    """Embeds with a model2vec model, which is loaded at once, so that a missing one fails early.
 
-    The models carry their own word weights: a query's weights are not used.
+    The models have word weights of their own: the weights of a query are not used.
     """
 
     remote = False
@@ -43,11 +43,11 @@ class Model2VecEmbedder:
                 f"there is no model2vec model at {folder}: give the folder it was saved to"
             )
         if local:
-            name = str(folder.resolve())  # elsewhere the same relative name is another model
+            name = str(folder.resolve())  # a relative name would mean another model elsewhere
         try:
             self._model = StaticModel.from_pretrained(name)
         except Exception as error:
-            raise EmbeddingFailed(_advice(name, local, error)) from error
+            raise EmbeddingFailed(_load_error(name, local, error)) from error
         self.identity = f"model2vec:{name}"
         self.dimensions = int(self._model.dim)
 
@@ -69,7 +69,7 @@ def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1
 
 
-def _advice(name: str, local: bool, error: Exception) -> str:
+def _load_error(name: str, local: bool, error: Exception) -> str:
     if local:
         return (
             f"{name} holds no readable model2vec model ({type(error).__name__}): "

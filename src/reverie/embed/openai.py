@@ -1,4 +1,4 @@
-"""Any service that speaks OpenAI's ``POST /embeddings``."""
+"""An embedder for any service with OpenAI's ``POST /embeddings``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from email.utils import parsedate_to_datetime
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from reverie.embed import identity
 from reverie.embed.pooling import normalize_rows
 from reverie.errors import ConfigError, EmbeddingFailed, MissingExtra
-from reverie.http_guard import guarded
+from reverie.http_guard import guarded, split_service_url, without_credentials
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from reverie.protocols import Matrix, Vector
 
 TIMEOUT = 30.0
-# A recall is waited for: it tries once, and then leaves the service alone for a while.
+# A recall must not wait long: it tries once, and after a failure not again for a while.
 QUERY_TIMEOUT = 3.0
 QUERY_COOLDOWN = 30.0
 BATCH_SIZE = 64
@@ -38,7 +37,7 @@ MAX_CHARS = 20_000
 MAX_RETRY_AFTER = 10.0
 MAX_CACHED_QUERIES = 64
 
-# What reading an answer of any shape may raise.
+# What parsing a malformed answer may raise.
 _PARSE_ERRORS = (
     ValueError,
     TypeError,
@@ -74,15 +73,15 @@ _PROVIDERS = {
 
 
 class _Retryable(EmbeddingFailed):
-    """A failure that another try may mend, after ``wait`` seconds when the service says so."""
+    """A failure to be retried, after ``retry_after`` seconds if the service named them."""
 
-    def __init__(self, message: str, wait: float | None = None) -> None:
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.wait = wait
+        self.retry_after = retry_after
 
 
 class OpenAIEmbedder:
-    """Vectors from a service. A key that is missing is known when the embedder is made."""
+    """Gets vectors from a service. The constructor raises if its API key is missing."""
 
     remote = True
 
@@ -107,10 +106,15 @@ class OpenAIEmbedder:
         self.model = model or known.model
         if not self.model:
             raise ConfigError(f"{provider} has no default model: set embedder to {provider}:MODEL")
-        address = _parse_base_url(base_url or known.base_url, provider)
+        address = split_service_url(base_url or known.base_url)
+        if address is None:
+            raise ConfigError(
+                f"the address for embeddings of {provider} cannot be used: "
+                "set embedder_base_url to http(s)://HOST/v1"
+            )
         self.identity = identity(known.name, self.model, base_url)
         # Only what is free of credentials may appear in a message.
-        self._safe_url = f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}"
+        self._safe_url = without_credentials(address)
         self._key_env = api_key_env or ("" if base_url else known.key_env)
         self._timeout = timeout
         self._queries: OrderedDict[str, Vector] = OrderedDict()
@@ -148,20 +152,20 @@ class OpenAIEmbedder:
         return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
 
     def embed_query(self, text: str, weights: Mapping[str, float] | None = None) -> Vector:
-        """One vector; the last few are kept. A service weighs words itself, so no weights."""
+        """The vector of a query; the last few are cached. ``weights`` are not used by services."""
         with self._lock:
             if text in self._queries:
                 self._queries.move_to_end(text)
                 return self._queries[text].copy()
-        made = self._fetch_query_vector(text)
+        vector = self._fetch_query_vector(text)
         with self._lock:
-            self._queries[text] = made
+            self._queries[text] = vector
             while len(self._queries) > MAX_CACHED_QUERIES:
                 self._queries.popitem(last=False)
-        return made.copy()
+        return vector.copy()
 
     def _fetch_query_vector(self, text: str) -> Vector:
-        """A recall waits for one short try; after a failure the next ones do not wait at all."""
+        """Embed with one short try; after a failure, raise at once until the cooldown is over."""
         if monotonic() < self._cooldown_until:
             raise EmbeddingFailed(f"{self._safe_url} did not answer a moment ago")
         try:
@@ -169,10 +173,11 @@ class OpenAIEmbedder:
         except EmbeddingFailed:
             self._cooldown_until = monotonic() + QUERY_COOLDOWN
             raise
-        made: Vector = rows[0]
-        return made
+        vector: Vector = rows[0]
+        return vector
 
     def close(self) -> None:
+        """Close the connections to the service."""
         self._client.close()
 
     @property
@@ -180,7 +185,7 @@ class OpenAIEmbedder:
         return f"check that {self.model!r} is an embedding model there"
 
     def _embed_batch(self, texts: Sequence[str], timeout: float | None = None) -> Matrix:
-        # Many services refuse an empty text: a space stands for it, and its vector is not used.
+        # Many services refuse an empty text: a space is sent instead, and its vector zeroed.
         sent = [_sendable(text) or " " for text in texts]
         rows = self._parse(
             self._post({"model": self.model, "input": sent}, timeout or self._timeout), len(sent)
@@ -266,20 +271,6 @@ class OpenAIEmbedder:
         return rows
 
 
-def _parse_base_url(base_url: str, provider: str) -> Any:
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ConfigError(
-            f"the address for embeddings of {provider} cannot be used: "
-            "set embedder_base_url to http(s)://HOST/v1"
-        )
-    return parts
-
-
 def _read_api_key(provider: str, variable: str, environ: Mapping[str, str]) -> str:
     if not variable:
         return ""
@@ -300,7 +291,7 @@ def _sendable(text: str) -> str:
 
 
 def _parse_retry_after(retry_after: str) -> float | None:
-    """What ``Retry-After`` says: seconds, or a date."""
+    """The seconds of a ``Retry-After`` header, which has seconds or a date; None if invalid."""
     try:
         return max(0.0, float(retry_after))
     except ValueError:
@@ -319,7 +310,7 @@ def _retry_wait(backoff: float) -> Callable[[tenacity.RetryCallState], float]:
 
     def wait(state: tenacity.RetryCallState) -> float:
         error = state.outcome and state.outcome.exception()
-        asked = error.wait if isinstance(error, _Retryable) else None
+        asked = error.retry_after if isinstance(error, _Retryable) else None
         return growing(state) if asked is None else asked
 
     return wait

@@ -1,4 +1,4 @@
-"""What the embedders share: unit rows, and how much each word of a query counts."""
+"""Helpers of the embedders: normalised rows, and the weights of a query's words."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_BIGRAM_CHARS = 4  # two letters, each perhaps with a mark
 
 
 def normalize_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
-    """Rows of length one; a row of zeros stays."""
+    """Scale rows to unit length; a row of zeros stays."""
     wide = rows.astype(np.float64)
     largest = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
     wide /= np.where(largest > 0, largest, 1.0)  # so that no square overflows
@@ -28,32 +28,32 @@ def normalize_rows(rows: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def word_spans(text: str, weights: Mapping[str, float]) -> Iterator[tuple[int, int, float]]:
-    """Where in an NFKC text the words that count are, and how much. Words without a weight do not.
+    """The offsets and weights of the words in an NFKC text that have a weight.
 
-    ``weights`` names words as ``query_terms`` does: folded, and in pairs of letters for scripts
-    without spaces.
+    ``weights`` has words as ``query_terms`` gives them: folded, and as bigrams for scripts without
+    spaces.
     """
     for start, end in _token_spans(text):
         word = nfkc_casefold(text[start:end])[:MAX_TERM_CHARS]
         if word in weights:
-            found = [(start, end, weights[word])]
+            spans = [(start, end, weights[word])]
         elif word.isascii():
             continue
         else:
-            found = [
-                (at, at + size, weights[pair])
+            spans = [
+                (at, at + size, weights[bigram])
                 for size in range(1, MAX_BIGRAM_CHARS + 1)
                 for at in range(start, end - size + 1)
-                if (pair := nfkc_casefold(text[at : at + size])) in weights
+                if (bigram := nfkc_casefold(text[at : at + size])) in weights
             ]
-        for first, last, weight in found:
+        for first, last, weight in spans:
             if weight > 0 and isfinite(weight):
                 yield first, last, weight
 
 
 def _token_spans(text: str) -> Iterator[tuple[int, int]]:
     lowered = text.lower()
-    if len(lowered) != len(text):  # "İ" has a longer lower case; places must stay
+    if len(lowered) != len(text):  # "İ" has a longer lower case; offsets must stay the same
         lowered = "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
     end = 0
     for token in tokenize(lowered):

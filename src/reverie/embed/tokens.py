@@ -1,4 +1,4 @@
-"""The bundled tokenizer: what the local embedder reads and what Reverie counts tokens with."""
+"""The bundled tokenizer, which the local embedder uses and which counts tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _lock = Lock()
-# How the tokenizer writes a space, and what it cuts a text into.
+# The tokenizer's symbol for a space, and the words that it splits a text into.
 _SPACE = "▁"
 _WORDS = re.compile("▁+[^▁]*")
 _MAX_CACHED_WORD_CHARS = 40
@@ -23,10 +23,10 @@ _MAX_CACHED_TEXT_CHARS = 5_000
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens the bundled tokenizer makes of the text.
+    """The number of tokens of a text, by the bundled tokenizer.
 
-    No token reaches over a word's start, so the words are counted, and most come again; so do
-    the texts, from one context to the next.
+    No token extends over the start of a word, so tokens are counted by word. The counts of words
+    and of short texts are cached, because both recur from one context to the next.
     """
     return _count_text(text) if len(text) <= _MAX_CACHED_TEXT_CHARS else _count_words(text)
 
@@ -44,7 +44,7 @@ def _count_words(text: str) -> int:
 
 
 def _count_uncached(word: str) -> int:
-    # The tokenizer puts a space before what it is given.
+    # The tokenizer adds a space before the text it is given.
     return len(tokenizer().encode(word[1:], add_special_tokens=False)) if word != _SPACE else 1
 
 
@@ -53,12 +53,12 @@ _count_text = lru_cache(maxsize=2_000)(_count_words)
 
 
 def replace_surrogates(text: str) -> str:
-    """The text without lone surrogates, which no tokenizer takes; its length stays."""
+    """Replace lone surrogates, which no tokenizer accepts, by ``?``; the length stays."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def bundled_file(name: str) -> Path:
-    """A file of wordllama, which is never imported: offline, its loader looks elsewhere."""
+    """The path of a file of wordllama, which is not imported: its loader needs a network."""
     spec = find_spec("wordllama")
     for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder) / name
@@ -70,7 +70,7 @@ def bundled_file(name: str) -> Path:
 
 
 def tokenizer() -> Tokenizer:
-    """The one tokenizer of this process. Use ``encode``: ``encode_batch`` starts threads."""
+    """The tokenizer of this process. Use ``encode``: ``encode_batch`` starts threads."""
     with _lock:
         return _load()
 
@@ -80,11 +80,11 @@ def _load() -> Tokenizer:
     from tokenizers import Regex, Tokenizer
     from tokenizers.pre_tokenizers import Split
 
-    made: Tokenizer = Tokenizer.from_file(
+    loaded: Tokenizer = Tokenizer.from_file(
         str(bundled_file("tokenizers/l2_supercat_tokenizer_config.json"))
     )
-    # No token of the vocabulary reaches over a word's start, so cutting there first changes no
-    # token; but the tokenizer's cache then holds words, which come again, instead of whole texts.
-    made.pre_tokenizer = Split(Regex("▁+"), "merged_with_next")
-    made.encode_special_tokens = True  # "</s>" in a text is text
-    return made
+    # No token of the vocabulary extends over the start of a word, so splitting there first changes
+    # no token; but the tokenizer then caches words, which recur, instead of whole texts.
+    loaded.pre_tokenizer = Split(Regex("▁+"), "merged_with_next")
+    loaded.encode_special_tokens = True  # "</s>" in a text is text
+    return loaded

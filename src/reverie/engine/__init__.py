@@ -1,4 +1,4 @@
-"""Where the log, the index and the agenda are kept: SQL shared by every engine, and the engines."""
+"""The databases: SQL for the log, the index and the agenda, and an engine for each database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reverie.protocols import Engine
 
 
 def open_engine(url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT) -> Engine:
-    """The one place where an address becomes an engine. ``read_url`` is a standby of it.
+    """Open the engine for an address. ``read_url`` is a PostgreSQL standby to read from.
 
     ``busy_timeout`` is how many seconds a writer waits for another one.
     """
@@ -18,11 +18,13 @@ def open_engine(url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT
     if scheme == "sqlite":
         if read_url:
             raise ConfigError("read_url needs a store at a postgresql:// address: leave it out")
+        # apsw and numpy take time to load.
         from reverie.engine.sqlite.engine import SQLiteEngine
 
         return SQLiteEngine(url, busy_timeout)
     if scheme in {"postgresql", "postgres"}:
         try:
+            # psycopg is an optional library.
             from reverie.engine.postgres.engine import PostgresEngine
         except ImportError as error:
             raise MissingExtra("a postgresql:// address", "postgres") from error
@@ -34,7 +36,8 @@ def open_engine(url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT
 
 
 def copy_store(source: Path, target: Path) -> None:
-    """Copy the file of a store, with what its write-ahead log holds; nothing else will do."""
+    """Copy a SQLite store with its write-ahead log, which a plain copy of the file would miss."""
+    # apsw takes time to load.
     from reverie.engine.sqlite.store_file import copy_store_file
 
     copy_store_file(source, target)

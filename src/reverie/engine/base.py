@@ -1,4 +1,4 @@
-"""What every open database shares: it belongs to one process, and a thread has one transaction."""
+"""Base class of the engines: an engine belongs to one process, a thread has one transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reverie.errors import (
     StoreReadOnly,
 )
 
-# How long the answer of an examination holds: it reads the whole store.
+# Seconds that the result of a damage check is reused: a check reads the whole store.
 DAMAGE_CHECK_INTERVAL = 60.0
 
 _log = logging.getLogger("reverie.engine")
@@ -56,19 +56,45 @@ class BaseEngine(Generic[TransactionT]):
         return self._failed is not None
 
     def _note_failure(self, why: str) -> None:
-        """Refuse every write from here on; the first failure is logged."""
+        """Refuse every write from now on, and log the first failure."""
         if self._failed is None:
             _log.error("a write to %s failed (%s): start again to store anything", self.url, why)
         self._failed = why
 
+    @contextlib.contextmanager
+    def read(self, *, allow_replica: bool = False) -> Iterator[TransactionT]:
+        current = self._current()
+        if current is not None:
+            yield current
+            return
+        with self._detecting_damage(), self._begin_read(allow_replica) as tx:
+            yield tx
+
+    @contextlib.contextmanager
+    def write(self, *, wait: bool = True) -> Iterator[TransactionT]:
+        current = self._current_writer()
+        if current is not None:
+            yield current
+            return
+        with self._detecting_damage(), self._begin_write(wait) as tx:
+            yield tx
+
+    def _begin_read(self, allow_replica: bool) -> contextlib.AbstractContextManager[TransactionT]:
+        """Open a transaction of this thread's own that reads."""
+        raise NotImplementedError
+
+    def _begin_write(self, wait: bool) -> contextlib.AbstractContextManager[TransactionT]:
+        """Open a transaction of this thread's own that writes, and commit it at its end."""
+        raise NotImplementedError
+
     def _current(self) -> TransactionT | None:
-        """The transaction that this thread is in."""
+        """The transaction that this thread is in, or None."""
         self._require_usable()
         transaction: TransactionT | None = getattr(self._thread, "current", None)
         return transaction
 
     def _current_writer(self) -> TransactionT | None:
-        """The same for who wants to write, or why that cannot be."""
+        """The write transaction that this thread is in, or None; raises where it may not write."""
         current = self._current()
         if current is not None and not current.writing:
             raise StoreError("a write cannot start inside a read: end the read first")
@@ -78,6 +104,7 @@ class BaseEngine(Generic[TransactionT]):
 
     @contextlib.contextmanager
     def _as_current(self, transaction: TransactionT) -> Iterator[TransactionT]:
+        """Make a transaction this thread's current one while the block runs."""
         self._thread.current = transaction
         try:
             yield transaction
@@ -89,35 +116,35 @@ class BaseEngine(Generic[TransactionT]):
 
     @contextlib.contextmanager
     def _detecting_damage(self) -> Iterator[None]:
-        """Let a failure that nothing but damage explains be StoreDamaged.
+        """Turn an unexpected error into StoreDamaged if the store is found to be damaged.
 
-        Rows that were changed behind our back break code that trusts them in any way. An error
-        that is none of ours makes the store be examined; if that finds nothing, it is a bug.
+        Rows that another program changed can break code that trusts them in any way. After an
+        error that Reverie did not raise the store is checked; if it is sound, the error is a bug.
         """
         try:
             yield
         except (ReverieError, OSError):
             raise
         except Exception as error:
-            found = self._find_damage()
-            if found is None:
+            damage = self._find_damage()
+            if damage is None:
                 raise
-            raise StoreDamaged(found) from error
+            raise StoreDamaged(damage) from error
 
     def _find_damage(self) -> str | None:
-        """What is damaged, as far as it was looked for within the last minute."""
-        examine, self.damage_check = self.damage_check, None
-        if examine is None:
+        """Describe the damage, if any; a result of the last ``DAMAGE_CHECK_INTERVAL`` is reused."""
+        check, self.damage_check = self.damage_check, None
+        if check is None:
             return None
         try:
             if time.monotonic() >= self._examine_after:
-                begun = time.monotonic()
-                self._damage = examine()
-                spent = time.monotonic() - begun
+                started = time.monotonic()
+                self._damage = check()
+                spent = time.monotonic() - started
                 self._examine_after = time.monotonic() + max(DAMAGE_CHECK_INTERVAL, 20 * spent)
             return self._damage
         finally:
-            self.damage_check = examine
+            self.damage_check = check
 
     def _require_usable(self) -> None:
         if os.getpid() != self._pid:

@@ -1,4 +1,4 @@
-"""The index: which memories there are now, and the passages and words of memories and events.
+"""The index: the current memories, and the passages and terms of memories and events.
 
 Everything here is a view of the log. Passages of one text are numbered consecutively within their
 owner and never reuse a number, so that other processes can tell new vectors from old ones.
@@ -22,18 +22,18 @@ from reverie.text.messages import PARSER_VERSION
 from reverie.text.normalize import subject_key
 from reverie.text.passages import OVERLAP_CHARS, PASSAGE_CHARS, split
 
-# More terms than this tell no two texts apart.
+# More terms than this do not tell two texts apart any better.
 MAX_ASKED = 50
-# A longer text than this many terms is not found any less: it is long, that is all.
+# The most terms that a text's length counts as: beyond it, length does not lower a score more.
 MAX_COUNTED = 200
-# Which rules made the index: when they change, it is made anew.
+# The rules that the index was made with: an index of other rules is rebuilt.
 INDEX_VERSION = (
     f"{ANALYZER_IDENTITY}, passages {PASSAGE_CHARS}/{OVERLAP_CHARS}/{MAX_COUNTED}, {PARSER_VERSION}"
 )
 
 
 class MemoryRow(NamedTuple):
-    """Where a memory stands in the index."""
+    """A row of ``memories``: the current version of a memory, as the index has it."""
 
     first_position: int
     memory: str
@@ -51,13 +51,13 @@ class MemoryRow(NamedTuple):
     passages: int
 
 
-# The column that holds first_position has had another name since the first schema.
+# The column of first_position is called "born" in every schema.
 _COLUMNS = ["born" if name == "first_position" else name for name in MemoryRow._fields]
 MEMORY_COLUMNS = ", ".join(_COLUMNS)
 
 
 class Statistics(NamedTuple):
-    """What scoring needs to know of one owner."""
+    """Counts of one owner's index that scoring and the vector caches need."""
 
     epoch: int
     next_passage: int
@@ -70,10 +70,10 @@ class Statistics(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which memories and events may be seen. Applied in SQL, before anything is ranked.
+    """Conditions on memories and events, applied in SQL before anything is ranked.
 
-    ``sessions`` are those of one owner whose own memories are seen as well; None: all there are,
-    for the operator.
+    ``sessions`` are the sessions of ``sessions_owner`` whose private memories are included; with
+    None (the operator's) the private memories of every session are.
     """
 
     kinds: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Filter:
 
     @property
     def has_conditions(self) -> bool:
-        """Whether it leaves out any of what everyone sees."""
+        """Whether it excludes anything that is visible without a session."""
         return bool(
             self.kinds
             or self.category
@@ -101,25 +101,20 @@ class Filter:
 
     @property
     def includes_events(self) -> bool:
-        """Events have no category, subject or tags."""
+        """Whether events can pass: they have no category, subject or tags."""
         named = self.category is not None or self.subject_key is not None or self.tags
         return not named and (not self.kinds or "event" in self.kinds)
 
     def events_where(self, owner: Owner) -> tuple[str, list[object]]:
-        """Conditions on ``e`` (events) and their values."""
+        """The SQL condition on ``e`` (events), and its values."""
         parts, values = ["e.space = ?", "e.owner = ?"], list[object](owner)
         if not self.includes_events:
             return "0 = 1", []
-        if self.since is not None:
-            parts.append("e.at >= ?")
-            values.append(self.since)
-        if self.until is not None:
-            parts.append("e.at < ?")
-            values.append(self.until)
+        self._add_time_limits("e.at", parts, values)
         return " AND ".join(parts), values
 
     def where(self, owner: Owner) -> tuple[str, list[object]]:
-        """Conditions on ``m`` (memories) and their values."""
+        """The SQL condition on ``m`` (memories), and its values."""
         parts, values = ["m.space = ?", "m.owner = ?"], list[object](owner)
         if self.sessions and self.sessions_owner in {None, owner}:
             parts.append(
@@ -143,19 +138,23 @@ class Filter:
                 "AND t.born = m.born)"
             )
             values.extend((*owner, tag))
-        if self.since is not None:
-            parts.append("m.at >= ?")
-            values.append(self.since)
-        if self.until is not None:
-            parts.append("m.at < ?")
-            values.append(self.until)
+        self._add_time_limits("m.at", parts, values)
         if self.alive_at is not None:
             parts.append("(m.expires_at IS NULL OR m.expires_at > ?)")
             values.append(self.alive_at)
         return " AND ".join(parts), values
 
+    def _add_time_limits(self, column: str, parts: list[str], values: list[object]) -> None:
+        for operator, limit in ((">=", self.since), ("<", self.until)):
+            if limit is not None:
+                parts.append(f"{column} {operator} ?")
+                values.append(limit)
+
     def accepts(self, memory: Memory) -> bool:
-        """The same rules for a state that is not in the index (an earlier moment)."""
+        """Whether a memory passes that is not in the index: a state as of an earlier position.
+
+        Sessions are not checked.
+        """
         at = memory.created_at if memory.happened_at is None else memory.happened_at
         return (
             (self.include_forgotten or memory.forgotten_at is None)
@@ -165,10 +164,11 @@ class Filter:
             and set(self.tags) <= set(memory.tags)
             and (self.since is None or at >= self.since)
             and (self.until is None or at < self.until)
-            and (self.alive_at is None or not memory.expired(self.alive_at))
+            and (self.alive_at is None or not memory.is_expired(self.alive_at))
         )
 
     def accepts_event(self, event: Event) -> bool:
+        """Whether an event passes that is not read through the index."""
         return (
             self.includes_events
             and (self.since is None or event.at >= self.since)
@@ -178,10 +178,11 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One stretch of a text, ready to be indexed. ``length`` is what counts against it, in terms.
+    """One passage of a text, ready to be indexed. ``length`` is its length for scoring, in terms.
 
-    A long reply says little about any one thing, and each stretch of it counts as all of it. What
-    is remembered is short, or a document whose even stretches stand for themselves.
+    Each passage of a message has the length of the whole message, because a long reply says little
+    about any one thing. Passages of memories have length 0: a memory is short, or a document whose
+    passages are about equally long.
     """
 
     start: int
@@ -191,7 +192,7 @@ class Passage:
 
 
 def content_passages(content: str) -> list[Passage]:
-    """The stretches of what is remembered."""
+    """Split the content of a memory into passages."""
     return [
         Passage(start, text, frozenset(terms.counts), 0)
         for start, text, terms in _split_and_analyze(content)
@@ -199,13 +200,11 @@ def content_passages(content: str) -> list[Passage]:
 
 
 def message_passages(content: str, speaker: str | None) -> list[Passage]:
-    """The stretches of what was said; each is also found by the name of who said it."""
-    stretches = _split_and_analyze(content)
-    whole = min(sum(terms.length for _, _, terms in stretches), MAX_COUNTED)
+    """Split a message into passages; each also has the terms of the speaker's name."""
+    parts = _split_and_analyze(content)
+    length = min(sum(terms.length for _, _, terms in parts), MAX_COUNTED)
     name = frozenset(analyse(speaker).counts) if speaker else frozenset()
-    return [
-        Passage(start, text, name.union(terms.counts), whole) for start, text, terms in stretches
-    ]
+    return [Passage(start, text, name.union(terms.counts), length) for start, text, terms in parts]
 
 
 def _split_and_analyze(content: str) -> list[tuple[int, str, Terms]]:
@@ -214,9 +213,10 @@ def _split_and_analyze(content: str) -> list[tuple[int, str, Terms]]:
 
 
 def require_current_index(tx: Transaction, *, replaying: bool = False) -> None:
-    """Postings are deleted by analysing again: the rules must be those that wrote them.
+    """Refuse to write to an index of other rules, or to a store whose migration is unfinished.
 
-    ``replaying``: who tells a log again may write to a store that has not been told all of it.
+    Postings are deleted by analysing the text again, which needs the rules that wrote them. With
+    ``replaying`` the caller replays a vault's log, and may write before all of it is replayed.
     """
     rows: dict[str, str] = dict(
         tx.all(
@@ -234,7 +234,7 @@ def require_current_index(tx: Transaction, *, replaying: bool = False) -> None:
 
 
 def unfinished_rebuild(vault: str) -> str:
-    """What stands in the way of a store that only a part of a vault's log was told to."""
+    """The message for a store into which only a part of a vault's log was replayed."""
     return (
         f"this store was not wholly made of {vault} yet: run 'reverie vault rebuild {vault}' "
         "again, to the end, or make another store of the vault, wherever that is now (--url)"
@@ -245,7 +245,7 @@ def unfinished_rebuild(vault: str) -> str:
 
 
 class IndexedMemory(NamedTuple):
-    """The current state of a memory, to be put into the index."""
+    """The current version of a memory, to be put into the index."""
 
     first_position: int
     position: int
@@ -261,26 +261,29 @@ def add_memory(
     state: Memory,
     parts: list[Passage],
 ) -> int:
-    """Put the current state of a memory into the index; the number of its first passage."""
+    """Put the current version of a memory into the index; returns its first passage's number."""
     return add_memories(tx, owner, [IndexedMemory(first_position, position, state, parts)])
 
 
 def add_memories(tx: Transaction, owner: Owner, memories: Sequence[IndexedMemory]) -> int:
-    """The same for many; their passages follow each other from the number of the first."""
-    living = [each for each in memories if each.state.forgotten_at is None]
+    """Put many memories into the index; returns the number of their first passage.
+
+    Their passages are numbered consecutively from it, in the order of ``memories``.
+    """
+    unforgotten = [each for each in memories if each.state.forgotten_at is None]
     first = 0
-    if living:
-        counted = Counter(
-            name for each in living for name in _counters(each.state.kind, each.state.session)
+    if unforgotten:
+        increments = Counter(
+            name for each in unforgotten for name in _counters(each.state.kind, each.state.session)
         )
         first = _insert_passages(
-            tx, owner, [(each.first_position, each.parts) for each in living], counted
+            tx, owner, [(each.first_position, each.parts) for each in unforgotten], increments
         )
-    rows, following = [], first
+    rows, next_passage = [], first
     for each in memories:
         if each.state.forgotten_at is None:
-            rows.append(_memory_values(owner, *each[:3], following, len(each.parts)))
-            following += len(each.parts)
+            rows.append(_memory_values(owner, *each[:3], next_passage, len(each.parts)))
+            next_passage += len(each.parts)
         else:
             rows.append(_memory_values(owner, *each[:3], 0, 0))
     _put_memories(tx, owner, rows, [(each.first_position, each.state) for each in memories])
@@ -290,7 +293,7 @@ def add_memories(tx: Transaction, owner: Owner, memories: Sequence[IndexedMemory
 def update_metadata(
     tx: Transaction, owner: Owner, place: MemoryRow, position: int, old: Memory, new: Memory
 ) -> None:
-    """A new version with the same text: its passages stay as they are."""
+    """Index a new version that has the same text: its passages stay as they are."""
     _drop_memory(tx, owner, place.first_position, old.tags)
     row = _memory_values(
         owner, place.first_position, position, new, place.first_passage, place.passages
@@ -299,7 +302,7 @@ def update_metadata(
 
 
 def remove_memory(tx: Transaction, owner: Owner, place: MemoryRow, old: Memory) -> None:
-    """Take a memory out of the index, its vectors included."""
+    """Remove a memory from the index, with its vectors."""
     if place.passages:
         counted = _counters(place.kind, place.session)
         drop_passages(tx, owner, place.first_passage, content_passages(old.content), counted)
@@ -355,14 +358,14 @@ def _drop_memory(tx: Transaction, owner: Owner, first_position: int, tags: Seque
 
 
 def _counters(kind: str, session: str | None) -> tuple[str, ...]:
-    """The columns of statistics in which a living memory counts."""
+    """The columns of ``statistics`` that count a memory that is not forgotten."""
     return (f"{kind}s",) if session is None else (f"{kind}s", "private")
 
 
 def put_passages(
     tx: Transaction, owner: Owner, first_position: int, parts: Sequence[Passage]
 ) -> int:
-    """Index the passages of one text that is no memory; the number of the first."""
+    """Index the passages of one message; returns the number of the first."""
     return _insert_passages(tx, owner, [(first_position, parts)], {})
 
 
@@ -372,12 +375,15 @@ def _insert_passages(
     texts: Sequence[tuple[int, Sequence[Passage]]],
     counted: Mapping[str, int],
 ) -> int:
-    """Index the passages of texts, each with its birth; the number of the first."""
+    """Index the passages of texts, given with their first positions; the number of the first.
+
+    ``counted`` are columns of ``statistics`` and how much to add to each.
+    """
     parts = [(first_position, part) for first_position, passages in texts for part in passages]
-    raised = "".join(f", {name} = {name} + ?" for name in counted)
+    increments = "".join(f", {name} = {name} + ?" for name in counted)
     row = tx.one(
         "UPDATE statistics SET next_passage = next_passage + ?, "
-        f"passages = passages + ?{raised} WHERE space = ? AND owner = ? RETURNING next_passage",
+        f"passages = passages + ?{increments} WHERE space = ? AND owner = ? RETURNING next_passage",
         (len(parts), len(parts), *counted.values(), *owner),
     )
     assert row is not None
@@ -390,18 +396,18 @@ def _insert_passages(
             for number, (first_position, part) in enumerate(parts, first)
         ),
     )
-    # In the order of the key, so that neighbours fall into the same pages.
-    holding = defaultdict[str, list[tuple[int, int]]](list)
+    # Sorted by key, so that neighbouring rows fall into the same pages.
+    postings = defaultdict[str, list[tuple[int, int]]](list)
     for number, (_, part) in enumerate(parts, first):
-        place = (number, part.length)
+        posting = (number, part.length)
         for term in part.terms:
-            holding[term].append(place)
+            postings[term].append(posting)
     tx.many(
         "INSERT INTO postings (space, owner, term, passage, len) VALUES (?, ?, ?, ?, ?)",
         (
-            (owner.space, owner.number, term, number, whole)
-            for term in sorted(holding)
-            for number, whole in holding[term]
+            (owner.space, owner.number, term, number, length)
+            for term in sorted(postings)
+            for number, length in postings[term]
         ),
     )
     return first
@@ -414,7 +420,10 @@ def drop_passages(
     parts: Sequence[Passage],
     counters: tuple[str, ...] = (),
 ) -> None:
-    """Take the passages of one text out of the index, with their vectors."""
+    """Remove the passages of one text from the index, with their vectors.
+
+    ``counters`` are the columns of ``statistics`` that counted the text.
+    """
     numbers = range(first, first + len(parts))
     tx.many(
         "DELETE FROM postings WHERE space = ? AND owner = ? AND term = ? AND passage = ?",
@@ -434,15 +443,15 @@ def drop_passages(
     )
     tx.clear_vectors(owner, numbers[0], len(numbers))
     mark_vectors_changed(tx, owner, numbers)
-    counted = "".join(f", {name} = {name} - 1" for name in counters)
+    decrements = "".join(f", {name} = {name} - 1" for name in counters)
     tx.run(
-        f"UPDATE statistics SET passages = passages - ?{counted} WHERE space = ? AND owner = ?",
+        f"UPDATE statistics SET passages = passages - ?{decrements} WHERE space = ? AND owner = ?",
         (len(parts), *owner),
     )
 
 
 def mark_vectors_changed(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> None:
-    """Tell every process that these vectors changed."""
+    """Record in ``touched`` that these vectors changed, for the caches of other processes."""
     row = tx.one(
         "UPDATE statistics SET touches = touches + ? WHERE space = ? AND owner = ? "
         "RETURNING touches",
@@ -459,7 +468,7 @@ def mark_vectors_changed(tx: Transaction, owner: Owner, numbers: Sequence[int]) 
 
 
 def find(tx: Transaction, owner: Owner, memory: str) -> MemoryRow | None:
-    """A memory by its id, if it is this owner's."""
+    """Find a memory of this owner by its id."""
     row = tx.one(
         f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = "
         "(SELECT position FROM log WHERE space = ? AND memory = ? AND version = 1)",
@@ -469,6 +478,7 @@ def find(tx: Transaction, owner: Owner, memory: str) -> MemoryRow | None:
 
 
 def find_by_first_position(tx: Transaction, owner: Owner, first_position: int) -> MemoryRow | None:
+    """Find a memory by the position of its first version."""
     row = tx.one(
         f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born = ?",
         (*owner, first_position),
@@ -479,11 +489,14 @@ def find_by_first_position(tx: Transaction, owner: Owner, first_position: int) -
 def find_subject(
     tx: Transaction, owner: Owner, category: str, key: str, now: int, session: str | None = None
 ) -> MemoryRow | None:
-    """The newest living memory of a category and subject, of a session or of everyone."""
-    whose, values = ("IS NULL", ()) if session is None else ("= ?", (session,))
+    """The newest memory of a category and subject that is neither forgotten nor expired.
+
+    Only the private memories of ``session``, or with None only those that are not private.
+    """
+    session_condition, values = ("IS NULL", ()) if session is None else ("= ?", (session,))
     row = tx.one(
         f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND category = ? "
-        f"AND subject_key = ? AND forgotten_at IS NULL AND session {whose} "
+        f"AND subject_key = ? AND forgotten_at IS NULL AND session {session_condition} "
         "AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT 1",
         (*owner, category, key, *values, now),
     )
@@ -497,25 +510,27 @@ def list_memories(
     limit: int | None = None,
     before: int | None = None,
 ) -> list[MemoryRow]:
-    """The memories that a filter admits, the newest first, or from a position backwards."""
+    """The memories that pass a filter, the newest first; ``before`` is a first position."""
     where, values = chosen.where(owner)
-    older = "" if before is None else f" AND m.born < {int(before)}"
-    tail = "" if limit is None else f" LIMIT {int(limit)}"
-    select = (
-        f"SELECT {MEMORY_COLUMNS} FROM memories m WHERE {where}{older} ORDER BY m.born DESC{tail}"
+    before_condition = "" if before is None else f" AND m.born < {int(before)}"
+    limit_clause = "" if limit is None else f" LIMIT {int(limit)}"
+    rows = tx.all(
+        f"SELECT {MEMORY_COLUMNS} FROM memories m WHERE {where}{before_condition} "
+        f"ORDER BY m.born DESC{limit_clause}",
+        values,
     )
-    return [MemoryRow(*row) for row in tx.all(select, values)]
+    return [MemoryRow(*row) for row in rows]
 
 
 def count_by_category(tx: Transaction, owner: Owner, chosen: Filter) -> dict[str, int]:
-    """How many memories of each category a filter admits."""
+    """The number of memories of each category that pass a filter."""
     where, values = chosen.where(owner)
-    asked = f"SELECT m.category, COUNT(*) FROM memories m WHERE {where} GROUP BY m.category"
-    return {category: int(number) for category, number in tx.all(asked, values)}
+    query = f"SELECT m.category, COUNT(*) FROM memories m WHERE {where} GROUP BY m.category"
+    return {category: int(number) for category, number in tx.all(query, values)}
 
 
 def oldest_unpinned(tx: Transaction, owner: Owner, kind: str, limit: int) -> list[MemoryRow]:
-    """What a cap evicts first: never what is pinned."""
+    """The memories that a cap on their number forgets first; pinned ones never are."""
     return [
         MemoryRow(*row)
         for row in tx.all(
@@ -527,7 +542,7 @@ def oldest_unpinned(tx: Transaction, owner: Owner, kind: str, limit: int) -> lis
 
 
 def statistics(tx: Transaction, owner: Owner) -> Statistics:
-    """Of a snapshot they are read once."""
+    """The owner's statistics. A read transaction reads them once and keeps them."""
     if owner in tx.kept:
         kept: Statistics = tx.kept[owner]
         return kept
@@ -536,17 +551,17 @@ def statistics(tx: Transaction, owner: Owner) -> Statistics:
         "WHERE space = ? AND owner = ?",
         owner,
     )
-    found = Statistics(0, 0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
+    current = Statistics(0, 0, 0, 0, 0, 0, 0) if row is None else Statistics(*row)
     if not tx.writing:
-        tx.kept[owner] = found
-    return found
+        tx.kept[owner] = current
+    return current
 
 
 def check_statistics(tx: Transaction, owner: Owner, found: Statistics) -> None:
-    """Refuse statistics that were damaged: room is made for as many passages as they say."""
+    """Refuse damaged statistics: memory is allocated for the number of passages they state."""
     row = tx.one("SELECT MAX(passage) FROM passages WHERE space = ? AND owner = ?", owner)
     last = -1 if row is None or row[0] is None else int(row[0])
-    # Whatever passage is gone was touched: the next one cannot be farther away than that.
+    # Every dropped passage is listed in touched, so at most that many numbers have no passage.
     if not last < found.next_passage <= last + 1 + found.touches:
         raise StoreDamaged(
             f"the statistics of space number {owner.space} are damaged: run 'reverie rebuild'",
@@ -555,7 +570,7 @@ def check_statistics(tx: Transaction, owner: Owner, found: Statistics) -> None:
 
 
 def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str, int]:
-    """In how many of the owner's passages each term stands."""
+    """The number of the owner's passages that contain each term; absent terms are left out."""
     if not terms:
         return {}
     rows = tx.all(
@@ -570,12 +585,15 @@ def frequencies(tx: Transaction, owner: Owner, terms: Sequence[str]) -> dict[str
 def find_containing(
     tx: Transaction, owner: Owner, terms: Collection[str], now: int
 ) -> list[MemoryRow]:
-    """Living memories everyone sees that could hold all of these terms, by the two rarest."""
-    asked = sorted(terms)[:MAX_ASKED]
-    known = frequencies(tx, owner, asked)
-    if not asked or len(known) < len(asked):
+    """Memories that may contain all of these terms: a passage contains the two rarest.
+
+    Only memories that are not private, forgotten or expired.
+    """
+    looked_up = sorted(terms)[:MAX_ASKED]
+    counts = frequencies(tx, owner, looked_up)
+    if not looked_up or len(counts) < len(looked_up):
         return []
-    rarest = sorted(known, key=lambda term: (known[term], term))[:2]
+    rarest = sorted(counts, key=lambda term: (counts[term], term))[:2]
     columns = ", ".join(f"m.{name}" for name in _COLUMNS)
     rows = tx.all(
         f"SELECT DISTINCT {columns} FROM postings p "
@@ -591,8 +609,8 @@ def find_containing(
 
 
 def passage_offsets(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> dict[int, Row]:
-    """For each passage: born, start, length."""
-    found: dict[int, Row] = {}
+    """For each passage its text's first position, and its start and length in the text."""
+    offsets: dict[int, Row] = {}
     for i in range(0, len(numbers), 500):
         part = numbers[i : i + 500]
         for passage, first_position, start, length in tx.all(
@@ -600,12 +618,12 @@ def passage_offsets(tx: Transaction, owner: Owner, numbers: Sequence[int]) -> di
             f"AND passage IN ({_placeholders(len(part))})",
             (*owner, *part),
         ):
-            found[passage] = (first_position, start, length)
-    return found
+            offsets[passage] = (first_position, start, length)
+    return offsets
 
 
 def find_source_entry(tx: Transaction, owner: Owner, first_position: int) -> LogEntry:
-    """What a passage leads to: the current version of a memory, or an event."""
+    """The log entry that a passage belongs to: a memory's current version, or an event."""
     row = tx.one(
         "SELECT position FROM memories WHERE space = ? AND owner = ? AND born = ?",
         (*owner, first_position),
@@ -622,16 +640,17 @@ def _placeholders(count: int) -> str:
 def profile_memories(
     tx: Transaction, owner: Owner, before: int, now: int, *, pinned: bool, limit: int
 ) -> list[MemoryRow]:
-    """Living memories everyone sees, born before a position, the newest first.
+    """Memories for a profile, the newest first: either the pinned ones, or the unpinned facts.
 
-    Either what is pinned, or the facts that are not.
+    Only memories whose first version is before a position, and that are not private, forgotten or
+    expired.
     """
-    which = "pinned = 1" if pinned else "pinned = 0 AND kind = 'fact'"
+    pinned_condition = "pinned = 1" if pinned else "pinned = 0 AND kind = 'fact'"
     return [
         MemoryRow(*row)
         for row in tx.all(
             f"SELECT {MEMORY_COLUMNS} FROM memories WHERE space = ? AND owner = ? AND born < ? "
-            f"AND {which} AND forgotten_at IS NULL AND session IS NULL "
+            f"AND {pinned_condition} AND forgotten_at IS NULL AND session IS NULL "
             f"AND (expires_at IS NULL OR expires_at > ?) ORDER BY born DESC LIMIT {int(limit)}",
             (*owner, before, now),
         )
@@ -639,9 +658,10 @@ def profile_memories(
 
 
 def changed_since(tx: Transaction, owner: Owner, position: int, now: int) -> list[Row]:
-    """Living memories everyone sees that were there at a position and changed behind it.
+    """Memories that existed at a position and have a newer version since.
 
-    Of each when it was born, and where its version of then stands in the log.
+    For each the position of its first version, and that of the version it had then. Only memories
+    that are not private, forgotten or expired.
     """
     return tx.all(
         "SELECT m.born, (SELECT MAX(l.position) FROM log l WHERE l.space = ? "
@@ -654,15 +674,15 @@ def changed_since(tx: Transaction, owner: Owner, position: int, now: int) -> lis
 
 
 def state_version(tx: Transaction, owner: Owner) -> tuple[int, ...]:
-    """What is another number when a memory of this owner was added, changed or erased.
+    """Numbers that differ whenever a memory of this owner was added, changed or erased.
 
-    Whatever is added or changed stands behind all others; whatever is gone leaves fewer.
+    An added or changed memory has the highest position; an erased one lowers a count.
     """
-    known = statistics(tx, owner)
+    counts = statistics(tx, owner)
     row = tx.one(
         "SELECT (SELECT MAX(born) FROM memories WHERE space = ? AND owner = ?), "
         "(SELECT MAX(position) FROM memories WHERE space = ? AND owner = ? AND position > born)",
         (*owner, *owner),
     )
-    # An index that was made anew may have been another one before.
-    return (known.epoch, known.facts, known.notes, *(number or 0 for number in row or ()))
+    # The epoch, because a rebuilt index may have the same counts as the one before it.
+    return (counts.epoch, counts.facts, counts.notes, *(number or 0 for number in row or ()))

@@ -1,8 +1,8 @@
-"""Where rows of the index lead: believed only as far as the log agrees.
+"""Reads log entries through the index, and checks that each is the entry that the index names.
 
-The index is a view of the log, and its rows have no seals. A row that leads to another entry than
-its own would show one memory in the place of another: it is left out and counted, or, where it was
-asked for, ``StoreDamaged`` says that ``reverie rebuild`` mends it.
+The index is a view of the log, and its rows have no seals. A damaged row could point to another
+entry and show one memory in the place of another. Such a row is left out of lists and counted; a
+caller that asked for this one entry gets ``StoreDamaged``, which says to run ``reverie rebuild``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reverie.protocols import Owner, Transaction
 
 
 def index_damage_error(tx: Transaction, owner: Owner, what: str) -> StoreDamaged:
-    """What to raise or count for a row of the index that does not fit the log."""
+    """The error to raise or record for a row of the index that does not fit the log."""
     return StoreDamaged(
         f"the index of space {log_rows.space_name(tx, owner.space)} is damaged at {what}: run "
         "'reverie verify' to see all damage, and 'reverie rebuild' to make the index anew",
@@ -38,7 +38,7 @@ def is_version_entry(entry: LogEntry, memory: str, version: int) -> bool:
 def read_current(
     tx: Transaction, owner: Owner, place: MemoryRow, memory: str | None = None
 ) -> LogEntry:
-    """The entry of a memory as it is now, or StoreDamaged. ``memory`` is the id asked for."""
+    """The entry of a memory's current version, or StoreDamaged. ``memory`` is the id asked for."""
     entry = log.find_at_position(tx, owner, place.position)
     if entry is None or not is_version_entry(entry, memory or place.memory, place.version):
         raise index_damage_error(tx, owner, f"memory {memory or place.memory!s:.40}")
@@ -46,7 +46,7 @@ def read_current(
 
 
 def read_versions(tx: Transaction, owner: Owner, memory: str) -> list[LogEntry]:
-    """Every version of a memory up to the one that the index has for current."""
+    """Every version of a memory; the last one must be the current one of the index."""
     entries = log.versions(tx, owner, memory)
     place = index.find(tx, owner, memory) if entries else None
     if place is not None and place.version != entries[-1].version:
@@ -57,29 +57,31 @@ def read_versions(tx: Transaction, owner: Owner, memory: str) -> list[LogEntry]:
 def read_current_entries(
     tx: Transaction, owner: Owner, places: Sequence[MemoryRow]
 ) -> list[tuple[MemoryRow, LogEntry]]:
-    """The same for many, but for those that are damaged."""
-    found = log.find_at_positions(tx, owner, [place.position for place in places])
-    agreed = []
+    """The entries of the current versions of many memories; damaged ones are left out."""
+    entries = log.find_at_positions(tx, owner, [place.position for place in places])
+    undamaged = []
     for place in places:
-        entry = found.get(place.position)
+        entry = entries.get(place.position)
         if entry is not None and is_version_entry(entry, place.memory, place.version):
-            agreed.append((place, entry))
+            undamaged.append((place, entry))
         elif entry is not None:
             log_rows.record_damage(
                 tx, index_damage_error(tx, owner, f"memory {place.memory!s:.40}")
             )
-    return agreed
+    return undamaged
 
 
 def read_event_entries(tx: Transaction, owner: Owner, spots: Iterable[EventRow]) -> list[LogEntry]:
-    """The entries of these events, but for those that are damaged."""
+    """The entries of these events; damaged ones are left out."""
     spots = list(spots)
-    found = log.find_at_positions(tx, owner, [spot.position for spot in spots])
+    entries = log.find_at_positions(tx, owner, [spot.position for spot in spots])
     return [
         entry
         for spot in spots
         if (
-            entry := check_event_entry(tx, owner, found, spot.position, spot.session, spot.sequence)
+            entry := check_event_entry(
+                tx, owner, entries, spot.position, spot.session, spot.sequence
+            )
         )
     ]
 
@@ -92,12 +94,12 @@ def check_event_entry(
     session: str | None,
     sequence: int,
 ) -> LogEntry | None:
-    """The entry of an event, if it is the one that the index names."""
+    """The entry at ``position`` in ``found`` if it is this event; otherwise record the damage."""
     entry = found.get(position)
     if entry is None:
         return None
-    named = (entry.op, entry.session, entry.sequence) == ("append", session, sequence)
-    if named and entry.body is not None:
+    is_same_event = (entry.op, entry.session, entry.sequence) == ("append", session, sequence)
+    if is_same_event and entry.body is not None:
         return entry
     log_rows.record_damage(tx, index_damage_error(tx, owner, f"event {session!s:.40}:{sequence}"))
     return None

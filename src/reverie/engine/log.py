@@ -1,9 +1,9 @@
-"""The log: positions, entries, and the states of memories that they hold.
+"""The log: positions, entries, and the versions of memories that they hold.
 
 An entry is about a memory or about a session; an event is an entry of its session.
 
-Functions take the owner first: nothing here can be asked without one, except by the operator's
-few calls that resolve names.
+Every function takes the owner whose entries it reads or writes, except for the few that resolve
+names to owners or list them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ OVERWRITTEN_REASON = "what this version said was erased"
 
 
 def find_space(tx: Transaction, name: str, user: str | None = None) -> int | None:
+    """The number of the space of this name; ``user`` is the user looked up next, if any."""
     tx.restrict_to_names(name, user or "")
     row = tx.one("SELECT space, seal FROM spaces WHERE name = ?", (name,))
     if row is None and tx.full_scan_hint:
-        # Where the index of names was damaged, the table still knows.
+        # The index of names may be damaged: the table itself still has the name.
         row = tx.one(f"SELECT space, '' FROM spaces{tx.full_scan_hint} WHERE name = ?", (name,))
     if row is None:
         return None
@@ -43,14 +44,14 @@ def find_space(tx: Transaction, name: str, user: str | None = None) -> int | Non
 
 
 def find_owner(tx: Transaction, space: int, user: str | None) -> Owner | None:
-    """An owner of a space; from here on the transaction is its."""
+    """Find the owner of a space and user, and restrict the transaction to its rows."""
     tx.enter(Owner(space, SHARED_OWNER))
     if user is None:
         return Owner(space, SHARED_OWNER)
     row = tx.one("SELECT owner, seal FROM owners WHERE space = ? AND name = ?", (space, user))
     if row is None and tx.full_scan_hint:
-        named = f"SELECT owner, '' FROM owners{tx.full_scan_hint} WHERE space = ? AND name = ?"
-        row = tx.one(named, (space, user))
+        full_scan = f"SELECT owner, '' FROM owners{tx.full_scan_hint} WHERE space = ? AND name = ?"
+        row = tx.one(full_scan, (space, user))
     if row is None:
         return None
     if row[1] != seals.row_seal("owner", space, row[0], user):
@@ -69,13 +70,13 @@ def _damaged_name(whose: str, space: int) -> StoreDamaged:
 
 
 def resolve_owner(tx: Transaction, scope: Scope) -> Owner | None:
-    """The owner a handle writes to, if it has written."""
+    """The owner of a scope, or None if nothing was ever written to it."""
     space = find_space(tx, scope.space, scope.user)
     return None if space is None else find_owner(tx, space, scope.user)
 
 
 def ensure_owner(tx: Transaction, name: str, user: str | None) -> Owner:
-    """The owner of these names, made on its first write."""
+    """The owner of this space and user; both are created if needed."""
     space = find_space(tx, name, user)
     if space is None:
         space = _add_space(tx, name, user)
@@ -94,7 +95,7 @@ def _add_space(tx: Transaction, name: str, user: str | None) -> int:
     while True:
         number = tx.new_space_number()
         tx.enter(Owner(number, SHARED_OWNER), alone=False)
-        # Who makes the same space at the same time is waited for here.
+        # A transaction that creates the same space at this moment is waited for here.
         if tx.run(
             "INSERT INTO spaces (space, name, seal) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             (number, name, seals.row_seal("space", number, name)),
@@ -117,7 +118,7 @@ def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
         "INSERT INTO owners (space, owner, name, seal) VALUES (?, ?, ?, ?)",
         (*owner, name, seals.row_seal("owner", *owner, name)),
     )
-    # Numbers come back after a restore, epochs never: no process can take an old matrix for new.
+    # A restore can bring owner numbers back, but never epochs: no process uses an outdated cache.
     tx.run(
         "INSERT INTO statistics (space, owner, epoch, next_passage, passages, touches, "
         "facts, notes, private) VALUES (?, ?, ?, 0, 0, 0, 0, 0, 0)",
@@ -126,21 +127,21 @@ def _add_owner(tx: Transaction, owner: Owner, name: str) -> None:
 
 
 def restore_epoch(tx: Transaction) -> int:
-    """How often a backup was put in the place of this store, in steps that only grow."""
+    """A number that grows with every restore of a backup into this store."""
     row = tx.one("SELECT value FROM meta WHERE key = 'lineage'")
     return 0 if row is None else int(row[0])
 
 
 def scope_of(tx: Transaction, owner: Owner) -> Scope:
-    """The names of an owner."""
+    """The space name and user name of an owner."""
     row = tx.one(
         "SELECT s.name, o.name, s.seal, o.seal FROM owners o JOIN spaces s ON s.space = o.space "
         "WHERE o.space = ? AND o.owner = ?",
         owner,
     )
     assert row is not None
-    space, user, *found = row
-    if found != [
+    space, user, *row_seals = row
+    if row_seals != [
         seals.row_seal("space", owner.space, space),
         seals.row_seal("owner", *owner, user),
     ]:
@@ -152,16 +153,16 @@ def scope_of(tx: Transaction, owner: Owner) -> Scope:
 
 
 def advance(tx: Transaction, space: int, now: int) -> tuple[int, int]:
-    """The next position, and a recorded_at that never runs backwards."""
+    """Reserve the next position; returns it, and a recorded_at that never runs backwards."""
     return advance_each(tx, Owner(space, SHARED_OWNER), [now])[0]
 
 
 def advance_each(
     tx: Transaction, owner: Owner, times: Sequence[int], skipped: int = 0
 ) -> list[tuple[int, int]]:
-    """The same for several entries that follow each other; positions are the space's.
+    """Reserve a position of the space for each of these times; returns (position, recorded_at).
 
-    ``skipped`` is how many positions are left free before them.
+    ``skipped`` is the number of positions that are left free before the first.
     """
     row = tx.one(
         "UPDATE counters SET position = position + ? WHERE space = ? "
@@ -175,13 +176,13 @@ def advance_each(
         _require_head(owner, last - len(times) - skipped, before, chain, seal)
     else:
         assert head[2] is None, "what was advanced for was not appended"
-    # What is appended next goes on from here, and says then when the log stands.
+    # append continues the chain from here, and then writes the new end of the log to counters.
     tx.kept[_head_key(owner)] = (chain, before, last)
     return list(enumerate(accumulate((before, *times), max), last - len(times)))[1:]
 
 
 def _head_key(owner: Owner) -> tuple[str, int]:
-    """Under which name a transaction keeps where the log of a space ends."""
+    """The key under which ``Transaction.kept`` holds the end of a space's log."""
     return ("head", owner.space)
 
 
@@ -194,18 +195,18 @@ def _require_head(owner: Owner, position: int, recorded_at: int, chain: str, sea
 
 
 def advance_to(tx: Transaction, owner: Owner, position: int, now: int) -> tuple[int, int]:
-    """The same for an entry that had a position before; what was passed already is the next one."""
+    """Reserve a given position for a replayed entry, or the next one if it was passed already."""
     return advance_each(tx, owner, [now], max(position - 1 - last_position(tx, owner), 0))[0]
 
 
 def recording_time(tx: Transaction, owner: Owner, now: int) -> int:
-    """What advance will record for this moment."""
+    """The recorded_at that ``advance`` will return for this time."""
     row = tx.one("SELECT recorded_at FROM counters WHERE space = ?", (owner.space,))
     return now if row is None else max(now, row[0])
 
 
 def append(tx: Transaction, owner: Owner, *entries: LogEntry) -> None:
-    """Write entries at the positions that were advanced to, chained to what is there."""
+    """Write entries at the positions that ``advance`` reserved, chained to the entry before."""
     if not entries:
         return
     chain, before, last = tx.kept[_head_key(owner)]
@@ -213,7 +214,7 @@ def append(tx: Transaction, owner: Owner, *entries: LogEntry) -> None:
     rows = []
     for entry in entries:
         body = None if entry.body is None else encode(entry.body)
-        said = Erasable(body, entry.reason, entry.request)
+        content = Erasable(body, entry.reason, entry.request)
         header = (
             owner.space,
             entry.position,
@@ -231,16 +232,16 @@ def append(tx: Transaction, owner: Owner, *entries: LogEntry) -> None:
             entry.session,
             entry.sequence,
         )
-        seal = seals.seal_entry(chain, header, said)
+        seal = seals.seal_entry(chain, header, content)
         chain = seal.chain
-        rows.append((*header, *said, *seal))
+        rows.append((*header, *content, *seal))
     tx.many(_INSERT, rows)
-    at = max(before, entries[-1].recorded_at)
+    recorded_at = max(before, entries[-1].recorded_at)
     tx.many(
         "UPDATE counters SET recorded_at = ?, chain = ?, seal = ? WHERE space = ?",
-        [(at, chain, seals.head_seal(owner.space, last, at, chain), owner.space)],
+        [(recorded_at, chain, seals.head_seal(owner.space, last, recorded_at, chain), owner.space)],
     )
-    tx.kept[_head_key(owner)] = (chain, at, None)
+    tx.kept[_head_key(owner)] = (chain, recorded_at, None)
 
 
 _INSERT = (
@@ -250,22 +251,22 @@ _INSERT = (
 
 
 def erase_content(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:
-    """Destroy what these entries said; that they were made remains."""
+    """Destroy the body, reason and request of these entries; their headers remain."""
     for position in positions:
         _replace_content(tx, owner, position, Erasable(None, None, None))
 
 
-def _replace_content(tx: Transaction, owner: Owner, position: int, said: Erasable) -> None:
-    """Seal an entry again that says something else from now on. What is damaged stays so."""
-    tail = "FROM log WHERE space = ? AND owner = ? AND position = ?"
-    log_rows.read_strict(tx, owner, tail, (*owner, position))
-    for row in tx.all(f"SELECT {log_rows.COLUMNS} {tail}", (*owner, position)):
-        raw = LogRow.of(owner, row)
-        seal = seals.reseal_entry(raw.header, raw.seal, said)
+def _replace_content(tx: Transaction, owner: Owner, position: int, content: Erasable) -> None:
+    """Replace what can be erased of an entry and seal it again; a damaged entry raises."""
+    source = "FROM log WHERE space = ? AND owner = ? AND position = ?"
+    log_rows.read_strict(tx, owner, source, (*owner, position))
+    for row in tx.all(f"SELECT {log_rows.COLUMNS} {source}", (*owner, position)):
+        log_row = LogRow.from_row(owner, row)
+        seal = seals.reseal_entry(log_row.header, log_row.seal, content)
         tx.run(
             "UPDATE log SET body = ?, reason = ?, request = ?, salt = ?, seal = ? "
             "WHERE space = ? AND owner = ? AND position = ?",
-            (*said, seal.salt, seal.seal, *owner, position),
+            (*content, seal.salt, seal.seal, *owner, position),
         )
 
 
@@ -273,12 +274,14 @@ def _replace_content(tx: Transaction, owner: Owner, position: int, said: Erasabl
 
 
 def find_by_key(tx: Transaction, owner: Owner, key: str) -> LogEntry | None:
+    """The entry that was written with an idempotency key."""
     return _read_first(
         tx, owner, "FROM log WHERE space = ? AND owner = ? AND key = ?", (*owner, key)
     )
 
 
 def find_at_position(tx: Transaction, owner: Owner, position: int) -> LogEntry | None:
+    """The owner's entry at a position; raises StoreDamaged if it is damaged."""
     return _read_first(
         tx,
         owner,
@@ -290,8 +293,8 @@ def find_at_position(tx: Transaction, owner: Owner, position: int) -> LogEntry |
 def find_at_positions(
     tx: Transaction, owner: Owner, positions: Sequence[int], *, strict: bool = False
 ) -> dict[int, LogEntry]:
-    """The entries at these positions, but for damaged ones; if ``strict``, these raise."""
-    found: dict[int, LogEntry] = {}
+    """The entries at these positions. Damaged ones are left out, or raise if ``strict``."""
+    by_position: dict[int, LogEntry] = {}
     read = log_rows.read_strict if strict else log_rows.read_undamaged
     for i in range(0, len(positions), 500):
         part = positions[i : i + 500]
@@ -302,39 +305,39 @@ def find_at_positions(
             f"AND position IN ({', '.join('?' * len(part))})",
             (*owner, *part),
         ):
-            found[entry.position] = entry
-    return found
+            by_position[entry.position] = entry
+    return by_position
 
 
 def versions(tx: Transaction, owner: Owner, memory: str) -> list[LogEntry]:
-    """Every version of a memory, the oldest first; none when it is another owner's."""
-    found = log_rows.read_strict(
+    """Every version of a memory of this owner, the oldest first."""
+    versions_found = log_rows.read_strict(
         tx,
         owner,
         "FROM log WHERE space = ? AND memory = ? AND owner = ? ORDER BY version",
         (owner.space, memory, owner.number),
     )
-    if [entry.version for entry in found] != list(range(1, len(found) + 1)):
+    if [entry.version for entry in versions_found] != list(range(1, len(versions_found) + 1)):
         raise log_rows.damage_error(
             tx, owner.space, None, f"versions of memory {memory} are missing"
         )
-    return found
+    return versions_found
 
 
 def id_taken(tx: Transaction, owner: Owner, memory: str) -> bool:
-    """Whether any owner of the space has, or had, a memory of this id."""
+    """Whether any owner of the space has or had a memory of this id."""
     return bool(ids_taken(tx, owner, [memory]))
 
 
 def ids_taken(tx: Transaction, owner: Owner, memories: Sequence[str]) -> set[str]:
-    """Those of these ids that are taken."""
+    """Those of these ids that any owner of the space has or had a memory of."""
     taken: set[str] = set()
     with tx.across_owners():
         for i in range(0, len(memories), 500):
             part = memories[i : i + 500]
-            marks = ", ".join("?" * len(part))
+            placeholders = ", ".join("?" * len(part))
             rows = tx.all(
-                f"SELECT memory FROM log WHERE space = ? AND memory IN ({marks})",
+                f"SELECT memory FROM log WHERE space = ? AND memory IN ({placeholders})",
                 (owner.space, *part),
             )
             taken.update(row[0] for row in rows)
@@ -354,10 +357,10 @@ def session_entries(tx: Transaction, owner: Owner, session: str) -> list[LogEntr
 def has_session_entry(
     tx: Transaction, owner: Owner, session: str, sequence: int | None, uuid: str
 ) -> bool:
-    """Whether the session has this very entry."""
-    at, values = ("IS NULL", ()) if sequence is None else ("= ?", (sequence,))
+    """Whether the session has an entry of this sequence and uuid."""
+    condition, values = ("IS NULL", ()) if sequence is None else ("= ?", (sequence,))
     row = tx.one(
-        f"SELECT 1 FROM log WHERE space = ? AND owner = ? AND session = ? AND sequence {at} "
+        f"SELECT 1 FROM log WHERE space = ? AND owner = ? AND session = ? AND sequence {condition} "
         "AND uuid = ? LIMIT 1",
         (*owner, session, *values, uuid),
     )
@@ -367,7 +370,7 @@ def has_session_entry(
 def person_changes_since(
     tx: Transaction, owner: Owner, position: int
 ) -> list[tuple[str, str | None]]:
-    """What a person changed behind a position: each time how, and which memory."""
+    """What a person revised, forgot or erased after a position: (op, memory) of each entry."""
     rows = tx.all(
         "SELECT op, memory FROM log WHERE space = ? AND owner = ? AND position > ? "
         "AND trust = 'person' AND op IN ('revise', 'forget', 'erase')",
@@ -379,7 +382,7 @@ def person_changes_since(
 def session_appends(
     tx: Transaction, owner: Owner, session: str, first: int, count: int
 ) -> list[LogEntry]:
-    """So many events of a session from a sequence on, erased ones included."""
+    """At most ``count`` events of a session from a sequence on, erased ones included."""
     return log_rows.read_strict(
         tx,
         owner,
@@ -390,12 +393,12 @@ def session_appends(
 
 
 def overwrite(tx: Transaction, owner: Owner, position: int, body: Mapping[str, Any]) -> None:
-    """Put another state in the place of one that must not be read any more."""
+    """Replace the body of an entry whose text was erased from a memory's history."""
     _replace_content(tx, owner, position, Erasable(encode(body), OVERWRITTEN_REASON, None))
 
 
 def memories_from_session(tx: Transaction, owner: Owner, session: str) -> list[str]:
-    """The memories that some version came to from this session."""
+    """The ids of the memories that have a version whose origin is this session."""
     return [
         row[0]
         for row in tx.all(
@@ -407,6 +410,7 @@ def memories_from_session(tx: Transaction, owner: Owner, session: str) -> list[s
 
 
 def last_position(tx: Transaction, owner: Owner) -> int:
+    """The position of the newest entry of the owner's space; 0 if there is none."""
     row = tx.one(
         "SELECT position, recorded_at, chain, seal FROM counters WHERE space = ?", (owner.space,)
     )
@@ -449,7 +453,7 @@ def entry_time(tx: Transaction, owner: Owner, position: int) -> int:
 
 
 def origins_at(tx: Transaction, owner: Owner, position: int) -> dict[str, Origin]:
-    """The event that each memory came from by then, as its newest version with one says."""
+    """The origin of each memory as of a position: that of its newest version that names one."""
     rows = tx.all(
         "SELECT memory, origin_session, origin_sequence FROM log WHERE space = ? AND owner = ? "
         "AND position <= ? AND memory IS NOT NULL AND origin_session IS NOT NULL ORDER BY position",
@@ -459,8 +463,11 @@ def origins_at(tx: Transaction, owner: Owner, position: int) -> dict[str, Origin
 
 
 def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[int, LogEntry]]:
-    """The version each memory had at a position, forgotten ones included, with its birth."""
-    places: list[tuple[int, int]] = sorted(
+    """The version each memory had at a position, forgotten ones included.
+
+    Yields the position of the memory's first version, and the entry.
+    """
+    first_and_last: list[tuple[int, int]] = sorted(
         (first_position, last)
         for first_position, last in tx.all(
             "SELECT MIN(position), MAX(position) FROM log WHERE space = ? AND owner = ? "
@@ -468,11 +475,11 @@ def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[in
             (*owner, position),
         )
     )
-    for i in range(0, len(places), 500):
-        part = places[i : i + 500]
-        found = find_at_positions(tx, owner, [last for _, last in part])
+    for i in range(0, len(first_and_last), 500):
+        part = first_and_last[i : i + 500]
+        by_position = find_at_positions(tx, owner, [last for _, last in part])
         for first_position, last in part:
-            entry = found.get(last)
+            entry = by_position.get(last)
             if entry is not None and entry.body is not None and entry.op != "erase":
                 yield first_position, entry
 
@@ -480,7 +487,7 @@ def states_at(tx: Transaction, owner: Owner, position: int) -> Iterator[tuple[in
 def entries(
     tx: Transaction, owner: Owner, after: int, end: int, limit: int, *, skip: bool = False
 ) -> list[LogEntry]:
-    """The next entries behind a position, in order. ``skip``: but for damaged ones."""
+    """The next entries after a position, in order. Damaged ones raise, unless ``skip``."""
     read = log_rows.read_undamaged if skip else log_rows.read_strict
     return read(
         tx,
@@ -492,7 +499,7 @@ def entries(
 
 
 def count_after(tx: Transaction, owner: Owner, position: int) -> int:
-    """How many entries stand behind a position."""
+    """The number of the owner's entries after a position."""
     row = tx.one(
         "SELECT COUNT(*) FROM log WHERE space = ? AND owner = ? AND position > ?",
         (*owner, position),
@@ -508,10 +515,13 @@ def all_entries(
     *,
     skip: bool = False,
 ) -> Iterator[LogEntry]:
-    """Every entry behind a position and up to another, in order. ``skip``: but for damaged ones."""
+    """Every entry from ``after`` (exclusive) up to ``upto``, in order.
+
+    Damaged ones raise, unless ``skip``.
+    """
     end = last_position(tx, owner) if upto is None else upto
     while True:
-        # Those of the next thousand rows; between damaged ones there may be none.
+        # Pages are counted in rows: all entries of a page may be damaged and skipped.
         last = page_end(tx, owner, after, end)
         if last is None:
             return
@@ -520,7 +530,7 @@ def all_entries(
 
 
 def page_end(tx: Transaction, owner: Owner, after: int, end: int) -> int | None:
-    """The position of the last of the next thousand entries."""
+    """The position of the last of the next thousand entries after a position."""
     row = tx.one(
         "SELECT MAX(position) FROM (SELECT position FROM log WHERE space = ? AND owner = ? "
         "AND position > ? AND position <= ? ORDER BY position LIMIT 1000) l",
@@ -530,9 +540,10 @@ def page_end(tx: Transaction, owner: Owner, after: int, end: int) -> int | None:
 
 
 def _read_first(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> LogEntry | None:
-    found = log_rows.read_strict(tx, owner, tail, values)
-    return found[0] if found else None
+    first_entries = log_rows.read_strict(tx, owner, tail, values)
+    return first_entries[0] if first_entries else None
 
 
 def list_owners(tx: Transaction) -> list[Owner]:
+    """Every owner of the store. Needs a transaction that sees all of them."""
     return [Owner(*row) for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner")]

@@ -1,8 +1,7 @@
-"""Rows of the log as entries: each is checked against its seal before it is believed.
+"""Turns rows of the log into entries, after checking each row against its seal.
 
-An entry that was changed, or that cannot be read at all, is ``StoreDamaged``. Who asked for this
-very entry is told; who lists or looks for many gets the others, and the damaged one is counted in
-``Transaction.damaged``.
+A row that was changed, or that cannot be decoded, is damaged. ``read_strict`` raises
+``StoreDamaged`` for it; ``read_undamaged`` leaves it out and records it in ``Transaction.damaged``.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from reverie.text.normalize import SURROGATE
 
 logger = logging.getLogger("reverie.damage")
 
-# Each ends with what proves it.
+# The last four are the columns of the seal.
 COLUMNS = (
     "position, op, recorded_at, actor, trust, reason, origin_session, origin_sequence, "
     "key, request, memory, version, uuid, session, sequence, body, schema, salt, digest, chain, "
     "seal"
 )
-# Where an entry stands while nobody knows its position.
+# Stands for the position of an entry whose position cannot be read.
 UNKNOWN_POSITION = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One line of the log. ``memory`` is empty where it is about a session, and the reverse."""
+    """One entry of the log, about a memory (``memory``, ``version``) or about a session."""
 
     position: int
     op: Op
@@ -53,7 +52,7 @@ class LogEntry:
     sequence: int | None = None
 
     def state(self, user: str | None) -> Memory:
-        """The memory as this version left it. Only for versions that still have a body."""
+        """The memory as of this version. Only for entries whose body was not erased."""
         assert self.body is not None
         body = self.body
         return Memory(
@@ -78,7 +77,8 @@ class LogEntry:
         )
 
     def as_version(self) -> Version:
-        # What an erasure keeps is no state of the memory.
+        """The entry as the public ``Version``; without content if it was erased."""
+        # The body of an "erase" entry is not a state of the memory.
         body = {} if self.op == "erase" else self.body or {}
         return Version(
             memory_id=self.memory,
@@ -98,6 +98,7 @@ class LogEntry:
         )
 
     def as_change(self, user: str | None) -> Change:
+        """The entry as the public ``Change`` of the live feed."""
         return Change(
             position=self.position,
             op=self.op,
@@ -112,14 +113,15 @@ class LogEntry:
         )
 
 
-# Made once: json.dumps would make one for each text.
+# Made once: json.dumps would make an encoder for each call.
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def encode(body: Any) -> str:
+    """A body as compact JSON that can be stored as UTF-8."""
     text = _as_json(body)
     if not text.isascii() and SURROGATE.search(text):
-        # Half a character in a message is kept as it came, in a form that UTF-8 holds.
+        # UTF-8 cannot hold a lone surrogate: it is kept as a \u escape.
         return json.dumps(body, ensure_ascii=True, separators=(",", ":"))
     return text
 
@@ -128,33 +130,36 @@ def encode(body: Any) -> str:
 
 
 def read_strict(tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]) -> list[LogEntry]:
-    """The entries that a statement from FROM on selects; StoreDamaged if one of them is."""
-    found = []
+    """The entries that a statement selects (``tail`` is its text from FROM on).
+
+    Raises StoreDamaged if one of them is damaged.
+    """
+    entries = []
     for entry in _read_entries(tx, owner, tail, values):
         if isinstance(entry, StoreDamaged):
             raise entry
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def read_undamaged(
     tx: Transaction, owner: Owner, tail: str, values: Sequence[Any]
 ) -> list[LogEntry]:
-    """The same without those that are damaged, which are counted."""
-    found = []
+    """The entries that a statement selects; damaged ones are left out and recorded."""
+    entries = []
     for entry in _read_entries(tx, owner, tail, values):
         if isinstance(entry, StoreDamaged):
             record_damage(tx, entry)
         else:
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries
 
 
 def record_damage(tx: Transaction, damage: StoreDamaged) -> None:
-    """Count what was left out, and say so once in the program's log."""
-    place = (damage.space or 0, damage.position or UNKNOWN_POSITION)
-    if place not in tx.damaged:
-        tx.damaged.add(place)
+    """Record a damaged entry in ``Transaction.damaged``, and log it the first time."""
+    location = (damage.space or 0, damage.position or UNKNOWN_POSITION)
+    if location not in tx.damaged:
+        tx.damaged.add(location)
         logger.warning("%s", damage)
 
 
@@ -164,7 +169,7 @@ def _read_entries(
     try:
         rows = tx.all(f"SELECT {COLUMNS} {tail}", values)
     except UnicodeDecodeError:
-        # Text of one row is none any more; the others are read one by one.
+        # A text of one row is not valid UTF-8: read the rows one by one to find which.
         yield from _read_one_by_one(tx, owner, tail, values)
         return
     for row in rows:
@@ -188,16 +193,16 @@ def _read_one_by_one(
 
 def _check_row(tx: Transaction, owner: Owner, row: Row) -> LogEntry | StoreDamaged:
     try:
-        raw = LogRow.of(owner, row)
-        if raw.holds():
-            return raw.entry()
+        log_row = LogRow.from_row(owner, row)
+        if log_row.is_intact():
+            return log_row.entry()
     except (ValueError, TypeError, AttributeError, RecursionError):
         return damage_error(tx, owner.space, row[0], "it cannot be decoded")
     return damage_error(tx, owner.space, row[0], f"it is not as it was written{_describe_row(row)}")
 
 
 def _describe_row(row: Row) -> str:
-    """What a damaged entry seems to be about, for who has to find it again."""
+    """What a damaged row seems to be about, for the error message."""
     memory, version, session, sequence = row[10], row[11], row[13], row[14]
     if memory:
         return f" (memory {memory!s:.40}, version {version})"
@@ -207,7 +212,7 @@ def _describe_row(row: Row) -> str:
 
 
 def damage_error(tx: Transaction, space: int, position: object, why: str) -> StoreDamaged:
-    """What to raise or count for an entry that cannot be believed."""
+    """The error to raise or record for a damaged entry."""
     at = position if isinstance(position, int) else UNKNOWN_POSITION
     return StoreDamaged(
         f"{f'entry {at}' if at else 'the log'} of space {space_name(tx, space)} is damaged: {why}. "
@@ -218,6 +223,7 @@ def damage_error(tx: Transaction, space: int, position: object, why: str) -> Sto
 
 
 def space_name(tx: Transaction, space: int) -> str:
+    """The name of a space for error messages; its number where the name cannot be read."""
     try:
         row = tx.one("SELECT name FROM spaces WHERE space = ?", (space,))
     except UnicodeDecodeError:
@@ -226,15 +232,15 @@ def space_name(tx: Transaction, space: int) -> str:
 
 
 class LogRow(NamedTuple):
-    """A row of the log: what it says, and what proves it."""
+    """A row of the log, divided into header, erasable content and seal."""
 
     header: tuple[Any, ...]
-    said: Erasable
+    content: Erasable
     seal: Seal
 
     @classmethod
-    def of(cls, owner: Owner, row: Row) -> LogRow:
-        """From the values of ``COLUMNS``."""
+    def from_row(cls, owner: Owner, row: Row) -> LogRow:
+        """Divide the values of ``COLUMNS``."""
         (position, op, at, actor, trust, reason, from_session, from_sequence, key, request) = row[
             :10
         ]
@@ -259,15 +265,17 @@ class LogRow(NamedTuple):
         )
         return cls(header, Erasable(body, reason, request), Seal(*row[17:21]))
 
-    def holds(self) -> bool:
-        return seals.is_intact(self.header, self.seal, self.said)
+    def is_intact(self) -> bool:
+        """Whether the row matches its seal."""
+        return seals.is_intact(self.header, self.seal, self.content)
 
     def entry(self) -> LogEntry:
+        """The row decoded as an entry; call it only on an intact row."""
         (_, position, _, op, at, _, actor, trust, from_session, from_sequence, key) = self.header[
             :11
         ]
         memory, version, uuid, session, sequence = self.header[11:]
-        body, reason, request = self.said
+        body, reason, request = self.content
         return LogEntry(
             position=position,
             op=op,

@@ -1,7 +1,7 @@
-"""All that can still be read of a store: by SQL, and past it from the pages of a SQLite file.
+"""Reads all that can still be read of a damaged store: by SQL, then from a SQLite file's pages.
 
-Only what proves itself by its seal is taken. A store of an earlier schema has no seals: there, what
-can be decoded is taken.
+Only rows that match their seals are taken. A store of an earlier schema has no seals: there, every
+row that can be decoded is taken.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CONTENT_COLUMNS = "body, reason, request"
 _SEAL_COLUMNS = "salt, digest, chain, seal"
 _HEADER_COUNT = seals.HEADER_COLUMNS.count(",") + 1
 _COLUMN_COUNT = _HEADER_COUNT + 7
-# The columns of the log in the order in which a row of a file has them.
+# The columns of the log in the order in which a record of a SQLite file has them.
 _LOG = next(table for table in table_copy.TABLES if table.name == "log")
 _AS_STORED = (*_LOG.key, *_LOG.others)
 _COLUMNS = [
@@ -40,20 +40,21 @@ Select = Callable[[str, Sequence[Any]], Iterable[Row]]
 
 
 class SealedRow(NamedTuple):
-    """One entry of the log, as it was found."""
+    """One entry of the log as it was read, undecoded."""
 
     header: tuple[Any, ...]
-    said: Erasable
+    content: Erasable
     seal: Seal
 
     @property
     def log_key(self) -> tuple[int, int]:
+        """Space and position."""
         return self.header[0], self.header[1]
 
 
 @dataclass
 class SalvagedRows:
-    """What of a store can be read."""
+    """All that could be read of a store."""
 
     lines: dict[tuple[int, int], SealedRow] = field(default_factory=dict)
     spaces: dict[int, str] = field(default_factory=dict)
@@ -63,29 +64,29 @@ class SalvagedRows:
     heads: dict[int, tuple[int, str]] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     jobs: list[Row] = field(default_factory=list)
-    # What the index says stood at a position, to name what was lost.
+    # What the index says was at a position, to name lost entries in the report.
     descriptions: dict[tuple[int, int], str] = field(default_factory=dict)
     sealed: bool = True
     problems: list[str] = field(default_factory=list)
 
     def add_entry(self, row: Sequence[Any]) -> None:
-        """Keep an entry if it proves itself; of two that do, the one that says less."""
-        line = SealedRow(
+        """Keep an entry if its seal matches. Of two copies that match, an erased one is kept."""
+        entry = SealedRow(
             tuple(row[:_HEADER_COUNT]), Erasable(*row[_HEADER_COUNT:-4]), Seal(*row[-4:])
         )
-        if not _is_valid_header(line.header):
+        if not _is_valid_header(entry.header):
             return
         try:
-            if self.sealed and not seals.is_intact(line.header, line.seal, line.said):
+            if self.sealed and not seals.is_intact(entry.header, entry.seal, entry.content):
                 return
         except (TypeError, ValueError, AttributeError):
             return
-        known = self.lines.get(line.log_key)
-        if known is None or (known.seal.salt is not None and line.seal.salt is None):
-            self.lines[line.log_key] = line
+        kept = self.lines.get(entry.log_key)
+        if kept is None or (kept.seal.salt is not None and entry.seal.salt is None):
+            self.lines[entry.log_key] = entry
 
     def is_successor(self, before: SealedRow | None, line: SealedRow) -> bool:
-        """Whether nothing stood between two entries of a space."""
+        """Whether an entry directly follows another in its space (None: is the first)."""
         if not self.sealed:
             return line.log_key[1] == (before.log_key[1] if before else 0) + 1
         chain = before.seal.chain if before else seals.NO_CHAIN
@@ -94,7 +95,7 @@ class SalvagedRows:
         )
 
     def is_chain_complete(self) -> bool:
-        """Whether every log is there from its beginning to its end."""
+        """Whether the log of every space is complete from its first entry to its last."""
         for space in {space for space, _ in self.lines} | set(self.heads):
             before: SealedRow | None = None
             for line in self.of_space(space):
@@ -107,15 +108,16 @@ class SalvagedRows:
         return True
 
     def is_complete(self) -> bool:
-        """Whether the same, and all that is kept beside the logs, was read."""
+        """Whether all logs, all names and all tables beside the log were read without a problem."""
         return self.is_chain_complete() and self.has_all_names() and not self.problems
 
     def has_all_names(self) -> bool:
-        """Whether whoever wrote an entry still has a name."""
-        places = {line.header[:3:2] for line in self.lines.values()}
-        return all(place in self.owners and place[0] in self.spaces for place in places)
+        """Whether the space and owner of every entry have a name."""
+        owner_keys = {line.header[:3:2] for line in self.lines.values()}
+        return all(place in self.owners and place[0] in self.spaces for place in owner_keys)
 
     def of_space(self, space: int) -> list[SealedRow]:
+        """The entries of a space in the order of their positions."""
         return [self.lines[place] for place in sorted(self.lines) if place[0] == space]
 
 
@@ -123,11 +125,11 @@ def _is_valid_header(header: Sequence[Any]) -> bool:
     return all(type(value) is int for value in (*header[:3], header[4], header[5]))
 
 
-# -- by SQL ---------------------------------------------------------------------------------------
+# -- reading by SQL -------------------------------------------------------------------------------
 
 
 def read_by_sql(select: Select, found: SalvagedRows) -> None:
-    """Take what statements still reach. Whatever fails, the rest is tried."""
+    """Add all rows that SQL still reaches. After a failure the other tables are still tried."""
     columns = ", ".join(_COLUMNS)
     if not found.sealed:
         columns = f"{seals.HEADER_COLUMNS}, {_CONTENT_COLUMNS}, NULL, '', '', ''"
@@ -144,7 +146,7 @@ def read_by_sql(select: Select, found: SalvagedRows) -> None:
         if not str(key).startswith("token.") or seals.unseal_json(key, value) is not None:
             found.settings[key] = value
     found.jobs += _rows(select, found, "jobs", f"SELECT {JOB_COLUMNS} FROM jobs")
-    # Only to name what was lost.
+    # Read only to name lost entries in the report, so problems here do not count.
     index = SalvagedRows()
     for space, position, memory in _rows(
         select, index, "", "SELECT space, position, memory FROM memories"
@@ -158,34 +160,34 @@ def read_by_sql(select: Select, found: SalvagedRows) -> None:
 
 def _read_names(select: Select, found: SalvagedRows) -> None:
     seal = "seal" if found.sealed else "''"
-    marks: dict[tuple[int, ...], str] = {}
-    for space, name, mark in _rows(
+    seals_read: dict[tuple[int, ...], str] = {}
+    for space, name, row_seal in _rows(
         select, found, "spaces", f"SELECT space, name, {seal} FROM spaces"
     ):
-        _name_space(found, (space, name, mark))
-        marks[space,] = mark
-    for space, number, name, mark in _rows(
+        _add_space_name(found, (space, name, row_seal))
+        seals_read[space,] = row_seal
+    for space, number, name, row_seal in _rows(
         select, found, "owners", f"SELECT space, owner, name, {seal} FROM owners"
     ):
-        _name_owner(found, (space, number, name, mark))
-        marks[space, number] = mark
-    # A name that was changed in its table may still stand in the index of it, and the seal tells.
+        _add_owner_name(found, (space, number, name, row_seal))
+        seals_read[space, number] = row_seal
+    # A name that was changed in its table may be intact in the index on it; the seal decides.
     with contextlib.suppress(Exception):
         for space, name in select("SELECT space, name FROM spaces ORDER BY name", ()):
-            _name_space(found, (space, name, marks.get((space,))))
+            _add_space_name(found, (space, name, seals_read.get((space,))))
         for space, number, name in select(
             "SELECT space, owner, name FROM owners ORDER BY space, name", ()
         ):
-            _name_owner(found, (space, number, name, marks.get((space, number))))
+            _add_owner_name(found, (space, number, name, seals_read.get((space, number))))
 
 
-def _name_space(found: SalvagedRows, row: Row) -> None:
+def _add_space_name(found: SalvagedRows, row: Row) -> None:
     space, name, seal = row
     if isinstance(name, str) and (not found.sealed or seal == seals.row_seal("space", space, name)):
         found.spaces.setdefault(space, name)
 
 
-def _name_owner(found: SalvagedRows, row: Row) -> None:
+def _add_owner_name(found: SalvagedRows, row: Row) -> None:
     space, number, name, seal = row
     good = not found.sealed or seal == seals.row_seal("owner", space, number, name)
     if isinstance(name, str) and good:
@@ -205,7 +207,7 @@ def _read_session_states(select: Select, found: SalvagedRows) -> None:
 
 
 def _rows(select: Select, found: SalvagedRows, what: str, sql: str) -> Iterator[Row]:
-    """Rows up to the first that cannot be reached."""
+    """Yield rows up to the first that cannot be read, and record the problem."""
     try:
         yield from select(sql, ())
     except Exception as error:  # noqa: BLE001 - a broken page fails in any way there is
@@ -216,7 +218,7 @@ def _rows(select: Select, found: SalvagedRows, what: str, sql: str) -> Iterator[
 
 
 def read_store(url: str, open_engine: Callable[[str], Engine]) -> SalvagedRows:
-    """All that can be read of a store, which is not changed."""
+    """Read all that can be read of a store, without changing it: a SQLite file is copied first."""
     if url.startswith(("postgresql://", "postgres://")):
         with contextlib.closing(open_engine(url)) as engine, engine.read() as tx:
             tx.enter_all_owners()
@@ -231,14 +233,14 @@ def read_store(url: str, open_engine: Callable[[str], Engine]) -> SalvagedRows:
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
         copy = Path(folder) / "damaged.db"
         for beside in ("", "-wal"):
-            there = path.with_name(path.name + beside)
-            if there.is_file():
-                shutil.copyfile(there, copy.with_name(copy.name + beside))
+            source = path.with_name(path.name + beside)
+            if source.is_file():
+                shutil.copyfile(source, copy.with_name(copy.name + beside))
         return read_file(copy)
 
 
 def read_file(copy: Path) -> SalvagedRows:
-    """The same for a SQLite file that may be written to."""
+    """Read all that can be read of a SQLite file, which may be changed by it."""
     from reverie.engine.sqlite.page_reader import PageReader
 
     pages = PageReader(copy)
@@ -253,16 +255,16 @@ def read_file(copy: Path) -> SalvagedRows:
 
 @contextlib.contextmanager
 def _open_select(path: Path, found: SalvagedRows) -> Iterator[Select | None]:
-    """Statements on a file, as far as SQLite opens it."""
+    """Open a SQLite file for SELECTs; None if SQLite cannot open it."""
     import apsw
 
     connection = None
     try:
         connection = apsw.Connection(str(path))
-        # What of the schema is broken does not matter for what is whole.
+        # Lets SQLite open a file whose schema is partly broken.
         connection.execute("PRAGMA writable_schema = ON").fetchall()
-        named = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
-        found.sealed = not named or "seal" in named
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(log)")}
+        found.sealed = not columns or "seal" in columns
     except apsw.Error as error:
         found.problems.append(f"the file: {type(error).__name__}")
     try:
@@ -273,7 +275,7 @@ def _open_select(path: Path, found: SalvagedRows) -> Iterator[Select | None]:
 
 
 def _skip_undecodable(connection: Any) -> Select:
-    """Rows one by one; one whose text is none is passed over."""
+    """A SELECT that skips rows whose text is not valid UTF-8."""
 
     def select(sql: str, values: Sequence[Any]) -> Iterator[Row]:
         cursor = connection.execute(sql, values)
@@ -290,19 +292,20 @@ def _skip_undecodable(connection: Any) -> Select:
 
 
 def _read_pages(pages: Any, found: SalvagedRows) -> None:
+    """Add the rows that are found by searching the pages of the file."""
     from reverie.engine.sqlite import page_reader
 
     for row in pages.rows(page_reader.ENTRY_PATTERN, _COLUMN_COUNT):
         found.add_entry([row[at] for at in _ORDER])
-    ends: dict[int, tuple[int, str]] = {}
+    heads: dict[int, tuple[int, str]] = {}
     for space, position, recorded_at, _, _, chain, seal in pages.rows(page_reader.HEAD_PATTERN, 7):
         if seal == seals.head_seal(space, position, recorded_at, chain):
-            ends[space] = max(ends.get(space, (0, "")), (position, chain))
-    found.heads = ends | found.heads
+            heads[space] = max(heads.get(space, (0, "")), (position, chain))
+    found.heads = heads | found.heads
     for row in pages.rows(page_reader.SPACE_PATTERN, 3):
-        _name_space(found, row)
+        _add_space_name(found, row)
     for row in pages.rows(page_reader.OWNER_PATTERN, 4):
-        _name_owner(found, row)
+        _add_owner_name(found, row)
     for row in pages.rows(page_reader.STATE_PATTERN, 10):
         if row[-1] == seals.state_seal(row[:-1]):
             found.states.setdefault((row[0], row[1], row[2]), row[:-1])

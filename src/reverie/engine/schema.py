@@ -1,10 +1,10 @@
 """The schema in numbered steps, written once for every engine.
 
 The space leads every key, and the owner follows wherever rows belong to one. Store-wide tables are
-``meta``, ``spaces``, ``owners`` and ``due``. Everything below ``log`` except the agenda and the
-recall notes is a view of the log and can be made anew from it.
+``meta``, ``spaces``, ``owners`` and ``due``. Every table below ``log`` except the agenda and the
+recall notes is a view of the log and can be rebuilt from it.
 
-``{clustered}`` keeps a table in the order of its key.
+``{clustered}`` stands for what makes SQLite store a table in the order of its key.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             FOREIGN KEY (space, owner) REFERENCES owners (space, owner)) {clustered}""",
         """CREATE INDEX memories_subject ON memories (space, owner, category, subject_key)
             WHERE subject_key IS NOT NULL AND forgotten_at IS NULL""",
-        # What a cap forgets first.
+        # The memories that a cap on their number forgets first.
         """CREATE INDEX memories_oldest ON memories (space, owner, kind, born)
             WHERE forgotten_at IS NULL AND pinned = 0""",
         """CREATE TABLE tags (
@@ -65,18 +65,18 @@ STEPS: tuple[tuple[str, ...], ...] = (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, term TEXT NOT NULL,
             passage BIGINT NOT NULL, tf BIGINT NOT NULL, len BIGINT NOT NULL,
             PRIMARY KEY (space, owner, term, passage)) {clustered}""",
-        # epoch changes when passages are numbered anew; touches counts the rows of touched.
+        # epoch changes when passages are renumbered; touches counts the rows of touched.
         """CREATE TABLE statistics (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, epoch BIGINT NOT NULL,
             next_passage BIGINT NOT NULL, passages BIGINT NOT NULL, terms BIGINT NOT NULL,
             touches BIGINT NOT NULL, facts BIGINT NOT NULL, notes BIGINT NOT NULL,
             PRIMARY KEY (space, owner)) {clustered}""",
-        # Vectors that changed after they were first written: how other processes learn of it.
+        # Vectors that changed after they were first written: other processes update their caches.
         """CREATE TABLE touched (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, touch BIGINT NOT NULL,
             passage BIGINT NOT NULL,
             PRIMARY KEY (space, owner, touch)) {clustered}""",
-        # Passages whose vectors are still to be made.
+        # Passages that have no vector yet.
         """CREATE TABLE unembedded (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, passage BIGINT NOT NULL,
             PRIMARY KEY (space, owner, passage)) {clustered}""",
@@ -96,10 +96,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX due_at ON due (at)",
     ),
     (
-        # opened is the position of the first event, position that of the last; titled is the
-        # first of the user's. chain stands for all that was said, unsummed is its length in bytes
-        # behind the summary. A fork goes on from an event of another session. ended: it was erased,
-        # and begun again it begins anew.
+        # opened is the position of the first event, position that of the last, titled that of the
+        # user's first one. chain is a hash of all messages; unsummed is the size in bytes of the
+        # messages after the summary. A fork continues from an event of another session. ended: the
+        # session was erased; if it is used again, it starts without a past.
         """CREATE TABLE sessions (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, session TEXT NOT NULL,
             opened BIGINT NOT NULL, position BIGINT NOT NULL, last_sequence BIGINT NOT NULL,
@@ -119,7 +119,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (space, owner, position)) {clustered}""",
         "CREATE UNIQUE INDEX events_session ON events (space, owner, session, sequence)",
         "CREATE INDEX events_chain ON events (space, owner, chain)",
-        # What a session keeps beside its events. frozen is where its profile stands still.
+        # What a session has beside its events. frozen is the position of its frozen profile.
         """CREATE TABLE session_state (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, session TEXT NOT NULL, frozen BIGINT,
             epoch BIGINT NOT NULL, upper BIGINT NOT NULL, summary TEXT NOT NULL,
@@ -132,21 +132,21 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX log_session ON log (space, owner, session, sequence) "
         "WHERE session IS NOT NULL",
         "CREATE INDEX jobs_lane ON jobs (space, owner, lane, job) WHERE lane IS NOT NULL",
-        # What the profile shows first.
+        # The memories that a profile shows first.
         """CREATE INDEX memories_pinned ON memories (space, owner, born)
             WHERE forgotten_at IS NULL AND pinned = 1""",
-        # Memories that only one session may see.
+        # The number of memories that only one session may see.
         "ALTER TABLE statistics ADD COLUMN private BIGINT NOT NULL DEFAULT 0",
     ),
     (
-        # What a profile that stands still must look up in the log. Nothing new stands in it.
+        # Memories that changed: a frozen profile looks their earlier versions up in the log.
         """CREATE INDEX IF NOT EXISTS memories_changed ON memories (space, owner, position)
             WHERE position > born""",
-        # What one session keeps to itself.
+        # Memories that only one session may see.
         """CREATE INDEX memories_private ON memories (space, owner, born)
             WHERE session IS NOT NULL""",
-        # Whether a term stands in a passage says more than how often. len is the length that
-        # counts against it, and so is terms in passages and events.
+        # Whether a passage contains a term tells more than how often. len is the length for
+        # scoring, and so is terms in passages and events.
         "DROP TABLE postings",
         """CREATE TABLE postings (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, term TEXT NOT NULL,
@@ -154,7 +154,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (space, owner, term, passage)) {clustered}""",
         "ALTER TABLE passages ADD COLUMN terms BIGINT NOT NULL DEFAULT 0",
         "ALTER TABLE statistics DROP COLUMN terms",
-        # Clustered by session: what stands around an event is read in one go.
+        # Clustered by session, so that the events around an event are read together.
         "DROP TABLE events",
         """CREATE TABLE events (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, position BIGINT NOT NULL,
@@ -164,16 +164,16 @@ STEPS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (space, owner, session, sequence)) {clustered}""",
         "CREATE UNIQUE INDEX events_position ON events (space, owner, position)",
         "CREATE INDEX events_chain ON events (space, owner, chain)",
-        # Which event a memory came from, without reading the whole entry.
+        # The event that a memory came from, without reading the whole entry.
         """CREATE INDEX log_origin ON log (space, memory, version, origin_session, origin_sequence)
             WHERE origin_session IS NOT NULL AND memory IS NOT NULL""",
     ),
     (
-        # The number of the newest owner: who makes one cannot see the others.
+        # The number of the newest owner: a transaction that creates one cannot see the others.
         "ALTER TABLE counters ADD COLUMN owner BIGINT NOT NULL DEFAULT 0",
         """UPDATE counters SET owner = COALESCE(
             (SELECT MAX(o.owner) FROM owners o WHERE o.space = counters.space), 0)""",
-        # Claims happen within an owner, as everything else does.
+        # Workers claim jobs within one owner, as every other transaction is within one.
         "DROP TABLE due",
         """CREATE TABLE due (
             space BIGINT NOT NULL, owner BIGINT NOT NULL, at BIGINT NOT NULL,
@@ -185,13 +185,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX jobs_due ON jobs (space, owner, state, due_at)",
     ),
     (
-        # How rows prove that they are as they were written (engine/seals.py). What is there
-        # already is sealed in the same transaction, by seals.seal_store.
+        # Seals, by which rows prove that they are unchanged (engine/seals.py). Existing rows are
+        # sealed in the same transaction, by seals.seal_store.
         "ALTER TABLE log ADD COLUMN salt TEXT",
         "ALTER TABLE log ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE log ADD COLUMN chain TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE log ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
-        # The chain of the newest entry: a log whose end was cut off does not reach it.
+        # The chain of the newest entry: by it a log whose end was cut off is detected.
         "ALTER TABLE counters ADD COLUMN chain TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE counters ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE spaces ADD COLUMN seal TEXT NOT NULL DEFAULT ''",
@@ -202,15 +202,15 @@ STEPS: tuple[tuple[str, ...], ...] = (
 )
 
 SCHEMA_VERSION = len(STEPS)
-# The step that brings seals.
+# The number of the step that adds seals.
 SEAL_STEP = 5
 
-# Stands in meta while a migration into this store is under way.
+# A key of meta while a migration into this store is under way.
 MIGRATION_KEY = "migration"
-# Stands there while a vault's log is told to it: until all is told, positions are not free.
+# A key of meta while a vault's log is replayed into this store: its entries need their positions.
 REPLAY_KEY = "untold"
 
-# The tables that rebuild makes anew from the log.
+# The tables that are rebuilt from the log.
 DERIVED_TABLES = (
     "memories",
     "tags",

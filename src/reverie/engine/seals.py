@@ -3,13 +3,14 @@
 An entry of the log has four columns for it:
 
 ``salt``    random; dropped when the entry is erased, so that nothing can be guessed from hashes
-``digest``  a hash, keyed with the salt, of what the entry first said (body, reason, request)
+``digest``  a hash, keyed with the salt, of the content first written (body, reason, request)
 ``chain``   a hash of the chain of the entry before it in its space, of its header and its digest
-``seal``    a hash of the header, of the two above and of what the entry says now
+``seal``    a hash of the header, of the two above and of the content as it is now
 
-A reader checks the seal of the one row it has. The chain needs all rows before it and is what
-``verify`` walks; the newest one is also kept in ``counters``, so that a cut end is seen. Erasing or
-overwriting what an entry says leaves digest and chain as they are and seals the row again.
+A reader checks the seal of the one row it has. Checking a chain needs all rows before it, which is
+what ``verify`` does; the newest chain is also kept in ``counters``, so that a log whose end was cut
+off is detected. Erasing or overwriting the content of an entry leaves digest and chain as they are
+and seals the row again.
 
 Other rows that hold text of their own (names, summaries, scratchpads, recall notes, tokens) have
 one seal over all of their values.
@@ -25,10 +26,11 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
-from reverie.protocols import Owner, Row
+from reverie.protocols import Owner, Progress, Row
 
 logger = logging.getLogger("reverie.upgrade")
 
+# The chain before the first entry of a space, and the digest of erased content.
 NO_CHAIN = ""
 ERASED = ""
 _HASH_BYTES = 16
@@ -36,7 +38,7 @@ _HASH_CHARS = 22
 
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
-# What of an entry is sealed and never changes, in the order in which it is hashed.
+# The columns of an entry that never change, in the order in which they are hashed.
 HEADER_COLUMNS = (
     "space, position, owner, op, recorded_at, schema, actor, trust, origin_session, "
     "origin_sequence, key, memory, version, uuid, session, sequence"
@@ -46,7 +48,7 @@ RECALL_COLUMNS = "space, owner, recall, at, query, session, sequence, hits"
 
 
 class Erasable(NamedTuple):
-    """What of an entry can be erased."""
+    """The columns of an entry that can be erased."""
 
     body: str | None
     reason: str | None
@@ -54,7 +56,7 @@ class Erasable(NamedTuple):
 
 
 class Seal(NamedTuple):
-    """The columns that prove an entry."""
+    """The columns by which an entry proves that it is unchanged."""
 
     salt: str | None
     digest: str
@@ -67,16 +69,16 @@ def new_salt() -> str:
 
 
 def encode_header(values: Sequence[Any]) -> str:
-    """The values of ``HEADER`` as they are hashed."""
+    """The values of ``HEADER_COLUMNS`` in the form that is hashed."""
     return _as_json(values)
 
 
-def content_digest(salt: str | None, said: Erasable) -> str:
-    """What proves the erasable part of an entry; of one that was erased there is nothing."""
+def content_digest(salt: str | None, content: Erasable) -> str:
+    """The salted hash of an entry's erasable content; ``ERASED`` without a salt."""
     if salt is None:
         return ERASED
-    body, reason, request = said
-    # No JSON holds a zero byte: it tells where the body ends, or that there is none.
+    body, reason, request = content
+    # JSON has no zero byte, so one marks the end of the body, and two that there is none.
     text = "\0\0" if body is None else f"{body}\0"
     if reason is not None or request is not None:
         text += _as_json([reason, request])
@@ -84,57 +86,57 @@ def content_digest(salt: str | None, said: Erasable) -> str:
 
 
 def chain_hash(before: str, header: str, digest: str) -> str:
-    """The chain of an entry, given that of the entry before it."""
+    """The chain of an entry; ``before`` is that of the entry before it."""
     return _hash(f"{before}\n{digest}\n{header}")
 
 
 def entry_seal(header: str, digest: str, chain: str, now: str) -> str:
-    """What proves a row by itself. ``now`` is the digest of what it says now."""
+    """The hash that proves a row on its own. ``now`` is the digest of its current content."""
     return _hash(f"{digest}\n{chain}\n{now}\n{header}")
 
 
-def seal_entry(before: str, values: Sequence[Any], said: Erasable) -> Seal:
+def seal_entry(before: str, values: Sequence[Any], content: Erasable) -> Seal:
     """The seal of a new entry."""
-    header, salt = encode_header(values), None if said == (None, None, None) else new_salt()
-    digest = content_digest(salt, said)
+    header, salt = encode_header(values), None if content == (None, None, None) else new_salt()
+    digest = content_digest(salt, content)
     chain = chain_hash(before, header, digest)
     return Seal(salt, digest, chain, entry_seal(header, digest, chain, digest))
 
 
-def reseal_entry(values: Sequence[Any], seal: Seal, said: Erasable) -> Seal:
-    """The seal of an entry that says something else from now on, or nothing any more."""
-    salt = None if said == (None, None, None) else new_salt()
-    now = content_digest(salt, said)
+def reseal_entry(values: Sequence[Any], seal: Seal, content: Erasable) -> Seal:
+    """The seal of an entry whose content is replaced, or erased."""
+    salt = None if content == (None, None, None) else new_salt()
+    digest_now = content_digest(salt, content)
     return seal._replace(
-        salt=salt, seal=entry_seal(encode_header(values), seal.digest, seal.chain, now)
+        salt=salt, seal=entry_seal(encode_header(values), seal.digest, seal.chain, digest_now)
     )
 
 
-def is_intact(values: Sequence[Any], seal: Seal, said: Erasable) -> bool:
-    """Whether an entry is as it was written."""
-    if seal.salt is None and said != (None, None, None):
+def is_intact(values: Sequence[Any], seal: Seal, content: Erasable) -> bool:
+    """Whether an entry is unchanged since it was written or erased."""
+    if seal.salt is None and content != (None, None, None):
         return False
-    now = content_digest(seal.salt, said)
-    return seal.seal == entry_seal(encode_header(values), seal.digest, seal.chain, now)
+    digest_now = content_digest(seal.salt, content)
+    return seal.seal == entry_seal(encode_header(values), seal.digest, seal.chain, digest_now)
 
 
 def row_seal(kind: str, *values: object) -> str:
-    """The seal of a row that is no entry of the log."""
+    """The seal of a row of another table than the log."""
     return _hash(_as_json([kind, *values]))
 
 
 def head_seal(space: int, position: int, recorded_at: int, chain: str) -> str:
-    """The seal of where the log of a space ends."""
+    """The seal of a row of ``counters``: where the log of a space ends."""
     return row_seal("head", space, position, recorded_at, chain)
 
 
 def state_seal(row: Sequence[Any]) -> str:
-    """The seal of what a session keeps beside its events, by the values of ``STATE``."""
+    """The seal of a row of ``session_state``, given the values of ``STATE_COLUMNS``."""
     return row_seal("state", *row)
 
 
 def seal_state(db: Statements, owner: Owner, session: str) -> None:
-    """Seal what a session keeps beside its events, after a change of it."""
+    """Seal the row of ``session_state`` of a session again after a change."""
     rows = db.all(
         f"SELECT {STATE_COLUMNS} FROM session_state WHERE space = ? AND owner = ? AND session = ?",
         (*owner, session),
@@ -158,21 +160,20 @@ def _base64(raw: bytes) -> str:
 
 
 class Statements(Protocol):
-    """A database in the middle of an upgrade; values are marked with ``?``."""
+    """The statements that sealing needs of a database; placeholders are ``?``."""
 
     def all(self, sql: str, values: Sequence[Any] = ()) -> list[Row]: ...
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None: ...
 
 
-Progress = Callable[[int, int], None]
 _CHUNK = 1_000
-# A log of so many entries takes long enough to say how far it is.
+# Progress is logged each time this many entries are sealed, and not for a shorter log.
 _PROGRESS_INTERVAL = 50_000
 
 
 def log_progress(what: str) -> Progress:
-    """Say in the program's log how far the sealing of a long log is."""
+    """A progress callback that logs how far the sealing of a long log is."""
 
     def tell(done: int, whole: int) -> None:
         if whole >= _PROGRESS_INTERVAL and (done % _PROGRESS_INTERVAL < _CHUNK or done == whole):
@@ -182,7 +183,7 @@ def log_progress(what: str) -> Progress:
 
 
 def seal_store(db: Statements, progress: Progress | None = None) -> None:
-    """Seal all that a store without seals holds, within the transaction of the upgrade."""
+    """Seal every row of a store without seals, within the transaction of the upgrade."""
     whole, done = int(db.all("SELECT COUNT(*) FROM log")[0][0]), 0
 
     def sealed_more(entries: int) -> None:
@@ -197,22 +198,22 @@ def seal_store(db: Statements, progress: Progress | None = None) -> None:
 
 
 def seal_log(db: Statements, space: int, done: Callable[[int], None] | None = None) -> None:
-    """Seal the log of one space, and where it ends."""
+    """Seal the log of one space, and its row in ``counters``."""
     chain, after = NO_CHAIN, -1
     while rows := db.all(
         f"SELECT {HEADER_COLUMNS}, body, reason, request FROM log WHERE space = ? AND position > ? "
         f"ORDER BY position LIMIT {_CHUNK}",
         (space, after),
     ):
-        found = []
+        updates = []
         for row in rows:
             seal = seal_entry(chain, row[:-3], Erasable(*row[-3:]))
-            found.append((*seal, space, row[1]))
+            updates.append((*seal, space, row[1]))
             chain, after = seal.chain, row[1]
         db.many(
             "UPDATE log SET salt = ?, digest = ?, chain = ?, seal = ? "
             "WHERE space = ? AND position = ?",
-            found,
+            updates,
         )
         if done is not None:
             done(len(rows))
@@ -228,7 +229,7 @@ def seal_log(db: Statements, space: int, done: Callable[[int], None] | None = No
 
 
 def seal_other_tables(db: Statements) -> None:
-    """Seal what stands beside the log: names, summaries, recall notes and tokens."""
+    """Seal the rows beside the log: names, session states, recall notes and tokens."""
     db.many(
         "UPDATE spaces SET seal = ? WHERE space = ?",
         [(row_seal("space", *row), row[0]) for row in db.all("SELECT space, name FROM spaces")],
@@ -265,12 +266,12 @@ def seal_other_tables(db: Statements) -> None:
 
 
 def seal_json(key: str, values: dict[str, Any]) -> str:
-    """A JSON object as it is kept under a key, with its seal in it."""
+    """Encode an object as JSON with a seal in it; ``key`` is the row it is stored under."""
     return json.dumps({**values, "seal": row_seal(key, values)})
 
 
 def unseal_json(key: str, text: str) -> dict[str, Any] | None:
-    """The JSON object that is kept under a key, without its seal; None: it was changed."""
+    """Decode an object from ``seal_json`` and drop its seal; None if it was changed."""
     try:
         values = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What recall reads of the index: where words stand, and what passages lead to."""
+"""Index queries of recall: the postings of terms, and the candidates that passages lead to."""
 
 from __future__ import annotations
 
@@ -15,24 +15,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 T = TypeVar("T")
-# How many values a statement is given at once.
+# Lists of values are padded to one of these lengths, so that few statements are prepared.
 CHUNKS = (8, 32, 64, 128, 512)
-# No passage and no position has this number.
+# The value to pad with: no passage and no position has this number.
 PADDING = -1
 
 
 def postings(
     tx: Transaction, owner: Owner, terms: Collection[str], chosen: Filter | None
 ) -> dict[str, NDArray[np.int64]]:
-    """The postings of each term, as ``LENGTHS`` has it; without a filter all there are."""
+    """The postings of each term, each as passage * ``POSTING_LENGTH_BASE`` + length.
+
+    With a filter, only those of passages whose memory or event passes it.
+    """
     if not terms:
         return {}
-    narrowed, condition = "", ""
+    join, condition = "", ""
     values: list[object] = [*terms, *owner]
     if chosen is not None:
         where, filter_values = chosen.where(owner)
         events_where, event_values = chosen.events_where(owner)
-        narrowed = (
+        join = (
             "JOIN passages s ON s.space = p.space AND s.owner = p.owner AND s.passage = p.passage "
         )
         condition = (
@@ -44,7 +47,7 @@ def postings(
         f"WITH q (term) AS (VALUES {', '.join(['(?)'] * len(terms))}) "
         f"SELECT q.term, (SELECT STRING_AGG(CAST(p.passage * {POSTING_LENGTH_BASE} + "
         f"p.len AS TEXT), ',') "
-        f"FROM postings p {narrowed}"
+        f"FROM postings p {join}"
         f"WHERE p.space = ? AND p.owner = ? AND p.term = q.term{condition}) FROM q",
         values,
     )
@@ -58,7 +61,7 @@ def postings(
 def frequencies_in(
     tx: Transaction, owner: Owner, terms: Sequence[str], passages: Sequence[int]
 ) -> dict[str, int]:
-    """In how many of these passages each term stands."""
+    """The number of these passages that contain each term."""
     counts = dict.fromkeys(terms, 0)
     for part in _chunks(passages, PADDING) if terms else ():
         for term, count in tx.all(
@@ -72,21 +75,21 @@ def frequencies_in(
 
 
 def hidden_passages(tx: Transaction, owner: Owner, chosen: Filter, end: int) -> list[int]:
-    """The passages that other sessions keep to themselves."""
+    """The passages of memories that are private to sessions the filter does not include."""
     if chosen.sessions is None:
         return []
-    mine = chosen.sessions if chosen.sessions_owner in {None, owner} else ()
-    others = f" AND session NOT IN ({_placeholders(mine)})" if mine else ""
+    visible = chosen.sessions if chosen.sessions_owner in {None, owner} else ()
+    condition = f" AND session NOT IN ({_placeholders(visible)})" if visible else ""
     rows = tx.all(
         "SELECT first_passage, passages FROM memories WHERE space = ? AND owner = ? "
-        f"AND session IS NOT NULL AND forgotten_at IS NULL{others}",
-        (*owner, *mine),
+        f"AND session IS NOT NULL AND forgotten_at IS NULL{condition}",
+        (*owner, *visible),
     )
     return _expand_passages(rows, end)
 
 
 def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter, end: int) -> list[int]:
-    """The passages a filter admits."""
+    """The passages of the memories and events that pass a filter."""
     where, values = chosen.where(owner)
     rows = tx.all(f"SELECT m.first_passage, m.passages FROM memories m WHERE {where}", values)
     if chosen.includes_events:
@@ -96,19 +99,19 @@ def allowed_passages(tx: Transaction, owner: Owner, chosen: Filter, end: int) ->
 
 
 def _expand_passages(rows: Iterable[Row], end: int) -> list[int]:
-    """The passages of these rows, as far as there can be any."""
+    """The passage numbers of rows of (first, count), limited to [0, ``end``)."""
     return [
         number for first, count in rows for number in range(max(first, 0), min(first + count, end))
     ]
 
 
-# -- what passages lead to ------------------------------------------------------------------------
+# -- candidates of passages -----------------------------------------------------------------------
 
 
 class PassageSource(NamedTuple):
-    """Where a text was born and how long it is, and where in it a passage stands."""
+    """The text of a passage: its first position and its terms; and the passage's place in it."""
 
-    at: int
+    first_position: int
     terms: int
     start: int
     length: int
@@ -117,11 +120,11 @@ class PassageSource(NamedTuple):
 def passage_sources(
     tx: Transaction, owner: Owner, passages: Iterable[int]
 ) -> dict[int, PassageSource]:
-    """Where the text of each of these passages was born."""
+    """The text that each of these passages belongs to."""
     return {
-        passage: PassageSource(*birth)
+        passage: PassageSource(*values)
         for part in _chunks(passages, PADDING)
-        for passage, *birth in tx.all(
+        for passage, *values in tx.all(
             "SELECT passage, born, terms, start, length FROM passages "
             f"WHERE space = ? AND owner = ? AND passage IN ({_placeholders(part)})",
             (*owner, *part),
@@ -130,13 +133,13 @@ def passage_sources(
 
 
 def memory_candidates(
-    tx: Transaction, owner: Owner, births: Iterable[PassageSource], now: int
+    tx: Transaction, owner: Owner, sources: Iterable[PassageSource], now: int
 ) -> list[Candidate]:
-    """The memories born there that are not over."""
-    lengths = {birth.at: birth.terms for birth in births}
-    found: dict[int, Candidate] = {}
+    """The memories of these texts that are not expired."""
+    lengths = {source.first_position: source.terms for source in sources}
+    candidates: dict[int, Candidate] = {}
     for part in _chunks(lengths, PADDING):
-        # The last version that names an origin has it.
+        # Ordered by version: the newest version that names an origin is assigned last.
         for (
             first_position,
             position,
@@ -157,7 +160,7 @@ def memory_candidates(
             (*owner, *part, now),
         ):
             origin = None if session is None else Origin(session, sequence)
-            found[first_position] = Candidate(
+            candidates[first_position] = Candidate(
                 first_position,
                 position,
                 at,
@@ -168,7 +171,7 @@ def memory_candidates(
                 memory=memory,
                 version=version,
             )
-    return list(found.values())
+    return list(candidates.values())
 
 
 _SELECT_EVENT = (
@@ -180,13 +183,16 @@ _SELECT_EVENT = (
 def events_around(
     tx: Transaction, owner: Owner, reach: Mapping[int, int], chosen: Filter
 ) -> list[Candidate]:
-    """The events at these positions, and those so far before and behind each of them."""
+    """The events at these positions, and those around each, within its reach in the session.
+
+    ``reach`` maps the position of an event to the number of events before and after it.
+    """
     if not chosen.includes_events:
         return []
     where, values = chosen.events_where(owner)
-    found: dict[int, Candidate] = {}
+    candidates: dict[int, Candidate] = {}
     for part in _chunks(reach.items(), (PADDING, 0)):
-        # Joined in this order: those that were found, then what stands around each.
+        # CROSS JOIN fixes the order for SQLite's planner: the events given, then their neighbours.
         rows = tx.all(
             f"WITH q (position, reach) AS (VALUES {', '.join(['(?, ?)'] * len(part))}) "
             f"{_SELECT_EVENT}q CROSS JOIN events f CROSS JOIN events e "
@@ -196,8 +202,8 @@ def events_around(
             f"AND e.passages > 0 AND {where}",
             (*(value for pair in part for value in pair), *owner, *values),
         )
-        found.update((row[0], Candidate(*row)) for row in rows)
-    return list(found.values())
+        candidates.update((row[0], Candidate(*row)) for row in rows)
+    return list(candidates.values())
 
 
 def origin_events(
@@ -218,7 +224,7 @@ def origin_events(
 
 
 def _chunks(values: Iterable[T], nothing: T) -> Iterator[list[T]]:
-    """Filled up to one of few lengths, so that few statements are ever prepared."""
+    """Split values into lists padded with ``nothing`` to one of the lengths in ``CHUNKS``."""
     whole = list(values)
     for at in range(0, len(whole), CHUNKS[-1]):
         part = whole[at : at + CHUNKS[-1]]

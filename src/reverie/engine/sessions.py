@@ -1,7 +1,9 @@
-"""Sessions and their events as the index knows them: a view of the log.
+"""Sessions and their events in the index, which is a view of the log.
 
-A fork goes on from an event of another session without copying it: its events are those of its
-own, behind those of the sessions it came from. What is erased there is gone here too.
+A fork continues from an event of another session without copying it: its history is the events of
+the sessions it was forked from, then its own. An event that is erased there is gone here too.
+
+``chain`` identifies a history: a hash over all messages up to an event, system prompts excepted.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from reverie.model import Event, Origin, Scope
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import digest, role_of, speaker_of, text_of
 
-# What a chain begins with.
+# The chain before the first message.
 EMPTY_CHAIN = ""
-# In one write; a cap that was lowered is reached over several.
+# The most sessions that a cap hides in one write; a cap that was lowered takes several writes.
 MAX_HIDDEN = 20
 
 
 class SessionRow(NamedTuple):
-    """One session as it is now."""
+    """A row of ``sessions``: one session as it is now (columns: see ``engine/schema.py``)."""
 
     session: str
     opened: int
@@ -43,13 +45,14 @@ class SessionRow(NamedTuple):
 
     @property
     def forked_from(self) -> Origin | None:
+        """The event that this session continues from, unless it was erased since."""
         if self.forked_session is None or self.forked_sequence is None or self.ended:
             return None
         return Origin(self.forked_session, self.forked_sequence)
 
 
 class EventRow(NamedTuple):
-    """Where an event stands."""
+    """A row of ``events``: one event without its message."""
 
     position: int
     session: str
@@ -65,7 +68,7 @@ class EventRow(NamedTuple):
 
 
 class EventRange(NamedTuple):
-    """The events of one session behind ``after`` and up to ``upto`` (None: to its end)."""
+    """The events of one session from ``after`` (exclusive) to ``end_sequence`` (None: all)."""
 
     session: str
     after: int
@@ -77,18 +80,18 @@ _EVENT_COLUMNS = ", ".join(EventRow._fields)
 
 
 def session_scope(scope: Scope, session: str) -> Scope:
-    """The same scope, with what belongs to a session."""
+    """A scope that also includes what is private to a session."""
     return replace(scope, session=session)
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """The text of a message as it is indexed and shown: half characters become marks."""
+    """The text of a message as it is indexed and shown: lone surrogates become ``?``."""
     text = text_of(message)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def event_from_entry(entry: LogEntry, user: str | None) -> Event:
-    """The event an entry holds. Only for entries that still have a body."""
+    """The event of an "append" entry. Only for entries whose body was not erased."""
     assert entry.body is not None and entry.session is not None and entry.sequence is not None
     message = entry.body["message"]
     return Event(
@@ -104,25 +107,26 @@ def event_from_entry(entry: LogEntry, user: str | None) -> Event:
 
 
 def passages_of_event(event: Event) -> list[Passage]:
-    """What recall finds of an event: nothing of a system prompt, nor of an image alone."""
+    """Split an event into passages; a system prompt or a message without text has none."""
     return passages_of_message(event.message, event.text)
 
 
 def passages_of_message(message: Mapping[str, Any], text: str) -> list[Passage]:
+    """Split a message into passages; ``text`` is its text, from ``message_text``."""
     if role_of(message) == "system" or not text.strip():
         return []
     return message_passages(text, speaker_of(message))
 
 
 def chain_message(before: str, message: Mapping[str, Any]) -> str:
-    """What stands for all that was said up to a message. System prompts do not count."""
+    """The chain after a message, given the chain before it. System prompts do not change it."""
     if role_of(message) == "system":
         return before
     return chain_digest(before, digest(message))
 
 
 def chain_digest(before: str, mark: str) -> str:
-    """The same for a message of this digest that is no system prompt."""
+    """The chain after a message of this digest that is not a system prompt."""
     return hashlib.sha256(f"{before}{mark}".encode()).hexdigest()[:32]
 
 
@@ -130,15 +134,15 @@ def chain_digest(before: str, mark: str) -> str:
 
 
 def add_event(tx: Transaction, owner: Owner, entry: LogEntry, parts: Sequence[Passage]) -> int:
-    """Let the index show an event; the number of its first passage.
+    """Put an event into the index; returns the number of its first passage.
 
-    An erased one is only counted: its session goes on behind it.
+    An erased event only advances the last sequence of its session.
     """
     assert entry.session is not None and entry.sequence is not None
-    known = find(tx, owner, entry.session)
-    chain = _chain_before(tx, owner, known, entry.origin)
+    session = find(tx, owner, entry.session)
+    chain = _chain_before(tx, owner, session, entry.origin)
     if entry.body is None:
-        _update_session(tx, owner, entry, known, SessionDelta(0, 0, chain, None))
+        _update_session(tx, owner, entry, session, SessionDelta(0, 0, chain, None))
         return 0
     message = entry.body["message"]
     chain = chain_message(chain, message)
@@ -162,13 +166,13 @@ def add_event(tx: Transaction, owner: Owner, entry: LogEntry, parts: Sequence[Pa
             speaker_of(message),
         ),
     )
-    titled = entry.position if role == "user" else None
-    _update_session(tx, owner, entry, known, SessionDelta(1, size, chain, titled))
+    title_position = entry.position if role == "user" else None
+    _update_session(tx, owner, entry, session, SessionDelta(1, size, chain, title_position))
     return first
 
 
 class SessionDelta(NamedTuple):
-    """What one event adds to its session."""
+    """How one event changes the row of its session."""
 
     events: int
     unsummed: int
@@ -181,14 +185,14 @@ def _chain_before(
 ) -> str:
     if known is not None and not known.ended:
         return known.chain
-    spot = last_event(tx, owner, lineage_from(tx, owner, fork)) if fork else None
-    return EMPTY_CHAIN if spot is None else spot.chain
+    event = last_event(tx, owner, lineage_from(tx, owner, fork)) if fork else None
+    return EMPTY_CHAIN if event is None else event.chain
 
 
 def _update_session(
     tx: Transaction, owner: Owner, entry: LogEntry, known: SessionRow | None, size: SessionDelta
 ) -> None:
-    """Let the session show its new last event."""
+    """Update the row of a session for its new last event, or insert it."""
     if known is None:
         fork = entry.origin or (None, None)
         tx.run(
@@ -236,7 +240,7 @@ def _update_session(
 def unindex_event(
     tx: Transaction, owner: Owner, spot: EventRow, message: Mapping[str, Any]
 ) -> None:
-    """Take an event out of every recall; it stays in its session."""
+    """Remove the passages of an event from the index; the event stays in its session."""
     if spot.passages:
         parts = passages_of_message(message, message_text(message))
         index.drop_passages(tx, owner, spot.first_passage, parts)
@@ -244,7 +248,7 @@ def unindex_event(
 
 
 def index_event(tx: Transaction, owner: Owner, spot: EventRow, parts: Sequence[Passage]) -> int:
-    """Put an event back into recall; the number of its first passage."""
+    """Index the passages of an event again; returns the number of the first."""
     first = index.put_passages(tx, owner, spot.position, parts) if parts else 0
     _place_passages(tx, owner, spot, first, parts)
     return first
@@ -265,10 +269,10 @@ def _term_count(parts: Sequence[Passage]) -> int:
 
 
 def drop_event(tx: Transaction, owner: Owner, entry: LogEntry) -> int:
-    """Take an event out of its session before its entry is blanked; how many passages it had."""
-    spot = find_event_at(tx, owner, entry.position)
-    assert spot is not None and entry.body is not None
-    unindex_event(tx, owner, spot, entry.body["message"])
+    """Remove an event before its entry is erased; returns the number of its passages."""
+    event = find_event_at(tx, owner, entry.position)
+    assert event is not None and entry.body is not None
+    unindex_event(tx, owner, event, entry.body["message"])
     tx.run(
         "DELETE FROM events WHERE space = ? AND owner = ? AND position = ?",
         (*owner, entry.position),
@@ -277,26 +281,26 @@ def drop_event(tx: Transaction, owner: Owner, entry: LogEntry) -> int:
         "UPDATE sessions SET events = events - 1 WHERE space = ? AND owner = ? AND session = ?",
         (*owner, entry.session),
     )
-    return spot.passages
+    return event.passages
 
 
 def is_session_erasure(entry: LogEntry) -> bool:
-    """Whether an entry erased a whole session; of one event only a trace may be left."""
+    """Whether an entry records the erasure of a whole session, not of one event."""
     return entry.op == "erase" and entry.session is not None and entry.sequence is None
 
 
 def mark_ended(tx: Transaction, owner: Owner, session: str) -> None:
-    """A session that was erased has no past: begun again, it begins anew.
+    """Mark a session as erased: if it is used again, it starts without a past.
 
-    What was forked from it goes on from where it had been forked itself.
+    Its forks continue from the event that it was itself forked from.
     """
-    known = find(tx, owner, session)
-    if known is None:
+    erased = find(tx, owner, session)
+    if erased is None:
         return
     tx.run(
         "UPDATE sessions SET forked_session = ?, forked_sequence = ? "
         "WHERE space = ? AND owner = ? AND forked_session = ?",
-        (known.forked_session, known.forked_sequence, *owner, session),
+        (erased.forked_session, erased.forked_sequence, *owner, session),
     )
     tx.run(
         "UPDATE sessions SET ended = 1, hidden_at = NULL, chain = '' "
@@ -306,6 +310,7 @@ def mark_ended(tx: Transaction, owner: Owner, session: str) -> None:
 
 
 def set_hidden(tx: Transaction, owner: Owner, session: str, hidden_at: int | None) -> None:
+    """Hide a session, or with None show it again."""
     tx.run(
         "UPDATE sessions SET hidden_at = ? WHERE space = ? AND owner = ? AND session = ?",
         (hidden_at, *owner, session),
@@ -313,19 +318,19 @@ def set_hidden(tx: Transaction, owner: Owner, session: str, hidden_at: int | Non
 
 
 def recompute_session(tx: Transaction, owner: Owner, session: str, first: int = 0) -> None:
-    """After events of a session from this sequence on were destroyed: what was computed over them.
+    """Recompute chains and sizes after events from sequence ``first`` on were erased.
 
-    Forks that go on from there or later are reckoned too. Their summaries may hold what was
-    destroyed and are made anew; whoever is writing one has lost the race.
+    Forks of an event at or after ``first`` are recomputed too. The summaries may hold erased text:
+    they are emptied, and their epoch advances, so that a summary now being written is refused.
     """
-    waiting, seen = [(session, first)], set[str]()
-    while waiting:
-        name, since = waiting.pop()
-        known = find(tx, owner, name)
-        if known is None or name in seen:
+    pending, done = [(session, first)], set[str]()
+    while pending:
+        name, since = pending.pop()
+        current = find(tx, owner, name)
+        if current is None or name in done:
             continue
-        seen.add(name)
-        _rechain(tx, owner, known)
+        done.add(name)
+        _rechain(tx, owner, current)
         tx.run(
             "INSERT INTO session_state (space, owner, session, frozen, epoch, upper, summary, "
             "scratchpad, scratched_at) VALUES (?, ?, ?, NULL, 1, 0, '', NULL, NULL) "
@@ -338,37 +343,38 @@ def recompute_session(tx: Transaction, owner: Owner, session: str, first: int = 
         for fork in list_forks(tx, owner, name):
             child = find(tx, owner, fork)
             if child is not None and (child.forked_sequence or 0) >= since:
-                waiting.append((fork, 0))
+                pending.append((fork, 0))
 
 
 def rechain_forks(tx: Transaction, owner: Owner) -> None:
-    """Chain forks anew that came in before what they go on from."""
+    """Recompute the chains of forks that were imported before the session they continue."""
     rows = tx.all(
         "SELECT c.session FROM sessions c JOIN sessions p ON p.space = c.space "
         "AND p.owner = c.owner AND p.session = c.forked_session "
         "WHERE c.space = ? AND c.owner = ? AND p.opened > c.opened",
         owner,
     )
-    waiting, seen = [row[0] for row in rows], set[str]()
-    while waiting:
-        name = waiting.pop()
-        known = find(tx, owner, name)
-        if known is not None and name not in seen:
-            seen.add(name)
-            _rechain(tx, owner, known)
-            waiting += list_forks(tx, owner, name)
+    pending, done = [row[0] for row in rows], set[str]()
+    while pending:
+        name = pending.pop()
+        fork = find(tx, owner, name)
+        if fork is not None and name not in done:
+            done.add(name)
+            _rechain(tx, owner, fork)
+            pending += list_forks(tx, owner, name)
 
 
 def _rechain(tx: Transaction, owner: Owner, known: SessionRow) -> None:
+    """Recompute the chain of a session's events, and which event it takes its title from."""
     chain, titled = _chain_before(tx, owner, None, known.forked_from), None
-    for spot in list_events(tx, owner, [EventRange(known.session, 0, None)]):
-        entry = log.find_at_position(tx, owner, spot.position)
+    for event in list_events(tx, owner, [EventRange(known.session, 0, None)]):
+        entry = log.find_at_position(tx, owner, event.position)
         assert entry is not None and entry.body is not None
         chain = chain_message(chain, entry.body["message"])
-        titled = titled or (spot.position if spot.role == "user" else None)
+        titled = titled or (event.position if event.role == "user" else None)
         tx.run(
             "UPDATE events SET chain = ? WHERE space = ? AND owner = ? AND position = ?",
-            (chain, *owner, spot.position),
+            (chain, *owner, event.position),
         )
     tx.run(
         "UPDATE sessions SET chain = ?, titled = ? WHERE space = ? AND owner = ? AND session = ?",
@@ -377,7 +383,7 @@ def _rechain(tx: Transaction, owner: Owner, known: SessionRow) -> None:
 
 
 def count_unsummed(tx: Transaction, owner: Owner, session: str) -> None:
-    """How much of a session its summary does not cover."""
+    """Recompute ``unsummed``: the bytes of a session that its summary does not cover."""
     tx.run(
         "UPDATE sessions SET unsummed = COALESCE((SELECT SUM(e.size) FROM events e "
         "WHERE e.space = ? AND e.owner = ? AND e.session = ? AND e.sequence > COALESCE("
@@ -391,6 +397,7 @@ def count_unsummed(tx: Transaction, owner: Owner, session: str) -> None:
 
 
 def find(tx: Transaction, owner: Owner, session: str) -> SessionRow | None:
+    """The row of a session, also of one that is hidden or erased."""
     row = tx.one(
         f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ? AND session = ?",
         (*owner, session),
@@ -401,33 +408,34 @@ def find(tx: Transaction, owner: Owner, session: str) -> SessionRow | None:
 def list_sessions(
     tx: Transaction, owner: Owner, *, hidden: bool = False, limit: int | None = None
 ) -> list[SessionRow]:
-    """The sessions that have events, the one with the newest first."""
-    shown = "" if hidden else " AND hidden_at IS NULL"
-    tail = "" if limit is None else f" LIMIT {int(limit)}"
+    """The sessions that have events, the one with the newest event first."""
+    hidden_condition = "" if hidden else " AND hidden_at IS NULL"
+    limit_clause = "" if limit is None else f" LIMIT {int(limit)}"
     return [
         SessionRow(*row)
         for row in tx.all(
             f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ? AND "
-            f"events > 0{shown} "
-            f"ORDER BY position DESC{tail}",
+            f"events > 0{hidden_condition} "
+            f"ORDER BY position DESC{limit_clause}",
             owner,
         )
     ]
 
 
 def list_all_sessions(tx: Transaction, owner: Owner) -> list[SessionRow]:
-    """All sessions there ever were, those without events included."""
+    """Every session that ever was, those without events included."""
     rows = tx.all(f"SELECT {_SESSION_COLUMNS} FROM sessions WHERE space = ? AND owner = ?", owner)
     return [SessionRow(*row) for row in rows]
 
 
 def count_events(tx: Transaction, owner: Owner) -> int:
+    """The number of events in all sessions of the owner."""
     row = tx.one("SELECT COUNT(*) FROM events WHERE space = ? AND owner = ?", owner)
     return 0 if row is None else int(row[0])
 
 
 def least_recent(tx: Transaction, owner: Owner, beyond: int) -> list[str]:
-    """The sessions a cap hides: all shown ones but the newest so many."""
+    """The sessions that a cap hides: all that are not hidden but the newest ``beyond``."""
     return [
         row[0]
         for row in tx.all(
@@ -441,97 +449,99 @@ def least_recent(tx: Transaction, owner: Owner, beyond: int) -> list[str]:
 def lineage(
     tx: Transaction, owner: Owner, session: str, begun_from: Origin | None = None
 ) -> list[EventRange]:
-    """A session and those it was forked from, the oldest first.
+    """The history of a session: the ranges of its ancestors' events and its own, oldest first.
 
-    ``begun_from`` is where a session that has no event yet will go on from.
+    ``begun_from`` is the event that a session without events yet will continue from.
     """
-    known = find(tx, owner, session)
-    if known is None and begun_from is not None:
+    current = find(tx, owner, session)
+    if current is None and begun_from is not None:
         return [
             *lineage_from(tx, owner, begun_from),
             EventRange(session, begun_from.sequence, None),
         ]
-    stretches = [EventRange(session, 0, None)]
-    seen = {session}
-    while known is not None and known.forked_from is not None:
-        name, upto = known.forked_from
-        stretches[-1] = stretches[-1]._replace(after=upto)
-        if name in seen:
+    ranges = [EventRange(session, 0, None)]
+    visited = {session}
+    while current is not None and current.forked_from is not None:
+        name, upto = current.forked_from
+        ranges[-1] = ranges[-1]._replace(after=upto)
+        if name in visited:
             break
-        seen.add(name)
-        stretches.append(EventRange(name, 0, upto))
-        known = find(tx, owner, name)
-    return stretches[::-1]
+        visited.add(name)
+        ranges.append(EventRange(name, 0, upto))
+        current = find(tx, owner, name)
+    return ranges[::-1]
 
 
 def lineage_from(tx: Transaction, owner: Owner, origin: Origin) -> list[EventRange]:
-    """What a fork at this event has behind it."""
+    """The history of a fork that starts after this event."""
     before = lineage(tx, owner, origin.session)
     return [*before[:-1], before[-1]._replace(end_sequence=origin.sequence)]
 
 
-def limit_ranges(stretches: Sequence[EventRange], until: int | None) -> Sequence[EventRange]:
-    """What these stretches have up to a sequence."""
+def limit_ranges(ranges: Sequence[EventRange], until: int | None) -> Sequence[EventRange]:
+    """Cut these ranges off after a sequence (None: not at all)."""
     if until is None:
-        return stretches
+        return ranges
     return [
-        stretch._replace(
-            end_sequence=until if stretch.end_sequence is None else min(stretch.end_sequence, until)
+        each._replace(
+            end_sequence=until if each.end_sequence is None else min(each.end_sequence, until)
         )
-        for stretch in stretches
+        for each in ranges
     ]
 
 
 def list_events(
     tx: Transaction,
     owner: Owner,
-    stretches: Iterable[EventRange],
+    ranges: Iterable[EventRange],
     *,
     newest: int | None = None,
     after: int = 0,
 ) -> list[EventRow]:
-    """The events of these stretches in order, or only the newest so many of them."""
-    found: list[EventRow] = []
-    for stretch in reversed(list(stretches)):
-        left = None if newest is None else newest - len(found)
+    """The events of these ranges in order, or only the ``newest`` of them."""
+    events: list[EventRow] = []
+    for each in reversed(list(ranges)):
+        left = None if newest is None else newest - len(events)
         if left is not None and left <= 0:
             break
-        upto = (1 << 62) if stretch.end_sequence is None else stretch.end_sequence
-        tail = "" if left is None else f" LIMIT {int(left)}"
+        end_sequence = (1 << 62) if each.end_sequence is None else each.end_sequence
+        limit_clause = "" if left is None else f" LIMIT {int(left)}"
         rows = tx.all(
             f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
-            f"AND sequence > ? AND sequence <= ? ORDER BY sequence DESC{tail}",
-            (*owner, stretch.session, max(stretch.after, after), upto),
+            f"AND sequence > ? AND sequence <= ? ORDER BY sequence DESC{limit_clause}",
+            (*owner, each.session, max(each.after, after), end_sequence),
         )
-        found.extend(EventRow(*row) for row in rows)
-    return found[::-1]
+        events.extend(EventRow(*row) for row in rows)
+    return events[::-1]
 
 
 def read_surrounding_events(
     tx: Transaction, owner: Owner, user: str | None, event: Event, before: int, after: int
 ) -> list[Event]:
-    """An event of a session, with those that came right before and after it."""
-    here = Origin(event.session, event.sequence)
-    earlier = list_events(tx, owner, lineage_from(tx, owner, here), newest=before + 1)
+    """An event with the ``before`` events before it and the ``after`` events after it."""
+    origin = Origin(event.session, event.sequence)
+    earlier = list_events(tx, owner, lineage_from(tx, owner, origin), newest=before + 1)
     rows = tx.all(
         f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
         f"AND sequence > ? ORDER BY sequence LIMIT {int(after)}",
-        (*owner, *here),
+        (*owner, *origin),
     )
-    found = [*earlier, *(EventRow(*row) for row in rows)]
-    from reverie.engine import index_check  # it reads what stands here
+    events = [*earlier, *(EventRow(*row) for row in rows)]
+    from reverie.engine import index_check  # it imports this module
 
     return [
-        event_from_entry(entry, user) for entry in index_check.read_event_entries(tx, owner, found)
+        event_from_entry(entry, user) for entry in index_check.read_event_entries(tx, owner, events)
     ]
 
 
-def last_event(tx: Transaction, owner: Owner, stretches: Iterable[EventRange]) -> EventRow | None:
-    found = list_events(tx, owner, stretches, newest=1)
-    return found[-1] if found else None
+def last_event(tx: Transaction, owner: Owner, ranges: Iterable[EventRange]) -> EventRow | None:
+    """The last event of these ranges."""
+    events = list_events(tx, owner, ranges, newest=1)
+    return events[-1] if events else None
 
 
 def find_event_at(tx: Transaction, owner: Owner, position: int) -> EventRow | None:
+    """The event at a position of the log, unless it was erased."""
     row = tx.one(
         f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND position = ?",
         (*owner, position),
@@ -540,7 +550,7 @@ def find_event_at(tx: Transaction, owner: Owner, position: int) -> EventRow | No
 
 
 def find_event_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry | None:
-    """The entry of an event that is still there."""
+    """The log entry of an event, unless the event was erased."""
     row = tx.one(
         "SELECT position FROM events WHERE space = ? AND owner = ? AND session = ? "
         "AND sequence = ?",
@@ -552,9 +562,9 @@ def find_event_entry(tx: Transaction, owner: Owner, origin: Origin) -> LogEntry 
 def find_by_chain(
     tx: Transaction, owner: Owner, chain: str, among: Container[str] | None = None
 ) -> EventRow | None:
-    """An event up to which exactly this was said, in these sessions or any.
+    """An event whose history has this chain, in the sessions ``among`` or in any.
 
-    One that its session ends with is better than any other, then the newest.
+    The last event of a session is preferred, then the newest.
     """
     columns = ", ".join(f"e.{name}" for name in EventRow._fields)
     tail = " LIMIT 1" if among is None else ""
@@ -565,8 +575,8 @@ def find_by_chain(
         f"ORDER BY CASE WHEN s.chain = e.chain THEN 0 ELSE 1 END, e.position DESC{tail}",
         (*owner, chain),
     )
-    found = (EventRow(*row) for row in rows)
-    return next((spot for spot in found if among is None or spot.session in among), None)
+    events = (EventRow(*row) for row in rows)
+    return next((event for event in events if among is None or event.session in among), None)
 
 
 def list_forks(
@@ -577,19 +587,22 @@ def list_forks(
     at: int | None = None,
     newest: int | None = None,
 ) -> list[str]:
-    """The sessions that go on from an event of this one, or from the event ``at``."""
-    there = "" if at is None else " AND forked_sequence = ?"
-    tail = "" if newest is None else f" LIMIT {int(newest)}"
+    """The sessions forked from an event of this one, or only from the one at sequence ``at``.
+
+    The most recent first; ``newest`` limits their number.
+    """
+    at_condition = "" if at is None else " AND forked_sequence = ?"
+    limit_clause = "" if newest is None else f" LIMIT {int(newest)}"
     rows = tx.all(
         "SELECT session FROM sessions WHERE space = ? AND owner = ? AND forked_session = ?"
-        f"{there} ORDER BY position DESC{tail}",
+        f"{at_condition} ORDER BY position DESC{limit_clause}",
         (*owner, session, *(() if at is None else (at,))),
     )
     return [row[0] for row in rows]
 
 
 def next_event(tx: Transaction, owner: Owner, session: str, sequence: int) -> EventRow | None:
-    """What a session says next behind a sequence, but for system prompts."""
+    """The next event of a session after a sequence, system prompts skipped."""
     row = tx.one(
         f"SELECT {_EVENT_COLUMNS} FROM events WHERE space = ? AND owner = ? AND session = ? "
         "AND sequence > ? AND role <> 'system' ORDER BY sequence LIMIT 1",
@@ -598,54 +611,55 @@ def next_event(tx: Transaction, owner: Owner, session: str, sequence: int) -> Ev
     return None if row is None else EventRow(*row)
 
 
-# A reply that was cut off is soon sent again.
+# The forks looked at for a reply: a reply that was cut off is soon sent again, so the newest do.
 MAX_FORKS = 20
-# So many names in one statement.
+# The most names or chains in one statement.
 MAX_NAMES = 1_000
 MAX_CHAINS = 500
 
 
 class SessionEnd(NamedTuple):
-    """Where a session ends: the position of its last event, and its chain."""
+    """The end of a session: the position of its last event, and its chain."""
 
     position: int
     chain: str
 
 
 def fork_tree(tx: Transaction, owner: Owner, session: str) -> dict[str, SessionEnd]:
-    """A session, what it was forked from and all forks of these, each with its end."""
-    waiting = [stretch.session for stretch in lineage(tx, owner, session)]
-    known: dict[str, SessionEnd] = {}
-    for name in waiting:
-        found = find(tx, owner, name)
-        known[name] = (
-            SessionEnd(0, "") if found is None else SessionEnd(found.position, found.chain)
+    """The sessions related to one by forks: its ancestors, and all forks of them and of it."""
+    pending = [each.session for each in lineage(tx, owner, session)]
+    ends: dict[str, SessionEnd] = {}
+    for name in pending:
+        current = find(tx, owner, name)
+        ends[name] = (
+            SessionEnd(0, "") if current is None else SessionEnd(current.position, current.chain)
         )
-    while waiting:
-        part, waiting = waiting[:MAX_NAMES], waiting[MAX_NAMES:]
+    while pending:
+        part, pending = pending[:MAX_NAMES], pending[MAX_NAMES:]
         rows = tx.all(
             "SELECT session, position, chain FROM sessions WHERE space = ? AND owner = ? "
             f"AND forked_session IN ({', '.join('?' * len(part))})",
             (*owner, *part),
         )
-        fresh = {name: SessionEnd(*end) for name, *end in rows if name not in known}
-        known |= fresh
-        waiting += fresh
-    return known
+        fresh = {name: SessionEnd(*end) for name, *end in rows if name not in ends}
+        ends |= fresh
+        pending += fresh
+    return ends
 
 
 def replies_to(tx: Transaction, owner: Owner, spot: EventRow) -> list[EventRow]:
-    """What came right after an event: in its session, and in the newest sessions forked there."""
+    """The events right after an event: in its session, and in the newest sessions forked there."""
     newest = list_forks(tx, owner, spot.session, at=spot.sequence, newest=MAX_FORKS)
-    found = (next_event(tx, owner, name, spot.sequence) for name in (spot.session, *newest))
-    return [reply for reply in found if reply is not None]
+    replies = (next_event(tx, owner, name, spot.sequence) for name in (spot.session, *newest))
+    return [reply for reply in replies if reply is not None]
 
 
 def find_known_chains(tx: Transaction, owner: Owner, chains: Sequence[str]) -> set[str]:
-    """Those of these chains, ``MAX_CHAINS`` at most, that an event of the owner carries."""
-    marks = ", ".join("?" * len(chains))
+    """Those of these chains (at most ``MAX_CHAINS``) that an event of the owner has."""
+    placeholders = ", ".join("?" * len(chains))
     rows = tx.all(
-        f"SELECT DISTINCT chain FROM events WHERE space = ? AND owner = ? AND chain IN ({marks})",
+        "SELECT DISTINCT chain FROM events WHERE space = ? AND owner = ? "
+        f"AND chain IN ({placeholders})",
         (*owner, *chains),
     )
     return {row[0] for row in rows}

@@ -1,4 +1,4 @@
-"""A whole store copied into another, row by row: between engines, into a backup and out of it."""
+"""Copies a whole store into another, row by row: between engines, for migrations and backups."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from reverie.engine.schema import MIGRATION_KEY
 from reverie.protocols import Owner, Row, Transaction
 
 CHUNK = 1_000
-# What each engine keeps for itself.
+# Keys of meta that belong to one engine and are not copied.
 _ENGINE_KEYS = ("schema", MIGRATION_KEY)
-# Between them, every write changes one of these.
+# Every write changes at least one of these tables.
 _WRITE_TABLES = ("meta", "owners", "counters", "statistics", "session_state", "recalls", "jobs")
 
 
 class Table(NamedTuple):
-    """A table: the columns of its key, then the others."""
+    """A table that is copied: the columns of its key, and the others."""
 
     name: str
     key: tuple[str, ...]
@@ -32,7 +32,7 @@ class Table(NamedTuple):
 
     @property
     def copy_condition(self) -> str:
-        """The condition on rows that are copied."""
+        """The SQL condition on the rows that are copied."""
         return f"key NOT IN {_ENGINE_KEYS}" if self.name == "meta" else "1 = 1"
 
 
@@ -40,7 +40,7 @@ def _table(name: str, key: str, others: str = "") -> Table:
     return Table(name, tuple(key.split()), tuple(others.split()))
 
 
-# In the order in which rows may refer to each other.
+# In the order of their foreign keys: a row refers only to tables before its own.
 TABLES = (
     _table("meta", "key", "value"),
     _table("spaces", "space", "name seal"),
@@ -97,15 +97,15 @@ TABLES = (
 
 
 def read_rows(tx: Transaction, table: Table, after: Row | None = None) -> Iterator[list[Row]]:
-    """The rows of a table in the order of its key, a chunk at a time."""
+    """Yield the rows of a table in the order of its key, a chunk at a time, after a key."""
     key = ", ".join(table.key)
     while True:
-        behind = ""
+        after_condition = ""
         if after is not None:
-            behind = f" AND ({key}) > ({', '.join('?' * len(table.key))})"
+            after_condition = f" AND ({key}) > ({', '.join('?' * len(table.key))})"
         rows = tx.all(
-            f"SELECT {table.columns} FROM {table.name} WHERE {table.copy_condition}{behind} "
-            f"ORDER BY {key} LIMIT {CHUNK}",
+            f"SELECT {table.columns} FROM {table.name} "
+            f"WHERE {table.copy_condition}{after_condition} ORDER BY {key} LIMIT {CHUNK}",
             after or (),
         )
         if rows:
@@ -116,36 +116,38 @@ def read_rows(tx: Transaction, table: Table, after: Row | None = None) -> Iterat
 
 
 def last_key(tx: Transaction, table: Table) -> Row | None:
+    """The key of the last row of a table in the order of its key."""
     key = ", ".join(table.key)
-    behind = ", ".join(f"{column} DESC" for column in table.key)
+    descending = ", ".join(f"{column} DESC" for column in table.key)
     return tx.one(
-        f"SELECT {key} FROM {table.name} WHERE {table.copy_condition} ORDER BY {behind} LIMIT 1"
+        f"SELECT {key} FROM {table.name} WHERE {table.copy_condition} ORDER BY {descending} LIMIT 1"
     )
 
 
 def count_rows(tx: Transaction) -> int:
-    """How many rows there are to be copied, vectors included."""
-    rows = [
+    """The number of rows to be copied, vectors included."""
+    counts = [
         tx.all(f"SELECT COUNT(*) FROM {table.name} WHERE {table.copy_condition}")[0][0]
         for table in TABLES
     ]
-    return int(sum(rows)) + sum(len(tx.vector_numbers(*each)) for each in list_vector_sets(tx))
+    return int(sum(counts)) + sum(len(tx.vector_numbers(*each)) for each in list_vector_sets(tx))
 
 
 def put_rows(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
-    marks = ", ".join("?" * len(rows[0]))
-    tx.many(f"INSERT INTO {table.name} ({table.columns}) VALUES ({marks})", rows)
+    """Insert rows that ``read_rows`` read from the same table of another store."""
+    placeholders = ", ".join("?" * len(rows[0]))
+    tx.many(f"INSERT INTO {table.name} ({table.columns}) VALUES ({placeholders})", rows)
 
 
 def delete_rows(tx: Transaction) -> None:
-    """Take away all that was copied, vectors included."""
+    """Delete every row of the tables that are copied, and all vectors."""
     tx.run("DELETE FROM vectors")
     for table in reversed(TABLES):
         tx.run(f"DELETE FROM {table.name} WHERE {table.copy_condition}")
 
 
 def copy_rows(source: Transaction, target: Transaction) -> None:
-    """Everything, in one transaction of the target, which is empty."""
+    """Copy every row and vector into an empty target, in one transaction of it."""
     for table in TABLES:
         for rows in read_rows(source, table):
             put_rows(target, table, rows)
@@ -158,15 +160,16 @@ def copy_rows(source: Transaction, target: Transaction) -> None:
 
 
 def list_vector_sets(tx: Transaction) -> list[tuple[Owner, int]]:
-    """Whose vectors there are, of which generations."""
+    """Every pair of an owner and a generation that may have vectors."""
     owners = [
         Owner(*row) for row in tx.all("SELECT space, owner FROM owners ORDER BY space, owner")
     ]
-    kept = tx.all("SELECT value FROM meta WHERE key IN ('generation', 'generation.next')")
-    return [(owner, json.loads(row[0])[0]) for owner in owners for row in kept]
+    generations = tx.all("SELECT value FROM meta WHERE key IN ('generation', 'generation.next')")
+    return [(owner, json.loads(row[0])[0]) for owner in owners for row in generations]
 
 
 def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Split numbers into parts of at most ``CHUNK``."""
     for at in range(0, len(numbers), CHUNK):
         yield numbers[at : at + CHUNK]
 
@@ -178,44 +181,44 @@ def copy_vectors(
     generation: int,
     numbers: Sequence[int],
 ) -> None:
-    """Those that follow each other together."""
+    """Copy the vectors of these passages; consecutive ones are written together."""
     rows = source.vectors(owner, generation, np.array(numbers, np.int64))
-    begin = 0
+    run_start = 0
     for at in range(1, len(numbers) + 1):
         if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-            target.put_vectors(owner, generation, numbers[begin], rows[begin:at])
-            begin = at
+            target.put_vectors(owner, generation, numbers[run_start], rows[run_start:at])
+            run_start = at
 
 
 # -- comparing ------------------------------------------------------------------------------------
 
 
 def content_digest(tx: Transaction, progress: Callable[[int], None] | None = None) -> str:
-    """A hash of every row of every table, the same on every engine that holds the same."""
-    whole = hashlib.sha256()
+    """A hash of every row of every table and every vector, equal across engines."""
+    digest = hashlib.sha256()
     for table in TABLES:
-        whole.update(table.name.encode())
+        digest.update(table.name.encode())
         for rows in read_rows(tx, table):
-            whole.update("\n".join(_as_text(row) for row in rows).encode())
+            digest.update("\n".join(_as_text(row) for row in rows).encode())
             if progress is not None:
                 progress(len(rows))
     for owner, generation in list_vector_sets(tx):
         for numbers in chunks(tx.vector_numbers(owner, generation)):
-            found = tx.vectors(owner, generation, np.array(numbers, np.int64))
-            whole.update(np.array(numbers, "<i8").tobytes() + found.astype("<f4").tobytes())
+            rows_found = tx.vectors(owner, generation, np.array(numbers, np.int64))
+            digest.update(np.array(numbers, "<i8").tobytes() + rows_found.astype("<f4").tobytes())
             if progress is not None:
                 progress(len(numbers))
-    return whole.hexdigest()
+    return digest.hexdigest()
 
 
 def write_fingerprint(tx: Transaction) -> str:
-    """A hash of what every write changes: whether anything was written since."""
-    whole = hashlib.sha256()
+    """A hash that differs after any write: of the tables of which every write changes one."""
+    digest = hashlib.sha256()
     for table in TABLES:
         if table.name in _WRITE_TABLES:
             for rows in read_rows(tx, table):
-                whole.update("\n".join(_as_text(row) for row in rows).encode())
-    return whole.hexdigest()
+                digest.update("\n".join(_as_text(row) for row in rows).encode())
+    return digest.hexdigest()
 
 
 def _as_text(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""Cosine of centred vectors, and the best of them."""
+"""Cosine similarity after subtracting the mean vector, and the selection of the best scores."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
     from reverie.protocols import Matrix, Vector
 
-# Few vectors do not show where their owner's middle is: it is trusted in proportion to them.
+# The mean is computed as if this many zero vectors were added: that of few vectors is unreliable.
 MEAN_PRIOR = 16
-# The middle of an owner's vectors is that of so many, the first.
+# The mean of an owner's vectors is computed from at most this many, the first.
 MEAN_SAMPLE_SIZE = 4_096
 
 
 def mean_vector(rows: Matrix) -> Vector:
-    """The middle of an owner's rows; an empty one is not there."""
+    """The mean of an owner's first vectors; a row of zeros is no vector and does not count."""
     rows = rows[:MEAN_SAMPLE_SIZE]
     return mean_from_sum(rows.sum(axis=0, dtype=np.float64), int(rows.any(axis=1).sum()))
 
 
-def mean_from_sum(total: NDArray[np.float64], many: int) -> Vector:
-    """The middle of so many rows, from their sum."""
-    return (total / (many + MEAN_PRIOR)).astype(np.float32)
+def mean_from_sum(total: NDArray[np.float64], count: int) -> Vector:
+    """The mean of ``count`` vectors, given their sum."""
+    return (total / (count + MEAN_PRIOR)).astype(np.float32)
 
 
 def squared_norms(rows: Matrix) -> Vector:
@@ -35,13 +35,16 @@ def squared_norms(rows: Matrix) -> Vector:
 
 
 def distances(rows: Matrix, squared: Vector, mean: Vector) -> Vector:
-    """How far each row is from the mean; infinite for an empty row, which can score nothing."""
-    apart = np.sqrt(np.maximum(squared - 2 * (rows @ mean) + mean @ mean, 1e-12))
-    return np.where(squared > 0, apart, np.inf).astype(np.float32)
+    """The distance of each row from the mean; infinite for a row of zeros, which is no vector."""
+    lengths = np.sqrt(np.maximum(squared - 2 * (rows @ mean) + mean @ mean, 1e-12))
+    return np.where(squared > 0, lengths, np.inf).astype(np.float32)
 
 
 def centred_cosine(rows: Matrix, mean: Vector, apart: Vector, query: Vector) -> Vector:
-    """Cosine after moving the mean to the origin; -inf where there is no vector."""
+    """Cosine similarity after subtracting the mean; -inf for a row of zeros.
+
+    ``apart`` is the distance of each row from the mean, from ``distances``.
+    """
     direction = query - mean
     length = float(np.linalg.norm(direction)) or 1.0
     scores = rows @ (direction / length)
@@ -52,30 +55,34 @@ def centred_cosine(rows: Matrix, mean: Vector, apart: Vector, query: Vector) -> 
 
 
 def exact_cosine(rows: Matrix, mean: Vector, query: Vector) -> NDArray[np.float64]:
-    """The same for a few rows, to six places, whatever rows they are computed with."""
-    middle = mean.astype(np.float64)
-    moved, direction = rows.astype(np.float64) - middle, query.astype(np.float64) - middle
-    lengths = np.sqrt(np.einsum("ij,ij->i", moved, moved))
+    """Cosine similarity after subtracting the mean, in double precision, rounded to six places.
+
+    For few rows: the score of a row does not depend on the rows it is computed with.
+    """
+    origin = mean.astype(np.float64)
+    centred, direction = rows.astype(np.float64) - origin, query.astype(np.float64) - origin
+    lengths = np.sqrt(np.einsum("ij,ij->i", centred, centred))
     lengths *= float(np.linalg.norm(direction)) or 1.0
-    cosine = np.einsum("ij,j->i", moved, direction) / np.maximum(lengths, 1e-12)
+    cosine = np.einsum("ij,j->i", centred, direction) / np.maximum(lengths, 1e-12)
     return np.where(squared_norms(rows) > 0, np.round(cosine, 6), -np.inf)
 
 
 def top_k(
     scores: Vector | NDArray[np.float64], limit: int, numbers: NDArray[np.int64] | None = None
 ) -> list[tuple[int, float]]:
-    """The best first; equal to six places means equal, and the newest passage comes first.
+    """The passages with the best scores, best first; equal scores put the newest passage first.
 
-    ``numbers`` are those of the passages that the scores are of; None: all, from the first.
+    Scores are compared rounded to six places. ``numbers`` are the passages that the scores belong
+    to; None: passages 0, 1, 2, ….
     """
     if len(scores) > limit:
-        # What rounds to the same as the last one kept must be weighed against it.
-        cut = np.partition(scores, len(scores) - limit)[len(scores) - limit] - 1e-6
-        kept = np.flatnonzero(scores >= cut)
+        # Scores that round to the same as the last one selected must be compared with it.
+        lowest = np.partition(scores, len(scores) - limit)[len(scores) - limit] - 1e-6
+        selected = np.flatnonzero(scores >= lowest)
     else:
-        kept = np.arange(len(scores))
-    kept = kept[np.isfinite(scores[kept])]
-    rounded = np.round(scores[kept].astype(np.float64), 6)
-    found = kept if numbers is None else numbers[kept]
-    order = np.lexsort((-found, -rounded))[:limit]
-    return list(zip(found[order].tolist(), rounded[order].tolist(), strict=True))
+        selected = np.arange(len(scores))
+    selected = selected[np.isfinite(scores[selected])]
+    rounded = np.round(scores[selected].astype(np.float64), 6)
+    passages = selected if numbers is None else numbers[selected]
+    order = np.lexsort((-passages, -rounded))[:limit]
+    return list(zip(passages[order].tolist(), rounded[order].tolist(), strict=True))

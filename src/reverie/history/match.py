@@ -1,9 +1,9 @@
-"""Clients that resend their whole history each turn: only what is new is kept.
+"""Matching a history that a client resends as a whole each turn: only new messages are stored.
 
-Every event carries a chain, which stands for all that was said up to it. The longest beginning of
-the resent history whose chain is known says where the client goes on: at the end of a session, or
-in the middle of one, and then a fork begins there. A client that names its session may have dropped
-the beginning: what it sends is then looked for as a window (``history/truncated.py``).
+Every event stores a chain digest of all messages up to it. The longest prefix of the resent history
+whose digest is stored tells where the client continues: at the end of a session, or before its end,
+where a fork begins. A client that names its session may have dropped the oldest messages; the rest
+is then searched for as a window of the session (``history/truncated.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from reverie.engine import log, sessions
-from reverie.engine import sessions as engine_sessions
 from reverie.engine.sessions import EMPTY_CHAIN, EventRow, chain_digest
 from reverie.errors import InvalidInput, KeyConflict
 from reverie.history import truncated
@@ -24,41 +23,42 @@ from reverie.protocols import Owner, Transaction
 from reverie.text.greetings import is_only_greeting
 from reverie.text.json_values import to_json_object
 from reverie.text.messages import digest, role_of, user_text
-from reverie.write import events, writer
+from reverie.write import events
 from reverie.write.events import PreparedMessage
 from reverie.write.runtime import Runtime
-from reverie.write.writer import Author, WriteStamp
+from reverie.write.writer import Author, Writer, WriteStamp, open_writer
 
-# How many messages are stored in one transaction, and how long others may take the lock after it.
+# How many messages one transaction stores, and how long the lock is left to others after it.
 BATCH = 100
 PAUSE_SECONDS = 0.002
-# Mostly all but the last few messages are known.
+# How many prefixes are looked up first, from the end: usually only the last messages are new.
 FIRST_LOOKUP = 8
-# Each reply that was cut off means looking through the rest of the history again.
+# How many interrupted replies are matched: the rest of the history is searched after each.
 MAX_INTERRUPTED = 20
 
 
 class ResentHistory(NamedTuple):
-    """A history as it came, and with what is secret redacted: only the latter can be known."""
+    """A history as it was sent, and redacted. Stored events can match only the redacted one."""
 
     original: Sequence[dict[str, Any]]
-    said: Sequence[dict[str, Any]]
+    redacted: Sequence[dict[str, Any]]
 
 
 def read_history(runtime: Runtime, history: Iterable[Mapping[str, Any] | object]) -> ResentHistory:
-    """A history without system prompts, each message measured before it is scanned for secrets."""
+    """Check and redact a history, without its system prompts."""
     if isinstance(history, Mapping | str) or not isinstance(history, Iterable):
         raise InvalidInput("history must be a list of messages")
     plain = [each for each in map(to_json_object, history) if role_of(each) != "system"]
     for message in plain:
         events.measure_message(message)
-    # What was redacted is known again only by what it was redacted to.
     return ResentHistory(plain, runtime.redaction.clean_values(plain, "a message"))
 
 
 class Match(NamedTuple):
-    """How many of the resent messages are known, where the last of them stands, and where the
-    first, if the client has dropped what was said before it."""
+    """How many of the resent messages are stored, and the event of the last of them.
+
+    ``first`` is the event of the first one if the client has dropped older messages.
+    """
 
     matched: int
     last: EventRow | None
@@ -66,20 +66,23 @@ class Match(NamedTuple):
 
 
 class MatchSnapshot(NamedTuple):
-    """A match before the lock, and the position up to which it is true."""
+    """A match made before the write transaction, and the log position it was made at."""
 
     match: Match
     position: int
 
 
 class FollowResult(NamedTuple):
-    """The session a history belongs to now, what it is forked from if it is new, its event that
-    the history ends with, if that is its own, and the event that the history begins with, if the
-    client has dropped what was said before it."""
+    """The session that a resent history belongs to.
+
+    ``fork`` is the event that a new session goes on from, ``matched_sequence`` the sequence of the
+    last message if that is an event of this session, ``window_start`` the event of the first
+    message if the client has dropped older ones.
+    """
 
     session: str
     fork: Origin | None = None
-    reached: int | None = None
+    matched_sequence: int | None = None
     window_start: Origin | None = None
 
 
@@ -87,20 +90,20 @@ def follow(
     runtime: Runtime,
     author: Author,
     history: ResentHistory,
-    fresh: str,
-    named: str | None,
+    new_session: str,
+    client_session: str | None,
     stamp: WriteStamp,
 ) -> FollowResult:
-    """Keep what is new of a history where it belongs.
+    """Store the new messages of a history in the session that they continue.
 
-    ``named`` is the session the client speaks of; only it and its forks are looked at then.
-    ``fresh`` is what a new session is called. Secrets are blocked only in what is new.
+    ``client_session`` is the session that the client names: only it and its forks are searched.
+    ``new_session`` is the id of a new session. Secrets are blocked only in new messages.
 
     A long history is stored in batches, each in a transaction of its own, so that other writers
-    wait for one batch at most. What was stored when this is cut off between two of them is matched
-    when the history comes again; only the last batch carries the idempotency key.
+    wait for one batch at most. If the process stops between two of them, the stored messages are
+    matched when the history is sent again: only the last batch carries the idempotency key.
     """
-    task = _FollowTask(runtime, author, history, fresh, named, stamp)
+    task = _FollowTask(runtime, author, history, new_session, client_session, stamp)
     task.prepare()
     while (followed := task.store_batch()) is None:
         pause()
@@ -108,83 +111,86 @@ def follow(
 
 
 def pause() -> None:
-    """Let others write: a thread that takes the lock again at once leaves them no chance."""
+    """Let other writers take the lock, which this thread would else take again at once."""
     time.sleep(PAUSE_SECONDS)
 
 
 class _FollowTask:
-    """A history on its way into the store."""
+    """The state of one ``follow`` call between its batches."""
 
     def __init__(
         self,
         runtime: Runtime,
         author: Author,
         history: ResentHistory,
-        fresh: str,
-        named: str | None,
+        new_session: str,
+        client_session: str | None,
         stamp: WriteStamp,
     ) -> None:
         self._runtime, self._author, self._history = runtime, author, history
-        self._new_session, self._client_session, self._stamp = fresh, named, stamp
-        self._digests = [digest(message) for message in history.said]
+        self._new_session, self._client_session, self._stamp = new_session, client_session, stamp
+        self._digests = [digest(message) for message in history.redacted]
         self._new_events: list[PreparedMessage] = []
         self._first = 0
-        """Which message of the history ``_said`` begins with."""
+        """The index in the history of the first of ``_new_events``."""
         self._snapshot = MatchSnapshot(Match(0, None), 0)
         self._last_batch: FollowResult | None = None
-        """Where the batch before this one went."""
+        """The session of the previous batch."""
 
     def prepare(self) -> None:
-        """Match the history and make ready what is new of it, before the lock."""
+        """Match the history and prepare its new messages, before the write transaction."""
         self._new_events, self._snapshot = _prepare_new(
             self._runtime, self._author, self._history, self._digests, self._client_session
         )
         self._first = self._snapshot.match.matched
 
     def store_batch(self) -> FollowResult | None:
-        """Store the next messages; where the history belongs once all are stored."""
-        with writer.write_transaction(self._runtime, self._author.scope) as (tx, owner):
-            done = writer.find_repeated(tx, owner, self._stamp, about_session=True)
+        """Store the next batch; return the result once all messages are stored, else None."""
+        with open_writer(self._runtime, self._author) as w:
+            done = w.repeated(self._stamp, about_session=True)
             if done is not None:
                 if done.op != "append" or done.session is None:
                     raise KeyConflict(self._stamp.key or "")
                 return FollowResult(done.session)
-            match = self._match(tx, owner)
+            match = self._match(w.tx, w.owner)
             if match.matched >= self._first:
-                return self._store(tx, owner, match)
-        # What was known a moment ago has been erased since.
+                return self._store(w, match)
+        # Events that were matched before the transaction have been erased since.
         self.prepare()
         return None
 
     def _match(self, tx: Transaction, owner: Owner) -> Match:
-        """The match that was made before, unless it may not be true any more."""
+        """Return the match made before, or a new one if the log has changed since."""
         match, position = self._snapshot
         if log.last_position(tx, owner) == position:
             return match
         if self._last_batch is not None and _is_session_end(tx, owner, match.last):
             return match
-        return _match_history(tx, owner, self._history.said, self._digests, self._client_session)
+        return _match_history(
+            tx, owner, self._history.redacted, self._digests, self._client_session
+        )
 
-    def _store(self, tx: Transaction, owner: Owner, match: Match) -> FollowResult | None:
+    def _store(self, w: Writer, match: Match) -> FollowResult | None:
+        tx, owner = w.tx, w.owner
         rest = self._new_events[match.matched - self._first :]
         session, fork = _choose_session(
             tx, owner, match, bool(rest), self._new_session, self._client_session
         )
         if self._last_batch is not None and session == self._last_batch.session:
             fork = self._last_batch.fork
-        begins = match.first and Origin(match.first.session, match.first.sequence)
+        window_start = match.first and Origin(match.first.session, match.first.sequence)
         if not rest:
             own = match.last is not None and match.last.session == session
-            reached = match.last.sequence if own and match.last else None
-            return FollowResult(session, fork, reached, begins)
+            matched_sequence = match.last.sequence if own and match.last else None
+            return FollowResult(session, fork, matched_sequence, window_start)
         batch, is_last = rest[:BATCH], len(rest) <= BATCH
         stamp = self._stamp if is_last else self._stamp._replace(key=None, request=None)
-        kept = events.append_in(tx, self._runtime, owner, self._author, session, batch, stamp, fork)
-        followed = FollowResult(session, fork, kept[-1].sequence, begins)
+        kept = events.append_messages(w, session, batch, stamp, fork)
+        followed = FollowResult(session, fork, kept[-1].sequence, window_start)
         if is_last:
             return followed
-        spot = sessions.last_event(tx, owner, [sessions.EventRange(session, 0, None)])
-        known = Match(match.matched + len(batch), spot, match.first)
+        row = sessions.last_event(tx, owner, [sessions.EventRange(session, 0, None)])
+        known = Match(match.matched + len(batch), row, match.first)
         self._last_batch, self._snapshot = (
             followed,
             MatchSnapshot(known, log.last_position(tx, owner)),
@@ -196,43 +202,51 @@ def _prepare_new(
     runtime: Runtime,
     author: Author,
     history: ResentHistory,
-    marks: Sequence[str],
-    named: str | None,
+    digests: Sequence[str],
+    client_session: str | None,
 ) -> tuple[list[PreparedMessage], MatchSnapshot]:
-    """What is new of a history as far as one can tell before the lock."""
+    """Match the history in a read transaction and prepare the messages that seem new."""
     with runtime.engine.read() as tx:
         owner = log.resolve_owner(tx, author.scope)
         seen = MatchSnapshot(Match(0, None), 0)
         if owner is not None:
-            match = _match_history(tx, owner, history.said, marks, named)
+            match = _match_history(tx, owner, history.redacted, digests, client_session)
             seen = MatchSnapshot(match, log.last_position(tx, owner))
     return events.prepare_messages(runtime, history.original[seen.match.matched :]), seen
 
 
 def _choose_session(
-    tx: Transaction, owner: Owner, match: Match, new: bool, fresh: str, named: str | None
+    tx: Transaction,
+    owner: Owner,
+    match: Match,
+    new: bool,
+    new_session: str,
+    client_session: str | None,
 ) -> tuple[str, Origin | None]:
-    """Where what is new goes, and what it is forked from."""
+    """Choose the session for the new messages, and the event that it is forked from."""
     if match.last is None:
-        if named is not None and not new:
-            return named, None
-        known = None if named is None else sessions.find(tx, owner, named)
-        if named is None or known is None or not known.events:
-            return named or fresh, None
-        # Nothing is shared, not even what the named one itself goes on from.
-        return fresh, Origin(sessions.lineage(tx, owner, named)[0].session, 0)
+        if client_session is not None and not new:
+            return client_session, None
+        known = None if client_session is None else sessions.find(tx, owner, client_session)
+        if client_session is None or known is None or not known.events:
+            return client_session or new_session, None
+        # The history shares no message with the named session or with what that forks.
+        return new_session, Origin(sessions.lineage(tx, owner, client_session)[0].session, 0)
     session = match.last.session
     if _is_session_end(tx, owner, match.last):
         return session, None
     fork = Origin(session, match.last.sequence)
-    return _fork_id(tx, owner, fork) or fresh, fork
+    return _fork_id(tx, owner, fork) or new_session, fork
 
 
 def _fork_id(tx: Transaction, owner: Owner, fork: Origin) -> str | None:
-    """The same id for a fork until it has an event, however often it is asked for."""
+    """Return the id of the next fork at an event, which is the same until the fork has events.
+
+    None when a session has that id already.
+    """
     number = len(sessions.list_forks(tx, owner, fork.session))
-    # Not the owner's number: whoever knows the rest could find it out, and so how many users came
-    # before.
+    # The owner's number is left out: a user could guess it from the id, and with it how many users
+    # there are.
     text = f"{fork.session}:{fork.sequence}:{number}"
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
     return name if sessions.find(tx, owner, name) is None else None
@@ -242,65 +256,65 @@ def _match_history(
     tx: Transaction,
     owner: Owner,
     messages: Sequence[Mapping[str, Any]],
-    marks: Sequence[str],
-    named: str | None,
+    digests: Sequence[str],
+    client_session: str | None,
 ) -> Match:
-    """Where messages with these digests, none of them a system prompt, lead to."""
-    family = None if named is None else engine_sessions.fork_tree(tx, owner, named)
-    if family is not None and not any(end.position for end in family.values()):
-        return Match(0, None)  # a new name: many others may have begun with the same words
+    """Match messages with these digests, none of them a system prompt."""
+    tree = None if client_session is None else sessions.fork_tree(tx, owner, client_session)
+    if tree is not None and not any(end.position for end in tree.values()):
+        return Match(0, None)  # a new session: others may begin with the same words
     best, chain, begin, goes_on = Match(0, None), EMPTY_CHAIN, 0, True
     for _ in range(MAX_INTERRUPTED):
-        found = _longest_prefix(tx, owner, marks, chain, begin, family)
+        found = _longest_prefix(tx, owner, digests, chain, begin, tree)
         if found.last is not None:
             best = found
         if best.last is None or best.matched == len(messages):
             break
-        replies = engine_sessions.replies_to(tx, owner, best.last)
+        replies = sessions.replies_to(tx, owner, best.last)
         goes_on = any(reply.session == best.last.session for reply in replies)
         step = _match_interrupted(tx, owner, messages[best.matched], best.matched, replies)
         if step is None:
             break
         best, chain, begin = step, step.last.chain if step.last else chain, step.matched
-    if family is not None and best.matched < len(messages) and goes_on:
-        window = truncated.find_window(tx, owner, messages, marks, family, best.matched)
+    if tree is not None and best.matched < len(messages) and goes_on:
+        window = truncated.find_window(tx, owner, messages, digests, tree, best.matched)
         return best if window is None else Match(window.matched, window.last, window.first)
-    alone = named is None and not _is_session_end(tx, owner, best.last)
+    alone = client_session is None and not _is_session_end(tx, owner, best.last)
     known = " ".join(map(user_text, messages[: best.matched]))
     return Match(0, None) if alone and is_only_greeting(known) else best
 
 
-def _is_session_end(tx: Transaction, owner: Owner, spot: EventRow | None) -> bool:
-    """Whether a session ends with this event, but for system prompts."""
-    if spot is None:
+def _is_session_end(tx: Transaction, owner: Owner, row: EventRow | None) -> bool:
+    """Tell whether this event is the last of its session, not counting system prompts."""
+    if row is None:
         return False
-    last = sessions.last_event(tx, owner, [sessions.EventRange(spot.session, 0, None)])
-    return last is not None and last.chain == spot.chain
+    last = sessions.last_event(tx, owner, [sessions.EventRange(row.session, 0, None)])
+    return last is not None and last.chain == row.chain
 
 
 def _longest_prefix(
     tx: Transaction,
     owner: Owner,
-    marks: Sequence[str],
+    digests: Sequence[str],
     chain: str,
     begin: int,
-    family: Container[str] | None,
+    tree: Container[str] | None,
 ) -> Match:
-    """The longest beginning of the history that is known, looked for from its end."""
+    """Find the longest stored prefix of the history, searching from its end."""
     chains = []
-    for mark in marks[begin:]:
-        chain = chain_digest(chain, mark)
+    for each in digests[begin:]:
+        chain = chain_digest(chain, each)
         chains.append(chain)
     end, size = len(chains), FIRST_LOOKUP
     while end > 0:
         start = max(end - size, 0)
-        known = engine_sessions.find_known_chains(tx, owner, chains[start:end])
+        known = sessions.find_known_chains(tx, owner, chains[start:end])
         for number in range(end, start, -1):
             if chains[number - 1] in known:
-                spot = sessions.find_by_chain(tx, owner, chains[number - 1], family)
-                if spot is not None:
-                    return Match(begin + number, spot)
-        end, size = start, engine_sessions.MAX_CHAINS
+                row = sessions.find_by_chain(tx, owner, chains[number - 1], tree)
+                if row is not None:
+                    return Match(begin + number, row)
+        end, size = start, sessions.MAX_CHAINS
     return Match(begin, None)
 
 
@@ -311,16 +325,19 @@ def _match_interrupted(
     known: int,
     replies: Sequence[EventRow],
 ) -> Match | None:
-    """A reply that was cut off is the same reply, however little the client has seen of it."""
+    """Match a resent message with a stored reply that was interrupted.
+
+    The client may have seen only a part of such a reply, or nothing.
+    """
     replied = role_of(resent) == "assistant"
     shown = comparable_text(resent) if replied else ""
-    for spot in replies:
-        entry = log.find_at_position(tx, owner, spot.position)
+    for row in replies:
+        entry = log.find_at_position(tx, owner, row.position)
         if entry is None or entry.body is None or not entry.body.get("interrupted"):
             continue
-        # What the client has seen of it must be kept: a longer reply is another one.
+        # A resent reply that is longer than the stored one is another reply.
         if not replied:
-            return Match(known, spot)
+            return Match(known, row)
         if comparable_text(entry.body["message"]).startswith(shown):
-            return Match(known + 1, spot)
+            return Match(known + 1, row)
     return None

@@ -1,10 +1,10 @@
-"""From turns to proposals to accepted changes."""
+"""Learning: facts found in the turns of a session become memories or proposals."""
 
 from __future__ import annotations
 
 from reverie.agenda.worker import Handler, register
 
-# Handlers are imported when the first job of their kind is due: importing Reverie stays quick.
+# A handler's module is imported when its first job is due, so that importing Reverie stays quick.
 
 
 def _learn() -> Handler:

@@ -1,7 +1,8 @@
-"""What is to be changed because of one turn, and its application in one transaction.
+"""Apply the changes planned from one turn to the store, all in one transaction.
 
-A change is a proposal: it names the version it was planned on, and where that is no longer current
-nothing at all is applied. What a person has revised, forgotten or erased since the turn stays so.
+A plan is a proposal: each change names the version it was planned on. If one of these versions is
+no longer current, nothing is applied and the plan has to be made again. What a person has revised,
+forgotten or erased since the turn is never undone.
 """
 
 from __future__ import annotations
@@ -11,26 +12,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from reverie.engine import index, log, sessions
+from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import MemoryRow
 from reverie.errors import ReverieError
 from reverie.learn.rules.own_words import OwnWords
-from reverie.model import Memory, Origin, Trust
+from reverie.model import Memory, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.analyzer import analyse
 from reverie.text.normalize import nfkc_casefold, one_line, subject_key
-from reverie.write import (
-    proposals,
-    validate,
-    writer,
-)
-from reverie.write import (
-    proposals as write_proposals,
-)
+from reverie.write import proposals, validate
+from reverie.write.memories import less_trusted
 from reverie.write.proposals import ProposedFact
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft, PreparedText
-from reverie.write.writer import LEARNER, Author, WriteStamp
+from reverie.write.writer import Writer, WriteStamp
 
 _ASSISTANT = (
     r"(?:assistant|ai|chat ?bot|bot|(?:language )?model|llm|agent|you|"
@@ -49,17 +44,17 @@ _INSTRUCTION = re.compile(
     rf".{{0,40}}\b{_ASSISTANT}\b|\bignore (?:all |any )?(?:previous|earlier|prior) instructions\b",
     re.IGNORECASE,
 )
-# Of the words of an instruction, how many the request must have.
+# The share of an instruction's words that the person's request must contain.
 _MIN_SHARED_WORDS = 0.6
 
 
 def is_instruction(content: str) -> bool:
-    """Tell whether a content says what the assistant is to do."""
+    """Whether a content tells the assistant how to behave."""
     return bool(_INSTRUCTION.search(content))
 
 
 def is_requested(content: str, requests: Iterable[str]) -> bool:
-    """Tell whether one of the person's own requests says what an instruction says."""
+    """Whether one of the person's own requests has most of the words of an instruction."""
     words = analyse(content).counts.keys()
     return any(
         len(words & analyse(request).counts.keys()) >= _MIN_SHARED_WORDS * len(words)
@@ -75,15 +70,16 @@ UNREQUESTED = "it tells the assistant what to do, and was not asked for"
 
 
 class StalePlan(ReverieError):
-    """A memory changed after the change was planned: it has to be planned again."""
+    """A memory changed after a change of it was planned; the changes must be planned again."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserTurn:
-    """What the user said, where it stands, and whether they asked for it to be kept.
+    """A user's message and what learning needs to know about it.
 
-    ``own`` are the stretches of the text that may be learned from, ``requests`` the sentences of
-    it that ask outright.
+    ``earlier`` has the (role, text) of the turns before it. ``own`` are the parts of the text that
+    may be learned from. ``explicit`` says whether the user asked for something to be remembered,
+    ``requests`` are the sentences that ask for it.
     """
 
     origin: Origin
@@ -97,7 +93,11 @@ class UserTurn:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """One thing to add, to revise or to forget. ``target`` is the memory as it was seen."""
+    """One memory to add, revise or forget.
+
+    ``target`` is the memory to change, as it was when the plan was made. ``replaces`` are the ids
+    of memories that the plan forgets in favour of this one. ``explicit``: the user asked for it.
+    """
 
     event: Literal["ADD", "UPDATE", "DELETE"]
     content: str
@@ -112,7 +112,7 @@ class PlannedChange:
 
 @dataclass(frozen=True, slots=True)
 class PreparedChange:
-    """A change with all that the index needs, made before anything is locked."""
+    """A change together with its passages and vectors, made before the store is locked."""
 
     change: PlannedChange
     text: PreparedText | None
@@ -121,7 +121,7 @@ class PreparedChange:
 
 @dataclass(frozen=True, slots=True)
 class LaterEdits:
-    """What a person decided after a turn was said: no turn before that can undo it."""
+    """What a person revised, forgot or erased after a turn; learning from it must not undo that."""
 
     contents: frozenset[str]
     subjects: frozenset[tuple[str, str]]
@@ -130,7 +130,7 @@ class LaterEdits:
     erased: bool
 
     def review_reason(self, content: str) -> str | None:
-        """Why a person should be asked: this may be what they decided, in other words."""
+        """Return why a person should confirm a content that may restate what they changed."""
         if self.erased:
             return ERASED_SINCE
         mine = content_terms(content)
@@ -141,11 +141,11 @@ class LaterEdits:
 def prepare(
     runtime: Runtime, changes: Sequence[PlannedChange], source: str
 ) -> list[PreparedChange]:
-    """Embed what is to be written; nothing is locked yet."""
+    """Redact and embed the contents of the changes, before the store is locked."""
     prepared = []
     redaction = runtime.redaction
     for change in changes:
-        # Models write keys that nobody told them, and repeat those they saw.
+        # Models invent keys and passwords, and repeat those they have read.
         change = replace(
             change,
             content=redaction.quiet(change.content, "what was learned"),
@@ -157,23 +157,19 @@ def prepare(
             text = validate.prepare_text(runtime, change.content)
         elif change.event == "ADD":
             asked = ProposedFact(change.content, change.category, change.subject, source)
-            draft = replace(write_proposals.draft_from_proposal(runtime, asked), tags=change.tags)
+            draft = replace(proposals.draft_from_proposal(runtime, asked), tags=change.tags)
         prepared.append(PreparedChange(change, text, draft))
     return prepared
 
 
 def apply(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    trust: Trust,
-    turn: UserTurn,
-    prepared: Sequence[PreparedChange],
-    seen: int,
-    source: str,
+    w: Writer, turn: UserTurn, prepared: Sequence[PreparedChange], seen: int, source: str
 ) -> None:
-    """All changes, or Stale and none of them. They were planned at the position ``seen``."""
-    author = Author(log.scope_of(tx, owner), LEARNER, trust)
+    """Apply all changes, or raise StalePlan and apply none.
+
+    ``seen`` is the last log position when they were planned.
+    """
+    tx, owner = w.tx, w.owner
     settled = edits_since(tx, owner, turn.position)
     places = {
         each.change.target.id: _require_current(tx, owner, each.change)
@@ -181,13 +177,13 @@ def apply(
         if each.change.target is not None
     }
     for each in prepared:
-        _require_new_subject(tx, runtime, owner, each, seen)
+        _require_new_subject(w, each, seen)
     left_alone = {
         memory
         for memory, place in places.items()
         if memory in settled.memories or _is_superseded(tx, owner, turn, place)
     }
-    # What is only proposed takes nothing's place yet.
+    # A change that only becomes a proposal replaces nothing yet, so its targets are not forgotten.
     spared = {
         memory
         for each in prepared
@@ -201,17 +197,17 @@ def apply(
         if change.event == "DELETE" and change.target is not None and change.target.id in spared:
             continue
         if change.target is None:
-            _add(tx, runtime, owner, author, turn, each, settled, source)
+            _add(w, turn, each, settled, source)
             continue
         place = places[change.target.id]
         if place.memory in left_alone:
             continue
         if change.event == "DELETE":
-            _forget(tx, runtime, owner, author, turn, change, place)
+            _forget(w, turn, change, place)
         elif _is_unrequested(change, turn):
-            _propose_instead(tx, runtime, owner, author, turn, change, source)
+            _propose_instead(w, turn, change, source)
         else:
-            _revise(tx, runtime, owner, author, turn, each, place, source)
+            _revise(w, turn, each, place, source)
 
 
 def _require_current(tx: Transaction, owner: Owner, change: PlannedChange) -> MemoryRow:
@@ -222,37 +218,29 @@ def _require_current(tx: Transaction, owner: Owner, change: PlannedChange) -> Me
     return place
 
 
-def _require_new_subject(
-    tx: Transaction, runtime: Runtime, owner: Owner, each: PreparedChange, seen: int
-) -> None:
-    """What is added must not be of a subject that somebody else wrote about meanwhile."""
+def _require_new_subject(w: Writer, each: PreparedChange, seen: int) -> None:
+    """Raise StalePlan when the subject of an added memory was written since the plan was made."""
     key = None if each.draft is None else subject_key(each.draft.subject)
     if each.draft is None or key is None:
         return
-    place = index.find_subject(tx, owner, each.draft.category, key, runtime.clock.now())
+    place = index.find_subject(w.tx, w.owner, each.draft.category, key, w.now())
     if place is not None and place.position > seen:
         raise StalePlan(f"memory {place.memory} came while a change was planned")
 
 
 def _is_superseded(tx: Transaction, owner: Owner, turn: UserTurn, place: MemoryRow) -> bool:
-    """Whether a memory already says what was said after the turn, here or in another session."""
-    entry = writer.current_entry(tx, owner, place)
+    """Whether a memory was last changed because of something said after this turn.
+
+    That may have been in another session: the turns of two sessions are learned in any order.
+    """
+    entry = index_check.read_current(tx, owner, place)
     if entry.trust == "person" and entry.position > turn.position:
         return True
     said = None if entry.origin is None else sessions.find_event_entry(tx, owner, entry.origin)
     return said is not None and said.position > turn.position
 
 
-def _add(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    turn: UserTurn,
-    each: PreparedChange,
-    settled: LaterEdits,
-    source: str,
-) -> None:
+def _add(w: Writer, turn: UserTurn, each: PreparedChange, settled: LaterEdits, source: str) -> None:
     change = each.change
     assert each.draft is not None
     subject = subject_key(change.subject)
@@ -260,66 +248,47 @@ def _add(
         return
     if subject is not None and (each.draft.category, subject) in settled.subjects:
         return
-    if is_known(tx, runtime, owner, each.draft):
+    if is_known(w, each.draft):
         return
-    asks = runtime.settings.write_policy.lower() == "ask" and not change.explicit
+    asks = w.runtime.settings.write_policy.lower() == "ask" and not change.explicit
     doubt = settled.review_reason(change.content)
     if doubt is None and _is_unrequested(change, turn):
         doubt = UNREQUESTED
     if asks or doubt is not None:
         proposed = ProposedFact(change.content, each.draft.category, each.draft.subject, source)
-        write_proposals.propose(
-            tx, runtime, owner, author, turn.origin, proposed, doubt or change.reason
-        )
+        proposals.propose(w, turn.origin, proposed, doubt or change.reason)
         return
     stamp = WriteStamp(origin=turn.origin, reason=change.reason)
-    writer.add_memory(tx, runtime, owner, author, each.draft, stamp)
+    w.add_memory(each.draft, stamp)
 
 
-def _propose_instead(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    turn: UserTurn,
-    change: PlannedChange,
-    source: str,
-) -> None:
-    """Propose a new text for a memory as a memory of its own, unless it already waits."""
+def _propose_instead(w: Writer, turn: UserTurn, change: PlannedChange, source: str) -> None:
+    """Propose the new text of a memory as a new memory, unless that proposal exists already."""
     proposed = ProposedFact(change.content, change.category, change.subject, source)
-    draft = write_proposals.draft_from_proposal(runtime, proposed)
-    if not is_known(tx, runtime, owner, draft):
-        write_proposals.propose(tx, runtime, owner, author, turn.origin, proposed, UNREQUESTED)
+    draft = proposals.draft_from_proposal(w.runtime, proposed)
+    if not is_known(w, draft):
+        proposals.propose(w, turn.origin, proposed, UNREQUESTED)
 
 
 def _is_unrequested(change: PlannedChange, turn: UserTurn) -> bool:
-    """Tell whether a change would make the assistant behave as nobody asked outright."""
+    """Whether a change instructs the assistant in a way that the user did not ask for."""
     return is_instruction(change.content) and not is_requested(change.content, turn.requests)
 
 
-def is_known(tx: Transaction, runtime: Runtime, owner: Owner, draft: Draft) -> bool:
-    """Whether these very words are remembered, wait for an answer, or were rejected."""
+def is_known(w: Writer, draft: Draft) -> bool:
+    """Whether the same words are a memory already, or a proposal that waits or was rejected."""
     said = comparison_key(draft.text.content)
-    asked = proposals.list_proposals(tx, owner, answered=True)
+    asked = proposals.list_proposals(w.tx, w.owner, answered=True)
     if any(said == comparison_key(each.content) for each in asked if each.answer != "accept"):
         return True
     terms = {term for part in draft.text.passages for term in part.terms}
     return any(
-        comparison_key(writer.current_entry(tx, owner, place).state(None).content) == said
-        for place in index.find_containing(tx, owner, terms, runtime.clock.now())
+        comparison_key(w.read_memory(place).content) == said
+        for place in index.find_containing(w.tx, w.owner, terms, w.now())
     )
 
 
-def _revise(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    turn: UserTurn,
-    each: PreparedChange,
-    place: MemoryRow,
-    source: str,
-) -> None:
+def _revise(w: Writer, turn: UserTurn, each: PreparedChange, place: MemoryRow, source: str) -> None:
     change, text = each.change, each.text
     assert text is not None
 
@@ -335,35 +304,27 @@ def _revise(
             subject=change.subject or old.subject,
             tags=tuple(tag for tag in old.tags if tag != UNRECONCILED),
             source=source,
-            trust=writer.less_trusted(old.trust, author.trust),
+            trust=less_trusted(old.trust, w.author.trust),
             updated_at=at,
         )
 
     stamp = WriteStamp(origin=turn.origin, reason=change.reason)
-    writer.change_in(tx, runtime, owner, author, place, "revise", stamp, alter, text)
+    w.change_memory(place, "revise", stamp, alter, text)
 
 
-def _forget(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    turn: UserTurn,
-    change: PlannedChange,
-    place: MemoryRow,
-) -> None:
+def _forget(w: Writer, turn: UserTurn, change: PlannedChange, place: MemoryRow) -> None:
     def alter(old: Memory, at: int) -> Memory | None:
-        # What was pinned is not a model's to forget.
+        # A model must not forget a pinned memory.
         if old.forgotten_at is not None or old.pinned:
             return None
         return replace(old, forgotten_at=at)
 
     stamp = WriteStamp(origin=turn.origin, reason=change.reason)
-    writer.change_in(tx, runtime, owner, author, place, "forget", stamp, alter)
+    w.change_memory(place, "forget", stamp, alter)
 
 
 def edits_since(tx: Transaction, owner: Owner, position: int) -> LaterEdits:
-    """What a person revised, forgot or erased behind a position."""
+    """Collect what a person revised, forgot or erased after a position of the log."""
     decided = log.person_changes_since(tx, owner, position)
     erased = any(op == "erase" for op, _ in decided)
     memories = {memory for _, memory in decided if memory}
@@ -383,10 +344,10 @@ def edits_since(tx: Transaction, owner: Owner, position: int) -> LaterEdits:
 
 
 def content_terms(content: str) -> frozenset[str]:
-    """The words two contents may share; each is about the user."""
+    """Return the words by which two contents are compared; "user" is in all of them."""
     return frozenset(analyse(content).counts) - USER_TERMS
 
 
 def comparison_key(content: str) -> str:
-    """What two contents are compared by."""
+    """Normalise a content, so that equal statements compare equal."""
     return nfkc_casefold(one_line(content)).rstrip(" .!")

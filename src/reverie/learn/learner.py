@@ -1,7 +1,7 @@
-"""Learning from one turn: what the user said becomes changes of what is remembered.
+"""Learn from one turn: read the user's message, plan changes of memories, and apply them.
 
-A job on the agenda. The turn itself is stored long before; whatever a model does or fails to do
-here, the turn stays, and the job is tried again until it is parked where people see it.
+It runs as a job. The turn itself was stored before; whatever a model does or fails to do here, the
+turn stays, and the job is retried until it is parked where people can see it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reverie.agenda.jobs import Claim
-from reverie.engine import index, log, sessions
+from reverie.engine import index, index_check, log, sessions
 from reverie.engine.index import Filter
 from reverie.errors import ModelFailed
 from reverie.learn import changes, prompts
@@ -24,26 +24,26 @@ from reverie.protocols import ChatModel, Owner, Transaction
 from reverie.recall import recall
 from reverie.text.messages import user_text
 from reverie.text.normalize import nfkc_casefold, subject_key
-from reverie.write import writer
 from reverie.write.runtime import Runtime
+from reverie.write.writer import LEARNER, Author, Writer
 
 RULES_SOURCE = "rules"
 MAX_NEIGHBORS = 5
-# How often changes are planned anew within one job when memories change meanwhile.
+# How often one job plans its changes again when memories change meanwhile.
 MAX_PLANS = 3
-# How often reconciling is tried before the facts are added as they are.
+# After this many attempts of the job, facts are added without reconciling them with memories.
 MAX_RECONCILE_TRIES = 5
 EARLIER_EVENTS = 4
 EARLIER_CHARS = 500
-# Never in the words of the turn: those must go when the turn is erased.
+# A fixed text: words of the turn would survive in the log when the turn is erased.
 RETRACTED_REASON = "a later turn says that it is no longer so"
 
 
 def learn(runtime: Runtime, claim: Claim) -> None:
-    """What a ``learn`` job does."""
+    """Run a ``learn`` job: learn from the turn that its payload names, by rules or by a model."""
     turn = _read_turn(runtime, claim)
     how = runtime.settings.learn_mode
-    # Of a turn without words of the person's own a model is not even asked.
+    # A turn without words of the person's own is never sent to a model.
     if turn is None or how == "off" or not turn.own.segments:
         with runtime.engine.write() as tx:
             tx.enter(claim.owner)
@@ -55,7 +55,7 @@ def learn(runtime: Runtime, claim: Claim) -> None:
 
 
 def _read_turn(runtime: Runtime, claim: Claim) -> UserTurn | None:
-    """The turn, unless it was erased since."""
+    """Read the turn of a job and the turns before it, or return None when it was erased."""
     origin = Origin(claim.payload["session"], claim.payload["sequence"])
     with runtime.engine.read() as tx:
         tx.enter(claim.owner)
@@ -94,7 +94,8 @@ def _learn_by_rules(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
 
 
 def _read_correction(turn: UserTurn) -> list[patterns.Statement]:
-    """Return what a turn like "I meant Milan" makes of what the user said just before."""
+    """Return the last statement of the user's turn before, as a turn like "I meant Milan"
+    corrects it."""
     said = [text for role, text in turn.earlier if role == "user"]
     return patterns.apply_correction(said[-1], turn.text) if said else []
 
@@ -102,7 +103,7 @@ def _read_correction(turn: UserTurn) -> list[patterns.Statement]:
 def plan_by_rules(
     tx: Transaction, owner: Owner, statements: Sequence[patterns.Statement], now: int
 ) -> list[PlannedChange]:
-    """Statements as changes. What is said later of the same subject takes the earlier's place."""
+    """Turn statements into changes; of two about the same subject the later one wins."""
     planned: dict[object, PlannedChange] = {}
     for number, statement in enumerate(statements):
         subject = subject_key(statement.subject)
@@ -135,7 +136,7 @@ def _addition(statement: patterns.Statement) -> PlannedChange:
 
 
 def _replacement(statement: patterns.Statement, known: Memory | None) -> PlannedChange:
-    """A subject that has one value at a time gets a new version of the same memory."""
+    """Plan a new version of the ``known`` memory, or a new memory if there is none."""
     added = _addition(statement)
     return added if known is None else replace(added, event="UPDATE", target=known)
 
@@ -149,7 +150,7 @@ def _find_by_subject(
     tx: Transaction, owner: Owner, category: str, subject: str, now: int
 ) -> Memory | None:
     place = index.find_subject(tx, owner, category, subject, now)
-    return None if place is None else writer.current_entry(tx, owner, place).state(None)
+    return None if place is None else index_check.read_current(tx, owner, place).state(None)
 
 
 # -- by a model -----------------------------------------------------------------------------------
@@ -166,7 +167,7 @@ def _learn_by_model(runtime: Runtime, claim: Claim, turn: UserTurn) -> None:
         stated=turn.own.text,
     )
     if turn.explicit and not facts:
-        # The user asked for it to be kept, whatever the model thinks of it.
+        # The user asked for something to be remembered, so an empty answer is not accepted.
         _learn_by_rules(runtime, claim, turn)
         return
     for _ in range(MAX_PLANS):
@@ -211,10 +212,10 @@ def plan_by_decisions(
     explicit: bool,
     fact_chars: int,
 ) -> list[PlannedChange]:
-    """Decisions as changes. A fact that no decision keeps is added all the same."""
+    """Turn a model's decisions into changes; a fact without a decision is added."""
     planned: list[PlannedChange] = []
     kept: set[int] = set()
-    # What takes the place of something deleted is an update in all but name: it never asks.
+    # A fact that replaces a deleted memory is an update in effect, so it needs no confirmation.
     replaces = [
         tuple(
             known[each.id].id
@@ -259,7 +260,7 @@ def plan_by_decisions(
 
 
 def _find_similar(runtime: Runtime, owner: Owner, facts: Sequence[Fact]) -> list[Memory]:
-    """What the owner knows that is nearest to the facts, each once."""
+    """Recall the owner's facts that are most similar to the new ones, without duplicates."""
     found: dict[str, Memory] = {}
     for fact in facts:
         query = recall.Query(fact.content, MAX_NEIGHBORS, filter=Filter(kinds=("fact",)))
@@ -282,14 +283,16 @@ def _try_apply(
     trust: Trust,
     source: str,
 ) -> bool:
-    """Write the changes and end the job in one transaction; False when they were stale."""
+    """Apply the changes and finish the job in one transaction; False when the plan was stale."""
     prepared = changes.prepare(runtime, planned, source)
     try:
         with runtime.engine.write() as tx:
             tx.enter(claim.owner)
             index.require_current_index(tx)
             if prepared and sessions.find_event_entry(tx, claim.owner, turn.origin) is not None:
-                changes.apply(tx, runtime, claim.owner, trust, turn, prepared, seen, source)
+                author = Author(log.scope_of(tx, claim.owner), LEARNER, trust)
+                w = Writer(tx, runtime, claim.owner, author)
+                changes.apply(w, turn, prepared, seen, source)
             claim.finish(tx)
     except StalePlan:
         return False

@@ -1,26 +1,31 @@
-"""A chat model reached through PydanticAI: one answer of a given shape in time, or ModelFailed.
+"""Ask a chat model through PydanticAI: one answer of a given shape in time, or ModelFailed.
 
-Each ask has its own thread, event loop and connections, so that it works from any thread, inside a
-running loop and after a fork, and leaves nothing open.
+PydanticAI builds the providers, models and requests, validates the answers and asks again. This
+module adds what it leaves open: which answers and HTTP responses are refused, a deadline for the
+whole call, and errors that say what to do next. Each call has its own thread, event loop and
+connections, so that it works from any thread, inside a running loop and after a fork.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import re
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
 from inspect import signature
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reverie.errors import ConfigError, MissingExtra, ModelFailed
-from reverie.http_guard import guarded_async
+from reverie.http_guard import (
+    guarded_async,
+    is_loopback,
+    split_service_url,
+    without_credentials,
+)
 from reverie.protocols import Answer, ChatModel
 from reverie.text.normalize import SURROGATE
 
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
     import httpx2
     from pydantic_ai import Agent, ModelResponse, RunContext
     from pydantic_ai.models import Model, ModelRequestContext
-    from pydantic_ai.profiles import ModelProfile
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
 
@@ -40,21 +44,21 @@ CONNECT_TIMEOUT = 20.0
 MAX_TOKENS = 1024
 MAX_BYTES = 1024 * 1024
 MAX_CHARS = 64 * 1024
-# What a cancelled ask may take to let go of its connections before it is left to itself.
+# How long a call may take after its deadline to close its connections.
 CANCEL_TIMEOUT = 2.0
 
 DUMMY_KEY = "no-key"
-# These speak OpenAI's protocol, so that model_base_url may go with them. Any other first part
-# belongs to the model's own name, such as "mistral:7b".
+# The providers that may be named together with model_base_url: they speak OpenAI's protocol. Any
+# other first part belongs to the model's own name, such as "mistral:7b".
 _OPENAI_COMPATIBLE = ("openai", "openai-chat", "ollama", "vllm", "litellm")
-# These want a client of another library, and bring their own.
+# These providers need an HTTP client of another library, and make their own.
 _OWN_CLIENT = ("groq", "cohere", "huggingface", "github")
 
 _TEMPLATE = "Answer with one JSON object of this schema and with nothing else:\n{schema}"
 _OBJECT_OR_ARRAY = re.compile(r'\{\s*["}]|\[\s*[\[\]{"\d-]')
 _VARIABLE = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
-# What a client tells about this machine is nobody's business, and what it reads about an account
-# from the environment is for OpenAI only.
+# Headers that the client libraries add and no service needs: the first describe this machine, the
+# others hold OpenAI account names from the environment and are removed for other services.
 _MACHINE_HEADERS = "x-stainless-"
 _ACCOUNT_HEADERS = ("openai-organization", "openai-project")
 
@@ -102,8 +106,11 @@ class PydanticAIModel:
         self._base_url, self._label = base_url, self.name
         self._is_loopback = self._without_schema = False
         if base_url:
-            place, self._is_loopback = _parse_base_url(base_url)
-            self._label = f"{self.name} at {place}"
+            address = split_service_url(base_url)
+            if address is None:
+                raise ConfigError("model_base_url cannot be used: set it to http(s)://HOST/v1")
+            self._is_loopback = is_loopback(address.hostname or "")
+            self._label = f"{self.name} at {without_credentials(address)}"
         self._key = api_key.strip()
         if not (self._key.isascii() and self._key.isprintable()):
             raise ConfigError("model_api_key holds a key that cannot be sent: check it")
@@ -122,45 +129,45 @@ class PydanticAIModel:
         shape: type[Answer],
         check: Callable[[Answer], str | None] | None = None,
     ) -> Answer:
-        """One answer of this shape; what ``check`` says may end up in the message of ModelFailed.
+        """Return one answer of this shape, after at most three tries within the deadline.
 
-        The model is asked at most three times, all within the deadline.
+        ``check`` says what is wrong with an answer. The model reads it, and it may end up in the
+        message of ModelFailed.
         """
+        hook = _answer_hook(shape, check)
         while True:
-            reader = _AnswerParser(shape, check)
-            asked = self._run_agent(_sendable(instructions), _sendable(question), reader)
-            outcome = _run_in_thread(asked, self._deadline + CANCEL_TIMEOUT)
-            error = TimeoutError() if outcome.cancelled() else outcome.exception()
-            if error is None:
-                return outcome.result()
-            if self._without_schema or not _is_bad_request(error):
+            run = self._run_agent(_sendable(instructions), _sendable(question), shape, hook)
+            task = _run_in_thread(run, self._deadline + CANCEL_TIMEOUT)
+            error = TimeoutError() if task is None or task.cancelled() else task.exception()
+            if task is not None and error is None:
+                return task.result()
+            if self._without_schema or _http_status(error) not in {400, 422}:
                 break
-            # Some services know no schemas and say so at once: the instructions hold it too.
+            # Some services refuse a schema: from now on only the instructions hold it.
             self._without_schema = True
         # Without a cause: the service's own words may hold the key or the question.
-        raise ModelFailed(f"{self._label} {self._describe_failure(error, reader)}")
+        raise ModelFailed(f"{self._label} {self._describe_failure(error)}")
 
     async def _run_agent(
-        self, instructions: str, question: str, reader: _AnswerParser[Answer]
+        self, instructions: str, question: str, shape: type[Answer], hook: Any
     ) -> Answer:
         async with asyncio.timeout(self._deadline), self._client() as client:
-            agent = self._agent(self._model(client), instructions, reader)
+            agent = self._agent(self._model(client), instructions, shape, hook)
             async with agent:
                 return (await agent.run(question)).output
 
     def _agent(
-        self, model: Model[Any], instructions: str, reader: _AnswerParser[Answer]
+        self, model: Model[Any], instructions: str, shape: type[Answer], hook: Any
     ) -> Agent[object, Answer]:
         from pydantic_ai import Agent, NativeOutput, PromptedOutput
         from pydantic_ai.capabilities import Hooks
 
-        # The schema goes into the request where the service can enforce it, and always into the
-        # instructions, for those that do not.
+        # The instructions always hold the schema: not every service that takes one enforces it.
         output: NativeOutput[Answer] | PromptedOutput[Answer]
         if model.profile.get("supports_json_schema_output") and not self._without_schema:
-            output = NativeOutput(reader.shape, strict=True, template=_TEMPLATE)
+            output = NativeOutput(shape, strict=True, template=_TEMPLATE)
         else:
-            output = PromptedOutput(reader.shape, template=_TEMPLATE)
+            output = PromptedOutput(shape, template=_TEMPLATE)
         agent = Agent(
             model,
             output_type=output,
@@ -168,7 +175,7 @@ class PydanticAIModel:
             name="reverie",
             retries={"output": MAX_TRIES - 1, "tools": 0},
             model_settings=_model_settings(model),
-            capabilities=[Hooks(after_model_request=reader.parse_response)],
+            capabilities=[Hooks(after_model_request=hook)],
         )
         agent.instrument = False
         return agent
@@ -200,18 +207,27 @@ class PydanticAIModel:
             ) from error
 
     def _compatible_model(self, client: httpx2.AsyncClient) -> Model[Any]:
-        from openai import AsyncOpenAI
         from pydantic_ai.models.openai import OpenAIChatModel
+        from pydantic_ai.profiles.openai import OpenAIModelProfile
         from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        # A key in the environment is for OpenAI, never for whoever is at this address.
-        service = AsyncOpenAI(
+        known = OpenAICompatibleProvider.model_profile(self._model_name) or {}
+        provider = OpenAICompatibleProvider(
+            "openai",
             base_url=self._base_url,
             api_key=self._key or DUMMY_KEY,
             http_client=client,
-            max_retries=0,
+            # What every OpenAI-compatible server understands.
+            profile=OpenAIModelProfile(
+                supports_json_schema_output=True,
+                supports_json_object_output=False,  # a server without schemas gets no format at all
+                openai_chat_supports_multiple_system_messages=False,
+                # Few servers know the new name; OpenAI's reasoning models refuse the old one.
+                openai_chat_supports_max_completion_tokens=bool(
+                    known.get("openai_supports_reasoning")
+                ),
+            ),
         )
-        provider = OpenAICompatibleProvider("openai", openai_client=service, profile=_profile)
         return OpenAIChatModel(self._model_name, provider=provider)
 
     def _make_provider(self, name: str, client: httpx2.AsyncClient) -> Provider[Any]:
@@ -238,34 +254,28 @@ class PydanticAIModel:
                 del request.headers[name]
             request.headers["User-Agent"] = "reverie"
 
-        async def receive(response: httpx2.Response) -> None:
-            _require_json_response(response)
-            response.stream = _limit_stream(response.stream)
-            _require_json_object(await response.aread())
-
         return httpx2.AsyncClient(
             timeout=httpx2.Timeout(self._deadline, connect=CONNECT_TIMEOUT),
             follow_redirects=False,
             # A compressed megabyte could be a gigabyte.
             headers={"Accept-Encoding": "identity"},
-            event_hooks={"request": [send_less], "response": [receive]},
+            event_hooks={"request": [send_less], "response": [_read_response]},
             verify=self._tls,
             transport=guarded_async(self._tls) if self._public_only else None,
             # No proxy lies between a program and its own machine.
             trust_env=not self._is_loopback,
         )
 
-    def _describe_failure(self, error: BaseException, reader: _AnswerParser[Any]) -> str:
+    def _describe_failure(self, error: BaseException | None) -> str:
         import httpx2
-        from pydantic_ai.exceptions import ModelHTTPError
 
-        causes = list(_exception_chain(error))
-        for cause in causes:
+        if said := _status_problem(_http_status(error)):
+            return said
+        for cause in _exception_chain(error):
             if isinstance(cause, _BadResponse):
                 return str(cause)
-            if isinstance(cause, ModelHTTPError) and (said := _status_problem(cause.status_code)):
-                return said
-        for cause in causes:
+            if isinstance(cause, _InvalidAnswer):
+                return f"gave no usable answer in {MAX_TRIES} tries: {cause.problem}"
             if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
                 return "cannot be reached: check the network and the address"
             if isinstance(cause, TimeoutError | httpx2.TimeoutException):
@@ -273,87 +283,80 @@ class PydanticAIModel:
             if isinstance(cause, httpx2.TransportError):
                 kind = type(cause).__name__
                 return f"cannot be reached or broke off ({kind}): check the network and the address"
-        if reader.tries >= MAX_TRIES and reader.problem:
-            return f"gave no usable answer in {MAX_TRIES} tries: {reader.problem}"
         return f"gave no usable answer ({type(error).__name__}): check that it is a chat model"
 
 
 class _BadResponse(Exception):
-    """What came over the wire cannot be used; the text completes a sentence about the model."""
-
-    def __init__(self, said: str, status: int = 200) -> None:
-        super().__init__(said)
-        self.status = status
+    """An HTTP response that cannot be used; the text completes a sentence about the model."""
 
 
 class _InvalidAnswer(Exception):
-    """An answer that is told to the model. ``hint`` is for its eyes only: it may quote it."""
+    """An answer that the model has to give again.
+
+    ``problem`` may be shown to people; ``hint`` is for the model alone, as it may quote the answer.
+    """
 
     def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(f"{problem} ({hint})" if hint else problem)
         self.problem = problem
 
 
-class _AnswerParser(Generic[Answer]):
-    """Finds the one answer of the shape in what a model said, or sends the model back."""
+def _answer_hook(shape: type[Answer], check: Callable[[Answer], str | None] | None) -> Any:
+    """Return a hook that reduces a response to the JSON of its one answer, or asks again."""
 
-    def __init__(self, shape: type[Answer], check: Callable[[Answer], str | None] | None) -> None:
-        self.shape = shape
-        self.check = check
-        self.tries = 0
-        self.problem = ""
-
-    async def parse_response(
-        self,
+    async def reduce_response(
         _: RunContext[Any],
         /,
         *,
         request_context: ModelRequestContext,
         response: ModelResponse,
     ) -> ModelResponse:
-        """The response reduced to the JSON of its one answer."""
         from pydantic_ai import ModelRetry, TextPart
 
-        self.tries += 1
         try:
-            found = self.read(_response_text(response))
+            response.parts = [TextPart(_find_answer(_response_text(response), shape, check))]
         except _InvalidAnswer as unusable:
-            self.problem = unusable.problem
             raise ModelRetry(
                 f"{unusable}. Answer again with one JSON object of the schema, nothing else."
-            ) from None
-        response.parts = [TextPart(found)]
+            ) from unusable
         return response
 
-    def read(self, text: str) -> str:
-        fitting: list[tuple[str, Answer]] = []
-        misfits: list[_InvalidAnswer] = []
-        for source, value in _find_json_objects(text):
-            _require_storable(value)
-            try:
-                fitting.append((source, self._validate(source)))
-            except _InvalidAnswer as misfit:
-                misfits.append(misfit)
-        if len(fitting) > 1:
-            raise _InvalidAnswer("there is more than one JSON object of the schema")
-        if not fitting:
-            raise misfits[-1] if misfits else _InvalidAnswer("there is no JSON object")
-        source, answer = fitting[0]
-        if self.check and (wrong := self.check(answer)):
-            raise _InvalidAnswer(wrong)
-        return source
+    return reduce_response
 
-    def _validate(self, source: str) -> Answer:
-        from pydantic import TypeAdapter, ValidationError
 
+def _find_answer(
+    text: str, shape: type[Answer], check: Callable[[Answer], str | None] | None
+) -> str:
+    """Return the one JSON object in the text that fits the shape and passes the check."""
+    fitting: list[tuple[str, Answer]] = []
+    misfits: list[_InvalidAnswer] = []
+    for source, value in _find_json_objects(text):
+        _require_storable(value)
         try:
-            return TypeAdapter(self.shape).validate_json(source)
-        except ValidationError as error:
-            wrong = "; ".join(
-                f"{'.'.join(map(str, each['loc'])) or 'the object'}: {each['msg']}"
-                for each in error.errors(include_url=False, include_context=False)[:5]
-            )
-            raise _InvalidAnswer("the JSON does not fit the schema", wrong) from None
+            fitting.append((source, _validate(source, shape)))
+        except _InvalidAnswer as misfit:
+            misfits.append(misfit)
+    if len(fitting) > 1:
+        raise _InvalidAnswer("there is more than one JSON object of the schema")
+    if not fitting:
+        raise misfits[-1] if misfits else _InvalidAnswer("there is no JSON object")
+    source, answer = fitting[0]
+    if check and (wrong := check(answer)):
+        raise _InvalidAnswer(wrong)
+    return source
+
+
+def _validate(source: str, shape: type[Answer]) -> Answer:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(shape).validate_json(source)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(map(str, each['loc'])) or 'the object'}: {each['msg']}"
+            for each in error.errors(include_url=False, include_context=False)[:5]
+        )
+        raise _InvalidAnswer("the JSON does not fit the schema", wrong) from None
 
 
 def _response_text(response: ModelResponse) -> str:
@@ -372,19 +375,16 @@ def _response_text(response: ModelResponse) -> str:
 
 
 def _find_json_objects(text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every JSON object that is not part of another value, with the text it was read from.
+    """Yield every JSON object that is not part of another value, and the text it was read from.
 
     What begins like JSON and is none ends the search: nothing is picked out of broken JSON.
     """
-    decoder = json.JSONDecoder(
-        object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant
-    )
     at = 0
     while begins := _OBJECT_OR_ARRAY.search(text, at):
         try:
-            value, at = decoder.raw_decode(text, begins.start())
+            value, at = _STRICT_JSON.raw_decode(text, begins.start())
         except (ValueError, RecursionError) as error:
-            hint = str(error) if isinstance(error, _InvalidAnswer | json.JSONDecodeError) else ""
+            hint = str(error) if isinstance(error, json.JSONDecodeError) else ""
             raise _InvalidAnswer("the JSON is broken", hint) from None
         if isinstance(value, dict):
             yield text[begins.start() : at], value
@@ -401,8 +401,14 @@ def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+# Python's default lets the last of two equal keys win, and reads NaN and Infinity.
+_STRICT_JSON = json.JSONDecoder(
+    object_pairs_hook=_reject_duplicate_keys, parse_constant=_reject_constant
+)
+
+
 def _require_storable(value: Any) -> None:
-    """Text with half a character or a NUL can be stored nowhere."""
+    """Refuse a value with NUL or half a surrogate pair in a text: no store can hold it."""
     waiting = [value]
     while waiting:
         each = waiting.pop()
@@ -415,7 +421,7 @@ def _require_storable(value: Any) -> None:
 
 
 def _status_problem(status: int) -> str | None:
-    """What an HTTP status means for the one who asked; None when it is good."""
+    """Say what an HTTP status means for the caller and what to do; None when it is good."""
     if status in {408, 429} or status >= 500:
         return f"is busy or failing (HTTP {status}): try again later"
     if status in {401, 403}:
@@ -425,62 +431,57 @@ def _status_problem(status: int) -> str | None:
             f"redirects (HTTP {status}), which is not followed: set model_base_url to the "
             "final address"
         )
-    if not 200 <= status < 300:
+    if status >= 400:
         return f"refused (HTTP {status}): check model and model_base_url"
     return None
 
 
 @cache
 def _tls_context(trust_env: bool) -> Any:
-    """Read once: it takes longer than everything else before a request."""
+    """Read the trusted certificates once: it takes longer than the rest of a request's setup."""
     return import_module("httpx2").create_ssl_context(trust_env=trust_env)
 
 
-def _is_bad_request(error: BaseException) -> bool:
-    """Whether the service understood a request and would not have it."""
-    return any(
-        isinstance(each, _BadResponse) and each.status in {400, 422}
-        for each in _exception_chain(error)
-    )
+def _http_status(error: BaseException | None) -> int:
+    """Return the HTTP status that a client library reports in this error, or 200."""
+    found = (getattr(each, "status_code", None) for each in _exception_chain(error))
+    return next((status for status in found if isinstance(status, int)), 200)
 
 
-def _require_json_response(response: httpx2.Response) -> None:
-    """Everything but a plain JSON answer is refused by its head, and its body is not read."""
-    if refusal := _status_problem(response.status_code):
-        raise _BadResponse(refusal, response.status_code)
-    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+async def _read_response(response: httpx2.Response) -> None:
+    """Read and check a response before a client library does.
+
+    The libraries guess encodings, accept repeated keys and read any number of bytes. The body of a
+    refusal is dropped unread: it may be endless, and the status says enough.
+    """
+    import httpx2
+
+    received, body = response.stream, bytearray()
+    assert isinstance(received, httpx2.AsyncByteStream)
+    try:
+        if response.is_success:
+            _require_json_headers(response.headers)
+            async for chunk in received:
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise _BadResponse("answered with more than 1 MB")
+            _require_json_object(body)
+    finally:
+        await received.aclose()
+    response.stream = httpx2.ByteStream(bytes(body))
+
+
+def _require_json_headers(headers: httpx2.Headers) -> None:
+    if headers.get("Content-Encoding", "identity").lower() != "identity":
         raise _BadResponse("answered in an encoding that was not asked for")
-    kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    kind = headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise _BadResponse("did not answer with JSON: check model_base_url")
 
 
-def _limit_stream(stream: Any) -> httpx2.AsyncByteStream:
-    import httpx2
-
-    class Bounded(httpx2.AsyncByteStream):
-        async def __aiter__(self) -> Any:
-            size = 0
-            async for chunk in stream:
-                size += len(chunk)
-                if size > MAX_BYTES:
-                    raise _BadResponse("answered with more than 1 MB")
-                yield chunk
-
-        async def aclose(self) -> None:
-            await stream.aclose()
-
-    return Bounded()
-
-
-def _require_json_object(body: bytes) -> None:
-    """The clients behind PydanticAI guess encodings and let the last of two equal keys win."""
+def _require_json_object(body: bytearray) -> None:
     try:
-        value = json.loads(
-            body.decode("utf-8"),
-            object_pairs_hook=_reject_duplicate_keys,
-            parse_constant=_reject_constant,
-        )
+        value = _STRICT_JSON.decode(body.decode("utf-8"))
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
@@ -500,40 +501,6 @@ def _model_settings(model: Model[Any]) -> ModelSettings:
     return settings
 
 
-def _profile(name: str) -> ModelProfile:
-    """What every OpenAI-compatible server understands."""
-    from pydantic_ai.profiles import merge_profile
-    from pydantic_ai.profiles.openai import OpenAIModelProfile
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    known = OpenAICompatibleProvider.model_profile(name) or {}
-    plain = OpenAIModelProfile(
-        supports_json_schema_output=True,
-        supports_json_object_output=False,  # where schemas are refused, nothing is asked for
-        openai_chat_supports_multiple_system_messages=False,
-        # Few servers know the new name; OpenAI's reasoning models refuse the old one.
-        openai_chat_supports_max_completion_tokens=bool(known.get("openai_supports_reasoning")),
-    )
-    return merge_profile(known, plain)
-
-
-def _parse_base_url(base_url: str) -> tuple[str, bool]:
-    """The address without credentials, for messages, and whether it is this machine."""
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError:
-        usable = None
-    if not usable:
-        raise ConfigError("model_base_url cannot be used: set it to http(s)://HOST/v1")
-    host = parts.hostname or ""
-    try:
-        near = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        near = host == "localhost"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}", near
-
-
 def _sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -544,8 +511,33 @@ def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def _run_in_thread(
+    work: Coroutine[Any, Any, Result], longest: float
+) -> asyncio.Task[Result] | None:
+    """Run it on a new event loop in a new thread; return None when it takes longer."""
+    ended: list[asyncio.Task[Result]] = []
+    thread = Thread(
+        target=lambda: ended.append(asyncio.run(_run_to_end(work))),
+        name="reverie-model",
+        daemon=True,
+    )
+    thread.start()
+    thread.join(longest)
+    return ended[0] if ended else None
+
+
+async def _run_to_end(work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    asyncio.get_running_loop().set_default_executor(_DaemonThreads())
+    task = asyncio.create_task(work)
+    await asyncio.wait([task])
+    return task
+
+
 class _DaemonThreads(ThreadPoolExecutor):
-    """Looks up host names. Python waits at its end for the threads of every other pool."""
+    """Looks up each host name in a new daemon thread, for which Python does not wait at its exit.
+
+    It does wait for the threads of every other pool, and a lookup may take minutes.
+    """
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
         outcome: Future[Result] = Future()
@@ -559,35 +551,3 @@ class _DaemonThreads(ThreadPoolExecutor):
 
         Thread(target=run, name="reverie-lookup", daemon=True).start()
         return outcome
-
-
-def _run_in_thread(work: Coroutine[Any, Any, Result], longest: float) -> Future[Result]:
-    """Run it on an event loop of its own in a thread of its own; cancelled when it takes longer."""
-    loop = asyncio.new_event_loop()
-    loop.set_default_executor(_DaemonThreads())
-    outcome = asyncio.run_coroutine_threadsafe(work, loop)
-    thread = Thread(target=_run_loop, args=(loop,), name="reverie-model", daemon=True)
-    thread.start()
-    try:
-        wait([outcome], longest)
-    finally:
-        outcome.cancel()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(CANCEL_TIMEOUT)
-    return outcome
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-        loop.run_until_complete(_cancel_tasks(loop))
-    finally:
-        loop.close()
-
-
-async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
-    await loop.shutdown_asyncgens()

@@ -1,8 +1,8 @@
-"""What a chat model is asked: the facts of a message, what they change, and a running summary.
+"""The prompts for a chat model: extract facts, reconcile them with memories, summarise turns.
 
-A question is JSON text, so that nothing in it can forge structure; what comes back is checked here
-and is still only a proposal. What a check says is read by the model and may be shown to people, so
-it never quotes content.
+A question is sent as JSON, so that no text in it can imitate the structure of the prompt. Answers
+are checked here and remain proposals. The text of a failed check is sent to the model and may be
+shown to people, so it never quotes content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CATEGORIES = ("person", "preference", "context", "project", "general")
 MAX_CONTENT_CHARS = 500
 MAX_SUBJECT_CHARS = 80
 
-# Every fact is about them, so the word says nothing about where a fact comes from.
+# Every fact is about the user, so this word does not show that a message states the fact.
 _USER_TERMS = query_terms("user").keys()
 
 EXTRACT_PROMPT = f"""\
@@ -77,7 +77,7 @@ You keep the running summary of a conversation. You get JSON: "summary" is the s
 
 Write the summary of everything up to now: decisions, facts, names, numbers, open questions and
 what was promised, merged with "summary" and not appended to it. Later turns correct earlier ones.
-Leave out greetings and small talk. Be concise: at most {most_chars} characters, in the language of
+Leave out greetings and small talk. Be concise: at most {max_chars} characters, in the language of
 the conversation.
 
 {{"summary": "The user plans a trip to Porto.", "turns": [
@@ -87,7 +87,10 @@ gives
 
 
 class _StrictModel(BaseModel):
-    """Exactly these keys, each of exactly its type."""
+    """Accepts exactly the declared keys, each with exactly the declared type.
+
+    The docstrings and titles of the classes below are part of the JSON schema sent to the model.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -102,6 +105,8 @@ class Fact(_StrictModel):
 
 class FactList(_StrictModel):
     """What is worth remembering of one message."""
+
+    model_config = ConfigDict(title="Facts")
 
     facts: list[Fact] = Field(max_length=MAX_FACTS)
 
@@ -124,6 +129,8 @@ class Decisions(_StrictModel):
 class SummaryAnswer(_StrictModel):
     """A conversation in few words."""
 
+    model_config = ConfigDict(title="Summary")
+
     summary: str
 
 
@@ -135,9 +142,10 @@ def extract_facts(
     fact_chars: int = MAX_CONTENT_CHARS,
     stated: str | None = None,
 ) -> list[Fact]:
-    """The facts a user's message states. ``earlier`` is (role, text) of each turn before it.
+    """Ask a model for the facts that a user's message states.
 
-    ``stated`` is the message without the marks of what was left out of it.
+    ``earlier`` has the (role, text) of each turn before it. ``stated`` is the message without the
+    marks for omitted text; every fact must share a word with it.
     """
     terms = analyse(message if stated is None else stated).counts.keys()
 
@@ -154,9 +162,10 @@ def extract_facts(
 def reconcile_facts(
     model: ChatModel, facts: Sequence[Fact], known: Sequence[str]
 ) -> list[Decision]:
-    """What the facts do to the known memories; both are named by their place in the sequence.
+    """Ask a model whether each fact adds to, changes or removes one of the known memories.
 
-    A fact without a decision is no mistake here: whoever applies them adds it.
+    Decisions refer to facts and memories by their index. A fact without a decision is accepted
+    here: the caller adds it.
     """
     if not known:
         return [Decision(event="ADD", fact=number) for number in range(len(facts))]
@@ -174,19 +183,19 @@ def reconcile_facts(
 
 
 def summarize_turns(
-    model: ChatModel, previous: str, turns: Sequence[tuple[str, str]], most_chars: int = 4_000
+    model: ChatModel, previous: str, turns: Sequence[tuple[str, str]], max_chars: int = 4_000
 ) -> str:
-    """The summary of a conversation, given that of its beginning and the (role, text) since."""
+    """Ask a model to extend the ``previous`` summary by the (role, text) of the turns since."""
 
     def check(answer: SummaryAnswer) -> str | None:
         if not answer.summary.strip():
             return "the summary is empty"
-        if len(answer.summary) > most_chars:
-            return f"the summary has more than {most_chars} characters"
+        if len(answer.summary) > max_chars:
+            return f"the summary has more than {max_chars} characters"
         return None
 
     question = _json({"summary": previous, "turns": _turn_objects(turns)})
-    instructions = SUMMARIZE_PROMPT.format(most_chars=most_chars)
+    instructions = SUMMARIZE_PROMPT.format(max_chars=max_chars)
     return model.ask(instructions, question, SummaryAnswer, check).summary
 
 
@@ -197,19 +206,19 @@ def _fact_problem(fact: Fact, terms: Collection[str], fact_chars: int) -> str | 
         return f"the category is none of {', '.join(CATEGORIES)}"
     if fact.subject is not None and (wrong := _line_problem(fact.subject, MAX_SUBJECT_CHARS)):
         return f"the subject {wrong}; it may be null"
-    own = query_terms(fact.content).keys() - _USER_TERMS
-    if terms and own.isdisjoint(terms):
+    fact_terms = query_terms(fact.content).keys() - _USER_TERMS
+    if terms and fact_terms.isdisjoint(terms):
         return "the content has no word of the message, which must state it"
     return None
 
 
-def _line_problem(text: str, most_chars: int) -> str | None:
+def _line_problem(text: str, max_chars: int) -> str | None:
     if not text.strip():
         return "is blank"
     if text.splitlines() != [text]:
         return "must be one line"
-    if len(text) > most_chars:
-        return f"has {len(text)} characters, at most {most_chars} are allowed"
+    if len(text) > max_chars:
+        return f"has {len(text)} characters, at most {max_chars} are allowed"
     return None
 
 
@@ -248,5 +257,5 @@ def _turn_objects(turns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
 
 
 def _json(value: dict[str, Any]) -> str:
-    """As the model reads it best: in its own letters, and nothing in it can change the speaker."""
+    """Encode a question: non-ASCII letters unescaped, and text that looks like a role defused."""
     return json.dumps(escape_json(value), ensure_ascii=False)

@@ -1,6 +1,6 @@
-"""The rolling summary of a session: written when the history fills its part of the context.
+"""Write the rolling summary of a session when its history outgrows its part of the context.
 
-A job of its own, so that a summary that fails stops nothing else.
+It runs as a job of its own, so that a failing summary holds up nothing else.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from reverie.prompt.context import message_tokens
 from reverie.protocols import Owner, Transaction
 from reverie.text.messages import tool_calls_of, without_system
 from reverie.text.normalize import one_line
-from reverie.write import events, session_state, vault_link
+from reverie.write import events, session_state
 from reverie.write.runtime import Runtime
+from reverie.write.writer import system_writer
 
 TRIGGER_SHARE = 0.80
 TARGET_SHARE = 0.50
@@ -30,12 +31,12 @@ MAX_CHARS = 4000
 
 _HEADING = "Recent condensed turns:"
 _ELLIPSIS = "..."
-# Roles are short words; a longer one would push out what was said.
+# Roles are short words; a longer one would leave no room for the message.
 _ROLE_CHARS = 24
 
 
 class SummaryEvent(NamedTuple):
-    """One message, as far as a summary looks at it; ``calls`` are the names of tools called."""
+    """The parts of a message that a summary uses; ``calls`` has the names of the tools called."""
 
     sequence: int
     role: str
@@ -45,22 +46,25 @@ class SummaryEvent(NamedTuple):
 
 
 class CondensedSummary(NamedTuple):
-    """A summary, and the sequence of the last message that it covers."""
+    """The text of a summary; ``upper`` is the sequence of the last message that it covers."""
 
     text: str
     upper: int
 
 
 def is_due(unsummarised: Sequence[SummaryEvent], window: int) -> bool:
-    """Whether there are enough messages, and they fill more of the window than TRIGGER."""
+    """Whether there are MIN_EVENTS messages that fill more than TRIGGER_SHARE of the window.
+
+    ``window`` is the size of the history's part of the context, in tokens.
+    """
     if window < 1:
         raise ValueError(f"window must be positive, not {window}")
-    # Dividing is exact where it matters: 0.8 * window can fall on either side of four fifths.
+    # Divide rather than multiply: rounding could put 0.8 * window on either side of four fifths.
     return len(unsummarised) >= MIN_EVENTS and _tokens(unsummarised) / window > TRIGGER_SHARE
 
 
 def choose_oldest(unsummarised: Sequence[SummaryEvent], window: int) -> Sequence[SummaryEvent]:
-    """The oldest messages, so many that the rest fills at most TARGET of the window."""
+    """Return the oldest messages, enough that the rest fills at most TARGET_SHARE of the window."""
     if window < 1:
         raise ValueError(f"window must be positive, not {window}")
     rest = _tokens(unsummarised)
@@ -72,7 +76,7 @@ def choose_oldest(unsummarised: Sequence[SummaryEvent], window: int) -> Sequence
 
 
 def condense(previous: str, said: Sequence[SummaryEvent]) -> CondensedSummary:
-    """The previous summary with the first MAX_LINES messages added, a line for each."""
+    """Append one line for each of the first MAX_LINES messages to the previous summary."""
     if not said:
         raise ValueError("there is nothing to condense")
     taken = said[:MAX_LINES]
@@ -85,7 +89,7 @@ def condense(previous: str, said: Sequence[SummaryEvent]) -> CondensedSummary:
 def condense_if_due(
     previous: str, unsummarised: Sequence[SummaryEvent], window: int
 ) -> CondensedSummary | None:
-    """The summary that makes room in the window, or None when there is room."""
+    """Return a summary that makes room in the window, or None while there is room."""
     if not is_due(unsummarised, window):
         return None
     oldest = choose_oldest(unsummarised, window)
@@ -100,13 +104,13 @@ def _tokens(said: Sequence[SummaryEvent]) -> int:
 
 
 def _keep_newest(summary: str) -> str:
-    """The summary without its oldest text when it is too long; dots show that there was more."""
+    """Cut the oldest text off a summary that is too long; an ellipsis marks the cut."""
     kept = summary.removeprefix(_ELLIPSIS)[-MAX_CHARS:]
     return summary if kept == summary else _ELLIPSIS + kept
 
 
 def _format_events(said: Sequence[SummaryEvent]) -> str:
-    """A heading and a line for each message; all are cut alike when they would not fit."""
+    """Return a heading and a line for each message, all cut to the same length if need be."""
     heads = [
         f"- [{message.sequence}] {_truncate(one_line(message.role), _ROLE_CHARS)}: "
         for message in said
@@ -132,13 +136,13 @@ def _truncate(line: str, limit: int) -> str:
     return line if len(line) <= limit else line[:limit] + _ELLIPSIS
 
 
-# What one question to a model holds; the rest is for the next.
+# Limits of one question to a model; further messages wait for the next job.
 MAX_TURNS = 50
 TURN_CHARS = 2_000
 
 
 def summarise(runtime: Runtime, claim: Claim) -> None:
-    """What a ``summarise`` job does. A summary written meanwhile by another wins."""
+    """Run a ``summarise`` job. A summary that somebody else wrote meanwhile is not replaced."""
     session, owner = claim.payload["session"], claim.owner
     with runtime.engine.read() as tx:
         tx.enter(owner)
@@ -149,18 +153,19 @@ def summarise(runtime: Runtime, claim: Claim) -> None:
         made = made._replace(text=runtime.redaction.quiet(made.text, "a summary"))
     with runtime.engine.write() as tx:
         tx.enter(owner)
+        w = system_writer(tx, runtime, owner)
         if made is not None and sessions.find(tx, owner, session) is not None:
             session_state.write_summary(tx, owner, session, made.text, made.upper, current.epoch)
-            vault_link.queue_summary_mirror(tx, runtime, owner, session)
+            w.queue_summary_mirror(session)
         claim.finish(tx)
         if made is not None:
-            events.queue_summary(tx, runtime, owner, session)
+            events.queue_summary(w, session)
 
 
 def list_unsummarized(
     tx: Transaction, owner: Owner, session: str, current: Summary
 ) -> list[SummaryEvent]:
-    """The messages of a session that its summary does not cover yet."""
+    """Return the messages of a session that its summary does not cover yet."""
     from reverie.embed.tokens import count_tokens
 
     found = []
@@ -179,14 +184,14 @@ def list_unsummarized(
 
 
 def _has_text(text: str) -> bool:
-    """Whether a message says more than which tools it calls."""
+    """Whether a message has text besides the lines that name its tool calls."""
     return any(not line.startswith("tool ") for line in text.splitlines())
 
 
 def _build_summary(
     runtime: Runtime, current: Summary, said: list[SummaryEvent]
 ) -> CondensedSummary | None:
-    """The next summary, or None while there is room."""
+    """Return the next summary, by a model or by condensing, or None while there is room."""
     settings = runtime.settings
     window = settings.history_tokens
     if settings.summary_mode == "off" or not is_due(said, window):

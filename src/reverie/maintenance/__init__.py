@@ -1,10 +1,10 @@
-"""The operator's work: verify, rebuild, salvage, and the handlers of jobs about memories."""
+"""Maintenance of a store: verify, rebuild, reembed, salvage, doctor, and jobs about memories."""
 
 from __future__ import annotations
 
 from reverie.agenda.worker import Handler, register
 
-# Handlers are imported when the first job of their kind is due: importing Reverie stays quick.
+# A handler's module is imported when its first job is due, so that importing Reverie stays quick.
 
 
 def _embed() -> Handler:

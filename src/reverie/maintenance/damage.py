@@ -1,6 +1,7 @@
-"""What is damaged: every sealed row is looked at, and the chain of every space is walked.
+"""Find damage: check the seal of every row and follow the hash chain of every space's log.
 
-Nothing here raises because of what a row holds: what cannot be read is a line of the report.
+Nothing here raises because of what a row contains: what cannot be read becomes a line of the
+report.
 """
 
 from __future__ import annotations
@@ -17,63 +18,68 @@ from reverie.protocols import Owner, Row, Transaction
 from reverie.write.runtime import Runtime
 
 CHUNK = 1_000
-# So many entries of one space are named; of the others there is the number.
+# The most damaged entries of a space that are named; further ones are only counted.
 MAX_NAMED = 100
 SALVAGE_HINT = "'reverie salvage' saves the rest"
 
 
 def find_damage(tx: Transaction, read: Callable[[int], None] | None = None) -> list[str]:
-    """Everything that is not as it was written, in lines; the operator's call.
+    """Return a line for everything in the store that is not as it was written.
 
-    ``read`` is told how many entries were looked at.
+    ``read`` is called with the number of log entries checked since its last call.
     """
-    found: list[str] = []
-    found += _guarded("the names of the spaces", lambda: _check_names(tx))
+    problems: list[str] = []
+    problems += _guarded("the names of the spaces", lambda: _check_names(tx))
     spaces: list[int] = []
-    found += _guarded("the list of the spaces", lambda: _check_spaces(tx, spaces))
+    problems += _guarded("the list of the spaces", lambda: _check_spaces(tx, spaces))
     for space in spaces:
-        found += _guarded(f"the log of space number {space}", partial(_check_log, tx, space, read))
-    found += _guarded("summaries and scratchpads", lambda: _check_states(tx))
-    found += _guarded("recall notes", lambda: _check_recalls(tx))
-    found += _guarded("settings and tokens", lambda: _check_meta(tx))
-    return found
+        problems += _guarded(
+            f"the log of space number {space}", partial(_check_log, tx, space, read)
+        )
+    problems += _guarded("summaries and scratchpads", lambda: _check_states(tx))
+    problems += _guarded("recall notes", lambda: _check_recalls(tx))
+    problems += _guarded("settings and tokens", lambda: _check_meta(tx))
+    return problems
 
 
 def find_store_damage(runtime: Runtime) -> list[str]:
-    """The same in a transaction of its own; what a second look does not find was a failed read."""
-    found: list[str] = []
+    """Call ``find_damage`` in a transaction of its own, twice if need be.
+
+    What the second call does not find was a failed read.
+    """
+    problems: list[str] = []
     for _ in range(2):
         with runtime.engine.read() as tx:
             tx.enter_all_owners()
-            found = find_damage(tx)
-        if not found:
+            problems = find_damage(tx)
+        if not problems:
             break
         runtime.engine.drop_caches()
-    return found
+    return problems
 
 
 def require_undamaged(runtime: Runtime, what: str) -> None:
-    """Refuse to go on from a log that is damaged: what is made of it would fit the damage."""
-    found = find_store_damage(runtime)
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    """Raise StoreDamaged when the log is damaged, since ``what`` would be made from it."""
+    problems = find_store_damage(runtime)
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise StoreDamaged(
-            f"{what} would hide damage: {found[0]}{more}. "
+            f"{what} would hide damage: {problems[0]}{more}. "
             "Run 'reverie salvage' to make a new store of all that can be read"
         )
 
 
 def describe_damage(runtime: Runtime) -> str | None:
-    """What is damaged, in one line: asked when code met rows that it cannot understand."""
+    """Return what is damaged, in one line; called when code failed on rows it cannot understand."""
     from reverie.maintenance import verify
 
     try:
-        found = verify.verify(runtime).problems
+        problems = verify.verify(runtime).problems
     except ReverieError as error:
         return str(error)
-    if not found:
+    if not problems:
         return None
-    return f"the store is damaged ({found[0]}): run 'reverie verify' to see all of it"
+    return f"the store is damaged ({problems[0]}): run 'reverie verify' to see all of it"
 
 
 def _guarded(what: str, look: Callable[[], list[str]]) -> list[str]:
@@ -91,30 +97,30 @@ def _error_line(error: Exception) -> str:
 
 
 def _check_spaces(tx: Transaction, spaces: list[int]) -> list[str]:
-    """The spaces that anything says there are."""
+    """Add the number of every space that any table mentions; report what is missing of them."""
     listed = {row[0] for row in tx.all("SELECT space FROM spaces")}
     counted = {row[0] for row in tx.all("SELECT space FROM counters")}
     logged = {row[0] for row in tx.all("SELECT DISTINCT space FROM log")}
     owned = {row[0] for row in tx.all("SELECT DISTINCT space FROM owners")}
-    whole = listed | counted | logged | owned
-    spaces += sorted(space for space in whole if isinstance(space, int))
+    mentioned = listed | counted | logged | owned
+    spaces += sorted(space for space in mentioned if isinstance(space, int))
     return [
         f"space number {space} has no {what}: {SALVAGE_HINT}"
-        for what, known in (("name", listed), ("end of its log", counted), ("owner", owned))
-        for space in sorted(whole - known, key=str)
+        for what, present in (("name", listed), ("end of its log", counted), ("owner", owned))
+        for space in sorted(mentioned - present, key=str)
     ]
 
 
 def _check_log(tx: Transaction, space: int, read: Callable[[int], None] | None) -> list[str]:
-    """Every entry by itself, and whether each follows the one before it."""
+    """Check every log entry of a space by itself, and that each follows the one before it."""
     name = log_rows.space_name(tx, space)
-    found, others = list[str](), 0
-    chain, last, whole = seals.NO_CHAIN, 0, True
+    problems, others = list[str](), 0
+    chain, last, intact = seals.NO_CHAIN, 0, True
 
     def say(text: str) -> None:
         nonlocal others
-        if len(found) < MAX_NAMED:
-            found.append(f"space {name}: {text}")
+        if len(problems) < MAX_NAMED:
+            problems.append(f"space {name}: {text}")
         else:
             others += 1
 
@@ -123,23 +129,23 @@ def _check_log(tx: Transaction, space: int, read: Callable[[int], None] | None) 
         if why is not None:
             say(f"entry {position} is damaged ({why}): {SALVAGE_HINT}")
         if raw is None:
-            whole = False
+            intact = False
         else:
             header = seals.encode_header(raw.header)
             follows = raw.seal.chain == seals.chain_hash(chain, header, raw.seal.digest)
-            if whole and why is None and not follows:
+            if intact and why is None and not follows:
                 say(
                     f"entries before position {position} are missing or were changed: "
                     f"{SALVAGE_HINT}"
                 )
-            # Behind an entry that is damaged, the next one cannot be told to follow it.
-            chain, whole = raw.seal.chain, why is None
+            # After a damaged entry it is not known whether the next one follows it.
+            chain, intact = raw.seal.chain, why is None
         last = position
         if read is not None:
             read(1)
     if others:
-        found.append(f"space {name}: {others} more entries are damaged")
-    return found + _check_head(tx, space, name, chain if whole else None, last)
+        problems.append(f"space {name}: {others} more entries are damaged")
+    return problems + _check_head(tx, space, name, chain if intact else None, last)
 
 
 def _check_row(row: Row | None) -> tuple[str | None, LogRow | None]:
@@ -147,13 +153,13 @@ def _check_row(row: Row | None) -> tuple[str | None, LogRow | None]:
         return "its text cannot be decoded", None
     number, *columns = row
     try:
-        raw = LogRow.of(Owner(0, number), tuple(columns))
+        raw = LogRow.from_row(Owner(0, number), tuple(columns))
         raw = raw._replace(header=(row[-1], *raw.header[1:]))
-        if not raw.holds():
+        if not raw.is_intact():
             return f"it is not as it was written{_about(raw)}", raw
         raw.entry()
-        kept = raw.seal.salt is not None and raw.said.reason != log.OVERWRITTEN_REASON
-        if kept and seals.content_digest(raw.seal.salt, raw.said) != raw.seal.digest:
+        has_original = raw.seal.salt is not None and raw.content.reason != log.OVERWRITTEN_REASON
+        if has_original and seals.content_digest(raw.seal.salt, raw.content) != raw.seal.digest:
             return f"it says something else than it first did{_about(raw)}", raw
     except Exception:  # noqa: BLE001 - whatever a broken row does, it is reported
         return "it cannot be decoded", None
@@ -168,7 +174,10 @@ def _about(raw: LogRow) -> str:
 
 
 def raw_rows(tx: Transaction, space: int) -> Iterator[tuple[int, Row | None]]:
-    """The rows of a log in order: owner, columns and space; None for one that has no text."""
+    """Yield position and row of each log entry: owner, columns and space.
+
+    The row is None when its text cannot be decoded.
+    """
     after, columns = -1, f"owner, {log_rows.COLUMNS}, space"
     tail = f"FROM log WHERE space = ? AND position > ? ORDER BY position LIMIT {CHUNK}"
     while True:
@@ -219,16 +228,16 @@ def _check_head(tx: Transaction, space: int, name: str, chain: str | None, last:
     return []
 
 
-# -- everything else that is sealed ---------------------------------------------------------------
+# -- the other tables with sealed rows ------------------------------------------------------------
 
 
 def _check_names(tx: Transaction) -> list[str]:
-    found = [
+    problems = [
         f"the name of space number {space} is damaged: {SALVAGE_HINT}"
         for space, name, seal in tx.all("SELECT space, name, seal FROM spaces")
         if seal != seals.row_seal("space", space, name)
     ]
-    return found + [
+    return problems + [
         f"the name of user number {number} of space {log_rows.space_name(tx, space)} is damaged: "
         f"{SALVAGE_HINT}"
         for space, number, name, seal in tx.all("SELECT space, owner, name, seal FROM owners")
@@ -237,32 +246,32 @@ def _check_names(tx: Transaction) -> list[str]:
 
 
 def list_spaces(tx: Transaction) -> list[tuple[int, str]]:
-    """The spaces whose names are as they were given, by name; the others are counted."""
-    found = []
+    """Return number and name of the spaces, by name; damaged names are recorded as damage."""
+    intact = []
     for space, name, seal in tx.all("SELECT space, name, seal FROM spaces"):
         if seal == seals.row_seal("space", space, name):
-            found.append((space, name))
+            intact.append((space, name))
         else:
             log_rows.record_damage(
                 tx, StoreDamaged(f"the name of space {space} is damaged", space=space)
             )
-    return sorted(found, key=lambda pair: pair[1])
+    return sorted(intact, key=lambda pair: pair[1])
 
 
 def list_users(tx: Transaction, space: int) -> list[str]:
-    """The same for the users of a space."""
-    found = []
+    """Return the names of a space's users; damaged names are recorded as damage."""
+    intact = []
     for number, name, seal in tx.all(
         "SELECT owner, name, seal FROM owners WHERE space = ? AND owner <> ?",
         (space, log.SHARED_OWNER),
     ):
         if seal == seals.row_seal("owner", space, number, name):
-            found.append(name)
+            intact.append(name)
         else:
             log_rows.record_damage(
                 tx, StoreDamaged(f"the name of user {number} is damaged", space=space)
             )
-    return found
+    return intact
 
 
 def _check_states(tx: Transaction) -> list[str]:
@@ -283,14 +292,14 @@ def _check_recalls(tx: Transaction) -> list[str]:
 
 
 def _check_meta(tx: Transaction) -> list[str]:
-    found = []
+    problems = []
     for key, value in tx.all("SELECT key, value FROM meta"):
         if str(key).startswith("token."):
             if seals.unseal_json(key, value) is None:
-                found.append(f"token {key.removeprefix('token.')} is damaged: revoke it")
+                problems.append(f"token {key.removeprefix('token.')} is damaged: revoke it")
         elif str(key).startswith("generation") and not _is_generation(value):
-            found.append(f"which model made the vectors is damaged: {SALVAGE_HINT}")
-    return found
+            problems.append(f"which model made the vectors is damaged: {SALVAGE_HINT}")
+    return problems
 
 
 def _is_generation(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What an operator asks about a store: its spaces, its health, what needs attention."""
+"""Report the state of a store to its operator: spaces, pending work, and problems."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from reverie.write import embeddings
 from reverie.write.recall_log import DAY_MS
 from reverie.write.runtime import Runtime
 
-# Names in one statement.
+# The most names in one SQL statement.
 MAX_NAMES = 500
 CLOCK_TOLERANCE_MS = 60_000
 
 
 def spaces(runtime: Runtime) -> list[SpaceInfo]:
-    found = []
+    """List the spaces of the store, by name."""
+    result = []
     with runtime.engine.read() as tx:
         tx.enter_all_owners()
         for space, name in damage.list_spaces(tx):
@@ -30,7 +31,7 @@ def spaces(runtime: Runtime) -> list[SpaceInfo]:
             )
             position = log.last_position(tx, Owner(space, log.SHARED_OWNER))
             facts, notes = counts or (0, 0)
-            found.append(
+            result.append(
                 SpaceInfo(
                     name,
                     tuple(sorted(users)),
@@ -39,17 +40,18 @@ def spaces(runtime: Runtime) -> list[SpaceInfo]:
                     position,
                 )
             )
-    return found
+    return result
 
 
 def positions(runtime: Runtime, names: Sequence[str]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    """Return the last log position of each of these spaces that exists."""
+    result: dict[str, int] = {}
     with runtime.engine.read() as tx:
         tx.enter_all_owners()
         for start in range(0, len(names), MAX_NAMES):
             part = names[start : start + MAX_NAMES]
             marks = ", ".join("?" for _ in part)
-            found.update(
+            result.update(
                 tx.all(
                     "SELECT spaces.name, counters.position FROM spaces "
                     "JOIN counters ON counters.space = spaces.space "
@@ -57,10 +59,11 @@ def positions(runtime: Runtime, names: Sequence[str]) -> dict[str, int]:
                     tuple(part),
                 )
             )
-    return found
+    return result
 
 
 def doctor(runtime: Runtime) -> dict[str, Any]:
+    """Return versions, settings, pending work and problems of the store, by their names."""
     with runtime.engine.read() as tx:
         tx.enter_all_owners()
         generation = embeddings.read(tx)
@@ -103,10 +106,10 @@ def doctor(runtime: Runtime) -> dict[str, Any]:
 
 
 def _ahead_of_clock(tx: Transaction, now: int) -> dict[str, int]:
-    """By how many milliseconds the recorded time of each space is ahead of the clock.
+    """Return how many milliseconds the recorded time of each space is ahead of the clock.
 
-    It never runs backwards, so that one clock that was wrong once keeps it there. Clocks of several
-    servers are never quite the same: a minute is not worth a word.
+    Recorded times never run backwards, so they stay ahead when a clock was wrong once. Up to a
+    minute is ignored, since the clocks of several servers always differ a little.
     """
     rows = tx.all(
         "SELECT s.name, c.recorded_at FROM counters c JOIN spaces s ON s.space = c.space "

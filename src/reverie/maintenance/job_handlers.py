@@ -1,22 +1,22 @@
-"""What the worker does for jobs about memories: missing vectors, expiry, pruning, erasure."""
+"""Handlers of the jobs about memories: missing vectors, expiry, old recall notes, erasure."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from reverie.agenda.jobs import Claim
-from reverie.engine import index, log
+from reverie.engine import index
 from reverie.errors import ConfigError, StoreBusy
 from reverie.maintenance import reembed
 from reverie.model import Memory
-from reverie.write import embeddings, writer
+from reverie.write import embeddings
 from reverie.write.recall_log import DAY_MS
 from reverie.write.runtime import Runtime
-from reverie.write.writer import Author, WriteStamp
+from reverie.write.writer import WriteStamp, system_writer
 
 
 def fill_vectors(runtime: Runtime, claim: Claim) -> None:
-    """Make vectors that are still missing, a batch at a time. The texts wait outside the lock."""
+    """Make a batch of missing vectors; the embedder runs while the store is not locked."""
     embedder, owner = runtime.embedder, claim.owner
     if embedder is None:
         raise ConfigError("vectors are waiting but no embedder is configured: set REVERIE_EMBEDDER")
@@ -38,7 +38,7 @@ def fill_vectors(runtime: Runtime, claim: Claim) -> None:
         tx.enter(owner)
         now = runtime.clock.now()
         if index.statistics(tx, owner).epoch != epoch:
-            # The passages were numbered anew meanwhile: these texts belong to other numbers.
+            # The passages were renumbered meanwhile, so these texts belong to other numbers.
             claim.reschedule(tx, now)
             return
         for i, passage in enumerate(texts):
@@ -58,7 +58,7 @@ def fill_vectors(runtime: Runtime, claim: Claim) -> None:
 
 
 def forget_expired(runtime: Runtime, claim: Claim) -> None:
-    """A memory's time has come, unless it was given another one since."""
+    """Forget a memory that has expired; reschedule the job if it expires later now."""
     owner, now = claim.owner, runtime.clock.now()
     with runtime.engine.write() as tx:
         tx.enter(owner)
@@ -67,12 +67,7 @@ def forget_expired(runtime: Runtime, claim: Claim) -> None:
             claim.reschedule(tx, place.expires_at or 0)
             return
         if place is not None:
-            author = Author(log.scope_of(tx, owner), "reverie", "agent")
-            writer.change_in(
-                tx,
-                runtime,
-                owner,
-                author,
+            system_writer(tx, runtime, owner).change_memory(
                 place,
                 "forget",
                 WriteStamp(reason="it expired"),
@@ -82,11 +77,11 @@ def forget_expired(runtime: Runtime, claim: Claim) -> None:
 
 
 def _is_expired(memory: Memory, now: int) -> bool:
-    return memory.forgotten_at is None and memory.expired(now)
+    return memory.forgotten_at is None and memory.is_expired(now)
 
 
 def prune_recalls(runtime: Runtime, claim: Claim) -> None:
-    """Old recall notes go; the job comes back while there are any."""
+    """Delete recall notes older than ``recall_days``; run again tomorrow while any are left."""
     owner, now = claim.owner, runtime.clock.now()
     with runtime.engine.write() as tx:
         tx.enter(owner)
@@ -101,7 +96,7 @@ def prune_recalls(runtime: Runtime, claim: Claim) -> None:
 
 
 def finish_erasure(runtime: Runtime, claim: Claim) -> None:
-    """Another process was still reading when something was erased: empty the files now."""
+    """Finish an erase: overwrite old pages that another process was still reading then."""
     if not runtime.engine.scrub():
         raise StoreBusy("another process is still reading old pages, or the disk is full")
     with runtime.engine.write() as tx:

@@ -1,4 +1,4 @@
-"""Rebuild: make the index and the vectors again from the log."""
+"""Make the index and the vectors of a store again from its log."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from reverie.engine.schema import DERIVED_TABLES, MIGRATION_KEY
 from reverie.errors import StoreError
 from reverie.maintenance import damage
 from reverie.protocols import Owner, Progress, Transaction
-from reverie.write import embeddings, session_projection, writer
+from reverie.write import embeddings, session_projection
 from reverie.write.runtime import Runtime
+from reverie.write.writer import system_writer
 
 
 def refresh_index(runtime: Runtime) -> None:
-    """Make the index anew when it was made by another analyser: no search could trust it."""
+    """Rebuild the index if another version of the text analyser made it.
+
+    Queries are analysed by the current version and would not match the stored terms.
+    """
     with runtime.engine.read() as tx:
         row = tx.one("SELECT value FROM meta WHERE key = 'index'")
     if row is not None and row[0] == index.INDEX_VERSION:
         return
     if row is not None:
-        # Until it is done no version of Reverie may write; killed meanwhile, it is done again.
+        # No version of Reverie accepts this value, so none writes until the rebuild is done; if it
+        # is killed, the next open starts it again.
         _set_index_version(runtime, "being made anew")
         rebuild(_without_foreign_embedder(runtime))
     _set_index_version(runtime, index.INDEX_VERSION)
@@ -31,7 +36,7 @@ def refresh_index(runtime: Runtime) -> None:
 
 def _set_index_version(runtime: Runtime, rules: str) -> None:
     with runtime.engine.write() as tx:
-        # Who writes by other rules is waited for.
+        # Waits for writers that still use another version.
         tx.enter_all_owners()
         tx.run(
             "INSERT INTO meta (key, value) VALUES ('index', ?) "
@@ -41,7 +46,10 @@ def _set_index_version(runtime: Runtime, rules: str) -> None:
 
 
 def _without_foreign_embedder(runtime: Runtime) -> Runtime:
-    """Where another model made the vectors, they wait for a reembed instead of stopping it."""
+    """Return a runtime without an embedder if another model made the store's vectors.
+
+    The rebuild then leaves the vectors to a later reembed instead of failing.
+    """
     with runtime.engine.read() as tx:
         generation = embeddings.read(tx)
     embedder = runtime.embedder
@@ -51,7 +59,7 @@ def _without_foreign_embedder(runtime: Runtime) -> Runtime:
 
 
 def require_migrated(tx: Transaction, where: str) -> None:
-    """A store that was only half copied is no store yet."""
+    """Raise StoreError when a migration into this store was not finished."""
     if tx.one("SELECT 1 FROM meta WHERE key = ?", (MIGRATION_KEY,)) is not None:
         raise StoreError(
             f"a migration into {where} was not finished: run 'reverie migrate' again, to the end"
@@ -59,9 +67,10 @@ def require_migrated(tx: Transaction, where: str) -> None:
 
 
 def rebuild(runtime: Runtime, progress: Progress | None = None) -> int:
-    """Index and vectors from the log, a space at a time, each in one transaction.
+    """Make index and vectors from the log, one owner at a time, each in one transaction.
 
-    Not from a damaged log: the index would fit the damage, and nothing would tell of it any more.
+    Returns the number of memories and events. A damaged log is refused: the index would match the
+    damaged log, and the difference that shows the damage would be gone.
     """
     damage.require_undamaged(runtime, "a rebuild")
     if runtime.engine.check() and isinstance(runtime.engine.describe().get("file"), str):
@@ -69,14 +78,14 @@ def rebuild(runtime: Runtime, progress: Progress | None = None) -> int:
     with runtime.engine.read() as tx:
         tx.enter_all_owners()
         owners = list_owners(tx)
-        whole = sum(_count(tx, name, owner) for owner in owners for name in ("memories", "events"))
+        total = sum(_count(tx, name, owner) for owner in owners for name in ("memories", "events"))
     done = 0
 
     def advance() -> None:
         nonlocal done
         done += 1
         if progress is not None:
-            progress(done, whole)
+            progress(done, total)
 
     _delete_orphans(runtime)
     for owner in owners:
@@ -91,37 +100,30 @@ def rebuild(runtime: Runtime, progress: Progress | None = None) -> int:
                 "next_passage = 0, passages = 0, touches = 0, facts = 0, notes = 0, private = 0",
                 (*owner, runtime.clock.now()),
             )
+            w = system_writer(tx, runtime, owner)
             for first_position, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
-                state = entry.state(None)
-                text = writer.prepare_stored(tx, runtime, state)
-                first = index.add_memory(
-                    tx, owner, first_position, entry.position, state, text.passages
-                )
-                if state.forgotten_at is None:
-                    writer.put_vectors(tx, runtime, owner, first, text)
                 document = (entry.body or {}).get("document")
-                if document is not None and state.source is not None:
-                    writer.put_document(tx, owner, state.source, first_position, document)
+                w.index_memory(first_position, entry.position, entry.state(None), document=document)
                 advance()
-            session_projection.rebuild(tx, runtime, owner, advance)
+            session_projection.rebuild(w, advance)
     return done
 
 
 def _delete_orphans(runtime: Runtime) -> None:
-    """Take away rows of the index that belong to nobody there is."""
+    """Delete rows of the index whose owner does not exist."""
     with runtime.engine.write() as tx:
         tx.enter_all_owners()
-        known = set(list_owners(tx))
+        owners = set(list_owners(tx))
         for name in (*DERIVED_TABLES, "statistics", "vectors"):
             for row in tx.all(f"SELECT DISTINCT space, owner FROM {name}"):
-                if row not in known:
+                if row not in owners:
                     tx.run(f"DELETE FROM {name} WHERE space = ? AND owner = ?", row)
 
 
 def _rebuild_file(runtime: Runtime, progress: Progress | None) -> int:
-    """Put a store that is made anew of the same rows in the place of one with broken pages.
+    """Replace a store file that has broken pages by a new file with the same log.
 
-    Rows cannot be deleted from a page that cannot be read.
+    The usual rebuild would fail, since rows on an unreadable page cannot be deleted.
     """
     from reverie.maintenance import salvage
 
@@ -130,7 +132,7 @@ def _rebuild_file(runtime: Runtime, progress: Progress | None) -> int:
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder, engine.exclusive():
         made = Path(folder) / "made.db"
         report = salvage.salvage(
-            lambda new: replace(runtime, engine=new), str(file), made, progress, whole=True
+            lambda new: replace(runtime, engine=new), str(file), made, progress, require_all=True
         )
         engine.restore(made)
     return report.entries

@@ -1,4 +1,4 @@
-"""Reembed: make every vector again with the current embedder, beside the old ones, then switch."""
+"""Make every vector again with the configured embedder, beside the old ones, then switch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EMBED_BATCH = 256
 
 
 def queue_missing_vectors(runtime: Runtime) -> None:
-    """See that passages which were written without an embedder get their vectors now."""
+    """Queue a job for each owner with passages that were written without an embedder."""
     if runtime.embedder is None or runtime.engine.read_only:
         return
     waiting = (
@@ -35,9 +35,10 @@ def queue_missing_vectors(runtime: Runtime) -> None:
 
 
 def reembed(runtime: Runtime, progress: Progress | None = None) -> int:
-    """Fill a new generation beside the current one, then switch when nothing is missing.
+    """Make a new generation of vectors beside the current one, then switch to it.
 
-    Stopped half-way it goes on where it was: the vectors that exist are done.
+    Returns the number of passages. A run that was stopped continues with the vectors that are
+    missing.
     """
     embedder = runtime.embedder
     if embedder is None:
@@ -56,16 +57,16 @@ def reembed(runtime: Runtime, progress: Progress | None = None) -> int:
             ends = {owner: index.statistics(tx, owner) for owner in list_owners(tx)}
             for owner, end in ends.items():
                 index.check_statistics(tx, owner, end)
-            kept = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in ends}
-        whole, done = sum(end.next_passage for end in ends.values()), 0
+            existing = {owner: set(tx.vector_numbers(owner, begun.number)) for owner in ends}
+        total, done = sum(end.next_passage for end in ends.values()), 0
         for owner, end in ends.items():
             for first in range(0, end.next_passage, EMBED_BATCH):
                 numbers = range(first, min(first + EMBED_BATCH, end.next_passage))
-                missing = set(numbers) - kept[owner]
+                missing = set(numbers) - existing[owner]
                 begun = _embed_passages(runtime, owner, end.epoch, begun, missing)
                 done += len(numbers)
                 if progress is not None:
-                    progress(done, whole)
+                    progress(done, total)
         if _try_switch(runtime, begun, ends):
             return sum(end.passages for end in ends.values())
 
@@ -107,9 +108,10 @@ def _require_only_run(tx: Transaction, begun: embeddings.Generation) -> None:
 def _try_switch(
     runtime: Runtime, begun: embeddings.Generation, ends: Mapping[Owner, index.Statistics]
 ) -> bool:
-    """Switch in one step. What was written meanwhile gets its vectors from a job.
+    """Switch to the new generation in one transaction; a job embeds what was written meanwhile.
 
-    Where passages were numbered anew meanwhile it has to be done again.
+    Returns False when a rebuild renumbered passages meanwhile: then their vectors must be made
+    again.
     """
     with runtime.engine.write() as tx:
         tx.enter_all_owners()
@@ -122,8 +124,8 @@ def _try_switch(
         tx.run("DELETE FROM meta WHERE key = ?", (embeddings.NEXT,))
         tx.run("DELETE FROM unembedded")
         for owner, statistics in now.items():
-            seen = ends[owner].next_passage if owner in ends else 0
-            late = index.passage_offsets(tx, owner, range(seen, statistics.next_passage))
+            embedded = ends[owner].next_passage if owner in ends else 0
+            late = index.passage_offsets(tx, owner, range(embedded, statistics.next_passage))
             if late:
                 tx.many(
                     "INSERT INTO unembedded (space, owner, passage) VALUES (?, ?, ?)",
@@ -135,7 +137,7 @@ def _try_switch(
 
 
 def passage_texts(tx: Transaction, owner: Owner, passages: Iterable[int]) -> dict[int, str]:
-    """The text of each of these passages that is still there."""
+    """Return the text of each of these passages that still exists."""
     from reverie.recall import views
 
     texts: dict[int, str] = {}

@@ -1,17 +1,16 @@
-"""Salvage: a new store of all that can be read of a damaged one.
+"""Make a new store from everything that can be read of a damaged one.
 
-Entries keep their positions, times and ids; the chain is made anew over what is left. Index and
-vectors are made from the log. A version that was lost and had others after it gets an entry that
-says so, so that the versions of a memory stay countable. Tokens that are whole, jobs and recall
-notes come along; the link to a vault does not: a vault is given to the new store when somebody has
-looked at it. What was lost is kept under ``salvaged`` in the new store, and in the report.
+Entries keep their positions, times and ids; the hash chain is computed again over what is left, and
+index and vectors are made from the log. A lost version that others follow is replaced by an entry
+that says so, so that the versions of a memory stay numbered without gaps. Undamaged tokens, jobs
+and recall notes are copied; the link to a vault is not, since somebody should look at the vault
+first. What was lost is recorded under ``salvaged`` in the new store, and in the report.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -26,6 +25,7 @@ from reverie.engine import (
 )
 from reverie.engine.salvage_reader import JOB_COLUMNS, SalvagedRows, SealedRow
 from reverie.engine.seals import Erasable, Seal
+from reverie.engine.sqlite.store_file import new_file
 from reverie.errors import ConfigError, StoreDamaged, StoreError
 from reverie.maintenance import rebuild, verify
 from reverie.model import SalvagedSpace, SalvageReport
@@ -36,11 +36,11 @@ from reverie.write.runtime import Runtime
 META_KEY = "salvaged"
 LOST_VERSION = "what this version said was lost to damage"
 ACTOR = "salvage"
-# Jobs that belong to a vault, which the new store does not have.
+# Jobs for a vault; the new store is not linked to one.
 _VAULT_JOBS = {"mirror", "commit"}
-# Settings that are another store's, or that follow from what is made anew.
+# Keys of the table meta that are not copied, because the new store sets its own.
 _REBUILT_KEYS = {"schema", "index", "lineage", embeddings.CURRENT, embeddings.NEXT, META_KEY}
-# So many positions of a stretch are looked up to say what was there.
+# The most positions of a lost range for which the report says what was there.
 MAX_NAMED = 1_000
 Progress = Callable[[int, int], None]
 
@@ -51,70 +51,61 @@ def salvage(
     target: Path,
     progress: Progress | None = None,
     *,
-    whole: bool = False,
+    require_all: bool = False,
 ) -> SalvageReport:
     """Make a new store at ``target``, which must not exist, of what can be read of ``source``.
 
-    ``whole``: only if that is all of it, settings included.
+    ``runtime`` makes the runtime for the new store's engine. With ``require_all``, raise
+    StoreDamaged unless everything can be read, and copy the settings too.
     """
     if target.exists():
         raise ConfigError(f"{target} exists already: give another name")
-    found = salvage_reader.read_store(source, open_engine)
-    if not found.lines and not found.spaces:
+    salvaged = salvage_reader.read_store(source, open_engine)
+    if not salvaged.lines and not salvaged.spaces:
         raise StoreError(f"nothing of a store could be read from {source}: use a backup")
-    if whole and not found.is_complete():
+    if require_all and not salvaged.is_complete():
         raise StoreDamaged(
             f"not all of {source} can be read any more: run 'reverie salvage' to make a new store "
             "of the rest"
         )
-    return make_store(runtime, found, target, progress, whole=whole)
+    return make_store(runtime, salvaged, target, progress, keep_settings=require_all)
 
 
 def make_store(
     runtime: Callable[[Engine], Runtime],
-    found: SalvagedRows,
+    salvaged: SalvagedRows,
     target: Path,
     progress: Progress | None = None,
     *,
-    whole: bool = False,
+    keep_settings: bool = False,
 ) -> SalvageReport:
-    """Write what was found into a new file, make its index, and verify it."""
+    """Write the rows that were found to a new file, make its index, and verify it."""
     part = target.with_name(target.name + ".part")
-    _remove(part)
-    try:
-        os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-    except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error.strerror}") from error
-    try:
-        with contextlib.closing(open_engine(str(part))) as engine:
-            made = runtime(engine)
-            with engine.write() as tx:
-                report = _write(tx, found)
-                if whole:
-                    _keep_settings(tx, found, made.clock.now())
-            rebuild.refresh_index(made)
-            rebuild.rebuild(made, progress)
-            problems = verify.verify(made).problems
-            engine.vacuum()
-    except BaseException:
-        _remove(part)
-        raise
+    with new_file(part, target), contextlib.closing(open_engine(str(part))) as engine:
+        made = runtime(engine)
+        with engine.write() as tx:
+            report = _write(tx, salvaged)
+            if keep_settings:
+                _keep_settings(tx, salvaged, made.clock.now())
+        rebuild.refresh_index(made)
+        rebuild.rebuild(made, progress)
+        problems = verify.verify(made).problems
+        engine.vacuum()
     for beside in ("-wal", "-shm", "-lock"):
         part.with_name(part.name + beside).unlink(missing_ok=True)
     part.rename(target)
     return replace(report, problems=tuple(problems))
 
 
-def _remove(part: Path) -> None:
-    for beside in ("", "-wal", "-shm", "-lock"):
-        part.with_name(part.name + beside).unlink(missing_ok=True)
-
-
-# -- what is lost ---------------------------------------------------------------------------------
+# -- finding what was lost ------------------------------------------------------------------------
 
 
 class _SpaceLog(NamedTuple):
-    """The log of one space, with entries in the place of versions that are lost."""
+    """The log of one space, with replacement entries for versions that were lost.
+
+    ``lost`` has the first and last position of each lost range, ``reached`` is the last position
+    that the log ever had.
+    """
 
     name: str
     lines: list[SealedRow]
@@ -122,33 +113,33 @@ class _SpaceLog(NamedTuple):
     reached: int
 
 
-def _recover_space(found: SalvagedRows, space: int) -> _SpaceLog:
-    lines, lost = found.of_space(space), list[tuple[int, int]]()
+def _recover_space(salvaged: SalvagedRows, space: int) -> _SpaceLog:
+    lines, lost = salvaged.of_space(space), list[tuple[int, int]]()
     before: SealedRow | None = None
     for line in lines:
-        if not found.is_successor(before, line):
+        if not salvaged.is_successor(before, line):
             lost.append(((before.log_key[1] if before else 0) + 1, line.log_key[1] - 1))
         before = line
     last = lines[-1].log_key[1] if lines else 0
-    head = found.heads.get(space)
+    head = salvaged.heads.get(space)
     reached = last if head is None else max(head[0], last)
     if head is not None and head[1] != (before.seal.chain if before else seals.NO_CHAIN):
         lost.append((last + 1, max(reached, last + 1)))
     lost = [(first, end) for first, end in lost if first <= end]
-    name = found.spaces.get(space) or f"recovered-space-{space}"
+    name = salvaged.spaces.get(space) or f"recovered-space-{space}"
     return _SpaceLog(name, _fill_versions(lines, lost), lost, reached)
 
 
 def _fill_versions(lines: list[SealedRow], lost: list[tuple[int, int]]) -> list[SealedRow]:
-    """Put an entry at a lost position for each version that is missing before another."""
+    """Add a replacement entry, at a lost position, for each missing version before another one."""
     free = [at for first, end in lost for at in range(first, min(end, first + 10_000) + 1)]
     taken = set[int]()
-    known: dict[str, dict[int, SealedRow]] = {}
+    by_memory: dict[str, dict[int, SealedRow]] = {}
     for line in lines:
         if line.header[11]:
-            known.setdefault(line.header[11], {})[line.header[12]] = line
+            by_memory.setdefault(line.header[11], {})[line.header[12]] = line
     added = []
-    for versions in known.values():
+    for versions in by_memory.values():
         after = 0
         for version in range(1, max(versions)):
             if version in versions:
@@ -170,50 +161,59 @@ def _lost_version(later: SealedRow, position: int, version: int) -> SealedRow:
     header[1], header[3] = position, "remember" if version == 1 else "revise"
     header[6], header[8:11] = ACTOR, [None, None, None]
     header[12], header[13] = version, str(uuid.uuid4())
-    said = Erasable(None, LOST_VERSION, None)
+    content = Erasable(None, LOST_VERSION, None)
     salt = seals.new_salt()
-    return SealedRow(tuple(header), said, Seal(salt, seals.content_digest(salt, said), "", ""))
+    return SealedRow(
+        tuple(header), content, Seal(salt, seals.content_digest(salt, content), "", "")
+    )
 
 
 # -- writing --------------------------------------------------------------------------------------
 
 
-def _write(tx: Transaction, found: SalvagedRows) -> SalvageReport:
+def _write(tx: Transaction, salvaged: SalvagedRows) -> SalvageReport:
     tx.enter_all_owners()
-    numbers = {space for space, _ in found.lines} | set(found.spaces) | set(found.heads)
+    numbers = {space for space, _ in salvaged.lines} | set(salvaged.spaces) | set(salvaged.heads)
     spaces, entries = list[SalvagedSpace](), 0
     for space in sorted(numbers):
-        one = _recover_space(found, space)
-        renamed = _write_names(tx, found, space, one)
-        _write_log(tx, space, one)
+        space_log = _recover_space(salvaged, space)
+        renamed = _write_names(tx, salvaged, space, space_log)
+        _write_log(tx, space, space_log)
         affected = dict.fromkeys(
-            found.descriptions[space, at]
-            for first, end in one.lost
+            salvaged.descriptions[space, at]
+            for first, end in space_log.lost
             for at in range(first, min(end, first + MAX_NAMED) + 1)
-            if (space, at) in found.descriptions
+            if (space, at) in salvaged.descriptions
         )
-        entries += len(one.lines)
-        saved = (one.name, len(one.lines), tuple(one.lost), tuple(affected), tuple(renamed))
-        spaces.append(SalvagedSpace(*saved, end_known=space in found.heads))
-    _write_states(tx, found)
-    _write_jobs(tx, found.jobs)
-    report = SalvageReport(entries, tuple(spaces), tuple(sorted(found.problems)), ())
+        entries += len(space_log.lines)
+        saved = (
+            space_log.name,
+            len(space_log.lines),
+            tuple(space_log.lost),
+            tuple(affected),
+            tuple(renamed),
+        )
+        spaces.append(SalvagedSpace(*saved, end_known=space in salvaged.heads))
+    _write_states(tx, salvaged)
+    _write_jobs(tx, salvaged.jobs)
+    report = SalvageReport(entries, tuple(spaces), tuple(sorted(salvaged.problems)), ())
     lost = [space._asdict() for space in spaces if not report.complete]
     if lost:
         tx.run("INSERT INTO meta (key, value) VALUES (?, ?)", (META_KEY, json.dumps(lost)))
     return report
 
 
-def _keep_settings(tx: Transaction, found: SalvagedRows, now: int) -> None:
-    """For a store that takes the place of itself: what it was set to, and another epoch.
+def _keep_settings(tx: Transaction, salvaged: SalvagedRows, now: int) -> None:
+    """Copy the settings of a store that its own rebuild replaces, and set a new epoch.
 
-    Vectors that processes hold in memory belong to numbers that mean something else now.
+    The new epoch makes other processes drop the vectors they cached, since passage numbers have
+    changed their meaning.
     """
     tx.many(
         "INSERT INTO meta (key, value) VALUES (?, ?)",
         [
             (key, value)
-            for key, value in sorted(found.settings.items())
+            for key, value in sorted(salvaged.settings.items())
             if key not in _REBUILT_KEYS and not key.startswith("token.")
         ],
     )
@@ -221,17 +221,19 @@ def _keep_settings(tx: Transaction, found: SalvagedRows, now: int) -> None:
     tx.run("INSERT INTO meta (key, value) VALUES ('lineage', ?)", (str(now),))
 
 
-def _write_names(tx: Transaction, found: SalvagedRows, space: int, one: _SpaceLog) -> list[str]:
-    """Write the names of a space and its users; those that had to be made up."""
-    renamed = [] if space in found.spaces else [one.name]
+def _write_names(
+    tx: Transaction, salvaged: SalvagedRows, space: int, space_log: _SpaceLog
+) -> list[str]:
+    """Write the names of a space and its users, and return those that had to be made up."""
+    renamed = [] if space in salvaged.spaces else [space_log.name]
     tx.run(
         "INSERT INTO spaces (space, name, seal) VALUES (?, ?, ?)",
-        (space, one.name, seals.row_seal("space", space, one.name)),
+        (space, space_log.name, seals.row_seal("space", space, space_log.name)),
     )
-    numbers = {log.SHARED_OWNER} | {line.header[2] for line in one.lines}
-    numbers |= {number for where, number in found.owners if where == space}
+    numbers = {log.SHARED_OWNER} | {line.header[2] for line in space_log.lines}
+    numbers |= {number for where, number in salvaged.owners if where == space}
     for number in sorted(numbers):
-        name = "" if number == log.SHARED_OWNER else found.owners.get((space, number))
+        name = "" if number == log.SHARED_OWNER else salvaged.owners.get((space, number))
         if name is None:
             name = f"recovered-user-{number}"
             renamed.append(name)
@@ -257,8 +259,8 @@ _INSERT = (
 )
 
 
-def _write_log(tx: Transaction, space: int, one: _SpaceLog) -> None:
-    tx.many(_INSERT, _rechain(one.lines))
+def _write_log(tx: Transaction, space: int, space_log: _SpaceLog) -> None:
+    tx.many(_INSERT, _rechain(space_log.lines))
     last = tx.one(
         "SELECT recorded_at, chain FROM log WHERE space = ? ORDER BY position DESC LIMIT 1",
         (space,),
@@ -267,38 +269,38 @@ def _write_log(tx: Transaction, space: int, one: _SpaceLog) -> None:
     tx.run(
         "UPDATE counters SET position = ?, recorded_at = ?, chain = ?, seal = ? WHERE space = ?",
         (
-            one.reached,
+            space_log.reached,
             recorded_at,
             chain,
-            seals.head_seal(space, one.reached, recorded_at, chain),
+            seals.head_seal(space, space_log.reached, recorded_at, chain),
             space,
         ),
     )
 
 
 def _rechain(lines: Iterable[SealedRow]) -> Iterator[Row]:
-    """The rows of entries that follow each other, with a chain of their own."""
+    """Yield the rows of the entries with a new hash chain and new seals."""
     chain = seals.NO_CHAIN
-    for header, said, seal in lines:
+    for header, content, seal in lines:
         if not seal.seal and seal.salt is None:  # it came from a store without seals
-            made = seals.seal_entry(chain, header, said)
+            made = seals.seal_entry(chain, header, content)
         else:
             packed = seals.encode_header(header)
             link = seals.chain_hash(chain, packed, seal.digest)
-            now = seals.content_digest(seal.salt, said)
+            now = seals.content_digest(seal.salt, content)
             made = seal._replace(chain=link, seal=seals.entry_seal(packed, seal.digest, link, now))
         chain = made.chain
-        yield (*header, *said, *made)
+        yield (*header, *content, *made)
 
 
-def _write_states(tx: Transaction, found: SalvagedRows) -> None:
+def _write_states(tx: Transaction, salvaged: SalvagedRows) -> None:
     owners = {Owner(*row) for row in tx.all("SELECT space, owner FROM owners")}
     tx.many(
         f"INSERT INTO session_state ({seals.STATE_COLUMNS}, seal) VALUES (?, ?, ?, ?, "
         f"?, ?, ?, ?, ?, ?)",
         [
             (*row, seals.state_seal(row))
-            for place, row in sorted(found.states.items())
+            for place, row in sorted(salvaged.states.items())
             if place[:2] in owners
         ],
     )
@@ -306,25 +308,25 @@ def _write_states(tx: Transaction, found: SalvagedRows) -> None:
         f"INSERT INTO recalls ({seals.RECALL_COLUMNS}, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (*row, seals.row_seal("recall", *row))
-            for place, row in sorted(found.recalls.items())
+            for place, row in sorted(salvaged.recalls.items())
             if place[:2] in owners
         ],
     )
-    tokens = [(key, value) for key, value in found.settings.items() if key.startswith("token.")]
+    tokens = [(key, value) for key, value in salvaged.settings.items() if key.startswith("token.")]
     tx.many("INSERT INTO meta (key, value) VALUES (?, ?)", sorted(tokens))
 
 
 def _write_jobs(tx: Transaction, jobs: Iterable[Row]) -> None:
-    """What was to be done is still to be done; who was at it has lost the lease."""
+    """Write the jobs that belong to an owner; those that were running become ready again."""
     owners = {Owner(*row) for row in tx.all("SELECT space, owner FROM owners")}
     names = JOB_COLUMNS.split(", ")
-    kept = []
+    rows = []
     for row in jobs:
         job = dict(zip(names, row, strict=True))
         if _is_job(job) and Owner(job["space"], job["owner"]) in owners:
             state = "parked" if job["state"] == "parked" else "ready"
-            kept.append(tuple((job | {"state": state, "token": None}).values()))
-    tx.many(f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES ({', '.join('?' * len(names))})", kept)
+            rows.append(tuple((job | {"state": state, "token": None}).values()))
+    tx.many(f"INSERT INTO jobs ({JOB_COLUMNS}) VALUES ({', '.join('?' * len(names))})", rows)
     tx.run(
         "UPDATE counters SET job = COALESCE("
         "(SELECT MAX(j.job) FROM jobs j WHERE j.space = counters.space), 0)"

@@ -1,4 +1,4 @@
-"""Verify: check the files, every entry of the log, and that the index says what the log says."""
+"""Check the files of a store, every entry of its log, and that its index matches the log."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from reverie.write.runtime import Runtime
 
 _MODULUS = 1 << 64
 CHUNK = 500
-# How far sums of the same numbers in another order may be apart.
+# How far two vectors of the same text may differ: sums depend on the order of the numbers.
 VECTOR_TOLERANCE = 1e-5
 
 
 def verify(runtime: Runtime) -> VerifyReport:
-    """Look at the files, at every entry, and at what the index makes of them."""
+    """Check the files, every log entry and the index; the report has every problem."""
     report = _verify_once(runtime)
-    # A read that failed once is not damage: what is damaged is so at a second look.
+    # A read can fail once without any damage, so problems count only when found a second time.
     return _verify_once(runtime) if report.problems else report
 
 
@@ -37,12 +37,12 @@ def _verify_once(runtime: Runtime) -> VerifyReport:
     problems = check_files(runtime)
     with runtime.engine.read() as tx:
         tx.enter_all_owners()
-        found = damage.find_damage(tx)
-        return compare_index(tx, runtime, [*problems, *found], damaged=bool(found))
+        damages = damage.find_damage(tx)
+        return compare_index(tx, runtime, [*problems, *damages], damaged=bool(damages))
 
 
 def check_files(runtime: Runtime) -> list[str]:
-    """What the database finds wrong with its files; that it cannot look is also an answer."""
+    """Return the problems that the database's own check finds in its files."""
     try:
         return runtime.engine.check()
     except StoreDamaged as error:
@@ -52,19 +52,22 @@ def check_files(runtime: Runtime) -> list[str]:
 def compare_index(
     tx: Transaction, runtime: Runtime, problems: list[str], *, damaged: bool
 ) -> VerifyReport:
-    """Derive from the log what the index must hold, and compare.
+    """Derive from the log what the index must contain, and compare.
 
-    An index is not compared with a log that is damaged: it would be blamed for what is missing.
+    With ``damaged``, the index is not compared: entries missing from the log would be reported as
+    errors of the index.
     """
-    found = list(problems)
+    all_problems = list(problems)
     digest = hashlib.sha256()
     memories = versions = events = passages = 0
     spaces = set()
-    owners = _owners(tx, found)
+    owners = _owners(tx, all_problems)
     try:
-        found += _find_orphans(tx, owners)
+        all_problems += _find_orphans(tx, owners)
     except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
-        found.append(f"the index cannot be read ({type(error).__name__}): run 'reverie rebuild'")
+        all_problems.append(
+            f"the index cannot be read ({type(error).__name__}): run 'reverie rebuild'"
+        )
     for owner in owners:
         spaces.add(owner.space)
         try:
@@ -73,25 +76,25 @@ def compare_index(
                 events += entry.op == "append" and entry.body is not None
                 digest.update(log.encode([entry.uuid, entry.op, entry.body]).encode())
             if not damaged:
-                counted = _compare_owner(tx, runtime, owner, found)
+                counted = _compare_owner(tx, runtime, owner, all_problems)
                 memories, passages = memories + counted[0], passages + counted[1]
         except Exception as error:  # noqa: BLE001 - whatever a broken row does, it is reported
             why = " ".join(f"{type(error).__name__} {error}".split())[:200]
             what = "be read" if damaged else "be compared with the log: run 'reverie rebuild'"
-            found.append(f"space {owner.space}, owner {owner.number} cannot {what} ({why})")
+            all_problems.append(f"space {owner.space}, owner {owner.number} cannot {what} ({why})")
     return VerifyReport(
-        len(spaces), memories, versions, events, passages, digest.hexdigest(), tuple(found)
+        len(spaces), memories, versions, events, passages, digest.hexdigest(), tuple(all_problems)
     )
 
 
 def _find_orphans(tx: Transaction, owners: list[Owner]) -> list[str]:
-    """Rows of the index that belong to nobody there is."""
-    found = []
+    """Report the tables of the index that have rows of owners that do not exist."""
+    problems = []
     for name in (*DERIVED_TABLES, "statistics", "vectors"):
         rows = tx.all(f"SELECT DISTINCT space, owner FROM {name}")
         if not {Owner(*row) for row in rows} <= set(owners):
-            found.append(f"{name} has rows of nobody: run 'reverie rebuild'")
-    return found
+            problems.append(f"{name} has rows of nobody: run 'reverie rebuild'")
+    return problems
 
 
 def _owners(tx: Transaction, problems: list[str]) -> list[Owner]:
@@ -107,41 +110,43 @@ def _compare_owner(
     tx: Transaction, runtime: Runtime, owner: Owner, problems: list[str]
 ) -> tuple[int, int]:
     where = f"space {owner.space}, owner {owner.number}"
-    wanted_documents: dict[str, tuple[int, str]] = {}
+    expected_documents: dict[str, tuple[int, str]] = {}
     places = {
         place.memory: place
         for place in index.list_memories(
             tx, owner, index.Filter(include_forgotten=True, sessions=None)
         )
     }
-    wanted_tags = count = 0
+    expected_tags = count = 0
     counts = {"fact": 0, "note": 0, "private": 0}
-    wanted = ExpectedIndex()
+    expected = ExpectedIndex()
     for first_position, entry in log.states_at(tx, owner, log.last_position(tx, owner)):
         count += 1
         state = entry.state(None)
         document = (entry.body or {}).get("document")
         if document is not None and state.source is not None:
-            wanted_documents[state.source] = (first_position, document)
+            expected_documents[state.source] = (first_position, document)
         place = places.pop(state.id, None)
         if place is None:
             problems.append(f"{where}: memory {state.id} is in the log but not in the index")
             continue
         problems.extend(_compare_memory(where, entry, first_position, place))
-        wanted_tags += sum(_hash(tag, place.first_position) for tag in state.tags)
+        expected_tags += sum(_hash(tag, place.first_position) for tag in state.tags)
         if state.forgotten_at is not None:
             continue
         counts[state.kind] += 1
         counts["private"] += state.session is not None
-        wanted.add(place.first_position, place.first_passage, index.content_passages(state.content))
-    problems.extend(_compare_sessions(tx, owner, where, wanted))
+        expected.add(
+            place.first_position, place.first_passage, index.content_passages(state.content)
+        )
+    problems.extend(_compare_sessions(tx, owner, where, expected))
     problems.extend(_compare_proposals(tx, owner, where))
-    problems.extend(_compare_documents(tx, owner, where, wanted_documents))
+    problems.extend(_compare_documents(tx, owner, where, expected_documents))
     problems.extend(f"{where}: memory {id} is in the index but not in the log" for id in places)
     for name, columns, sum_of in (
-        ("passages", "passage, born, start, length, terms", wanted.passages),
-        ("postings", "term, passage, len", wanted.postings),
-        ("tags", "tag, born", wanted_tags),
+        ("passages", "passage, born, start, length, terms", expected.passages),
+        ("postings", "term, passage, len", expected.postings),
+        ("tags", "tag, born", expected_tags),
     ):
         stored = sum(
             _hash(*row)
@@ -149,36 +154,40 @@ def _compare_owner(
         )
         if stored % _MODULUS != sum_of % _MODULUS:
             problems.append(f"{where}: the {name} differ from the log: run 'reverie rebuild'")
-    kept = index.statistics(tx, owner)
-    index.check_statistics(tx, owner, kept)
-    if (kept.passages, kept.facts, kept.notes, kept.private) != (
-        len(wanted.said),
+    statistics = index.statistics(tx, owner)
+    index.check_statistics(tx, owner, statistics)
+    if (statistics.passages, statistics.facts, statistics.notes, statistics.private) != (
+        len(expected.texts),
         *counts.values(),
-    ) or kept.touches != _last_touch(tx, owner):
+    ) or statistics.touches != _last_touch(tx, owner):
         problems.append(f"{where}: the statistics differ from the log: run 'reverie rebuild'")
-    problems.extend(_compare_vectors(tx, runtime, owner, where, wanted.said))
-    return count, len(wanted.said)
+    problems.extend(_compare_vectors(tx, runtime, owner, where, expected.texts))
+    return count, len(expected.texts)
 
 
 class ExpectedIndex:
-    """What the passages and postings of an owner must be, summed up as they are derived."""
+    """The passages and postings that an owner's index must have, as sums of hashes.
+
+    ``texts`` has the text of each passage by its number.
+    """
 
     def __init__(self) -> None:
         self.passages = self.postings = 0
-        self.said: dict[int, str] = {}
+        self.texts: dict[int, str] = {}
 
     def add(self, first_position: int, first: int, parts: list[index.Passage]) -> None:
+        """Add the passages of one memory or event; ``first`` is the number of the first one."""
         for number, part in enumerate(parts, first):
-            self.said[number] = part.text
+            self.texts[number] = part.text
             self.passages += _hash(number, first_position, part.start, len(part.text), part.length)
             for term in part.terms:
                 self.postings += _hash(term, number, part.length)
 
 
 def _compare_sessions(
-    tx: Transaction, owner: Owner, where: str, wanted: ExpectedIndex
+    tx: Transaction, owner: Owner, where: str, expected: ExpectedIndex
 ) -> list[str]:
-    """Every event and session of the log is listed as it was written, and nothing else is."""
+    """Compare the events and sessions in the index with those in the log."""
     hidden = session_projection.find_hidden(tx, owner)
     history = SessionReplay(log.all_entries(tx, owner))
     problems = []
@@ -204,8 +213,8 @@ def _compare_sessions(
         ) or spot.chain != history.chains[entry.position]:
             problems.append(f"{where}: event {entry.session}:{entry.sequence} is not indexed right")
         else:
-            wanted.add(spot.position, spot.first_passage, parts)
-    listed = {known.session: known for known in sessions.list_all_sessions(tx, owner)}
+            expected.add(spot.position, spot.first_passage, parts)
+    listed = {row.session: row for row in sessions.list_all_sessions(tx, owner)}
     for name in sorted({*history.sessions, *listed}):
         if history.expected(name, hidden.get(name)) != _without_summary_size(listed.get(name)):
             problems.append(f"{where}: session {name!r} is not listed as it was written")
@@ -215,14 +224,14 @@ def _compare_sessions(
 
 
 def _compare_proposals(tx: Transaction, owner: Owner, where: str) -> list[str]:
-    wanted: dict[str, tuple[int, str | None, str | None]] = {}
+    expected: dict[str, tuple[int, str | None, str | None]] = {}
     for entry in log.all_entries(tx, owner):
         body = entry.body or {}
         if entry.op == "propose" and entry.body is not None:
-            wanted[body["proposal"]] = (entry.position, None, None)
-        elif entry.op in {"accept", "reject"} and body.get("proposal") in wanted:
-            position = wanted[body["proposal"]][0]
-            wanted[body["proposal"]] = (position, entry.op, body.get("memory"))
+            expected[body["proposal"]] = (entry.position, None, None)
+        elif entry.op in {"accept", "reject"} and body.get("proposal") in expected:
+            position = expected[body["proposal"]][0]
+            expected[body["proposal"]] = (position, entry.op, body.get("memory"))
     listed = {
         row[0]: row[1:]
         for row in tx.all(
@@ -231,14 +240,14 @@ def _compare_proposals(tx: Transaction, owner: Owner, where: str) -> list[str]:
             owner,
         )
     }
-    if listed == wanted:
+    if listed == expected:
         return []
     return [f"{where}: the proposals differ from the log: run 'reverie rebuild'"]
 
 
-def _without_summary_size(known: sessions.SessionRow | None) -> sessions.SessionRow | None:
-    """What a summary covers is not in the log."""
-    return None if known is None else known._replace(unsummed=0)
+def _without_summary_size(row: sessions.SessionRow | None) -> sessions.SessionRow | None:
+    """Return a session without the field that depends on summaries, which are not in the log."""
+    return None if row is None else row._replace(unsummed=0)
 
 
 def _last_touch(tx: Transaction, owner: Owner) -> int:
@@ -247,7 +256,7 @@ def _last_touch(tx: Transaction, owner: Owner) -> int:
 
 
 def _compare_documents(
-    tx: Transaction, owner: Owner, where: str, wanted: dict[str, tuple[int, str]]
+    tx: Transaction, owner: Owner, where: str, expected: dict[str, tuple[int, str]]
 ) -> list[str]:
     listed = {
         row[0]: (row[1], row[2])
@@ -255,7 +264,7 @@ def _compare_documents(
             "SELECT source, born, hash FROM documents WHERE space = ? AND owner = ?", owner
         )
     }
-    if listed == wanted:
+    if listed == expected:
         return []
     return [f"{where}: the documents differ from the log: run 'reverie rebuild'"]
 
@@ -282,9 +291,9 @@ def _compare_memory(
 
 
 def _compare_vectors(
-    tx: Transaction, runtime: Runtime, owner: Owner, where: str, said: dict[int, str]
+    tx: Transaction, runtime: Runtime, owner: Owner, where: str, texts: dict[int, str]
 ) -> list[str]:
-    """Every living passage has its vector or waits for it, and no other passage has one."""
+    """Check that every passage has its vector or waits for it, and that nothing else has one."""
     generation = embeddings.read(tx)
     if generation is None:
         return []
@@ -295,18 +304,18 @@ def _compare_vectors(
     stored = set(tx.vector_numbers(owner, generation.number))
     problems = [
         f"{where}: passage {number} has a vector but is not there: run 'reverie rebuild'"
-        for number in sorted(stored - set(said))[:3]
+        for number in sorted(stored - set(texts))[:3]
     ]
-    if waiting - set(said):
+    if waiting - set(texts):
         problems.append(f"{where}: what waits for vectors is not there: run 'reverie rebuild'")
     embedder = runtime.embedder
     local = embedder is not None and not embedder.remote
     if embedder is not None and local:
-        for number in sorted(set(said) - stored - waiting):
-            if embedder.embed([said[number]]).any():
+        for number in sorted(set(texts) - stored - waiting):
+            if embedder.embed([texts[number]]).any():
                 problems.append(f"{where}: passage {number} has no vector: run 'reverie rebuild'")
     remade = embedder if local and embedder and embedder.identity == generation.identity else None
-    wrong = _wrong_vectors(tx, remade, owner, generation, sorted(stored & set(said)), said)
+    wrong = _wrong_vectors(tx, remade, owner, generation, sorted(stored & set(texts)), texts)
     if wrong:
         problems.append(
             f"{where}: the vectors of {len(wrong)} passages, the first {wrong[0]}, are not those "
@@ -321,11 +330,11 @@ def _wrong_vectors(
     owner: Owner,
     generation: embeddings.Generation,
     numbers: list[int],
-    said: dict[int, str],
+    texts: dict[int, str],
 ) -> list[int]:
-    """The passages whose vector a local embedder does not give again.
+    """Return the passages whose stored vector differs from what the embedder makes of their text.
 
-    Without one, those that are not of unit length.
+    Without an embedder, return those whose vector is not of unit length.
     """
     import numpy as np
 
@@ -336,7 +345,7 @@ def _wrong_vectors(
         if embedder is None:
             far = np.abs(np.linalg.norm(rows.astype(np.float64), axis=1) - 1) > VECTOR_TOLERANCE
         else:
-            made = embedder.embed([said[number] for number in part])
+            made = embedder.embed([texts[number] for number in part])
             far = ~np.isclose(rows, made, rtol=0, atol=VECTOR_TOLERANCE).all(axis=1)
         wrong += [part[int(at)] for at in np.flatnonzero(far)]
     return wrong
@@ -348,7 +357,7 @@ def _hash(*values: object) -> int:
 
 
 class LoggedEvent(NamedTuple):
-    """One living event."""
+    """An event of a session that was not erased."""
 
     sequence: int
     position: int
@@ -357,7 +366,10 @@ class LoggedEvent(NamedTuple):
 
 @dataclass(slots=True)
 class LoggedSession:
-    """One session, as far as its entries were read."""
+    """The state of a session after some of its log entries were read.
+
+    ``opened`` is the position of its first event, ``ended`` says whether it was erased.
+    """
 
     fork: Origin | None
     opened: int
@@ -365,11 +377,11 @@ class LoggedSession:
     position: int = 0
     last_sequence: int = 0
     updated_at: int = 0
-    said: list[LoggedEvent] = field(default_factory=list)
+    events: list[LoggedEvent] = field(default_factory=list)
 
 
 class SessionReplay:
-    """Every session of an owner, from all its entries in order."""
+    """Reconstructs every session of an owner from all of its log entries, in order."""
 
     def __init__(self, entries: Iterable[LogEntry]) -> None:
         self.sessions: dict[str, LoggedSession] = {}
@@ -386,15 +398,17 @@ class SessionReplay:
             self._end(entry.session)
         if entry.op != "append" or entry.sequence is None:
             return
-        known = self.sessions.get(entry.session)
-        if known is None:
-            known = self.sessions[entry.session] = LoggedSession(entry.origin, entry.position)
-        elif known.ended:
-            known.fork, known.opened, known.ended = entry.origin, entry.position, False
-        known.position, known.last_sequence = entry.position, entry.sequence
-        known.updated_at = entry.recorded_at
+        session = self.sessions.get(entry.session)
+        if session is None:
+            session = self.sessions[entry.session] = LoggedSession(entry.origin, entry.position)
+        elif session.ended:
+            session.fork, session.opened, session.ended = entry.origin, entry.position, False
+        session.position, session.last_sequence = entry.position, entry.sequence
+        session.updated_at = entry.recorded_at
         if entry.body is not None:
-            known.said.append(LoggedEvent(entry.sequence, entry.position, entry.body["message"]))
+            session.events.append(
+                LoggedEvent(entry.sequence, entry.position, entry.body["message"])
+            )
 
     def _end(self, name: str) -> None:
         erased = self.sessions[name]
@@ -404,46 +418,46 @@ class SessionReplay:
                 other.fork = erased.fork
 
     def _chain(self, name: str) -> None:
-        """Chain the events of a session, after those it goes on from."""
-        known = self.sessions[name]
-        if all(said.position in self.chains for said in known.said):
+        """Compute the hash chain of a session's events; that of a fork starts with its parent's."""
+        session = self.sessions[name]
+        if all(event.position in self.chains for event in session.events):
             return
-        chain = self._chain_at(known.fork, {name})
-        for said in known.said:
-            chain = self.chains[said.position] = chain_message(chain, said.message)
+        chain = self._chain_at(session.fork, {name})
+        for event in session.events:
+            chain = self.chains[event.position] = chain_message(chain, event.message)
 
-    def _chain_at(self, origin: Origin | None, seen: set[str]) -> str:
-        """The chain up to the event that a fork goes on from."""
-        if origin is None or origin.session in seen or origin.session not in self.sessions:
+    def _chain_at(self, origin: Origin | None, visited: set[str]) -> str:
+        """Return the hash chain up to the event that a fork starts from."""
+        if origin is None or origin.session in visited or origin.session not in self.sessions:
             return EMPTY_CHAIN
-        known = self.sessions[origin.session]
-        before = [said for said in known.said if said.sequence <= origin.sequence]
+        session = self.sessions[origin.session]
+        before = [event for event in session.events if event.sequence <= origin.sequence]
         if not before:
-            return self._chain_at(known.fork, {*seen, origin.session})
+            return self._chain_at(session.fork, {*visited, origin.session})
         self._chain(origin.session)
         return self.chains[before[-1].position]
 
     def expected(self, name: str, hidden_at: int | None) -> SessionRow | None:
-        """The session as the index must show it, but for what its summary covers."""
-        known = self.sessions.get(name)
-        if known is None:
+        """Return the row that the index must have for a session, without its summary's part."""
+        session = self.sessions.get(name)
+        if session is None:
             return None
-        users = [said.position for said in known.said if role_of(said.message) == "user"]
-        chain = EMPTY_CHAIN if known.ended else self._chain_at(known.fork, {name})
-        if known.said:
-            chain = self.chains[known.said[-1].position]
+        users = [event.position for event in session.events if role_of(event.message) == "user"]
+        chain = EMPTY_CHAIN if session.ended else self._chain_at(session.fork, {name})
+        if session.events:
+            chain = self.chains[session.events[-1].position]
         return SessionRow(
             session=name,
-            opened=known.opened,
-            position=known.position,
-            last_sequence=known.last_sequence,
-            events=len(known.said),
-            updated_at=known.updated_at,
+            opened=session.opened,
+            position=session.position,
+            last_sequence=session.last_sequence,
+            events=len(session.events),
+            updated_at=session.updated_at,
             hidden_at=hidden_at,
             titled=users[0] if users else None,
-            forked_session=None if known.fork is None else known.fork.session,
-            forked_sequence=None if known.fork is None else known.fork.sequence,
+            forked_session=None if session.fork is None else session.fork.session,
+            forked_sequence=None if session.fork is None else session.fork.sequence,
             chain=chain,
             unsummed=0,
-            ended=int(known.ended),
+            ended=int(session.ended),
         )

@@ -1,9 +1,9 @@
-"""Positions as one user may know them: counted among the entries that the user sees.
+"""Numbers that stand for log positions where users must not learn how much others write.
 
-A position of the log counts everything that happens in a space, so a user who reads two of them
-learns how much others wrote in between. The n-th entry that a user sees (their own and the shared
-ones) is number n to them, whatever others do. The log is only ever appended to in the order of its
-positions, so such a number stands for the same entry for ever.
+A position counts every entry of a space, so a user who reads two of them learns how many entries
+others wrote in between. Such a user gets numbers instead: the n-th entry that the user sees (their
+own and the shared ones) has number n. The log only grows at its end, so a number always stands for
+the same entry.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from reverie.memory.space import Space
+from reverie.write.visible_positions import visible_owners
 
 
 def visible_numbers(space: Space, positions: Sequence[int]) -> list[int]:
-    """How many entries this handle sees up to each of these positions."""
+    """Return for each position how many entries this handle sees up to it."""
     seen = _visible_positions(space)
     return [bisect_right(seen, position) for position in positions]
 
 
 def last_visible_number(space: Space) -> int:
-    """How many entries this handle sees."""
+    """Return how many entries this handle sees."""
     return len(_visible_positions(space))
 
 
 def position_of_number(space: Space, number: int) -> int:
-    """The position of the n-th entry this handle sees; beyond the last, that of the last."""
+    """Return the position of the n-th entry that this handle sees, at most that of the last."""
     seen = _visible_positions(space)
     at = min(number, len(seen))
     return seen[at - 1] if at > 0 else 0
 
 
 def _visible_positions(space: Space) -> array[int]:
-    runtime = space._runtime
+    runtime = space.runtime
     with runtime.engine.read() as tx:
-        return runtime.visible_positions.read(tx, list(space._owners(tx)))
+        return runtime.visible_positions.read(tx, list(visible_owners(tx, space.author.scope)))

@@ -1,9 +1,10 @@
-"""A handle on one space, or on one user's part of it. The scope is in the handle."""
+"""``Space``: a handle on one space, or on one user's part of it. The handle holds the scope."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -27,13 +28,17 @@ from reverie.model import (
     ErasureReport,
     Event,
     Hit,
+    HitKind,
     ImportReport,
+    Kind,
     Memory,
+    Message,
     Mode,
     Order,
     Origin,
     Proposal,
     Ranking,
+    RankingName,
     SessionInfo,
     Version,
 )
@@ -45,17 +50,11 @@ from reverie.text.normalize import require_name
 from reverie.text.tags import clean_tags
 from reverie.transfer import export as transfer_export
 from reverie.transfer import import_
-from reverie.write import (
-    documents,
-    proposals,
-    revision,
-    sources,
-    validate,
-    writer,
-)
+from reverie.write import documents, memories, proposals, validate
 from reverie.write.runtime import Runtime
 from reverie.write.validate import request_hash
-from reverie.write.writer import Author, WriteStamp
+from reverie.write.visible_positions import visible_owners
+from reverie.write.writer import Author, Writer, WriteStamp, open_writer
 
 if TYPE_CHECKING:
     from reverie.memory.session import Session
@@ -74,13 +73,13 @@ class Space:
         runtime: Runtime,
         author: Author,
         ranking: Ranking,
-        begun_from: Origin | None = None,
+        forked_from: Origin | None = None,
     ) -> None:
         self._runtime = runtime
         self._author = author
         self._ranking = ranking
-        # Where the session of this scope, if it has no event yet, will go on from.
-        self._forked_from = begun_from
+        # The event that the session of this scope, if it has no event yet, will continue.
+        self._forked_from = forked_from
 
     def __repr__(self) -> str:
         scope = self._author.scope
@@ -89,11 +88,57 @@ class Space:
 
     @property
     def name(self) -> str:
+        """The name of the space."""
         return self._author.scope.space
 
     @property
     def user(self) -> str | None:
+        """The user of this handle; None for the shared memories."""
         return self._author.scope.user
+
+    @property
+    def ranking(self) -> Ranking:
+        """How recalls of this handle rank unless they name another ranking."""
+        return self._ranking
+
+    # -- for packages of Reverie itself -------------------------------------------------------
+
+    @property
+    def runtime(self) -> Runtime:
+        """The engine, clock, settings and models of the store. For packages of Reverie itself."""
+        return self._runtime
+
+    @property
+    def author(self) -> Author:
+        """The scope, actor and trust of this handle. For packages of Reverie itself."""
+        return self._author
+
+    def writer(self) -> AbstractContextManager[Writer]:
+        """Open a write transaction of this handle. For packages of Reverie itself."""
+        return open_writer(self._runtime, self._author)
+
+    def run_query(
+        self, query: Query, sequence: int | None = None, *, note: bool = True
+    ) -> list[Hit]:
+        """Recall and, with ``note``, log the recall. For packages of Reverie itself.
+
+        ``sequence`` is the event of this handle's session that the recall is made for.
+        """
+        from reverie.recall import recall
+
+        query = recall.redact_query(self._runtime, query)
+        vector = recall.prepare_query_vector(self._runtime, query)
+        with self._runtime.engine.read(allow_replica=True) as tx:
+            owners = self._owners(tx)
+            query = replace(
+                query, filter=replace(query.filter, **self._visible_sessions(tx)._asdict())
+            )
+            hits = recall.recall(self._runtime, owners, query, vector)
+        if hits and note:
+            found = tuple(hit.id for hit in hits)
+            now = self._runtime.clock.now()
+            self._runtime.notes.add(self._author.scope, now, query.text, found, sequence)
+        return hits
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -101,7 +146,7 @@ class Space:
         self,
         content: str,
         *,
-        kind: str = "fact",
+        kind: Kind = "fact",
         category: str = "general",
         subject: str | None = None,
         tags: Iterable[str] = (),
@@ -113,7 +158,7 @@ class Space:
         key: str | None = None,
         force: bool = False,
     ) -> Memory:
-        """Keep one thing. Returns once it is on disk.
+        """Remember one thing. Returns once it is on disk.
 
         Raises SubjectExists when the same category and subject is remembered already, unless
         ``force``. The same ``key`` with the same arguments returns the first result.
@@ -135,10 +180,11 @@ class Space:
         )
         asked = (draft.text.content, *(getattr(draft, name) for name in _DRAFT_FIELDS))
         stamp = self._stamp(key, "remember", *asked, origin=draft.origin)
-        return writer.remember(self._runtime, self._author, draft, stamp, force)
+        with self.writer() as w:
+            return memories.remember(w, draft, stamp, force)
 
     def remember_file(self, path: str | Path, *, category: str = "document") -> Memory:
-        """Keep a text document as a note. Unchanged content is not processed again."""
+        """Remember a text document as a note. Unchanged content is not processed again."""
         return documents.remember(self._runtime, self._author, Path(path), category)
 
     def revise(
@@ -154,15 +200,15 @@ class Space:
         reason: str | None = None,
         key: str | None = None,
     ) -> Memory:
-        """A new version of the same memory. What is not given stays as it is."""
+        """Write a new version of a memory. What is not given stays as it is."""
         validate.check_key(key)
         given = {"category": category, "subject": subject, "tags": tags, "pinned": pinned}
-        made = revision.prepare_revision(self._runtime, content, given, lambda: self.get(id).kind)
+        made = memories.prepare_revision(self._runtime, content, given, lambda: self.get(id).kind)
         stamp = self._stamp(key, "revise", id, made.changes, reason=reason)
         alter = made.alter(self._author.trust, expected_version)
-        return writer.change(
-            self._runtime, self._author, _check_id(id), "revise", stamp, alter, made.text
-        )
+        checked = _check_id(id)
+        with self.writer() as w:
+            return memories.change(w, checked, "revise", stamp, alter, made.text)
 
     def forget(
         self,
@@ -172,39 +218,43 @@ class Space:
         reason: str | None = None,
         key: str | None = None,
     ) -> Memory:
-        """Take a memory out of every recall. Its history stays, and ``restore`` brings it back."""
+        """Remove a memory from every recall, until ``restore``. Its history stays."""
         stamp = self._stamp(key, "forget", id, reason=reason)
-        alter = revision.forget_change(expected_version)
-        return writer.change(self._runtime, self._author, _check_id(id), "forget", stamp, alter)
+        checked = _check_id(id)
+        with self.writer() as w:
+            return memories.change(
+                w, checked, "forget", stamp, memories.forget_change(expected_version)
+            )
 
     def forget_source(
         self, source: str, *, reason: str | None = None, key: str | None = None
     ) -> list[Memory]:
-        """Take everything that exactly this source wrote out of every recall, all of it or none.
+        """Forget every memory with exactly this source, all of them or none.
 
-        ``restore`` brings each of them back. A key that found nothing to forget stands for nothing.
+        ``restore`` undoes it for each of them. When there was nothing to forget, the key is not
+        stored: repeated later, the call may forget something.
         """
-        name = sources.normalize_source(self._runtime, source)
+        name = memories.normalize_source(self._runtime, source)
         stamp = self._stamp(key, "forget_source", name, reason=reason)
-        return sources.forget(self._runtime, self._author, name, stamp)
+        with self.writer() as w:
+            return memories.forget_source(w, name, stamp)
 
     def memories_from_source(self, source: str) -> list[Memory]:
-        """What ``forget_source`` would forget, the oldest first."""
-        name = sources.normalize_source(self._runtime, source)
-        return sources.list_memories(self._runtime, self._author, name)
+        """List what ``forget_source`` would forget, the oldest first."""
+        name = memories.normalize_source(self._runtime, source)
+        return memories.memories_from_source(self._runtime, self._author, name)
 
     def restore(self, id: str, *, key: str | None = None) -> Memory:
-        """Bring a forgotten memory back."""
-        stamp, alter = (
-            self._stamp(key, "restore", id),
-            revision.restore_change(self._runtime.clock),
-        )
-        return writer.change(self._runtime, self._author, _check_id(id), "restore", stamp, alter)
+        """Undo ``forget``."""
+        stamp, checked = self._stamp(key, "restore", id), _check_id(id)
+        alter = memories.restore_change(self._runtime.clock)
+        with self.writer() as w:
+            return memories.change(w, checked, "restore", stamp, alter)
 
     def erase(self, id: str, *, with_source: bool = False, key: str | None = None) -> ErasureReport:
         """Destroy every version of a memory. This cannot be undone."""
         stamp = self._stamp(key, "erase", id, with_source)
-        return writer.erase(self._runtime, self._author, _check_id(id), with_source, stamp)
+        return memories.erase(self._runtime, self._author, _check_id(id), with_source, stamp)
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -214,23 +264,23 @@ class Space:
         *,
         limit: int = 5,
         mode: Mode = "hybrid",
-        kinds: Iterable[str] | None = None,
+        kinds: Iterable[HitKind] | None = None,
         category: str | None = None,
         tags: Iterable[str] | None = None,
         since: Time | None = None,
         until: Time | None = None,
         as_of: Time | None = None,
-        ranking: Ranking | str | None = None,
+        ranking: Ranking | RankingName | None = None,
         query_embedding: Sequence[float] | None = None,
         explain: bool = False,
         note: bool = True,
     ) -> list[Hit]:
-        """What is most worth knowing for a query, best first.
+        """Return what is most worth knowing for a query, best first.
 
-        ``ranking`` is a Ranking or one of the names in ``RANKINGS``; without it, the handle's.
-        ``since`` and ``until`` (exclusive) look at when something happened. ``as_of`` is a position
-        of the log (an int) or a time: what would have been found then. ``note``: whether it counts
-        as a recall, or somebody only looks.
+        ``ranking`` is a Ranking or one of the names in ``RANKINGS``, by default the handle's.
+        ``since`` and ``until`` (exclusive) limit when something happened. ``as_of`` is a position
+        of the log (an int) or a time: the recall finds what it would have found then. With
+        ``note=False`` the recall is not logged.
         """
         from reverie.recall import recall
 
@@ -261,41 +311,21 @@ class Space:
                 known = recall_as_of.items_at(tx, owners, self._visible_sessions(tx), position)
             then = replace(chosen, alive_at=moment)
             return recall.recall_as_of(self._runtime, known, then, asked)
-        return self._recall_and_log(asked, note=note)
-
-    def _recall_and_log(
-        self, asked: Query, sequence: int | None = None, *, note: bool = True
-    ) -> list[Hit]:
-        """Recall, and note it. ``sequence`` is the event of this session it is for."""
-        from reverie.recall import recall
-
-        asked = recall.redact_query(self._runtime, asked)
-        eye = recall.prepare_query_vector(self._runtime, asked)
-        with self._runtime.engine.read(allow_replica=True) as tx:
-            owners = self._owners(tx)
-            asked = replace(
-                asked, filter=replace(asked.filter, **self._visible_sessions(tx)._asdict())
-            )
-            hits = recall.recall(self._runtime, owners, asked, eye)
-        if hits and note:
-            found = tuple(hit.id for hit in hits)
-            now = self._runtime.clock.now()
-            self._runtime.notes.add(self._author.scope, now, asked.text, found, sequence)
-        return hits
+        return self.run_query(asked, note=note)
 
     def get(self, id: str) -> Memory:
-        """A memory by its id, a forgotten one included."""
+        """Return a memory by its id, even a forgotten one."""
         with self._runtime.engine.read() as tx:
             return self._find_memory(tx, id)[1]
 
     def history(self, id: str) -> list[Version]:
-        """Every version, the oldest first. An erased memory's versions have no content."""
+        """List every version of a memory, the oldest first; those of an erased one are blank."""
         with self._runtime.engine.read() as tx:
             for owner in self._owners(tx):
                 entries = index_check.read_versions(tx, owner, _check_id(id))
                 if entries:
                     return [entry.as_version() for entry in entries]
-        raise writer.memory_not_found(id)
+        raise memories.memory_not_found(id)
 
     def memories(
         self,
@@ -303,30 +333,30 @@ class Space:
         category: str | None = None,
         subject: str | None = None,
         tags: Iterable[str] | None = None,
-        kind: str | None = None,
+        kind: Kind | None = None,
         include_forgotten: bool = False,
         as_of: Time | None = None,
         limit: int | None = None,
         after: str | None = None,
         order: Order = "newest",
     ) -> list[Memory]:
-        """The memories of this scope, the newest first or by category.
+        """List the memories of this scope, the newest first or by category.
 
-        ``after`` is the last memory of the part before this one.
+        ``after`` is the id of the last memory of the previous page.
         """
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
         most = None if limit is None else validate.check_limit(limit, MAX_LISTED)
         chosen = self._build_filter(category, subject, tags, kind, include_forgotten)
         with self._runtime.engine.read() as tx:
-            # Only the newest of all that is known now need not be read whole.
+            # Only a page of the current memories, the newest first, can be cut in SQL.
             part = most if order == "newest" and as_of is None else None
             before = None
             if after is not None and part is not None:
                 before = self._find_memory(tx, after)[0]
             found = self._find_memories(tx, chosen, as_of, part, before)
             if after is not None and before is None:
-                # What was listed last may have left the list since: its place tells all the same.
+                # The last listed memory may be gone from the list: its sort key still tells where.
                 listed = (pair for pair in found if pair[1].id == after)
                 first_position, state = next(listed, None) or self._find_memory(tx, after)
                 state = replace(state, category=chosen.category or state.category)
@@ -341,11 +371,11 @@ class Space:
         category: str | None = None,
         subject: str | None = None,
         tags: Iterable[str] | None = None,
-        kind: str | None = None,
+        kind: Kind | None = None,
         include_forgotten: bool = False,
         as_of: Time | None = None,
     ) -> int:
-        """How many memories there are, by the rules of ``memories``."""
+        """Count the memories that ``memories`` would list."""
         chosen = self._build_filter(category, subject, tags, kind, include_forgotten)
         with self._runtime.engine.read() as tx:
             if as_of is not None:
@@ -353,7 +383,7 @@ class Space:
             return sum(self._count_memories(tx, chosen).values())
 
     def categories(self) -> dict[str, int]:
-        """Every category by name, and how many memories it has."""
+        """Return every category, by name, with the number of its memories."""
         with self._runtime.engine.read() as tx:
             chosen = self._build_filter(None, None, None, None, False)
             counts = recall_as_of.count_categories(
@@ -362,12 +392,12 @@ class Space:
         return dict(sorted(counts.items()))
 
     def position(self) -> int:
-        """Where the log of the space stands."""
+        """Return the last position of the space's log."""
         with self._runtime.engine.read() as tx:
             return log.last_position(tx, list(owners)[-1]) if (owners := self._owners(tx)) else 0
 
     def changes(self, *, after: int = 0, limit: int = 1000) -> list[Change]:
-        """What happened behind a position of the log, in order: what a mirror has to follow."""
+        """List the entries of the log after a position, in order, for those who mirror it."""
         most = validate.check_limit(limit, MAX_LISTED)
         with self._runtime.engine.read() as tx:
             found = [
@@ -378,7 +408,7 @@ class Space:
         return sorted(found, key=lambda change: change.position)[:most]
 
     def profile(self, *, tokens: int = 2000) -> str:
-        """The prompt block of what is known, the same bytes for the same memories."""
+        """Return the prompt block of what is known: the same bytes for the same memories."""
         from reverie.embed.tokens import count_tokens
 
         most = validate.check_limit(tokens, MAX_LISTED, "tokens")
@@ -390,7 +420,7 @@ class Space:
             return profile.render(chosen)
 
     def context(self, query: str, *, tokens: int | None = None) -> Context:
-        """What a model should know for a query outside of any session: profile and recalled."""
+        """Assemble profile and recalled memories for a query outside of any session."""
         from reverie.memory.session import build_context
 
         return build_context(self, query, tokens)
@@ -398,7 +428,7 @@ class Space:
     # -- sessions -----------------------------------------------------------------------------
 
     def session(self, id: str | None = None) -> Session:
-        """A handle on a session of this scope; without an id, on a new one."""
+        """Return a handle on a session of this scope; without an id, on a new one."""
         from reverie.memory import session
 
         name = session.new_session_id(self._runtime.ids) if id is None else id
@@ -407,7 +437,7 @@ class Space:
     def sessions(
         self, *, limit: int | None = None, include_hidden: bool = False
     ) -> list[SessionInfo]:
-        """The sessions of this handle, the one with the newest event first."""
+        """List the sessions of this handle, the one with the newest event first."""
         from reverie.memory.session import session_infos
 
         most = None if limit is None else validate.check_limit(limit, MAX_LISTED)
@@ -420,16 +450,17 @@ class Space:
 
     def follow(
         self,
-        history: Iterable[Mapping[str, Any] | object],
+        history: Iterable[Message],
         *,
         session: str | None = None,
         key: str | None = None,
     ) -> Session:
-        """Take in a history that a client resends as a whole each turn: only what is new is kept.
+        """Store the new messages of a history that a client resends as a whole each turn.
 
-        All of it is matched, replies included. Where it diverges from what is known, the session
-        returned is a new one, ``forked_from`` the last event they share. System prompts are left
-        out. ``session`` is the one the client speaks of; then its oldest messages may be missing.
+        All messages are matched, replies included. Where the history diverges from the stored one,
+        the session returned is a new one, ``forked_from`` the last event they share. System prompts
+        are left out. ``session`` is the session that the client names; then the history may lack
+        its oldest messages.
         """
         from reverie.history import match
         from reverie.memory.session import Session, new_session_id
@@ -438,7 +469,7 @@ class Space:
         if session is not None:
             require_name(session, "the id of a session", MAX_ID_CHARS)
         resent = match.read_history(self._runtime, history)
-        stamp = self._stamp(key, "follow", session, resent.said)
+        stamp = self._stamp(key, "follow", session, resent.redacted)
         followed = match.follow(
             self._runtime,
             self._author,
@@ -450,7 +481,7 @@ class Space:
         return Session(self, *followed)
 
     def neighbours(self, hit: Hit | Event, *, before: int = 2, after: int = 2) -> list[Event]:
-        """An event with those around it in its conversation, in order."""
+        """Return an event with the events before and after it in its session, in order."""
         event = hit.event if isinstance(hit, Hit) else hit
         if event is None:
             raise InvalidInput("only an event has neighbours: this hit is a memory")
@@ -465,7 +496,7 @@ class Space:
     # -- proposals ----------------------------------------------------------------------------
 
     def proposals(self, *, include_answered: bool = False) -> list[Proposal]:
-        """What a model would remember if it may, the oldest first."""
+        """List the proposals that wait for an answer, or all of them, the oldest first."""
         with self._runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, self._author.scope)
             if owner is None:
@@ -473,48 +504,38 @@ class Space:
             return proposals.list_proposals(tx, owner, answered=include_answered)
 
     def accept(self, proposal: str, *, key: str | None = None) -> Memory:
-        """Remember what was proposed. Accepted already, it is the same memory."""
-        from reverie.write import proposals as write_proposals
-
+        """Remember what was proposed; accepted again, return the same memory."""
         stamp = self._stamp(key, "accept", proposal)
-        return write_proposals.accept(self._runtime, self._author, proposal, stamp)
+        return proposals.accept(self._runtime, self._author, proposal, stamp)
 
     def reject(
         self, proposal: str, *, reason: str | None = None, key: str | None = None
     ) -> Proposal:
-        """Do not remember what was proposed."""
-        from reverie.write import proposals as write_proposals
-
+        """Answer that a proposal is not to be remembered."""
         stamp = self._stamp(key, "reject", proposal, reason=reason)
-        return write_proposals.reject(self._runtime, self._author, proposal, stamp)
+        with self.writer() as w:
+            return proposals.reject(w, proposal, stamp)
 
     # -- in and out ---------------------------------------------------------------------------
 
     def export(self, *, skip_damaged: bool = False) -> Iterator[dict[str, Any]]:
-        """Every version of every memory this handle owns, as plain values, the oldest first.
+        """Yield every log entry of this handle's owner as JSON values, the oldest first.
 
-        Raises StoreDamaged at a damaged entry, or leaves it out and counts it in Store.damaged.
+        Raises StoreDamaged at a damaged entry, or with ``skip_damaged`` leaves it out and counts it
+        in ``Store.damaged``.
         """
         return transfer_export.export(self._runtime, self._author, skip_damaged=skip_damaged)
 
     def import_records(
         self, records: Iterable[transfer_export.Record | transfer_export.UnreadableRecord]
     ) -> ImportReport:
-        """Take in what ``export`` gave, or plain records with a content. Repeating it is safe."""
+        """Import what ``export`` yielded, or plain records with a content. Repeating is safe."""
         return import_.import_records(self._runtime, self._author, records)
 
     # -- parts --------------------------------------------------------------------------------
 
     def _owners(self, tx: Transaction) -> dict[Owner, str | None]:
-        """The one or two owners this handle reads, its own first, with their users."""
-        scope = self._author.scope
-        space = log.find_space(tx, scope.space, scope.user)
-        if space is None:
-            return {}
-        own = log.find_owner(tx, space, scope.user)
-        owners: dict[Owner, str | None] = {} if own is None else {own: scope.user}
-        owners[Owner(space, log.SHARED_OWNER)] = None
-        return owners
+        return visible_owners(tx, self._author.scope)
 
     def _build_filter(
         self,
@@ -542,7 +563,7 @@ class Space:
         limit: int | None = None,
         before: int | None = None,
     ) -> list[tuple[int, Memory]]:
-        """What a listing admits, each with where it was born."""
+        """Find the memories that a listing shows, each with its first position."""
         owners, seen = self._owners(tx), self._visible_sessions(tx)
         if as_of is not None:
             forgotten = chosen.include_forgotten
@@ -561,23 +582,23 @@ class Space:
         return found
 
     def _find_memory(self, tx: Transaction, id: str) -> tuple[int, Memory]:
-        """A memory as it is now, a forgotten one included, and where it was born."""
+        """Find the current state of a memory, even a forgotten one, and its first position."""
         for owner, user in self._owners(tx).items():
             place = index.find(tx, owner, _check_id(id))
             if place is not None:
                 return place.first_position, index_check.read_current(tx, owner, place, id).state(
                     user
                 )
-        raise writer.memory_not_found(id)
+        raise memories.memory_not_found(id)
 
     def _visible_sessions(self, tx: Transaction) -> VisibleSessions:
-        """The sessions whose own memories this handle sees: its session's, and what that forks."""
+        """Return the sessions whose own memories are visible: this one, and what it forks."""
         scope = self._author.scope
         owner = None if scope.session is None else log.resolve_owner(tx, scope)
         if scope.session is None or owner is None:
             return VisibleSessions()
-        stretches = sessions.lineage(tx, owner, scope.session, self._forked_from)
-        return VisibleSessions(tuple(stretch.session for stretch in stretches), owner)
+        ranges = sessions.lineage(tx, owner, scope.session, self._forked_from)
+        return VisibleSessions(tuple(range_.session for range_ in ranges), owner)
 
     def _stamp(
         self,
@@ -613,7 +634,7 @@ _DRAFT_FIELDS = (
 
 
 def _check_id(value: str) -> str:
-    """An id as given; what cannot be an id is simply not found."""
+    """Return a memory id, or raise NotFound for what cannot be one."""
     if not isinstance(value, str) or not value.isascii() or not value.isalnum():
-        raise writer.memory_not_found(str(value)[:40])
+        raise memories.memory_not_found(str(value)[:40])
     return value

@@ -1,4 +1,4 @@
-"""A store: one database, and the handles on its spaces."""
+"""``Store``: one database. It makes the handles on spaces and has the operator's calls."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from reverie.model import (
     TRUSTS,
     Job,
     Ranking,
+    RankingName,
     Right,
     SalvageReport,
     Scope,
@@ -57,11 +58,11 @@ def open(
     clock: Clock | None = None,
     ids: Ids | None = None,
 ) -> Store:
-    """Open a store, made on its first use.
+    """Open a store, creating it on its first use.
 
     What is not given comes from ``settings``, else from the environment and ``reverie.toml``.
-    ``embedder`` is an Embedder or a name such as ``"local"``; ``"none"``: a store without vectors.
-    ``reranker`` is a Reranker or the folder of an ONNX cross-encoder.
+    ``embedder`` is an Embedder or a name such as ``"local"``; with ``"none"`` the store has no
+    vectors. ``reranker`` is a Reranker or the folder of an ONNX cross-encoder.
     """
     found = config.load() if settings is None else settings
     if isinstance(embedder, str):
@@ -74,7 +75,7 @@ def open(
         ids=ids or RandomIds(),
         settings=found,
         embedder=chosen,
-        # Loaded by the first recall that asks for it: nothing else needs it to be there.
+        # Loaded by the first recall that reranks: nothing else needs its files.
         reranker=cache(lambda: open_reranker(reranker or found.reranker or None)),
         notes=RecallNotes(),
         redaction=redaction_from_settings(found),
@@ -102,9 +103,9 @@ def salvage_store(
     embedder: str | Embedder | None = None,
     progress: Progress | None = None,
 ) -> SalvageReport:
-    """Make a new store of all that can be read of a damaged one, which is not changed.
+    """Create a new store from all that can be read of a damaged one, which is not changed.
 
-    ``source`` is a path or an address, ``target`` a file that does not exist. The report says which
+    ``source`` is a path or a URL, ``target`` a file that does not exist yet. The report says which
     positions were lost.
     """
     from reverie.maintenance import salvage
@@ -160,15 +161,22 @@ class Store:
 
     @property
     def url(self) -> str:
+        """The path or URL of the database."""
         return self._runtime.engine.url
 
     @property
     def settings(self) -> Settings:
+        """The settings this store was opened with."""
         return self._runtime.settings
 
     @property
+    def runtime(self) -> Runtime:
+        """The engine, clock, settings and models of this store. For packages of Reverie itself."""
+        return self._runtime
+
+    @property
     def write_failed(self) -> bool:
-        """Whether a write or sync failed here: nothing is stored until the store is reopened."""
+        """Whether a write or sync failed: nothing can be written until the store is reopened."""
         return self._runtime.engine.write_failed
 
     @property
@@ -178,7 +186,7 @@ class Store:
 
     @property
     def vault(self) -> Path | None:
-        """The folder in which every memory is a file, if there is one."""
+        """The folder that this store is mirrored to as Markdown files, if there is one."""
         path = vault_link.find_path(self._runtime)
         return None if path is None else Path(path)
 
@@ -189,11 +197,11 @@ class Store:
         user: str | None = None,
         actor: str | None = None,
         trust: Trust = "person",
-        ranking: Ranking | str | None = None,
+        ranking: Ranking | RankingName | None = None,
     ) -> Space:
-        """A handle on a space: its shared memories, and with ``user`` that user's as well.
+        """Return a handle on a space: its shared memories, and with ``user`` that user's as well.
 
-        ``ranking`` is how its recalls rank where they are not told otherwise.
+        ``ranking`` is the ranking of recalls that name none.
         """
         require_name(name, "the name of a space", MAX_NAME_CHARS)
         if user is not None:
@@ -208,7 +216,7 @@ class Store:
         return Space(self._runtime, Author(Scope(name, user), actor, trust), chosen)
 
     def close(self) -> None:
-        """Write what is buffered, stop the worker and let go of the files."""
+        """Stop the worker, write what is buffered and close the database."""
         self.stop_worker()
         with contextlib.suppress(ReverieError):
             for space in self._runtime.notes.spaces():
@@ -219,41 +227,41 @@ class Store:
         if closer is not None and self._owns_embedder:
             closer()
 
-    # -- the operator's calls, which look across spaces ---------------------------------------
+    # -- the operator's calls, which read all spaces ------------------------------------------
 
     def spaces(self) -> list[SpaceInfo]:
-        """Every space, by name."""
+        """List every space, by name."""
         return maintenance_doctor.spaces(self._runtime)
 
     def positions(self, names: Sequence[str]) -> dict[str, int]:
-        """Where the log of each of these spaces is; those that do not exist are left out."""
+        """Return the last log position of each of these spaces that exists."""
         return maintenance_doctor.positions(self._runtime, names)
 
-    # What few calls need is imported by them: it would make up a fifth of the time of an import.
+    # Modules that few calls need are imported by these: else ``import reverie`` takes a fifth more.
 
     def run_pending_jobs(self) -> int:
-        """Run every job that is due; how many that were."""
+        """Run every job that is due; return how many ran."""
         from reverie.agenda import worker
 
         return worker.run_pending_jobs(self._runtime)
 
     def run_worker(self, stop: threading.Event, poll_seconds: float = 1.0) -> None:
-        """Serve the agenda until told to stop."""
+        """Run jobs as they become due, until ``stop`` is set."""
         from reverie.agenda import worker
 
         worker.run_forever(self._runtime, stop, poll_seconds)
 
     def flush_to_vault(self) -> str | None:
-        """Write what this process changed into the vault now; why that failed.
+        """Mirror what this process changed to the vault now; return why that failed, else None.
 
-        For programs that end before a worker would come to it. Without a vault, nothing is done.
+        For programs that end before a worker would do so. Without a vault, nothing is done.
         """
         return vault_link.flush(self._runtime)
 
     def start_worker(self, poll_seconds: float = 1.0) -> None:
-        """Serve the agenda in a thread of this process until the store is closed."""
+        """Run jobs in a thread of this process until the store is closed."""
         with self._worker_lock, self._runtime.engine.read():
-            # A store that was closed raises here, and not in a thread nobody hears.
+            # A closed store raises here, and not in a thread whose errors nobody sees.
             if self._worker is None or not self._worker.is_alive():
                 self._stop.clear()
                 self._worker = threading.Thread(
@@ -265,7 +273,7 @@ class Store:
                 self._worker.start()
 
     def stop_worker(self) -> None:
-        """Let the worker of this process finish the job it has, and wait for it."""
+        """Stop the worker thread, after the job that it is running."""
         with self._worker_lock:
             self._stop.set()
             if self._worker is not None and self._worker is not threading.current_thread():
@@ -273,7 +281,7 @@ class Store:
             self._worker = None
 
     def jobs(self) -> list[Job]:
-        """Everything on the agenda, parked jobs included."""
+        """List every job, parked ones included."""
         with self._runtime.engine.read() as tx:
             tx.enter_all_owners()
             names = damage.list_spaces(tx)
@@ -286,7 +294,7 @@ class Store:
             jobs.retry(tx, self._space_number(tx, space), job, self._runtime.clock.now())
 
     def drop_job(self, space: str, job: int) -> None:
-        """Take a job off the agenda, undone."""
+        """Delete a job without running it."""
         with self._runtime.engine.write() as tx:
             tx.enter_all_owners()
             jobs.drop(tx, self._space_number(tx, space), job)
@@ -299,43 +307,43 @@ class Store:
         spaces: Iterable[str] | None = None,
         user: str | None = None,
     ) -> tuple[Token, str]:
-        """Let somebody in through a server; what they need is the text, shown only now."""
+        """Create an access token for a server; its text is returned only here."""
         from reverie.write import tokens
 
         return tokens.create(self._runtime, name, right, spaces, user)
 
     def tokens(self) -> list[Token]:
-        """Every token, the oldest first."""
+        """List every token, the oldest first."""
         from reverie.write import tokens
 
         return tokens.list_tokens(self._runtime)
 
     def revoke_token(self, id: str) -> None:
-        """From now on nobody gets in with it."""
+        """Delete a token: nobody can use it from now on."""
         from reverie.write import tokens
 
         tokens.revoke(self._runtime, id)
 
     def authenticate(self, secret: str) -> Token | None:
-        """Whose token this is; None: nobody's."""
+        """Return the token with this text; None when there is none."""
         from reverie.write import tokens
 
         return tokens.authenticate(self._runtime, secret)
 
     def rebuild(self, progress: Progress | None = None) -> int:
-        """Make the index and the vectors anew from the log; how many memories that were."""
+        """Rebuild the index and the vectors from the log; return how many items were indexed."""
         return maintenance_rebuild.rebuild(self._runtime, progress)
 
     def reembed(self, progress: Progress | None = None) -> int:
-        """Make every vector anew with the configured embedder, then switch to them in one step."""
+        """Embed every passage with the configured embedder, then switch to the new vectors."""
         return maintenance_reembed.reembed(self._runtime, progress)
 
     def verify(self) -> VerifyReport:
-        """Check the files, and that the index says what the log says."""
+        """Check the files, the log, and that the index agrees with the log."""
         return maintenance_verify.verify(self._runtime)
 
     def backup(self, target: str | Path) -> VerifyReport:
-        """An online copy, verified before this returns."""
+        """Write an online copy to a file, and verify it."""
         from reverie.transfer import backup as transfer_backup
 
         return transfer_backup.backup(self._runtime, Path(target))
@@ -347,17 +355,17 @@ class Store:
         return transfer_backup.check(self._runtime, Path(source))
 
     def restore_backup(self, source: str | Path) -> VerifyReport:
-        """Put a backup in the place of what is here. What was erased since stays erased."""
+        """Replace this store with a backup. What was erased since stays erased."""
         from reverie.transfer import backup as transfer_backup
 
         return transfer_backup.restore(self._runtime, Path(source))
 
     def doctor(self) -> Mapping[str, Any]:
-        """Versions, places, pending work, and what is wrong."""
+        """Report versions, paths, pending work and problems."""
         return maintenance_doctor.doctor(self._runtime)
 
     def vacuum(self) -> None:
-        """Give unused pages back to the file system."""
+        """Return unused pages to the file system."""
         self._runtime.engine.vacuum()
 
     def _space_number(self, tx: Any, name: str) -> int:

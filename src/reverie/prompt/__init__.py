@@ -1,1 +1,1 @@
-"""What a model is given: the profile, the context of a turn, and text made safe to show."""
+"""Parts of prompts: the profile, the context of a turn, recalled text, and their escaping."""

@@ -1,8 +1,8 @@
-"""What a prompt lacks whose history the client sends by itself: the profile, what is recalled.
+"""The profile and recalled text to add to a prompt whose history the client sends itself.
 
-A client that resends its history shows all of a session to the model, but for what it has dropped
-of the beginning; what it replaced by an edit, or a reply it asked for anew, it does not want to see
-again.
+Such a client sends all of a session but the beginning that it dropped, so that events it sends need
+not be recalled. Messages that the user replaced by an edit, and replies that were regenerated, must
+not be recalled either.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from reverie.prompt.context import (
 from reverie.protocols import Owner, Transaction
 from reverie.write.runtime import Runtime
 
-# How far back the latest thing a user said is looked for, for the note of a recall.
+# The number of events in which the latest user message is searched, for the recall log.
 LOOKBACK_EVENTS = 64
 
 
 class InjectionInputs(NamedTuple):
-    """What the store knows of the session: its profile, where its events stand, and the latest
-    that a user said.
+    """What is read from the store: the profile, the ranges of the session's events, the events that
+    were replaced by edits, and the sequence of the latest user message.
     """
 
     profile: list[tuple[int, Memory]]
@@ -40,32 +40,33 @@ class InjectionInputs(NamedTuple):
     def holds(
         self, user: str | None, begins: Origin | None
     ) -> Callable[[str | None, Candidate], bool]:
-        """Whether the client has an event of this user before it already.
+        """A test whether the client sends an event itself, or has replaced it.
 
-        ``begins`` is the first one that it has, if that is not the first there is.
+        ``user`` is the user of the session; ``begins`` is the first event that the client sends, if
+        it dropped the beginning.
         """
-        shown = {
-            stretch.session: (
-                stretch.after,
-                float("inf") if stretch.end_sequence is None else stretch.end_sequence,
+        sent_ranges = {
+            each.session: (
+                each.after,
+                float("inf") if each.end_sequence is None else each.end_sequence,
             )
-            for stretch in _from_window_start(self.stretches, begins)
+            for each in _from_window_start(self.stretches, begins)
         }
 
-        def held(owner: str | None, candidate: Candidate) -> bool:
+        def is_excluded(owner: str | None, candidate: Candidate) -> bool:
             if candidate.session is None or owner != user:
                 return False
-            spot = (candidate.session, candidate.sequence)
-            after, upto = shown.get(candidate.session, (0, 0))
-            return spot in self.replaced or after < candidate.sequence <= upto
+            event = (candidate.session, candidate.sequence)
+            after, upto = sent_ranges.get(candidate.session, (0, 0))
+            return event in self.replaced or after < candidate.sequence <= upto
 
-        return held
+        return is_excluded
 
 
 def _from_window_start(
     stretches: Sequence[EventRange], begins: Origin | None
 ) -> Sequence[EventRange]:
-    """What is left of stretches that begin with this event."""
+    """The ranges cut so that they begin with this event."""
     names = [stretch.session for stretch in stretches]
     if begins is None or begins.session not in names:
         return stretches
@@ -82,36 +83,39 @@ def read_inputs(
     tokens: int,
     count: TokenCounter,
 ) -> InjectionInputs:
+    """Read what the additions are made of, except for the hits."""
     chosen = session_profile(tx, runtime, owners, owner, stretches, tokens, count)
     if owner is None:
         return InjectionInputs(chosen, stretches, frozenset(), None)
-    spots = sessions.list_events(tx, owner, stretches, newest=LOOKBACK_EVENTS)
-    said = [spot.sequence for spot in spots if spot.role == "user"]
+    events = sessions.list_events(tx, owner, stretches, newest=LOOKBACK_EVENTS)
+    user_sequences = [event.sequence for event in events if event.role == "user"]
     replaced = _replaced_events(tx, owner, stretches)
-    return InjectionInputs(chosen, stretches, replaced, said[-1] if said else None)
+    return InjectionInputs(
+        chosen, stretches, replaced, user_sequences[-1] if user_sequences else None
+    )
 
 
 def _replaced_events(
     tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
 ) -> frozenset[tuple[str, int]]:
-    """What stood, here and in other forks, where this session went on in another way."""
-    found: set[tuple[str, int]] = set()
-    for stretch in stretches[:-1]:
-        assert stretch.end_sequence is not None
-        if not stretch.end_sequence:
-            continue  # a conversation of its own: it replaced nothing
-        others = sessions.list_forks(tx, owner, stretch.session, at=stretch.end_sequence)
-        found.update((name, stretch.end_sequence + 1) for name in (stretch.session, *others))
-    return frozenset(found - {(stretches[-1].session, stretches[-1].after + 1)})
+    """The events, here and in other forks, in whose place this session continued differently."""
+    replaced: set[tuple[str, int]] = set()
+    for each in stretches[:-1]:
+        assert each.end_sequence is not None
+        if not each.end_sequence:
+            continue  # forked before the first event: it replaced nothing
+        other_forks = sessions.list_forks(tx, owner, each.session, at=each.end_sequence)
+        replaced.update((name, each.end_sequence + 1) for name in (each.session, *other_forks))
+    return frozenset(replaced - {(stretches[-1].session, stretches[-1].after + 1)})
 
 
 def assemble(
     known: InjectionInputs, hits: Sequence[Hit], tokens: int, count: TokenCounter
 ) -> PromptAdditions:
-    """Both parts; a hit that stands in the profile is not said twice."""
-    others = exclude_memories(hits, known.profile)
-    recalled, _, shown = render_hits(others, tokens // 4, count)
-    left_out = {hit.id for hit in others} - {hit.id for hit in shown}
+    """Render the profile and the hits; a hit that is in the profile is not repeated."""
+    not_in_profile = exclude_memories(hits, known.profile)
+    recalled, _, shown = render_hits(not_in_profile, tokens // 4, count)
+    left_out = {hit.id for hit in not_in_profile} - {hit.id for hit in shown}
     return PromptAdditions(
         profile=profile.render(known.profile, with_tool=False),
         recalled=recalled,

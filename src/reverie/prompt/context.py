@@ -1,8 +1,8 @@
-"""The context of the next turn: profile, summary, what is recalled, and the history that fits.
+"""The context of the next turn: profile, summary, recalled text, and the history that fits.
 
-The profile stands still at a position of the log, so that a provider can cache the beginning of
-the prompt; what was forgotten, erased or has expired since is left out all the same. Recalled text
-is data: it stands on one line each and cannot look like structure.
+The profile of a session is frozen at a position of the log, so that a provider can cache the
+beginning of the prompt; memories that were forgotten, erased or have expired since are left out all
+the same. Recalled text is data: each hit is on one line and cannot look like structure.
 """
 
 from __future__ import annotations
@@ -48,20 +48,22 @@ ASK_HEADING = "Not remembered yet. Ask the user whether to remember, then accept
 NOTIFY_HEADING = "Just remembered. Mention it briefly:\n"
 MAX_RECALLED = 12
 MAX_NOTICES = 3
+# Events are listed in pages that grow from this size, and their entries are read in chunks.
 EVENT_PAGE = 64
 CHUNK = 12
-# What stands between two parts.
+# Tokens for what separates two parts.
 SEPARATOR_TOKENS = 2
+# A message shorter than this has no embedded file; each embedded file counts as BLOB_TOKENS.
 MIN_BLOB_CHARS = 1_000
 BLOB_TOKENS = 1_000
-# How long the texts of the latest tool call may still be when they have to be cut.
+# The lengths, in characters, that long texts of the latest tool call are cut to, in turn.
 CLIP_LENGTHS = (16_000, 8_000, 4_000, 2_000, 1_000, 500, 200)
 
 TokenCounter = Callable[[str], int]
 
 
 class SizedMessage(NamedTuple):
-    """The message of an event, what it takes of a context, and whether a turn starts with it."""
+    """The message of an event with its size in tokens, and whether it starts a turn."""
 
     session: str
     sequence: int
@@ -71,7 +73,7 @@ class SizedMessage(NamedTuple):
 
     @classmethod
     def of(cls, entry: LogEntry, count: TokenCounter) -> SizedMessage | None:
-        """None for a system prompt, which is the client's to send."""
+        """Measure an event; None for a system prompt, which the client sends itself."""
         assert entry.body is not None and entry.session is not None and entry.sequence is not None
         message = entry.body["message"]
         if without_system(message) is None:
@@ -81,7 +83,7 @@ class SizedMessage(NamedTuple):
 
 
 class ContextInputs(NamedTuple):
-    """What the store knows when a context is asked for."""
+    """What a context is made of, as read from the store, except for the hits."""
 
     profile: list[tuple[int, Memory]]
     summary: Summary
@@ -93,15 +95,15 @@ class ContextInputs(NamedTuple):
 def newest_events(
     tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
 ) -> Iterator[LogEntry]:
-    """The entries of a session's events from the newest, read as they are needed."""
-    many, given = EVENT_PAGE, 0
+    """The entries of a session's events, newest first, read as they are needed."""
+    page, done = EVENT_PAGE, 0
     while True:
-        spots = sessions.list_events(tx, owner, stretches, newest=many)[::-1]
-        for first in range(given, len(spots), CHUNK):
-            yield from index_check.read_event_entries(tx, owner, spots[first : first + CHUNK])
-        if len(spots) < many:
+        events = sessions.list_events(tx, owner, stretches, newest=page)[::-1]
+        for first in range(done, len(events), CHUNK):
+            yield from index_check.read_event_entries(tx, owner, events[first : first + CHUNK])
+        if len(events) < page:
             return
-        given, many = len(spots), many * 4
+        done, page = len(events), page * 4
 
 
 def session_profile(
@@ -113,7 +115,7 @@ def session_profile(
     tokens: int,
     count: TokenCounter,
 ) -> list[tuple[int, Memory]]:
-    """The profile as a session sees it, within its part of a context."""
+    """The memories of a session's profile, at most a quarter of the context's tokens."""
     frozen = (
         None if owner is None else session_state.inherited_profile_position(tx, owner, stretches)
     )
@@ -130,12 +132,12 @@ def read_inputs(
     tokens: int,
     count: TokenCounter,
 ) -> ContextInputs:
-    """All that a context is made of, but for what is recalled."""
+    """Read what a context is made of, except for the hits."""
     chosen = session_profile(tx, runtime, owners, owner, stretches, tokens, count)
     if owner is None:
         return ContextInputs(chosen, Summary(), [], None, "")
     summary = session_state.find_summary(tx, owner, stretches, skip=True)
-    # What is recalled has its share; only what can still fit is read.
+    # A share is reserved for recalled text; history is read only as far as it can fit.
     room = tokens - tokens // 5 - count(_render_summary(summary)) - count(profile.render(chosen))
     latest, history = None, list[SizedMessage]()
     for entry in newest_events(tx, owner, stretches):
@@ -156,33 +158,33 @@ def read_inputs(
 def assemble(
     known: ContextInputs, hits: Sequence[Hit], tokens: int, count: TokenCounter
 ) -> Context:
-    """What fits, in the order of a prompt. The latest user message is never left out."""
+    """Build the context from what fits. The latest user message is never left out."""
     latest = {} if known.latest is None else known.latest.message
     needed = 0 if known.latest is None else known.latest.tokens
     if needed > tokens:
         raise ContextTooSmall(needed, tokens)
     left = tokens - needed
     parts: dict[str, str] = {}
-    block = profile.render(known.profile)
+    rendered_profile = profile.render(known.profile)
     for name, part in (
-        ("profile", block),
+        ("profile", rendered_profile),
         ("summary", _render_summary(known.summary)),
         ("notices", known.notices),
     ):
         size = count(part) + SEPARATOR_TOKENS if part else 0
         parts[name] = part if size <= left else ""
         left -= size if parts[name] else 0
-    shared = min(left, tokens // 5)
-    fitting = _fit_history(known, left + needed - shared, count)
+    for_recall = min(left, tokens // 5)
+    fitting = _fit_history(known, left + needed - for_recall, count)
     left -= sum(each.tokens for each in fitting) - needed
     shown = {(each.session, each.sequence) for each in fitting}
     in_profile = known.profile if parts["profile"] else []
-    elsewhere = [
+    not_shown = [
         hit
         for hit in exclude_memories(hits, in_profile)
         if hit.event is None or (hit.event.session, hit.event.sequence) not in shown
     ]
-    recalled, used, _ = render_hits(elsewhere, min(left, tokens // 4), count)
+    recalled, used, _ = render_hits(not_shown, min(left, tokens // 4), count)
     history = _complete_tool_calls([each.message for each in fitting], latest) if fitting else []
     return Context(
         profile=parts["profile"],
@@ -195,14 +197,15 @@ def assemble(
 
 
 def _render_summary(summary: Summary) -> str:
-    """The summary under its heading; a line of it cannot look like a heading of ours."""
+    """The summary under its heading, escaped so that no line looks like another heading."""
     return f"{SUMMARY_HEADING}{escape_lines(summary.text)}\n" if summary.text else ""
 
 
 def message_tokens(message: Mapping[str, Any], count: TokenCounter) -> int:
-    """What a message takes of a context. Four tokens go for what stands between two of them.
+    """The tokens that a message takes, with four for the separation of messages.
 
-    What an image or a file takes differs with the model; it is never the length of its bytes.
+    An image or a file counts as ``BLOB_TOKENS``: its tokens differ with the model, and never depend
+    on the length of its bytes.
     """
     text = log.encode(message)
     if len(text) < MIN_BLOB_CHARS:
@@ -211,51 +214,52 @@ def message_tokens(message: Mapping[str, Any], count: TokenCounter) -> int:
     return count(log.encode(plain)) + 4 + blobs * BLOB_TOKENS
 
 
-# -- the history ----------------------------------------------------------------------------------
+# -- history --------------------------------------------------------------------------------------
 
 
 def _complete_tool_calls(
     messages: Sequence[Mapping[str, Any]], latest: Mapping[str, Any]
 ) -> list[Any]:
-    """The messages as a model takes them: every call with its results, and the reverse.
+    """The messages as models accept them: no tool call without results, no result without a call.
 
-    What the user said beside a result whose call is not shown is still shown.
+    Text of the user beside a result whose call is left out is kept.
     """
-    called: set[str] = set()
-    whole: list[Mapping[str, Any]] = []
+    call_ids: set[str] = set()
+    completed: list[Mapping[str, Any]] = []
     for message in messages:
-        parted = not called.issuperset(tool_result_ids(message)) and starts_turn(message)
-        whole.append(without_tool_results(message) if parted else message)
-        called.update(call.id for call in tool_calls_of(message))
-    sent = trim_history(whole, len(whole))
-    shown = without_system(latest) or {}
-    if shown in sent or without_tool_results(shown) in sent:
-        return sent
-    return [without_tool_results(shown)]
+        lacks_call = not call_ids.issuperset(tool_result_ids(message)) and starts_turn(message)
+        completed.append(without_tool_results(message) if lacks_call else message)
+        call_ids.update(call.id for call in tool_calls_of(message))
+    trimmed = trim_history(completed, len(completed))
+    latest_message = without_system(latest) or {}
+    if latest_message in trimmed or without_tool_results(latest_message) in trimmed:
+        return trimmed
+    return [without_tool_results(latest_message)]
 
 
 def _fit_history(known: ContextInputs, budget: int, count: TokenCounter) -> list[SizedMessage]:
-    """The newest turns that fit, whole; of the latest, the user's message and what fits behind."""
+    """The newest whole turns that fit; of the latest, the user's message and the end that fits."""
     if known.latest is None:
         return []
     turns = _group_turns(known.history)
-    kept = _fit_latest_turn(turns[-1], budget, count)
-    used = sum(each.tokens for each in kept)
+    fitting = _fit_latest_turn(turns[-1], budget, count)
+    used = sum(each.tokens for each in fitting)
     for turn in reversed(turns[:-1]):
         used += sum(each.tokens for each in turn)
         if used > budget or not turn[0].is_turn_start:
             break
-        kept = [*turn, *kept]
-    return kept
+        fitting = [*turn, *fitting]
+    return fitting
 
 
 def _fit_latest_turn(
     turn: list[SizedMessage], budget: int, count: TokenCounter
 ) -> list[SizedMessage]:
+    """The user's message that starts the turn, and as much of the turn's end as fits."""
     left = budget - turn[0].tokens
     kept: list[SizedMessage] = []
     for unit in reversed(_group_tool_calls(turn[1:])):
-        # Without the latest result a model would only make the same call again.
+        # The latest result is cut to fit: without it a model would repeat the same call.
         fitting = unit if kept else _clip_unit(unit, left, count)
         left -= sum(each.tokens for each in fitting)
         if left < 0:
@@ -265,21 +269,21 @@ def _fit_latest_turn(
 
 
 def _clip_unit(unit: list[SizedMessage], room: int, count: TokenCounter) -> list[SizedMessage]:
-    """A call and its results, with long texts cut until they fit."""
-    short = unit
-    for most in CLIP_LENGTHS:
-        if sum(each.tokens for each in short) <= room:
+    """Cut long texts of a tool call and its results until they fit."""
+    clipped = unit
+    for max_chars in CLIP_LENGTHS:
+        if sum(each.tokens for each in clipped) <= room:
             break
-        messages = [truncate_texts(each.message, most) for each in unit]
-        short = [
+        messages = [truncate_texts(each.message, max_chars) for each in unit]
+        clipped = [
             each._replace(message=message, tokens=message_tokens(message, count))
             for each, message in zip(unit, messages, strict=True)
         ]
-    return short
+    return clipped
 
 
 def _group_turns(history: Sequence[SizedMessage]) -> list[list[SizedMessage]]:
-    """Each begins with what the user said, but perhaps the first."""
+    """Split a history into turns; each but perhaps the first begins with a user message."""
     turns: list[list[SizedMessage]] = []
     for each in history:
         if not turns or each.is_turn_start:
@@ -289,7 +293,7 @@ def _group_turns(history: Sequence[SizedMessage]) -> list[list[SizedMessage]]:
 
 
 def _group_tool_calls(history: Sequence[SizedMessage]) -> list[list[SizedMessage]]:
-    """What must not be parted: a tool call and its results."""
+    """Split messages into units that stay together: a tool call with its results."""
     units: list[list[SizedMessage]] = []
     for each in history:
         answers = units and role_of(each.message) == "tool" and tool_calls_of(units[-1][0].message)
@@ -299,35 +303,38 @@ def _group_tool_calls(history: Sequence[SizedMessage]) -> list[list[SizedMessage
     return units
 
 
-# -- what is recalled -----------------------------------------------------------------------------
+# -- recalled text --------------------------------------------------------------------------------
 
 
 def exclude_memories(hits: Sequence[Hit], shown: Sequence[tuple[int, Memory]]) -> list[Hit]:
-    """The hits that are none of these memories, at the very version."""
-    known = {(memory.id, memory.version) for _, memory in shown}
+    """The hits without those that are one of these memories in the same version."""
+    versions = {(memory.id, memory.version) for _, memory in shown}
     return [
         hit
         for hit in hits
-        if hit.memory is None or (hit.memory.id, hit.memory.version) not in known
+        if hit.memory is None or (hit.memory.id, hit.memory.version) not in versions
     ]
 
 
 def render_hits(
     hits: Sequence[Hit], budget: int, count: TokenCounter
 ) -> tuple[str, int, list[Hit]]:
-    """Lines without scores, nothing twice; what they take of a context, and whose they are."""
+    """Render hits as lines without near-duplicates, within a budget of tokens.
+
+    Returns the text, its tokens, and the hits that are in it.
+    """
     lines, used = dict[str, Hit](), count(RECALLED_HEADING) + SEPARATOR_TOKENS
-    said = NearDuplicateIndex(DEFAULT_SHARE)
+    shown = NearDuplicateIndex(DEFAULT_SHARE)
     for hit in hits:
-        if said.find(hit.text) is not None:
-            said.add(hit.text)
+        if shown.find(hit.text) is not None:
+            shown.add(hit.text)
             continue
         line = _render_hit(hit)
         size = count(line)
         if used + size > budget:
             continue
         lines[line] = hit
-        said.add(hit.text)
+        shown.add(hit.text)
         used += size
     if not lines:
         return "", 0, []
@@ -336,30 +343,31 @@ def render_hits(
 
 def _render_hit(hit: Hit) -> str:
     if hit.event is not None:
-        who, at = f"{escape_name(hit.event.role)} said", hit.event.at
+        label, at = f"{escape_name(hit.event.role)} said", hit.event.at
     else:
         assert hit.memory is not None
         memory = hit.memory
-        who = f"{memory.kind} id:{memory.id}"
+        label = f"{memory.kind} id:{memory.id}"
         at = memory.created_at if memory.happened_at is None else memory.happened_at
-    return f"- [{to_iso(at)[:10]} {who}] {escape_line(hit.text)}\n"
+    return f"- [{to_iso(at)[:10]} {label}] {escape_line(hit.text)}\n"
 
 
-# -- what to tell the user ------------------------------------------------------------------------
+# -- notices for the user -------------------------------------------------------------------------
 
 
 def _render_notices(
     tx: Transaction, runtime: Runtime, owner: Owner, stretches: Sequence[EventRange]
 ) -> str:
+    """What the model should tell the user: open proposals, or what was just remembered."""
     policy = runtime.settings.write_policy.lower()
-    names = {stretch.session for stretch in stretches}
+    names = {each_range.session for each_range in stretches}
     if policy == "ask":
-        waiting = [
+        open_proposals = [
             f"- [proposal {each.id}] {escape_line(each.content)}\n"
             for each in proposals.list_proposals(tx, owner)
             if each.origin.session in names
         ][-MAX_NOTICES:]
-        return ASK_HEADING + "".join(waiting) if waiting else ""
+        return ASK_HEADING + "".join(open_proposals) if open_proposals else ""
     learned = _recently_learned(tx, owner, stretches) if policy == "notify" else []
     lines = [f"- [id:{memory.id}] {escape_line(memory.content)}\n" for memory in learned]
     return NOTIFY_HEADING + "".join(lines[-MAX_NOTICES:]) if lines else ""
@@ -368,8 +376,8 @@ def _render_notices(
 def _recently_learned(
     tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
 ) -> list[Memory]:
-    """What this session taught since the turn before this one."""
-    names = {stretch.session for stretch in stretches}
+    """The memories learned from this session since the turn before the current one."""
+    names = {each.session for each in stretches}
     after, turns = log.last_position(tx, owner), 0
     for entry in newest_events(tx, owner, stretches):
         after = entry.position - 1
@@ -385,7 +393,7 @@ def _recently_learned(
         and entry.origin is not None
         and entry.origin.session in names
     }
-    places = (index.find(tx, owner, memory) for memory in sorted(learned))
-    current = [place for place in places if place and place.forgotten_at is None]
-    found = index_check.read_current_entries(tx, owner, current)
-    return [entry.state(None) for _, entry in found if entry.actor == LEARNER]
+    rows = (index.find(tx, owner, memory) for memory in sorted(learned))
+    current = [row for row in rows if row and row.forgotten_at is None]
+    entries = index_check.read_current_entries(tx, owner, current)
+    return [entry.state(None) for _, entry in entries if entry.actor == LEARNER]

@@ -1,9 +1,9 @@
-"""Text that stands in a prompt as data: it cannot speak as somebody else there.
+"""Escapes text that is put into a prompt as data, so that it cannot forge roles or structure.
 
-Whatever Reverie shows to a model passes through here; what is stored stays as it was said. A marker
-(``<system>``, ``<|im_start|>``, ``[INST]``) gets other brackets, so that neither a tokenizer nor a
-model takes it for a change of speaker. It is recognised through invisible characters, accents and
-letters or brackets that only look alike.
+Everything that Reverie shows to a model passes through here; the stored text is not changed. The
+brackets of a role marker (``<system>``, ``<|im_start|>``, ``[INST]``) are replaced, so that neither
+a tokenizer nor a model takes it for a change of speaker. Markers are recognised despite invisible
+characters, accents, and letters or brackets that only look alike.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Any
 
 from reverie.text.normalize import one_line
 
-# What chat templates, tool protocols and prompts call their parts: a tag is a marker when one of
-# these is a part of its name (``tool_result``, ``ns:invoke``, ``end-of-turn``).
+# Names that chat templates, tool protocols and prompts give their parts: a tag is a marker when one
+# of these is a part of its name (``tool_result``, ``ns:invoke``, ``end-of-turn``).
 _NAMES = """
     ai bos call chat context conversation cls document eop eos history human im inst invoke mask
     memories memory message pad profile reasoning response result role s scratchpad sep sop summary
     sys think thought tool turn unk untrusted user
 """
 _MARKER_PARTS = frozenset(_NAMES.split())
-# These are so within any name, also written as one word (``SystemPrompt``).
+# These make any name a marker that contains them (``SystemPrompt``).
 _MARKER_WORDS = re.compile(
     "system|assistant|developer|function|instruction|parameter|prompt|thinking|untrusted|"
     "tool(?:call|result|use)"
@@ -34,8 +34,8 @@ _SQUARE_MARKERS = (
     r"sys(?:tem)?(?:[ _](?:prompt|message))?|user|assistant|human|developer|think(?:ing)?|"
     r"gmask|smask|bos|eos"
 )
-# Whitespace may stand wherever a reader would overlook it. Every part is possessive or bounded:
-# the time is linear, whatever comes.
+# Whitespace is allowed wherever a model would overlook it. Every part is possessive or bounded, so
+# that the time is linear for any text.
 _MARKER = re.compile(
     r"<\s*+\|(?=(?P<bar>.{0,80}?\|\s*+>))|"
     rf"\[[\s/\\]*+(?:{_SQUARE_MARKERS})\s*+\]|\]~!?b[\[\]]|"
@@ -44,7 +44,7 @@ _MARKER = re.compile(
 )
 _SEPARATOR = re.compile(r"[\W_]+")
 _REPLACEMENTS = {"<": "‹", ">": "›", "[": "(", "]": ")"}
-# What looks like a bracket, a bar or a Latin letter and is none, beyond what NFKD says.
+# Characters that look like a bracket, a bar or a Latin letter, beyond those that NFKD maps.
 _CONFUSABLES = str.maketrans(
     "〈⟨❬❰ᐸ˂⧼〉⟩❭❱ᐳ˃⧽【〔⟦❲⁅】〕⟧❳⁆∣ǀ│❘⏐¦⁄∕▁аеорсухіјѕһԁӏмтнкοαινρτυ",
     "<<<<<<<>>>>>>>[[[[[]]]]]||||||//_aeopcyxijshdlmthkoaivptu",
@@ -53,9 +53,9 @@ _INVISIBLE_CATEGORIES = frozenset({"Cf", "Mn", "Me"})
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _OPENING = re.compile(r"[~～<[＜﹤［〈〈⟨❬❰ᐸ˂⧼【〔⟦❲⁅]")
 _UNUSUAL = re.compile(r"[^\t-\r\x1c-~]")
-# Letters that only a model sees.
+# Unicode tag characters: invisible to people, but readable to a model.
 _TAG_LETTERS = re.compile(r"[\U000e0000-\U000e007f]+")
-# How a line of ours begins, or one that says who speaks.
+# Lines that look like structure of a Reverie prompt, or like a speaker's name.
 _STRUCTURE_LINE = re.compile(
     r"\s*(?:#|```|---|===|- \[(?:id:|proposal )|"
     r"(?:system|user|assistant|human|developer|tool|ai|model)(?: \w+)?\s*:|"
@@ -66,38 +66,38 @@ _STRUCTURE_LINE = re.compile(
 
 
 def escape_text(text: str) -> str:
-    """The text with other brackets around what a model would take for a change of speaker."""
+    """Replace the brackets of everything that a model could take for a change of speaker."""
     if not text.isascii():
         text = _TAG_LETTERS.sub("", text)
     if not _OPENING.search(text):
         return text
     folds = _fold_text(text)
     folded = "".join(folds)
-    spans = [_span(found) for found in _MARKER.finditer(folded) if _is_marker(found["name"])]
+    spans = [_span(match) for match in _MARKER.finditer(folded) if _is_marker(match["name"])]
     if not spans:
         return text
-    places = [place for place, fold in enumerate(folds) for _ in fold]
+    char_index = [index for index, fold in enumerate(folds) for _ in fold]
     chars = list(text)
     for start, end in spans:
         for at in range(start, end):
-            if (harmless := _REPLACEMENTS.get(folded[at])) is not None:
-                chars[places[at]] = harmless
+            if (replacement := _REPLACEMENTS.get(folded[at])) is not None:
+                chars[char_index[at]] = replacement
     return "".join(chars)
 
 
 def escape_line(text: str) -> str:
-    """The same on one line, which cannot begin as an item of ours does."""
+    """Escape text and put it on one line that cannot look like the start of a list item."""
     line = _one_line(text)
     return "\\" + line if line.startswith("[") else line
 
 
 def escape_name(text: str) -> str:
-    """The same for a name that stands in brackets of ours: it cannot close them."""
+    """Escape a name that is put between square brackets, which it cannot close."""
     return _one_line(text).replace("[", "(").replace("]", ")")
 
 
 def escape_lines(text: str) -> str:
-    """The same for text of several lines: none of them begins as a heading or a speaker does."""
+    """Escape text of several lines, so that none looks like a heading or names a speaker."""
     lines = escape_text(text).splitlines()
     return "\n".join(
         f"\\{line}" if _STRUCTURE_LINE.match("".join(_fold_text(line))) else line for line in lines
@@ -105,7 +105,7 @@ def escape_lines(text: str) -> str:
 
 
 def escape_json(value: Any) -> Any:
-    """The same for every text in a value as JSON has them, the names of members included."""
+    """Escape every text in a JSON value, including the keys."""
     if isinstance(value, str):
         return escape_text(value)
     if isinstance(value, dict):
@@ -114,7 +114,9 @@ def escape_json(value: Any) -> Any:
 
 
 def _one_line(text: str) -> str:
-    """On one line a space stands where invisible characters stood: that may end a name."""
+    """Escape before and after joining lines: the spaces that replace invisible characters can
+    complete a marker.
+    """
     return escape_text(one_line(escape_text(text)))
 
 
@@ -123,7 +125,7 @@ def _span(found: re.Match[str]) -> tuple[int, int]:
 
 
 def _is_marker(name: str | None) -> bool:
-    """Whether a tag of this name is a marker; the other markers have none."""
+    """Whether a tag of this name is a marker. Markers that are not tags have no name."""
     if name is None:
         return True
     name = name.casefold()
@@ -134,7 +136,7 @@ def _is_marker(name: str | None) -> bool:
 
 
 def _fold_text(text: str) -> Sequence[str]:
-    """What each character is for a reader: nothing, itself, or the letters it looks like."""
+    """Each character as a reader sees it: nothing, itself, or the letters it looks like."""
     return [*map(_fold_char, text)] if _UNUSUAL.search(text) else text
 
 

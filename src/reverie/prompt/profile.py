@@ -1,7 +1,7 @@
-"""The prompt block of what is known: byte-identical for the same memories.
+"""The profile: the block of memories in a prompt, byte-identical for the same memories.
 
-Content is data. It stands on one line behind its id, so that no newline, heading or bracket in it
-can look like structure.
+Content is data. It is on one line after its id, so that no newline, heading or bracket in it can
+look like structure.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ def choose_cached(
     tokens: int,
     count_tokens: Callable[[str], int],
 ) -> list[tuple[int, Memory]]:
-    """What fits of the profile as it was at a position, or is now; from the cache if it is valid.
+    """The memories of the profile that fit, as of a position or now; cached between turns.
 
-    Choosing again what was chosen for the turn before takes as long as a recall.
+    Without the cache, choosing them would take as long as a recall on every turn.
     """
     key = (*owners.items(), position, tokens)
-    marks = [index.state_version(tx, owner) for owner in owners]
-    cached = cache.get(key, marks, now)
+    state_versions = [index.state_version(tx, owner) for owner in owners]
+    cached = cache.get(key, state_versions, now)
     if cached is not None:
         return cached
-    ends = [float("inf")]
+    expiry_times = [float("inf")]
 
-    def seen() -> Iterator[tuple[int, Memory]]:
+    def noting_expiry() -> Iterator[tuple[int, Memory]]:
         for first_position, memory in eligible_memories(tx, owners, now, position):
             if memory.expires_at is not None:
-                ends.append(memory.expires_at)
+                expiry_times.append(memory.expires_at)
             yield first_position, memory
 
-    chosen = choose(seen(), tokens, count_tokens)
-    if not tx.writing:  # what a writer sees may yet be undone
-        cache.put(key, CachedProfile(marks, now, min(ends), chosen))
+    chosen = choose(noting_expiry(), tokens, count_tokens)
+    if not tx.writing:  # what a writer sees may be rolled back
+        cache.put(key, CachedProfile(state_versions, now, min(expiry_times), chosen))
     return chosen
 
 
 def eligible_memories(
     tx: Transaction, owners: Mapping[Owner, str | None], now: int, position: int | None = None
 ) -> Iterator[tuple[int, Memory]]:
-    """What the profile may show: what is pinned, then facts, the newest first.
+    """The memories that a profile may show: pinned ones, then facts, the newest first.
 
-    Each comes with the position it was born at, in the state it had at ``position`` or has now.
-    Read as it is needed: only what fits is looked at, and what has changed since ``position``.
+    Each is after the position of its first version, in the state it had at ``position`` or has now.
+    Memories are read as they are needed; those that changed since ``position`` are all read first.
     """
     changed: list[tuple[int, Memory]] = []
     if position is not None:
@@ -93,53 +93,53 @@ def _newest_key(pair: tuple[int, Memory]) -> int:
 def _unchanged_since(
     tx: Transaction, owner: Owner, user: str | None, now: int, position: int | None, pinned: bool
 ) -> Iterator[tuple[int, Memory]]:
-    """Those that are what they were at a position."""
+    """The eligible memories that have not changed since a position."""
     before = MAX_POSITION if position is None else position + 1
     while True:
-        places = index.profile_memories(tx, owner, before, now, pinned=pinned, limit=CHUNK)
-        same = [place for place in places if position is None or place.position <= position]
-        for place, entry in index_check.read_current_entries(tx, owner, same):
+        rows = index.profile_memories(tx, owner, before, now, pinned=pinned, limit=CHUNK)
+        unchanged = [row for row in rows if position is None or row.position <= position]
+        for row, entry in index_check.read_current_entries(tx, owner, unchanged):
             memory = entry.state(user)
-            seen = memory.session is None and memory.forgotten_at is None
-            if seen and memory.trust not in UNTRUSTED:
-                yield place.first_position, memory
-        if len(places) < CHUNK:
+            visible = memory.session is None and memory.forgotten_at is None
+            if visible and memory.trust not in UNTRUSTED:
+                yield row.first_position, memory
+        if len(rows) < CHUNK:
             return
-        before = places[-1].first_position
+        before = rows[-1].first_position
 
 
 def _changed_since(
     tx: Transaction, owner: Owner, user: str | None, now: int, position: int
 ) -> Iterator[tuple[int, Memory]]:
-    """Those that were shown at a position and have changed since, as they were."""
-    held = index.changed_since(tx, owner, position, now)
-    entries = log.find_at_positions(tx, owner, [at for _, at in held])
-    then = log.recorded_time_at(tx, owner, position) if held else 0
-    for first_position, at in held:
+    """The memories eligible at a position that have changed since, in their state of then."""
+    changed = index.changed_since(tx, owner, position, now)
+    entries = log.find_at_positions(tx, owner, [at for _, at in changed])
+    time = log.recorded_time_at(tx, owner, position) if changed else 0
+    for first_position, at in changed:
         entry = entries.get(at)
         if entry is None or entry.body is None:
             continue
         memory = entry.state(user)
-        lived = memory.forgotten_at is None and not memory.expired(then)
-        if lived and (memory.pinned or memory.kind == "fact") and memory.trust not in UNTRUSTED:
+        was_alive = memory.forgotten_at is None and not memory.is_expired(time)
+        if was_alive and (memory.pinned or memory.kind == "fact") and memory.trust not in UNTRUSTED:
             yield first_position, memory
 
 
 def choose(
     eligible: Iterable[tuple[int, Memory]], tokens: int, count_tokens: Callable[[str], int]
 ) -> list[tuple[int, Memory]]:
-    """What fits of these, in the order of display. After a few that do not, no more are tried."""
+    """The memories that fit, in the order of display; stops after ``MAX_MISSES`` that do not."""
     left = tokens - count_tokens(HEADING)
     chosen: list[tuple[int, Memory]] = []
-    headed: set[str] = set()
+    categories: set[str] = set()
     misses = 0
     for first_position, memory in eligible:
         cost = count_tokens(_line(memory))
-        if memory.category not in headed:
+        if memory.category not in categories:
             cost += count_tokens(_title(memory.category))
         if cost <= left:
             left -= cost
-            headed.add(memory.category)
+            categories.add(memory.category)
             chosen.append((first_position, memory))
             continue
         misses += 1
@@ -150,7 +150,7 @@ def choose(
 
 
 def render(chosen: Iterable[tuple[int, Memory]], *, with_tool: bool = True) -> str:
-    """The block of what was chosen; nothing for nothing. Not every model has a tool for updates."""
+    """Render the profile; empty without memories. ``with_tool``: the model has update_memory."""
     blocks = [
         _title(category) + "".join(_line(memory) for _, memory in group)
         for category, group in groupby(chosen, key=lambda pair: pair[1].category)

@@ -1,1 +1,1 @@
-"""From a query to hits."""
+"""Recall: finds the memories and events that answer a query, and ranks them."""

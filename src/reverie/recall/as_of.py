@@ -1,4 +1,4 @@
-"""What was known at an earlier moment: rebuilt from the log, as one handle saw it."""
+"""The memories and events that a handle sees now, or saw as of an earlier position of the log."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ Owners = Mapping[Owner, str | None]
 
 
 class VisibleSessions(NamedTuple):
-    """The sessions whose own memories a handle sees, and the owner they are of."""
+    """The sessions whose private memories a handle sees, and the owner of these sessions."""
 
     sessions: tuple[str, ...] = ()
     sessions_owner: Owner | None = None
 
-    def at(self, owner: Owner) -> set[str | None]:
-        """What a memory of this owner may belong to: no session, or one of these."""
+    def allowed_sessions(self, owner: Owner) -> set[str | None]:
+        """The values of ``session`` that a visible memory of this owner may have."""
         return {None, *self.sessions} if owner == self.sessions_owner else {None}
 
 
 def resolve_as_of(tx: Transaction, owners: Owners, as_of: Time) -> tuple[int, int]:
-    """A position, and when it was reached."""
+    """Turn a position or a time into a position, and the time of that moment."""
     if not owners:
         return 0, 0 if isinstance(as_of, int) else to_ms(as_of, "as_of")
     shared = list(owners)[-1]
@@ -56,12 +56,12 @@ def memories_at(
     *,
     include_forgotten: bool,
 ) -> list[tuple[int, Memory]]:
-    """The memories of a moment, each with where it was born."""
+    """The memories as of a position, each after the position of its first version."""
     return [
         (first_position, memory)
         for owner, user in owners.items()
         for first_position, entry in log.states_at(tx, owner, position)
-        if (memory := entry.state(user)).session in seen.at(owner)
+        if (memory := entry.state(user)).session in seen.allowed_sessions(owner)
         and (memory.forgotten_at is None or include_forgotten)
     ]
 
@@ -74,64 +74,70 @@ def memories_now(
     limit: int | None,
     before: int | None,
 ) -> list[tuple[int, Memory]]:
-    """The memories that a filter admits now, each with where it was born."""
-    asked, found = replace(chosen, **seen._asdict()), []
+    """The memories that pass a filter now, each after the position of its first version."""
+    visible, memories = replace(chosen, **seen._asdict()), []
     for owner, user in owners.items():
-        places = index.list_memories(tx, owner, asked, limit, before)
-        for place, entry in index_check.read_current_entries(tx, owner, places):
+        rows = index.list_memories(tx, owner, visible, limit, before)
+        for row, entry in index_check.read_current_entries(tx, owner, rows):
             memory = entry.state(user)
-            if asked.accepts(memory) and memory.session in seen.at(owner):
-                found.append((place.first_position, memory))
-    return found
+            if visible.accepts(memory) and memory.session in seen.allowed_sessions(owner):
+                memories.append((row.first_position, memory))
+    return memories
 
 
 def count_categories(
     tx: Transaction, owners: Owners, seen: VisibleSessions, chosen: Filter
 ) -> Counter[str]:
-    """How many memories each category has, as far as the log knows a memory of it."""
-    asked, found = replace(chosen, **seen._asdict()), Counter[str]()
+    """The number of memories in each category.
+
+    One memory of each category is checked against the log; a category that fails is left out.
+    """
+    visible, counts = replace(chosen, **seen._asdict()), Counter[str]()
     for owner in owners:
-        for category, count in index.count_by_category(tx, owner, asked).items():
-            places = index.list_memories(tx, owner, replace(asked, category=category), 1)
+        for category, count in index.count_by_category(tx, owner, visible).items():
+            rows = index.list_memories(tx, owner, replace(visible, category=category), 1)
             if any(
                 e.state(None).category == category
-                for _, e in index_check.read_current_entries(tx, owner, places)
+                for _, e in index_check.read_current_entries(tx, owner, rows)
             ):
-                found[category] += count
+                counts[category] += count
             else:
                 log_rows.record_damage(
                     tx, index_check.index_damage_error(tx, owner, f"category {category!s:.40}")
                 )
-    return found
+    return counts
 
 
 def items_at(
     tx: Transaction, owners: Owners, seen: VisibleSessions, position: int
 ) -> dict[str | None, list[AsOfItem]]:
-    """All that a recall looked at then, in the order in which it came."""
+    """The items that a recall searches as of a position, by user, ordered by first position."""
     from reverie.recall.views import AsOfItem
 
-    known: dict[str | None, list[AsOfItem]] = {}
+    by_user: dict[str | None, list[AsOfItem]] = {}
     for owner, user in owners.items():
         origins = log.origins_at(tx, owner, position)
         memories = [
             AsOfItem(
-                first_position, memory, origins.get(memory.id), memory.session in seen.at(owner)
+                first_position,
+                memory,
+                origins.get(memory.id),
+                memory.session in seen.allowed_sessions(owner),
             )
             for first_position, entry in log.states_at(tx, owner, position)
             if (memory := entry.state(user)).forgotten_at is None
         ]
         events = [AsOfItem(*pair) for pair in _events_at(tx, owner, position, user)]
-        known[user] = sorted([*memories, *events], key=lambda each: each.first_position)
-    return known
+        by_user[user] = sorted([*memories, *events], key=lambda each: each.first_position)
+    return by_user
 
 
 def _events_at(
     tx: Transaction, owner: Owner, position: int, user: str | None
 ) -> list[tuple[int, Event]]:
-    """The events that a recall would have found at a position, each with its own."""
+    """The events that were not hidden as of a position, each after its position."""
     hidden: set[str] = set()
-    found: list[tuple[int, Event]] = []
+    events: list[tuple[int, Event]] = []
     for entry in log.all_entries(tx, owner, position, skip=True):
         if entry.session is None:
             continue
@@ -140,5 +146,5 @@ def _events_at(
         elif entry.op == "restore" or sessions.is_session_erasure(entry):
             hidden.discard(entry.session)
         elif entry.op == "append" and entry.body is not None:
-            found.append((entry.position, sessions.event_from_entry(entry, user)))
-    return [(at, event) for at, event in found if event.session not in hidden]
+            events.append((entry.position, sessions.event_from_entry(entry, user)))
+    return [(at, event) for at, event in events if event.session not in hidden]

@@ -1,4 +1,4 @@
-"""From weighed candidates to hits: read, reweighed against one another, repetitions left out."""
+"""Turns scored candidates into hits: reads them, adjusts scores, and drops duplicates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reverie.recall import ranking as recall_ranking
 from reverie.recall.views import View
 from reverie.text.messages import speaker_of
 
-# Hits that share so many of their words are one.
+# Hits that share this part of their terms are duplicates.
 DUPLICATE_SHARE = 0.9
 
 
@@ -33,12 +33,13 @@ class ScoredCandidate(NamedTuple):
 
     @property
     def order(self) -> tuple[float, int]:
+        """The sort key: best score first, then newest."""
         return -self.score, -self.candidate.first_position
 
 
 @dataclass(slots=True)
 class LoadedCandidate:
-    """A candidate that was read."""
+    """A scored candidate with its memory or event, and the text of its best passage."""
 
     scored: ScoredCandidate
     item: Memory | Event
@@ -48,7 +49,7 @@ class LoadedCandidate:
 
 
 class RerankScores:
-    """What a reranker thinks of texts, each asked for once."""
+    """The scores of a reranker for one query; each text is scored once."""
 
     def __init__(self, reranker: Reranker, query: str) -> None:
         self._reranker = reranker
@@ -56,6 +57,7 @@ class RerankScores:
         self._known: dict[str, float] = {}
 
     def of(self, texts: Sequence[str]) -> list[float]:
+        """The score of each of these texts."""
         new = [text for text in dict.fromkeys(texts) if text not in self._known]
         scores = self._reranker.score(self._query, new) if new else []
         if len(scores) != len(new) or not all(map(isfinite, scores)):
@@ -68,58 +70,65 @@ class RerankScores:
 
 
 def select_hits(
-    weighed: Iterator[ScoredCandidate],
+    scored: Iterator[ScoredCandidate],
     ranking: Ranking,
     limit: int,
     now: int,
     owners: int,
-    opinions: RerankScores | None,
+    rerank_scores: RerankScores | None,
 ) -> tuple[list[LoadedCandidate], bool]:
-    """What becomes a hit, and whether more candidates could change nothing."""
-    reads = _load_candidates(weighed, limit)
+    """The candidates that become hits, and whether more candidates could not change them."""
+    loaded = _load_candidates(scored, limit)
     if ranking.collapse:
-        reads = _collapse_duplicates(reads)
-    least = ranking.score_threshold
-    if opinions or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
-        # They weigh candidates against one another: a fixed number of them is read first.
-        many = limit * max(ranking.multiplier, 1) * owners
-        first = list(islice(reads, many))
-        if opinions is not None:
-            for read, score in zip(first, opinions.of([read.text for read in first]), strict=True):
+        loaded = _collapse_duplicates(loaded)
+    threshold = ranking.score_threshold
+    if rerank_scores or ranking.spread or ranking.recency_weight or ranking.mmr_lambda is not None:
+        # These compare candidates with each other, so a fixed number of them is read first.
+        batch_size = limit * max(ranking.multiplier, 1) * owners
+        batch = list(islice(loaded, batch_size))
+        if rerank_scores is not None:
+            for read, score in zip(
+                batch, rerank_scores.of([read.text for read in batch]), strict=True
+            ):
                 read.score, read.parts["rerank"] = (
                     score,
                     round(score, recall_ranking.SCORE_DECIMALS),
                 )
-        above = [read for read in first if least is None or read.score >= least]
-        chosen = _adjust_scores(above, ranking, limit, now, opinions is not None)[:limit]
-        return chosen, len(chosen) == limit or len(first) == many
-    if least is not None:
-        reads = takewhile(lambda read: read.score >= least, reads)
-    chosen = list(islice(reads, limit))
-    return chosen, least is not None or len(chosen) == limit
+        above_threshold = [read for read in batch if threshold is None or read.score >= threshold]
+        chosen = _adjust_scores(above_threshold, ranking, limit, now, rerank_scores is not None)[
+            :limit
+        ]
+        return chosen, len(chosen) == limit or len(batch) == batch_size
+    if threshold is not None:
+        loaded = takewhile(lambda read: read.score >= threshold, loaded)
+    chosen = list(islice(loaded, limit))
+    return chosen, threshold is not None or len(chosen) == limit
 
 
-def _load_candidates(weighed: Iterator[ScoredCandidate], many: int) -> Iterator[LoadedCandidate]:
-    """Candidates read as they are needed, so many at once."""
-    while part := list(islice(weighed, many)):
+def _load_candidates(
+    scored: Iterator[ScoredCandidate], batch_size: int
+) -> Iterator[LoadedCandidate]:
+    """Read candidates as they are needed, in batches; damaged ones are left out."""
+    while part := list(islice(scored, batch_size)):
         for each, read in zip(part, _load_batch(part), strict=True):
             if read is not None:
                 yield LoadedCandidate(each, *read, each.score, dict(each.parts))
 
 
 def _load_batch(part: Sequence[ScoredCandidate]) -> list[tuple[Memory | Event, str] | None]:
-    found: dict[int, tuple[Memory | Event, str] | None] = {}
+    """Read candidates with one call for each view, in the order given."""
+    loaded: dict[int, tuple[Memory | Event, str] | None] = {}
     for view in {id(each.view): each.view for each in part}.values():
-        mine = [(at, each) for at, each in enumerate(part) if each.view is view]
-        read = view.read([(each.candidate, each.passage) for _, each in mine])
-        found.update(zip((at for at, _ in mine), read, strict=True))
-    return [found[at] for at in range(len(part))]
+        of_view = [(at, each) for at, each in enumerate(part) if each.view is view]
+        read = view.read([(each.candidate, each.passage) for _, each in of_view])
+        loaded.update(zip((at for at, _ in of_view), read, strict=True))
+    return [loaded[at] for at in range(len(part))]
 
 
 def _adjust_scores(
     reads: list[LoadedCandidate], ranking: Ranking, limit: int, now: int, reranked: bool
 ) -> list[LoadedCandidate]:
-    """After spread, recency and diversity had their say."""
+    """Apply min-max scaling, recency and diversity (MMR) to the scores, and sort by them."""
     if ranking.spread:
         relevance = [_logit(read.score) if reranked else read.score for read in reads]
         for at, score in recall_ranking.min_max(dict(enumerate(relevance)), ranking.equal).items():
@@ -153,13 +162,13 @@ def _mmr_order(reads: Sequence[LoadedCandidate], weight: float, limit: int) -> l
 
 
 def _collapse_duplicates(reads: Iterator[LoadedCandidate]) -> Iterator[LoadedCandidate]:
-    """The best of those that say the same, with how many others did before the next was asked for.
+    """Yield candidates without near-duplicates; the first counts them in ``parts["collapsed"]``.
 
-    A stretch of a longer text does not say all that it does.
+    Only a text of one passage can be a duplicate: one passage is not all that a longer text says.
     """
-    kept = DuplicateFilter()
+    seen_texts = DuplicateFilter()
     for read in reads:
-        first = kept.find_or_add(read) if read.scored.candidate.passages == 1 else None
+        first = seen_texts.find_or_add(read) if read.scored.candidate.passages == 1 else None
         if first is None:
             yield read
         else:
@@ -172,9 +181,10 @@ ANY_SPEAKER: SpeakerKey = ("",)
 
 
 class DuplicateFilter:
-    """Texts that do not say the same, found by who says them and by some of their terms.
+    """Finds near-duplicates among the candidates it was given.
 
-    What is said in another session, or by another, is no repetition; a memory may repeat anyone.
+    Events are duplicates only of the same speaker in the same session; a memory can be a duplicate
+    of any event or memory.
     """
 
     def __init__(self) -> None:
@@ -182,14 +192,14 @@ class DuplicateFilter:
         self._texts = near_duplicates.NearDuplicateIndex(DUPLICATE_SHARE)
 
     def find_or_add(self, read: LoadedCandidate) -> LoadedCandidate | None:
-        """The first that says the same; without one, this is kept."""
-        who = _speaker_key(read.item)
+        """The first candidate that this one duplicates; without one, add it and return None."""
+        speaker = _speaker_key(read.item)
         place = self._texts.find(
-            read.text, (ANY_SPEAKER,) if who == NO_SPEAKER else (who, NO_SPEAKER)
+            read.text, (ANY_SPEAKER,) if speaker == NO_SPEAKER else (speaker, NO_SPEAKER)
         )
         if place is not None:
             return self._reads[place]
-        self._texts.add(read.text, (who, ANY_SPEAKER))
+        self._texts.add(read.text, (speaker, ANY_SPEAKER))
         self._reads.append(read)
         return None
 
@@ -201,6 +211,7 @@ def _speaker_key(thing: Memory | Event) -> SpeakerKey:
 
 
 def build_hit(read: LoadedCandidate, explain: bool, degraded: str | None) -> Hit:
+    """The public ``Hit``; with ``explain`` it has the parts of its score and what was missing."""
     parts = read.parts if explain else {}
     if explain and degraded is not None:
         parts["degraded"] = degraded

@@ -1,4 +1,4 @@
-"""Whether two texts say the same."""
+"""Near-duplicate detection: whether two texts say the same in almost the same words."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from math import ceil
 from reverie.text.analyzer import STOP_WORDS, query_terms
 
 _WORD = re.compile(r"\w+")
-# Of the words that are not searched for, those that say nothing by themselves.
+# Stop words that carry no meaning of their own.
 _FUNCTION_WORDS = """
     a an am and are as at be been being but can could did do does doing for had has have having how
     i if in is it its itself just me my myself of or our ours ourselves own shall should so some
     such than that the then there these this those to too very was we were what when where which
     while who whom why will with would you your yours
 """
-# The others turn a sentence round: on and off, before and after, his and her.
+# The other stop words can reverse a sentence: on and off, before and after, his and her.
 MEANINGFUL_STOP_WORDS = STOP_WORDS - frozenset(_FUNCTION_WORDS.split())
-# So few may all have another ending.
+# In texts of at most this many words, all of them may differ only in their endings.
 FEW_WORDS = 8
 _NEGATION = re.compile(
     r"\b(?:no|not|never|none|nothing|nobody|without|cannot|nor|\w+n['’]?t|nicht|kein\w*|nie|"
@@ -28,44 +28,48 @@ _NEGATION = re.compile(
 )
 
 
-# So much two texts share that are told to a model as one.
+# The share of terms above which a prompt shows two texts as one.
 DEFAULT_SHARE = 0.5
 
 
 def is_near_duplicate(one: str, other: str, share: float = DEFAULT_SHARE) -> bool:
-    """Whether both share so many of their words in one order, and name the same people and numbers.
-
-    What one of them denies or only asks, the other does not say.
+    """Whether two texts share this part of their terms in the same order, and differ in nothing
+    that changes the meaning: names, numbers, negations, and whether they are questions.
     """
-    # Far from it: analysing both would take longer.
+    # Cheap checks first: analysing both texts takes longer.
     shorter, longer = sorted((len(one.strip()), len(other.strip())))
     if shorter * 2 < longer * share:
         return False
-    words, others = _words(one), _words(other)
-    if min(len(words), len(others)) > FEW_WORDS:
-        common = len(words & others)
-        if common * 2 < (len(words) + len(others) - common) * share:
+    one_words, other_words = _words(one), _words(other)
+    if min(len(one_words), len(other_words)) > FEW_WORDS:
+        common = len(one_words & other_words)
+        if common * 2 < (len(one_words) + len(other_words) - common) * share:
             return False
-    mine, theirs = _terms(one), _terms(other)
-    shared = mine.keys() & theirs.keys()
-    if not shared or len(shared) < len(mine.keys() | theirs.keys()) * share:
+    one_terms, other_terms = _terms(one), _terms(other)
+    shared = one_terms.keys() & other_terms.keys()
+    if not shared or len(shared) < len(one_terms.keys() | other_terms.keys()) * share:
         return False
-    if [term for term in mine if term in shared] != [term for term in theirs if term in shared]:
+    if [term for term in one_terms if term in shared] != [
+        term for term in other_terms if term in shared
+    ]:
         return False
     if (
-        words & MEANINGFUL_STOP_WORDS != others & MEANINGFUL_STOP_WORDS
+        one_words & MEANINGFUL_STOP_WORDS != other_words & MEANINGFUL_STOP_WORDS
         or _is_question(one) != _is_question(other)
         or len(_NEGATION.findall(one)) != len(_NEGATION.findall(other))
     ):
         return False
     return all(
-        _terms(_names_and_numbers(text)).keys() & known.keys() <= both.keys()
-        for text, known, both in ((one, mine, theirs), (other, theirs, mine))
+        _terms(_names_and_numbers(text)).keys() & own_terms.keys() <= counterpart.keys()
+        for text, own_terms, counterpart in (
+            (one, one_terms, other_terms),
+            (other, other_terms, one_terms),
+        )
     )
 
 
 class NearDuplicateIndex:
-    """Texts of some groups, found by their terms: which of them says the same as another does."""
+    """Texts in groups, indexed by some of their terms to find near-duplicates quickly."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -73,17 +77,20 @@ class NearDuplicateIndex:
         self._places: dict[tuple[Hashable, str], list[int]] = {}
 
     def find(self, text: str, groups: Iterable[Hashable] = ("",)) -> int | None:
-        """The place of the first text of these groups that says the same."""
-        near = {
+        """The number of the first text in these groups that is a near-duplicate of this one."""
+        candidates = {
             place
             for group in groups
             for term in prefix_filter_terms(text, self._share)
             for place in self._places.get((group, term), ())
         }
-        found = (at for at in sorted(near) if is_near_duplicate(text, self._texts[at], self._share))
-        return next(found, None)
+        matches = (
+            at for at in sorted(candidates) if is_near_duplicate(text, self._texts[at], self._share)
+        )
+        return next(matches, None)
 
     def add(self, text: str, groups: Iterable[Hashable] = ("",)) -> None:
+        """Add a text to these groups; texts are numbered in the order in which they are added."""
         for group in groups:
             for term in prefix_filter_terms(text, self._share):
                 self._places.setdefault((group, term), []).append(len(self._texts))
@@ -92,9 +99,12 @@ class NearDuplicateIndex:
 
 @lru_cache(maxsize=1_000)
 def prefix_filter_terms(text: str, share: float) -> tuple[str, ...]:
-    """Some terms of a text: whatever shares so many with it has one of them among its own."""
-    # The first in one order for all texts, as many as it has beyond those that must be shared. The
-    # longest first: few others have them.
+    """Terms of a text of which any text that shares ``share`` of its terms has at least one.
+
+    This is prefix filtering, as used for set similarity joins.
+    """
+    # The first terms in an order that is the same for all texts, one more than may be missing. The
+    # longest come first: they are rare.
     terms = sorted(_terms(text), key=lambda term: (-len(term), term))
     return tuple(terms[: len(terms) - ceil(len(terms) * share - 1e-9) + 1])
 
@@ -104,7 +114,7 @@ def _is_question(text: str) -> bool:
 
 
 def _names_and_numbers(text: str) -> str:
-    """Words that begin with a capital or hold a digit: with another one, something else is said."""
+    """Words with a capital first letter or a digit: texts that differ in one are different."""
     return " ".join(
         word for word in _WORD.findall(text) if word[0].isupper() or any(map(str.isdigit, word))
     )

@@ -1,4 +1,4 @@
-"""What a query says besides its words: who spoke, and when. Only what is said outright counts."""
+"""Hints in a query besides its terms: the speaker and the period that it names explicitly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from reverie.text.analyzer import MAX_QUERY_CHARS, query_terms
 
-# Without words that are something else in another of these languages, such as "ton" and "ma".
+# Without words that mean something else in another of these languages, such as "ton" and "ma".
 _FIRST_PERSON = """
     i i'm i've i'd i'll me my mine myself we us our ours
     ich mich mir mein meine meinen meinem meiner meines wir uns unser unsere
@@ -30,16 +30,16 @@ _SECOND_PERSON = """
     jij jou jouw
     ты тебя тебе твой твоя твоё твои вы вас вам ваш ваша
 """
-# Written like this they are a country and a name.
+# Spelled like this, these are a country and a name, not pronouns.
 _PROPER_NOUNS = frozenset({"US", "Mia"})
 _FIRST_WORDS = frozenset(_FIRST_PERSON.split())
 _SECOND_WORDS = frozenset(_SECOND_PERSON.split())
-# Chinese, Japanese and Korean write no spaces around these, or glue endings to them.
+# Chinese and Japanese write these without spaces; Korean adds endings to them.
 _FIRST_SIGNS = re.compile(
     "[我咱]|私|僕|俺|(?<!\\w)(?:나|내|저|제|우리)(?:는|가|를|의|에|한테|에게)?(?!\\w)"
 )
 _SECOND_SIGNS = re.compile("[你您]|あなた|君|(?<!\\w)(?:너|네|당신)(?:는|가|를|의|에게)?(?!\\w)")
-# Whoever asks for something new does not ask for what was said.
+# "can you …" asks for something new, not for what the assistant said.
 _REQUEST = re.compile(
     r"\b(?:can|could|would|will|do) you\b(?! (?:please )?(?:remind|repeat|remember|recall))",
     re.IGNORECASE,
@@ -82,22 +82,22 @@ _DATES = tuple(
         rf"\b{_IN}\s+{_YEAR}\b",
     )
 )
-# Most queries have neither, and need no closer look.
+# A cheap check first: most queries have neither a digit nor a month.
 _MAYBE_DATE = re.compile(rf"[0-9]|{_MONTH_NAMES}", re.IGNORECASE)
-# Nobody says in which part of the world it was that day.
+# The time zone of a date is unknown: a time matches if it does in any of these.
 _UTC_OFFSETS = tuple(timedelta(hours=hours) for hours in (-12, 0, 12))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Period(NamedTuple):
-    """A year, a month or a day. What is None was not said: May is every May."""
+    """A year, month or day that a query names. None was not named: "May" is every May."""
 
     year: int | None
     month: int | None
     day: int | None
 
     def holds(self, at: int) -> bool:
-        """Whether a time, in milliseconds UTC, lies in it somewhere on earth."""
+        """Whether a time, in milliseconds UTC, is in the period in any time zone."""
         try:
             moment = _EPOCH + timedelta(milliseconds=at)
             return any(self._matches(moment + shift) for shift in _UTC_OFFSETS)
@@ -113,7 +113,7 @@ class Period(NamedTuple):
 
 
 class QueryHints(NamedTuple):
-    """A query, read. ``terms`` are looked for, each with a word that stands for it."""
+    """The parsed query. ``terms`` maps each term to a word of the query that it comes from."""
 
     terms: dict[str, str]
     about_user: bool
@@ -121,7 +121,7 @@ class QueryHints(NamedTuple):
     period: Period | None
 
     def asks_about(self, role: str, speaker: str | None) -> bool:
-        """Whether it asks for what this speaker said."""
+        """Whether the query asks for what this speaker said."""
         if (self.about_user and role == "user") or (self.about_assistant and role == "assistant"):
             return True
         return (
@@ -132,16 +132,16 @@ class QueryHints(NamedTuple):
 
 
 def parse_query(query: str) -> QueryHints:
-    """Who asks speaks to the assistant: "I" is the user, and "you" the assistant."""
+    """Parse a query that a user wrote to an assistant: "I" is the user, "you" the assistant."""
     text = query[:MAX_QUERY_CHARS]
-    said = _REQUEST.sub(" ", text)
+    without_requests = _REQUEST.sub(" ", text)
     words = {
         word.lower().replace("\u2019", "'")
-        for word in _WORD.findall(said)
+        for word in _WORD.findall(without_requests)
         if word not in _PROPER_NOUNS
     }
-    second = bool(words & _SECOND_WORDS) or bool(_SECOND_SIGNS.search(said))
-    first = bool(words & _FIRST_WORDS) or bool(_FIRST_SIGNS.search(said))
+    second = bool(words & _SECOND_WORDS) or bool(_SECOND_SIGNS.search(without_requests))
+    first = bool(words & _FIRST_WORDS) or bool(_FIRST_SIGNS.search(without_requests))
     return QueryHints(query_terms(text), first and not second, second, _parse_period(text))
 
 
@@ -149,15 +149,15 @@ def _parse_period(text: str) -> Period | None:
     if not _MAYBE_DATE.search(text):
         return None
     for pattern in _DATES:
-        if found := pattern.search(text):
-            said = found.groupdict()
-            year = int(said["y"]) if said.get("y") else None
-            month = said.get("m")
+        if match := pattern.search(text):
+            groups = match.groupdict()
+            year = int(groups["y"]) if groups.get("y") else None
+            month = groups.get("m")
             number = None
             if month is not None:
-                # Some letters only look like those of a month when case is ignored.
+                # IGNORECASE also matches letters whose lower case is not in a month's name.
                 number = int(month) if month.isdecimal() else _MONTH.get(month.lower(), 0)
-            day = int(said["d"]) if said.get("d") else None
+            day = int(groups["d"]) if groups.get("d") else None
             if (number is None or 1 <= number <= 12) and (day is None or 1 <= day <= 31):
                 return Period(year, number, day)
     return None

@@ -1,7 +1,7 @@
-"""From candidates to hits: pure functions over scores.
+"""Scoring of candidates: pure functions.
 
-Scores are rounded to six places so that every engine agrees; equal ones are ordered by position,
-the newest first. What the numbers below are worth is measured by ``bench/retrieval.py``.
+Scores are rounded to six places so that every engine gives the same ones; equal scores are ordered
+by position, the newest first. The constants below are tuned with ``bench/retrieval.py``.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Numbers = NDArray[np.int64]
 
-# The rarest terms of a query say what all of them do. One bit of a mask stands for each.
+# Only the rarest terms of a query are used; each is one bit of a 16-bit mask.
 MAX_QUERY_TERMS = 16
-# A rare word counts for more than its information.
+# Above 1: rare terms count for more than their information content.
 IDF_EXPONENT = 1.2
 SCORE_DECIMALS = 6
-# How length counts against a text: not before it has some terms, and never in proportion.
+# A text's length lowers its score by (PIVOT / (PIVOT + length)) ** EXPONENT.
 LENGTH_PIVOT = 45.0
 LENGTH_EXPONENT = 0.4
-# Of so many terms, a turn borrows half as much as one that says nothing, or lends half as much.
+# A turn borrows evidence from its neighbours in the session, less the longer both are: a borrower
+# or lender of this many terms halves it.
 BORROWER_PIVOT = 60.0
 LENDER_PIVOT = 30.0
-# What a turn borrows from those so many places away; less from those that came later.
+# What a turn borrows from a neighbour, by distance; less from one that came later.
 NEIGHBOR_DISTANCE = 2
 NEIGHBOR_WEIGHTS = np.array([0.0, 1.0, 0.5])
 LATER_FACTOR = 0.8
 NEIGHBOR_VECTOR_WEIGHT = 0.35
-# Centred, what has nothing to do with a query is as often below zero as above it.
+# The centred cosine of an unrelated text is as often below zero as above it.
 MIN_SIMILARITY = -0.3
 DAY_MS = 86_400_000
 
@@ -46,24 +47,24 @@ Parts = Mapping[str, float | None]
 
 
 class FusedScore(NamedTuple, Generic[T]):
-    """An item with its score, and what each kind of evidence gave to it."""
+    """An item with its score, and what each list contributed to it."""
 
     item: T
     score: float
     parts: Parts
 
 
-# -- the query's words ----------------------------------------------------------------------------
+# -- terms of the query ---------------------------------------------------------------------------
 
 
 def idf_weight(passages: int, frequency: int) -> float:
-    """How much it says that a passage has a term which ``frequency`` of ``passages`` have."""
+    """The weight of a term that ``frequency`` of ``passages`` passages contain (IDF)."""
     information = math.log(1 + (passages - frequency + 0.5) / (frequency + 0.5))
     return math.pow(information, IDF_EXPONENT)
 
 
 class TermWeights(NamedTuple):
-    """What each term of a query that the owner knows counts, and what all of them would."""
+    """The weight of each query term that occurs, and the total of all, occurring or not."""
 
     of: dict[str, float]
     total: float
@@ -72,11 +73,11 @@ class TermWeights(NamedTuple):
 def term_weights(
     passages: int, terms: Iterable[str], frequencies: Mapping[str, int]
 ) -> TermWeights:
-    """The rarest terms count, whether the owner knows them or not."""
+    """The weights of the rarest terms of a query; terms that do not occur add to the total."""
     rarest = sorted((frequencies.get(term, 0), term) for term in terms)
-    known = [(count, term) for count, term in rarest if count][:MAX_QUERY_TERMS]
+    occurring = [(count, term) for count, term in rarest if count][:MAX_QUERY_TERMS]
     return TermWeights(
-        {term: idf_weight(passages, count) for count, term in known},
+        {term: idf_weight(passages, count) for count, term in occurring},
         sum(idf_weight(passages, count) for count, _ in rarest[:MAX_QUERY_TERMS]) or 1.0,
     )
 
@@ -84,14 +85,14 @@ def term_weights(
 def word_weights(
     passages: int, words: Mapping[str, str], frequencies: Mapping[str, int]
 ) -> dict[str, float]:
-    """How much each word of the query counts in its vector: by its rarity with the owner."""
+    """The weight of each word of the query in the query vector: rare words count more."""
     return {
         word: math.sqrt(math.log((passages + 1) / (frequencies.get(term, 0) + 1)) + 0.1)
         for term, word in words.items()
     }
 
 
-# How well a text of so many terms does: a long one has more words by chance.
+# The factor for a text of n terms, by n: a long text contains more terms by chance.
 LENGTH_NORM = np.power(
     LENGTH_PIVOT / (LENGTH_PIVOT + np.arange(POSTING_LENGTH_BASE)),
     LENGTH_EXPONENT,
@@ -100,10 +101,10 @@ LENGTH_NORM = np.power(
 
 
 class TermMatches:
-    """Which of the query's terms stand in which passage of one owner."""
+    """The query terms that each passage of one owner contains, as bit masks, and their scores."""
 
     def __init__(self, postings: Mapping[str, Numbers], weights: TermWeights, end: int) -> None:
-        """``postings`` are passage numbers times ``LENGTHS`` plus the length of their text."""
+        """``postings`` are passage numbers * ``POSTING_LENGTH_BASE`` + the length of the text."""
         self.weights = np.array(list(weights.of.values()))
         self.total = weights.total
         self._masks = np.zeros(end, np.uint16)
@@ -116,28 +117,28 @@ class TermMatches:
                 self._scores[numbers] += weight / weights.total * LENGTH_NORM[lengths]
 
     def present(self, numbers: Numbers) -> NDArray[np.bool_]:
-        """A row for each passage, a column for each term."""
+        """Which terms these passages contain: a row for each passage, a column for each term."""
         rows = self._masks[numbers].astype("<u2").view(np.uint8).reshape(-1, 2)
         bits = np.unpackbits(rows, axis=1, count=len(self.weights), bitorder="little")
         return bits.astype(np.bool_)
 
     def passage_scores(self) -> tuple[Numbers, Floats]:
-        """The passages that hold any of the query by themselves, and how much of it."""
+        """The passages that contain any of the terms, and the keyword score of each."""
         numbers = np.flatnonzero(self._masks)
         return numbers, self._scores[numbers]
 
 
-# -- all the evidence -----------------------------------------------------------------------------
+# -- scoring by evidence --------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class CandidatePool:
-    """The candidates of one owner with those around them, and what is known of each; not empty.
+    """The candidates of one owner and their neighbours, with the evidence for each; not empty.
 
-    The passages of a candidate stand together, in the order of the candidates; those ``looked_up``
-    are in the lists themselves, the others belong to what stands around. ``similar`` is None
-    without vectors, ``matches`` without words; ``speaks`` and ``within`` where the query names
-    no speaker and no period.
+    ``numbers`` are the passages of the candidates, in the order of the candidates. ``retrieved``
+    tells which of them the searches found; the others belong to neighbours. ``similar`` is None
+    without vectors, ``matches`` without terms; ``speaker_match`` and ``period_match`` are None
+    where the query names no speaker or no period.
     """
 
     candidates: Sequence[Candidate]
@@ -145,12 +146,12 @@ class CandidatePool:
     retrieved: NDArray[np.bool_]
     matches: TermMatches | None
     similar: Floats | None
-    speaks: NDArray[np.bool_] | None = None
-    within: NDArray[np.bool_] | None = None
+    speaker_match: NDArray[np.bool_] | None = None
+    period_match: NDArray[np.bool_] | None = None
 
 
 class NeighborLinks(NamedTuple):
-    """Who borrows from whom, and how much of what the other says."""
+    """Pairs of neighbouring turns: which borrows from which, and what share of its evidence."""
 
     borrowers: Numbers
     lenders: Numbers
@@ -158,17 +159,18 @@ class NeighborLinks(NamedTuple):
 
 
 class PoolScores(NamedTuple):
-    """The score of each candidate of a pool, its best passage, and what made up the score.
+    """The score of each candidate of a pool, its best passage, and the parts of the score.
 
-    What only stands around, and has nothing to borrow, is not ``found``.
+    A neighbour that has no evidence, own or borrowed, is not ``matched``.
     """
 
     scores: Floats
     passages: Numbers
-    found: NDArray[np.bool_]
+    matched: NDArray[np.bool_]
     parts: Mapping[str, Floats | None]
 
     def parts_at(self, place: int) -> dict[str, float | None]:
+        """The parts of one candidate's score, rounded; None for evidence it does not have."""
         return {
             name: None
             if values is None or not np.isfinite(values[place])
@@ -178,51 +180,56 @@ class PoolScores(NamedTuple):
 
 
 def score_evidence(pool: CandidatePool, ranking: Ranking) -> PoolScores:
-    """Weigh all that speaks for each candidate.
+    """Score each candidate by all the evidence for it.
 
-    A turn is found by its own words and vector, by those of the turns beside it as far as it says
-    little itself, by who said it and when, and by what was remembered of it.
+    A turn is scored by its own terms and vector, by those of neighbouring turns (more if it is
+    short), by its speaker and time, by its session, and by memories that came from it.
     """
     candidates = pool.candidates
     counts = np.array([candidate.passages for candidate in candidates], np.int64)
     starts = np.cumsum(counts) - counts
-    of = np.repeat(np.arange(len(counts)), counts)
+    candidate_of = np.repeat(np.arange(len(counts)), counts)
     lengths = np.array([candidate.terms for candidate in candidates], np.int64)
     sessions = _session_numbers(candidates)
     sequences = np.array([candidate.sequence for candidate in candidates], np.int64)
-    lent = _neighbor_links(sequences, sessions, lengths, ranking.neighbours)
-    keyword, with_keyword = _keyword_scores(pool.matches, pool.numbers, of, starts, lengths, lent)
-    vector, with_vector = _vector_scores(pool.similar, of, starts, lent)
-    bonuses = {"speaker": (ranking.speaker, pool.speaks), "period": (ranking.period, pool.within)}
-    whole = 1.0 + sum(weight for weight, found in bonuses.values() if found is not None)
+    links = _neighbor_links(sequences, sessions, lengths, ranking.neighbours)
+    keyword, with_keyword = _keyword_scores(
+        pool.matches, pool.numbers, candidate_of, starts, lengths, links
+    )
+    vector, with_vector = _vector_scores(pool.similar, candidate_of, starts, links)
+    bonuses = {
+        "speaker": (ranking.speaker, pool.speaker_match),
+        "period": (ranking.period, pool.period_match),
+    }
+    total_weight = 1.0 + sum(weight for weight, match in bonuses.values() if match is not None)
     by_keyword, by_vector = (
-        share / whole
-        for share in _shares(ranking, pool.matches is not None, pool.similar is not None)
+        share / total_weight
+        for share in _list_weights(ranking, pool.matches is not None, pool.similar is not None)
     )
     scores = by_keyword * with_keyword + by_vector * with_vector
-    chosen = np.lexsort((-pool.numbers, -np.round(scores, SCORE_DECIMALS), of))[starts]
-    said = scores[chosen]
+    best = np.lexsort((-pool.numbers, -np.round(scores, SCORE_DECIMALS), candidate_of))[starts]
+    own = scores[best]
     parts: dict[str, Floats | None] = {
-        "keyword": None if pool.matches is None else keyword[chosen],
-        "vector": None if pool.similar is None else pool.similar[chosen],
-        "keyword_part": by_keyword * keyword[chosen],
-        "vector_part": by_vector * vector[chosen],
-        "neighbours": said - (by_keyword * keyword + by_vector * vector)[chosen],
+        "keyword": None if pool.matches is None else keyword[best],
+        "vector": None if pool.similar is None else pool.similar[best],
+        "keyword_part": by_keyword * keyword[best],
+        "vector_part": by_vector * vector[best],
+        "neighbours": own - (by_keyword * keyword + by_vector * vector)[best],
     }
-    total = said
-    for name, (weight, found) in bonuses.items():
+    total = own
+    for name, (weight, match) in bonuses.items():
         bonus = np.zeros(len(counts))
-        if found is not None:
-            bonus += weight / whole * found
+        if match is not None:
+            bonus += weight / total_weight * match
         parts[name], total = bonus, total + bonus
     parts["session"] = ranking.session * (_best_of_session(sessions, total) - total)
     total = total + parts["session"]
-    parts["origin"] = lent_by_memories = _memory_bonus(candidates, total, ranking.origin)
-    looked_up = np.logical_or.reduceat(pool.retrieved, starts)
+    parts["origin"] = from_memories = _memory_bonus(candidates, total, ranking.origin)
+    retrieved = np.logical_or.reduceat(pool.retrieved, starts)
     return PoolScores(
-        np.round(total + lent_by_memories, SCORE_DECIMALS),
-        pool.numbers[chosen],
-        looked_up | (said + lent_by_memories > 0),
+        np.round(total + from_memories, SCORE_DECIMALS),
+        pool.numbers[best],
+        retrieved | (own + from_memories > 0),
         parts,
     )
 
@@ -231,7 +238,8 @@ def _round(value: float | np.float64) -> float:
     return round(float(value), SCORE_DECIMALS)
 
 
-def _shares(ranking: Ranking, keyword: bool, vector: bool) -> tuple[float, float]:
+def _list_weights(ranking: Ranking, keyword: bool, vector: bool) -> tuple[float, float]:
+    """The weights of keyword and vector scores among those that are used; they add up to 1."""
     shares = (ranking.keyword_weight if keyword else 0.0, ranking.vector_weight if vector else 0.0)
     whole = sum(shares) or 1.0
     return shares[0] / whole, shares[1] / whole
@@ -252,23 +260,23 @@ def _session_numbers(candidates: Sequence[Candidate]) -> Numbers:
 def _neighbor_links(
     sequences: Numbers, sessions: Numbers, lengths: Numbers, weight: float
 ) -> NeighborLinks:
-    """Turns of one session up to ``REACH`` apart lend to one another, the short ones most."""
+    """Link turns of one session up to ``NEIGHBOR_DISTANCE`` apart; short ones share most."""
     if sessions.max() < 0:
-        nobody = np.zeros(0, np.int64)
-        return NeighborLinks(nobody, nobody, np.zeros(0))
+        none = np.zeros(0, np.int64)
+        return NeighborLinks(none, none, np.zeros(0))
     order = np.lexsort((sequences, sessions))
     order = order[sessions[order] >= 0]
     session, sequence = sessions[order], sequences[order]
-    to, by, shares = [], [], []
+    borrowers, lenders, shares = [], [], []
     for step in range(1, NEIGHBOR_DISTANCE + 1):
         apart = sequence[step:] - sequence[:-step]
         near = np.flatnonzero((session[step:] == session[:-step]) & (apart <= NEIGHBOR_DISTANCE))
         later, earlier = order[step:][near], order[:-step][near]
         share = NEIGHBOR_WEIGHTS[apart[near]]
-        to += [later, earlier]
-        by += [earlier, later]
+        borrowers += [later, earlier]
+        lenders += [earlier, later]
         shares += [share, share * LATER_FACTOR]
-    borrower, lender = np.concatenate(to), np.concatenate(by)
+    borrower, lender = np.concatenate(borrowers), np.concatenate(lenders)
     share = weight * np.concatenate(shares)
     share *= (
         BORROWER_PIVOT
@@ -281,75 +289,75 @@ def _neighbor_links(
 def _keyword_scores(
     matches: TermMatches | None,
     numbers: Numbers,
-    of: Numbers,
+    candidate_of: Numbers,
     starts: Numbers,
     lengths: Numbers,
-    lent: NeighborLinks,
+    links: NeighborLinks,
 ) -> tuple[Floats, Floats]:
-    """How much of the query each passage holds, alone and with what it borrows."""
+    """The keyword score of each passage, on its own and with what it borrows."""
     if matches is None or not len(matches.weights):
-        return np.zeros(len(of)), np.zeros(len(of))
+        return np.zeros(len(candidate_of)), np.zeros(len(candidate_of))
     present = matches.present(numbers).astype(np.float64)
-    said = np.maximum.reduceat(present, starts, axis=0)
-    borrowed = np.zeros_like(said)
-    np.maximum.at(borrowed, lent.borrowers, lent.share[:, None] * said[lent.lenders])
-    soft = LENGTH_NORM[lengths][of] / matches.total
-    return present @ matches.weights * soft, np.maximum(
-        present, borrowed[of]
-    ) @ matches.weights * soft
+    in_candidate = np.maximum.reduceat(present, starts, axis=0)
+    borrowed = np.zeros_like(in_candidate)
+    np.maximum.at(borrowed, links.borrowers, links.share[:, None] * in_candidate[links.lenders])
+    length_factor = LENGTH_NORM[lengths][candidate_of] / matches.total
+    return present @ matches.weights * length_factor, np.maximum(
+        present, borrowed[candidate_of]
+    ) @ matches.weights * length_factor
 
 
 def _vector_scores(
-    similar: Floats | None, of: Numbers, starts: Numbers, lent: NeighborLinks
+    similar: Floats | None, candidate_of: Numbers, starts: Numbers, links: NeighborLinks
 ) -> tuple[Floats, Floats]:
-    """How like the query each passage is, from 0 to 1, alone and with what it borrows."""
+    """The vector score of each passage in [0, 1], on its own and with what it borrows."""
     if similar is None:
-        return np.zeros(len(of)), np.zeros(len(of))
-    known = np.where(np.isfinite(similar), similar, MIN_SIMILARITY)
-    best = np.maximum(np.maximum.reduceat(known, starts), 0.0)
+        return np.zeros(len(candidate_of)), np.zeros(len(candidate_of))
+    similarity = np.where(np.isfinite(similar), similar, MIN_SIMILARITY)
+    best = np.maximum(np.maximum.reduceat(similarity, starts), 0.0)
     borrowed = np.zeros(len(starts))
-    np.add.at(borrowed, lent.borrowers, NEIGHBOR_VECTOR_WEIGHT * lent.share * best[lent.lenders])
+    np.add.at(borrowed, links.borrowers, NEIGHBOR_VECTOR_WEIGHT * links.share * best[links.lenders])
     width = 1.0 - MIN_SIMILARITY
     return (
-        np.clip((known - MIN_SIMILARITY) / width, 0.0, 1.0),
-        np.clip((known + borrowed[of] - MIN_SIMILARITY) / width, 0.0, 1.0),
+        np.clip((similarity - MIN_SIMILARITY) / width, 0.0, 1.0),
+        np.clip((similarity + borrowed[candidate_of] - MIN_SIMILARITY) / width, 0.0, 1.0),
     )
 
 
 def _best_of_session(sessions: Numbers, scores: Floats) -> Floats:
-    """The best score in the session of each; of a memory its own."""
+    """The best score in the session of each candidate; for a memory its own score."""
     best = np.zeros(int(sessions.max()) + 2)
     np.maximum.at(best, sessions, scores)
     return np.where(sessions < 0, scores, best[sessions])
 
 
 def _memory_bonus(candidates: Sequence[Candidate], scores: Floats, weight: float) -> Floats:
-    """A memory lends to the event it came from part of what it is ahead of it."""
-    lent = np.zeros(len(scores))
-    lenders = [
+    """The bonus of events that a better-scored memory came from: a part of the difference."""
+    bonus = np.zeros(len(scores))
+    memories = [
         (candidate.origin, score)
         for candidate, score in zip(candidates, scores, strict=True)
         if candidate.origin is not None
     ]
-    if not lenders:
-        return lent
-    places = {
+    if not memories:
+        return bonus
+    event_places = {
         (candidate.session, candidate.sequence): place
         for place, candidate in enumerate(candidates)
         if candidate.session is not None
     }
-    for origin, score in lenders:
-        place = places.get((origin.session, origin.sequence))
+    for origin, score in memories:
+        place = event_places.get((origin.session, origin.sequence))
         if place is not None:
-            lent[place] = max(lent[place], weight * (score - scores[place]))
-    return lent
+            bonus[place] = max(bonus[place], weight * (score - scores[place]))
+    return bonus
 
 
-# -- two lists of passages ------------------------------------------------------------------------
+# -- fusing two lists of passages -----------------------------------------------------------------
 
 
 def min_max(scores: Mapping[T, float], equal: float = 1.0) -> dict[T, float]:
-    """Spread over [0, 1]; when all are equal each is ``equal``."""
+    """Scale scores to [0, 1]; when all are equal each becomes ``equal``."""
     if not scores:
         return {}
     low, high = min(scores.values()), max(scores.values())
@@ -359,15 +367,15 @@ def min_max(scores: Mapping[T, float], equal: float = 1.0) -> dict[T, float]:
 
 
 def reciprocal_ranks(scores: Mapping[T, float], k: int = 60) -> dict[T, float]:
-    """The first of a list counts 1 / (k + 1), the next 1 / (k + 2)."""
+    """Reciprocal-rank scores: 1 / (k + 1) for the first of a list, 1 / (k + 2) for the next."""
     return {item: 1 / (k + place) for place, item in enumerate(scores, 1)}
 
 
 def fuse(
     keyword: Mapping[T, float] | None, vector: Mapping[T, float] | None, ranking: Ranking
 ) -> list[FusedScore[T]]:
-    """One score from two lists, each the best first. A kind that was not asked for is None."""
-    shares = _shares(ranking, keyword is not None, vector is not None)
+    """Fuse two lists, each the best first, into one score; a list not asked for is None."""
+    shares = _list_weights(ranking, keyword is not None, vector is not None)
     if ranking.fusion == "rrf":
         shares = (ranking.keyword_weight, ranking.vector_weight)
         by_keyword, by_vector = reciprocal_ranks(keyword or {}), reciprocal_ranks(vector or {})
@@ -390,23 +398,24 @@ def fuse(
     return fused
 
 
-# -- from scores to hits --------------------------------------------------------------------------
+# -- recency and diversity ------------------------------------------------------------------------
 
 
 def recency(at: int, now: int, half_life_days: float) -> float:
-    """1 for what is new or still to come, half of it after each half-life."""
+    """1 for a time that is now or in the future, halved after each half-life."""
     return float(0.5 ** (max(now - at, 0) / DAY_MS / half_life_days))
 
 
 def apply_recency(score: float, at: int, now: int, ranking: Ranking) -> float:
+    """Mix a score with its recency, by ``ranking.recency_weight``."""
     weight = ranking.recency_weight
     return _round((1 - weight) * score + weight * recency(at, now, ranking.half_life_days))
 
 
 def mmr_order(scores: Sequence[float], vectors: Floats, weight: float, limit: int) -> list[int]:
-    """Places in the order of maximal marginal relevance, the best of all first.
+    """The indexes of the scores in the order of maximal marginal relevance, at most ``limit``.
 
-    A row of zeros is like nothing.
+    A row of zeros is similar to nothing.
     """
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = vectors / np.where(lengths > 0, lengths, 1.0)
@@ -419,6 +428,6 @@ def mmr_order(scores: Sequence[float], vectors: Floats, weight: float, limit: in
         best = min(ordered)[1]
         left.remove(best)
         picked.append(best)
-        like = units @ units[best]
-        closest = like if len(picked) == 1 else np.maximum(closest, like)
+        similarity = units @ units[best]
+        closest = similarity if len(picked) == 1 else np.maximum(closest, similarity)
     return picked

@@ -1,4 +1,4 @@
-"""Recall: scope first, then candidates by word and by vector, weighed, and led back to texts."""
+"""Recall: search by terms and by vectors within a scope, score the candidates, return hits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from reverie.engine import vector_math
 from reverie.engine.index import Filter
 from reverie.errors import EmbedderMissing, EmbeddingFailed, InvalidInput
-from reverie.model import Candidate, Hit, Mode, Ranking
+from reverie.model import NO_RERANKER, Candidate, Hit, Mode, Ranking
 from reverie.protocols import Embedder, Owner
 from reverie.recall import hits, query_hints
 from reverie.recall import ranking as recall_ranking
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from reverie.protocols import Numbers, Vector
 
 AS_OF_NEEDS_LOCAL = "an as-of recall makes its vectors anew, which only a local embedder can"
-NO_RERANKER = "no reranker is configured"
-# A key in PEM is shorter.
+# Longer than any secret that is recognised, such as a key in PEM format.
 MAX_SECRET_CHARS = 5_000
+# Neighbours are read for this many times the limit of the best passages of each list.
 NEIGHBOR_LOOKUP_FACTOR = 2
-# How much more is looked at when what was found leads to too little.
+# By how much the number of candidates grows when they lead to too few hits.
 CANDIDATE_GROWTH = 4
 MAX_CANDIDATES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked for, checked."""
+    """The validated parameters of a recall."""
 
     text: str
     limit: int
@@ -56,12 +56,12 @@ class Query:
     embedding: Sequence[float] | None = None
     explain: bool = False
     exclude: Callable[[str | None, Candidate], bool] | None = None
-    """Given a user and what is theirs: whether whoever asks has it before them already."""
+    """Given the user that a candidate belongs to and the candidate: whether to leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """How this query is compared with vectors. ``missing`` says why it is not, when it is not."""
+    """The vector of a query, given or to be embedded; ``unavailable_reason`` if there is none."""
 
     embedder: Embedder | None
     precomputed: Vector | None
@@ -71,7 +71,8 @@ class QueryVector:
     def unavailable(self) -> bool:
         return self.unavailable_reason is not None
 
-    def vector(self, text: str, weights: Mapping[str, float]) -> Vector:
+    def embed(self, text: str, weights: Mapping[str, float]) -> Vector:
+        """The given vector, or that of the text with its words weighted."""
         if self.precomputed is not None:
             return self.precomputed
         assert self.embedder is not None
@@ -79,8 +80,8 @@ class QueryVector:
 
 
 def redact_query(runtime: Runtime, query: Query) -> Query:
-    """The query as it may be embedded and noted; an embedder may be somebody else's service."""
-    # Nothing looks further; a secret that begins before that place is still seen whole.
+    """The query without secrets: it is recorded, and may be sent to a remote embedder."""
+    # Only MAX_QUERY_CHARS are used; a secret that begins within them is still recognised whole.
     text = query.text[: MAX_QUERY_CHARS + MAX_SECRET_CHARS]
     return replace(query, text=runtime.redaction.quiet(text, "the query"))
 
@@ -88,9 +89,10 @@ def redact_query(runtime: Runtime, query: Query) -> Query:
 def prepare_query_vector(
     runtime: Runtime, query: Query, *, local_only: bool = False
 ) -> QueryVector:
-    """Decide how vectors take part, before the store is read: a remote embedder is slow.
+    """Prepare the query vector before the read transaction begins: a remote embedder is slow.
 
-    Asked for alone they must be there; in a hybrid recall their absence is said in ``explain``.
+    Where there is none, mode "vector" raises, and a hybrid recall uses terms alone and reports the
+    reason in ``explain``. ``local_only`` is for as-of recalls, which embed the stored texts again.
     """
     if query.mode == "keyword":
         return QueryVector(None, None, "not asked for")
@@ -98,17 +100,17 @@ def prepare_query_vector(
     if given is not None and not local_only:
         return QueryVector(None, given, None)
     embedder = runtime.embedder
-    why = None
+    reason = None
     if embedder is None:
-        why = "no embedder is configured"
+        reason = "no embedder is configured"
     elif local_only and embedder.remote:
-        why = AS_OF_NEEDS_LOCAL
+        reason = AS_OF_NEEDS_LOCAL
     elif not local_only and not runtime.engine.supports_vector_search:
-        why = "the database has no pgvector"
-    if embedder is None or why is not None:
+        reason = "the database has no pgvector"
+    if embedder is None or reason is not None:
         if query.mode == "vector":
-            raise EmbedderMissing(f"{why}: use mode='keyword', or set REVERIE_EMBEDDER=local")
-        return QueryVector(None, None, why)
+            raise EmbedderMissing(f"{reason}: use mode='keyword', or set REVERIE_EMBEDDER=local")
+        return QueryVector(None, None, reason)
     if given is not None or not embedder.remote:
         return QueryVector(embedder, given, None)
     with runtime.engine.read() as tx:
@@ -122,19 +124,20 @@ def prepare_query_vector(
 
 
 def recall(
-    runtime: Runtime, owners: Mapping[Owner, str | None], query: Query, eye: QueryVector
+    runtime: Runtime, owners: Mapping[Owner, str | None], query: Query, query_vector: QueryVector
 ) -> list[Hit]:
-    """The best memories and events of these owners, each with the name of its user."""
+    """The best hits among the memories and events of these owners (owner -> user name)."""
     with runtime.engine.read() as tx:
-        for own in list(owners)[:1]:  # behind it is what its space shares
+        for own in list(owners)[:1]:  # the second one is shared by the space, and visible with it
             tx.enter(own)
-        embedder = eye.embedder
-        known = embeddings.read(tx) if embedder is None else embeddings.require(tx, embedder)
+        embedder = query_vector.embedder
+        generation = embeddings.read(tx) if embedder is None else embeddings.require(tx, embedder)
         now = runtime.clock.now()
         views = [
-            IndexView(tx, owner, user, query.filter, known, now) for owner, user in owners.items()
+            IndexView(tx, owner, user, query.filter, generation, now)
+            for owner, user in owners.items()
         ]
-        return _recall(runtime, query, eye, views)
+        return _recall(runtime, query, query_vector, views)
 
 
 def recall_as_of(
@@ -143,48 +146,53 @@ def recall_as_of(
     chosen: Filter,
     query: Query,
 ) -> list[Hit]:
-    """Recall from all that was known at an earlier moment, by user.
+    """Recall as of an earlier position: ``known`` are the items of that moment, by user.
 
-    As in the index, statistics are those of all an owner knew; a filter only narrows what is found.
+    As in the index, statistics are of all items of an owner; the filter only limits what is found.
     """
     query = redact_query(runtime, query)
-    eye = prepare_query_vector(runtime, query, local_only=True)
-    if eye.embedder is not None:
+    query_vector = prepare_query_vector(runtime, query, local_only=True)
+    if query_vector.embedder is not None:
         with runtime.engine.read() as tx:
-            embeddings.require(tx, eye.embedder)
-    views = [AsOfView(runtime, user, things, chosen) for user, things in known.items()]
-    return _recall(runtime, query, eye, views)
+            embeddings.require(tx, query_vector.embedder)
+    views = [AsOfView(runtime, user, items, chosen) for user, items in known.items()]
+    return _recall(runtime, query, query_vector, views)
 
 
-def _recall(runtime: Runtime, query: Query, eye: QueryVector, views: Sequence[View]) -> list[Hit]:
+def _recall(
+    runtime: Runtime, query: Query, query_vector: QueryVector, views: Sequence[View]
+) -> list[Hit]:
     ranking = query.ranking
-    question = query_hints.parse_query(query.text)
-    asked = _build_view_queries(views, query, question, eye)
+    hints = query_hints.parse_query(query.text)
+    view_queries = _build_view_queries(views, query, hints, query_vector)
     reranker = runtime.reranker() if ranking.rerank else None
-    opinions = None if reranker is None else hits.RerankScores(reranker, query.text)
-    many = max(ranking.candidates, query.limit * ranking.multiplier, 1)
+    rerank_scores = None if reranker is None else hits.RerankScores(reranker, query.text)
+    candidate_limit = max(ranking.candidates, query.limit * ranking.multiplier, 1)
     while True:
-        lists = [_score_passages(each, many) for each in asked]
-        cut = any(many in {len(found.by_keyword), len(found.by_vector)} for found in lists)
-        weighed = _drop_excluded(query, _score_candidates(query, question, lists))
-        kept, enough = hits.select_hits(
-            weighed, ranking, query.limit, runtime.clock.now(), len(views), opinions
+        lists = [_score_passages(each, candidate_limit) for each in view_queries]
+        truncated = any(
+            candidate_limit in {len(passages.by_keyword), len(passages.by_vector)}
+            for passages in lists
         )
-        if enough or not cut or many >= MAX_CANDIDATES:
+        scored = _drop_excluded(query, _score_candidates(query, hints, lists))
+        selected, enough = hits.select_hits(
+            scored, ranking, query.limit, runtime.clock.now(), len(views), rerank_scores
+        )
+        if enough or not truncated or candidate_limit >= MAX_CANDIDATES:
             break
-        # One long note, or the same again and again, filled the lists: there may be others behind.
-        many *= CANDIDATE_GROWTH
-    missing = [eye.unavailable_reason] if query.mode == "hybrid" else []
-    missing += [NO_RERANKER] if ranking.rerank and reranker is None else []
-    degraded = "; ".join(why for why in missing if why is not None) or None
-    return [hits.build_hit(read, query.explain, degraded) for read in kept]
+        # A long note or many duplicates filled the lists: there may be other hits after them.
+        candidate_limit *= CANDIDATE_GROWTH
+    missing_parts = [query_vector.unavailable_reason] if query.mode == "hybrid" else []
+    missing_parts += [NO_RERANKER] if ranking.rerank and reranker is None else []
+    degraded = "; ".join(reason for reason in missing_parts if reason is not None) or None
+    return [hits.build_hit(read, query.explain, degraded) for read in selected]
 
 
 # -- candidates -----------------------------------------------------------------------------------
 
 
 class ViewQuery(NamedTuple):
-    """A query in terms of one view."""
+    """A query prepared for one view: its term matches, and its vector."""
 
     view: View
     matches: recall_ranking.TermMatches | None
@@ -192,7 +200,7 @@ class ViewQuery(NamedTuple):
 
 
 class PassageScores(NamedTuple):
-    """Passages of one view, the best first, by each kind of evidence that was asked for."""
+    """Passages of one view with their scores, the best first, by terms and by vector."""
 
     asked: ViewQuery
     by_keyword: dict[int, float]
@@ -200,40 +208,40 @@ class PassageScores(NamedTuple):
 
 
 def _build_view_queries(
-    views: Sequence[View], query: Query, question: QueryHints, eye: QueryVector
+    views: Sequence[View], query: Query, hints: QueryHints, query_vector: QueryVector
 ) -> list[ViewQuery]:
-    """By what all of these owners know together: what is rare must be so for each of them."""
-    ranking, terms = query.ranking, list(question.terms)
-    wordless = query.mode == "vector" or (
-        ranking.fusion != "evidence" and not ranking.keyword_weight and not eye.unavailable
+    """Prepare the query for each view, with term weights over the passages of all views."""
+    ranking, terms = query.ranking, list(hints.terms)
+    without_terms = query.mode == "vector" or (
+        ranking.fusion != "evidence" and not ranking.keyword_weight and not query_vector.unavailable
     )
-    # Where all postings of each term are read in any case, they are counted.
-    whole = [
+    # Where all postings are read in any case, counting them gives the frequencies.
+    all_postings = [
         None
-        if wordless or view.is_filtered or len(terms) > recall_ranking.MAX_QUERY_TERMS
+        if without_terms or view.is_filtered or len(terms) > recall_ranking.MAX_QUERY_TERMS
         else view.postings(terms)
         for view in views
     ]
-    known: dict[str, int] = {}
-    for view, postings in zip(views, whole, strict=True):
-        counted = view.frequencies(terms) if postings is None else _count_postings(postings)
-        for term, count in counted.items():
-            known[term] = known.get(term, 0) + count
+    frequencies: dict[str, int] = {}
+    for view, postings in zip(views, all_postings, strict=True):
+        counts = view.frequencies(terms) if postings is None else _count_postings(postings)
+        for term, count in counts.items():
+            frequencies[term] = frequencies.get(term, 0) + count
     passages = sum(view.passages for view in views)
-    weights = recall_ranking.term_weights(passages, terms, known)
+    weights = recall_ranking.term_weights(passages, terms, frequencies)
     vector = None
-    if not eye.unavailable:
-        vector = eye.vector(
-            query.text, recall_ranking.word_weights(passages, question.terms, known)
+    if not query_vector.unavailable:
+        vector = query_vector.embed(
+            query.text, recall_ranking.word_weights(passages, hints.terms, frequencies)
         )
-    asked = []
-    for view, postings in zip(views, whole, strict=True):
+    view_queries = []
+    for view, postings in zip(views, all_postings, strict=True):
         matches = None
-        if not wordless:
-            found = view.postings(weights.of) if postings is None else postings
-            matches = recall_ranking.TermMatches(found, weights, view.end)
-        asked.append(ViewQuery(view, matches, vector))
-    return asked
+        if not without_terms:
+            term_postings = view.postings(weights.of) if postings is None else postings
+            matches = recall_ranking.TermMatches(term_postings, weights, view.end)
+        view_queries.append(ViewQuery(view, matches, vector))
+    return view_queries
 
 
 def _count_postings(postings: Mapping[str, Numbers]) -> dict[str, int]:
@@ -252,59 +260,59 @@ def _top_scores(numbers: Numbers, scores: NDArray[np.float64], many: int) -> dic
     return dict(vector_math.top_k(scores, many, numbers))
 
 
-# -- weighing -------------------------------------------------------------------------------------
+# -- scoring --------------------------------------------------------------------------------------
 
 
 def _score_candidates(
     query: Query, question: QueryHints, lists: Sequence[PassageScores]
 ) -> Iterator[ScoredCandidate]:
-    """The best first."""
+    """The candidates with their scores, the best first."""
     if query.ranking.fusion == "evidence":
         return _score_by_evidence(query, question, lists)
-    return iter(sorted(_score_by_fusion(query, lists), key=lambda weighed: weighed.order))
+    return iter(sorted(_score_by_fusion(query, lists), key=lambda scored: scored.order))
 
 
-def _drop_excluded(query: Query, weighed: Iterator[ScoredCandidate]) -> Iterator[ScoredCandidate]:
-    unwanted = query.exclude
-    if unwanted is None:
-        return weighed
-    return (each for each in weighed if not unwanted(each.view.user, each.candidate))
+def _drop_excluded(query: Query, scored: Iterator[ScoredCandidate]) -> Iterator[ScoredCandidate]:
+    exclude = query.exclude
+    if exclude is None:
+        return scored
+    return (each for each in scored if not exclude(each.view.user, each.candidate))
 
 
 def _score_by_evidence(
     query: Query, question: QueryHints, lists: Sequence[PassageScores]
 ) -> Iterator[ScoredCandidate]:
     pools = [
-        (found.asked.view, pool)
-        for found in lists
-        if (pool := _build_pool(found, NEIGHBOR_LOOKUP_FACTOR * query.limit)) is not None
+        (scores.asked.view, pool)
+        for scores in lists
+        if (pool := _build_pool(scores, NEIGHBOR_LOOKUP_FACTOR * query.limit)) is not None
     ]
     _apply_hints(question, [pool for _, pool in pools])
-    each = [_score_pool(view, pool, query) for view, pool in pools]
-    return each[0] if len(each) == 1 else merge(*each, key=lambda weighed: weighed.order)
+    by_pool = [_score_pool(view, pool, query) for view, pool in pools]
+    return by_pool[0] if len(by_pool) == 1 else merge(*by_pool, key=lambda scored: scored.order)
 
 
 def _score_pool(
     view: View, pool: recall_ranking.CandidatePool, query: Query
 ) -> Iterator[ScoredCandidate]:
-    judged = recall_ranking.score_evidence(pool, query.ranking)
-    births = np.array([candidate.first_position for candidate in pool.candidates])
-    for place in np.lexsort((-births, -judged.scores)):
-        if not judged.found[place]:
+    scored = recall_ranking.score_evidence(pool, query.ranking)
+    first_positions = np.array([candidate.first_position for candidate in pool.candidates])
+    for place in np.lexsort((-first_positions, -scored.scores)):
+        if not scored.matched[place]:
             continue
         yield ScoredCandidate(
-            float(judged.scores[place]),
+            float(scored.scores[place]),
             pool.candidates[place],
-            int(judged.passages[place]),
+            int(scored.passages[place]),
             view,
-            judged.parts_at(place) if query.explain else {},
+            scored.parts_at(place) if query.explain else {},
         )
 
 
 def _build_pool(found: PassageScores, limit: int) -> recall_ranking.CandidatePool | None:
-    """What was found, and what stands around it."""
+    """The candidates of the passages that were found, and the events around the best of them."""
     asked = found.asked
-    # The best of each kind are worth a look around; the others are there by themselves.
+    # Neighbours are only read for the best passages of each list.
     around = {*islice(found.by_keyword, limit), *islice(found.by_vector, limit)}
     candidates = asked.view.candidates({**found.by_keyword, **found.by_vector}, around)
     if not candidates:
@@ -320,33 +328,35 @@ def _build_pool(found: PassageScores, limit: int) -> recall_ranking.CandidatePoo
     vector = asked.vector
     similar = None if vector is None else asked.view.similar(vector, numbers)
     listed = {*found.by_keyword, *found.by_vector}
-    looked_up = np.array([number in listed for number in numbers.tolist()])
-    return recall_ranking.CandidatePool(candidates, numbers, looked_up, asked.matches, similar)
+    retrieved = np.array([number in listed for number in numbers.tolist()])
+    return recall_ranking.CandidatePool(candidates, numbers, retrieved, asked.matches, similar)
 
 
-def _apply_hints(question: QueryHints, pools: Sequence[recall_ranking.CandidatePool]) -> None:
-    """Say which candidates the query points to; where it points to none of them it says nothing.
+def _apply_hints(hints: QueryHints, pools: Sequence[recall_ranking.CandidatePool]) -> None:
+    """Mark the candidates that match the speaker or period of the query.
 
-    A memory has no speaker: it stands beside whoever is named.
+    A hint that no candidate matches is ignored. A memory has no speaker: it matches any.
     """
-    named = [
-        [c.session is not None and question.asks_about(c.role, c.speaker) for c in pool.candidates]
+    by_speaker = [
+        [c.session is not None and hints.asks_about(c.role, c.speaker) for c in pool.candidates]
         for pool in pools
     ]
-    if any(map(any, named)):
-        for pool, speaks in zip(pools, named, strict=True):
-            silent = [candidate.session is None for candidate in pool.candidates]
-            pool.speaks = np.array(speaks) | np.array(silent)
-    period = question.period
+    if any(map(any, by_speaker)):
+        for pool, speaker_match in zip(pools, by_speaker, strict=True):
+            is_memory = [candidate.session is None for candidate in pool.candidates]
+            pool.speaker_match = np.array(speaker_match) | np.array(is_memory)
+    period = hints.period
     if period is not None:
-        within = [[period.holds(candidate.at) for candidate in pool.candidates] for pool in pools]
-        if any(map(any, within)):
-            for pool, holds in zip(pools, within, strict=True):
-                pool.within = np.array(holds)
+        by_period = [
+            [period.holds(candidate.at) for candidate in pool.candidates] for pool in pools
+        ]
+        if any(map(any, by_period)):
+            for pool, period_match in zip(pools, by_period, strict=True):
+                pool.period_match = np.array(period_match)
 
 
 def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[ScoredCandidate]:
-    """Passages by their places in the lists of all views; of each text the best."""
+    """Fuse the lists of all views; each candidate gets the score of its best passage."""
     keyword = {(at, n): score for at, f in enumerate(lists) for n, score in f.by_keyword.items()}
     vector = {
         (at, n): score for at, f in enumerate(lists) for n, score in _exact_similarities(f).items()
@@ -357,24 +367,26 @@ def _score_by_fusion(query: Query, lists: Sequence[PassageScores]) -> list[Score
         query.ranking,
     )
     scores = {scored.item: scored for scored in fused}
-    weighed: list[ScoredCandidate] = []
+    candidates: list[ScoredCandidate] = []
     for at, found in enumerate(lists):
         view = found.asked.view
         numbers = {**found.by_keyword, **found.by_vector}
         for candidate in view.candidates(numbers):
             first = candidate.first_passage
-            mine = [
+            of_candidate = [
                 scores[at, number]
                 for number in range(first, first + candidate.passages)
                 if (at, number) in scores
             ]
-            best = min(mine, key=lambda scored: (-scored.score, -scored.item[1]))
-            weighed.append(ScoredCandidate(best.score, candidate, best.item[1], view, best.parts))
-    return weighed
+            best = min(of_candidate, key=lambda scored: (-scored.score, -scored.item[1]))
+            candidates.append(
+                ScoredCandidate(best.score, candidate, best.item[1], view, best.parts)
+            )
+    return candidates
 
 
 def _exact_similarities(found: PassageScores) -> dict[int, float]:
-    """The likeness of what was found, to the last place: a scan is quicker than it is exact."""
+    """The exact similarities of the passages that were found: the scan is less precise."""
     vector = found.asked.vector
     if vector is None or not found.by_vector:
         return {}
@@ -388,7 +400,7 @@ def _sort_by_score(scores: dict[tuple[int, int], float]) -> dict[tuple[int, int]
 
 
 def _check_query_embedding(values: Sequence[float]) -> Vector:
-    """A precomputed query vector, checked and of unit length."""
+    """Validate a precomputed query vector, and scale it to unit length."""
     try:
         vector = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

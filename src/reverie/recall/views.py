@@ -1,4 +1,4 @@
-"""What a recall looks at: the index as it is, or all that was known at an earlier moment."""
+"""The two sources of a recall: the current index, or all items as of an earlier position."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class AsOfItem(NamedTuple):
-    """What was known at a moment: where it was born, and the event it came from.
+    """A memory or event as of an earlier position, with its first position and its origin.
 
-    What another session keeps to itself is not shown; only the middle of the vectors knows it.
+    An item that is private to another session is not ``shown``: it only counts for the mean vector.
     """
 
     first_position: int
@@ -46,49 +46,53 @@ class AsOfItem(NamedTuple):
 
 
 class View(Protocol):
-    """The passages of one owner, as far as a filter shows them. Statistics are of all of them."""
+    """The passages of one owner that pass a filter. Statistics are of all its passages."""
 
     user: str | None
     passages: int
     end: int
     is_filtered: bool
-    """Whether the filter leaves out any of them."""
+    """Whether the filter excludes any of them."""
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        """In how many passages each term stands."""
+        """The number of passages that contain each term."""
         ...
 
     def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
-        """The passages of each term, as ``LENGTHS`` has it."""
+        """The postings of each term: passage * ``POSTING_LENGTH_BASE`` + length of the text."""
         ...
 
     def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
-        """The passages most like a query, best first."""
+        """The passages most similar to a vector, best first."""
         ...
 
     def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
-        """How like a query these passages are; -inf for one without a vector."""
+        """The similarity of these passages to a vector; -inf for one without a vector."""
         ...
 
-    def vectors(self, numbers: Numbers) -> Matrix: ...
+    def vectors(self, numbers: Numbers) -> Matrix:
+        """The vectors of these passages, a row of zeros for one that has none."""
+        ...
 
     def candidates(
         self, numbers: Iterable[int], around: Iterable[int] | None = None
     ) -> list[Candidate]:
-        """What passages lead to; with ``around``, also the events that stand around those or gave
-        rise to a memory.
+        """The memories and events of these passages.
+
+        With ``around``, also the events near the events of those passages, and the events that
+        the memories came from.
         """
         ...
 
     def read(
         self, wanted: Sequence[tuple[Candidate, int]]
     ) -> list[tuple[Memory | Event, str] | None]:
-        """Memories and events, and the text of one passage of each; None for what is damaged."""
+        """Read candidates: each memory or event with the text of a passage; None if damaged."""
         ...
 
 
 class IndexView:
-    """The index, in one transaction."""
+    """A view of the current index, in one transaction (methods: see ``View``)."""
 
     def __init__(
         self,
@@ -106,7 +110,7 @@ class IndexView:
         self._chosen = chosen
         statistics = index.statistics(tx, owner)
         index.check_statistics(tx, owner, statistics)
-        # Few memories are a session's own: left out by name, they cost the others nothing.
+        # Few memories are private to a session: their passages are excluded by number.
         end = statistics.next_passage
         self._hidden = search.hidden_passages(tx, owner, chosen, end) if statistics.private else []
         self.passages = statistics.passages - len(self._hidden)
@@ -117,20 +121,22 @@ class IndexView:
         self._births: dict[int, search.PassageSource] = {}
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        known = index.frequencies(self._tx, self._owner, terms)
+        counts = index.frequencies(self._tx, self._owner, terms)
         if not self._hidden:
-            return known
-        hidden = search.frequencies_in(self._tx, self._owner, list(known), self._hidden)
-        return {term: count - hidden.get(term, 0) for term, count in known.items()}
+            return counts
+        hidden = search.frequencies_in(self._tx, self._owner, list(counts), self._hidden)
+        return {term: count - hidden.get(term, 0) for term, count in counts.items()}
 
     def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
         chosen = self._chosen if self.is_filtered else None
-        found = search.postings(self._tx, self._owner, terms, chosen)
+        postings = search.postings(self._tx, self._owner, terms, chosen)
         if self._hidden and not self.is_filtered:
-            shown = np.ones(self.end, bool)
-            shown[self._hidden] = False
-            found = {t: listed[shown[listed // POSTING_LENGTH_BASE]] for t, listed in found.items()}
-        return found
+            visible = np.ones(self.end, bool)
+            visible[self._hidden] = False
+            postings = {
+                t: listed[visible[listed // POSTING_LENGTH_BASE]] for t, listed in postings.items()
+            }
+        return postings
 
     def nearest(self, vector: Vector, many: int) -> list[tuple[int, float]]:
         current = self._generation
@@ -140,10 +146,10 @@ class IndexView:
             raise DimensionMismatchError(current.dimensions or 0, len(vector))
         if not vector.any():
             return []
-        among = None
+        allowed = None
         if self.is_filtered:
-            among = search.allowed_passages(self._tx, self._owner, self._chosen, self.end)
-        return self._tx.nearest(self._owner, current.number, vector, many, among, self._hidden)
+            allowed = search.allowed_passages(self._tx, self._owner, self._chosen, self.end)
+        return self._tx.nearest(self._owner, current.number, vector, many, allowed, self._hidden)
 
     def similar(self, vector: Vector, numbers: Numbers) -> NDArray[np.float64]:
         if self._generation is None or not vector.any():
@@ -159,30 +165,30 @@ class IndexView:
         self, numbers: Iterable[int], around: Iterable[int] | None = None
     ) -> list[Candidate]:
         tx, owner, chosen = self._tx, self._owner, self._chosen
-        births = search.passage_sources(tx, owner, numbers)
-        self._births |= births
+        sources = search.passage_sources(tx, owner, numbers)
+        self._births |= sources
         memories = []
         if self._has_memories:
-            memories = search.memory_candidates(tx, owner, births.values(), self._now)
-        # Other threads may have read newer vectors than this transaction can see.
-        central = {births[number].at for number in around or () if number in births}
-        elsewhere = {birth.at for birth in births.values()} - {
+            memories = search.memory_candidates(tx, owner, sources.values(), self._now)
+        # The vector cache may have newer passages than this transaction can see.
+        central = {sources[number].first_position for number in around or () if number in sources}
+        event_positions = {source.first_position for source in sources.values()} - {
             each.first_position for each in memories
         }
         reach = {
             first_position: ranking.NEIGHBOR_DISTANCE if first_position in central else 0
-            for first_position in elsewhere
+            for first_position in event_positions
         }
         events = search.events_around(tx, owner, reach, chosen)
         origins = {memory.origin for memory in memories if memory.origin is not None}
         if around is not None and origins:
-            known = {event.first_position for event in events}
-            lenders = search.origin_events(tx, owner, origins, chosen)
-            events += [event for event in lenders if event.first_position not in known]
+            read_already = {event.first_position for event in events}
+            origin_events = search.origin_events(tx, owner, origins, chosen)
+            events += [event for event in origin_events if event.first_position not in read_already]
         return [each for each in memories + events if self._has_valid_passages(each)]
 
     def _has_valid_passages(self, candidate: Candidate) -> bool:
-        """Whether a candidate has passages that there can be."""
+        """Whether a candidate's passage numbers are possible; if not, record the damage."""
         if 0 <= candidate.first_passage <= candidate.first_passage + candidate.passages <= self.end:
             return True
         what = f"position {candidate.position}"
@@ -194,28 +200,28 @@ class IndexView:
     def read(
         self, wanted: Sequence[tuple[Candidate, int]]
     ) -> list[tuple[Memory | Event, str] | None]:
-        births = self._births
-        others = [passage for _, passage in wanted if passage not in births]
-        if others:
-            births = births | search.passage_sources(self._tx, self._owner, others)
+        sources = self._births
+        unread = [passage for _, passage in wanted if passage not in sources]
+        if unread:
+            sources = sources | search.passage_sources(self._tx, self._owner, unread)
         positions = [candidate.position for candidate, _ in wanted]
         entries = log.find_at_positions(self._tx, self._owner, positions)
         return [
-            self._checked_item(candidate, births.get(passage), entries)
+            self._checked_item(candidate, sources.get(passage), entries)
             for candidate, passage in wanted
         ]
 
     def _checked_item(
         self,
         candidate: Candidate,
-        birth: search.PassageSource | None,
+        source: search.PassageSource | None,
         entries: Mapping[int, LogEntry],
     ) -> tuple[Memory | Event, str] | None:
-        """What a candidate is, if the log agrees with the index that it is."""
+        """The memory or event of a candidate and its passage's text, if the log confirms them."""
         tx, owner = self._tx, self._owner
         if candidate.session is not None:
-            place = (candidate.position, candidate.session, candidate.sequence)
-            entry = index_check.check_event_entry(tx, owner, entries, *place)
+            event_key = (candidate.position, candidate.session, candidate.sequence)
+            entry = index_check.check_event_entry(tx, owner, entries, *event_key)
         else:
             entry = entries.get(candidate.position)
             if entry is None or not index_check.is_version_entry(
@@ -228,16 +234,16 @@ class IndexView:
                     tx, index_check.index_damage_error(tx, owner, f"position {candidate.position}")
                 )
             return None
-        thing = item_from_entry(entry, self.user)
-        text = item_text(thing)
+        item = item_from_entry(entry, self.user)
+        text = item_text(item)
         if (
-            birth is not None
-            and birth.at == candidate.first_position
-            and _passes_filter(self._chosen, thing)
+            source is not None
+            and source.first_position == candidate.first_position
+            and _passes_filter(self._chosen, item)
         ):
-            _, _, start, length = birth
+            _, _, start, length = source
             if (start, start + length) in split(text):
-                return thing, text[start : start + length]
+                return item, text[start : start + length]
         log_rows.record_damage(
             tx, index_check.index_damage_error(tx, owner, f"position {candidate.position}")
         )
@@ -245,7 +251,7 @@ class IndexView:
 
 
 class AsOfView:
-    """All that an owner knew at a moment: nothing of it is indexed, so all of it is looked at."""
+    """A view of an owner's items as of an earlier position; not indexed, so all are scanned."""
 
     def __init__(
         self, runtime: Runtime, user: str | None, known: Sequence[AsOfItem], chosen: Filter
@@ -283,8 +289,10 @@ class AsOfView:
             self._candidates[known.first_position] = _build_candidate(known, numbers[0], parts)
 
     def frequencies(self, terms: Sequence[str]) -> dict[str, int]:
-        seen = [self._parts[number].terms for number in self._visible]
-        return {term: sum(term in held for held in seen) for term in terms}
+        visible_terms = [self._parts[number].terms for number in self._visible]
+        return {
+            term: sum(term in terms_of_part for terms_of_part in visible_terms) for term in terms
+        }
 
     def postings(self, terms: Collection[str]) -> dict[str, Numbers]:
         return {
@@ -321,34 +329,34 @@ class AsOfView:
             embedder = self._runtime.embedder
             texts = [part.text for part in self._parts]
             empty = np.zeros((len(texts), 0), np.float32)
-            blind = embedder is None or embedder.remote or not texts
-            self._rows = empty if blind or embedder is None else embedder.embed(texts)
+            unavailable = embedder is None or embedder.remote or not texts
+            self._rows = empty if unavailable or embedder is None else embedder.embed(texts)
         return self._rows
 
     def candidates(
         self, numbers: Iterable[int], around: Iterable[int] | None = None
     ) -> list[Candidate]:
-        found = {
+        candidates = {
             first_position: self._candidates[first_position]
             for first_position in {self._passage_items[at] for at in numbers}
         }
         if around is None:
-            return list(found.values())
+            return list(candidates.values())
         central = {self._passage_items[number] for number in around}
-        for candidate in list(found.values()):
-            places: list[tuple[str | None, int]] = []
+        for candidate in list(candidates.values()):
+            event_keys: list[tuple[str | None, int]] = []
             if candidate.origin is not None:
-                places.append((candidate.origin.session, candidate.origin.sequence))
+                event_keys.append((candidate.origin.session, candidate.origin.sequence))
             if candidate.first_position in central and candidate.session is not None:
                 near = range(
                     candidate.sequence - ranking.NEIGHBOR_DISTANCE,
                     candidate.sequence + ranking.NEIGHBOR_DISTANCE + 1,
                 )
-                places += [(candidate.session, sequence) for sequence in near]
-            for place in places:
-                if place in self._events:
-                    found[self._events[place].first_position] = self._events[place]
-        return list(found.values())
+                event_keys += [(candidate.session, sequence) for sequence in near]
+            for event_key in event_keys:
+                if event_key in self._events:
+                    candidates[self._events[event_key].first_position] = self._events[event_key]
+        return list(candidates.values())
 
     def read(
         self, wanted: Sequence[tuple[Candidate, int]]
@@ -360,9 +368,9 @@ class AsOfView:
 
 
 def _build_candidate(known: AsOfItem, first: int, parts: Sequence[index.Passage]) -> Candidate:
-    thing = known.item
-    if isinstance(thing, Memory):
-        at = thing.created_at if thing.happened_at is None else thing.happened_at
+    item = known.item
+    if isinstance(item, Memory):
+        at = item.created_at if item.happened_at is None else item.happened_at
         return Candidate(
             known.first_position,
             known.first_position,
@@ -375,31 +383,32 @@ def _build_candidate(known: AsOfItem, first: int, parts: Sequence[index.Passage]
     return Candidate(
         known.first_position,
         known.first_position,
-        thing.at,
+        item.at,
         first,
         len(parts),
         parts[0].length,
-        thing.session,
-        thing.sequence,
-        thing.role,
-        speaker_of(thing.message),
+        item.session,
+        item.sequence,
+        item.role,
+        speaker_of(item.message),
     )
 
 
 def item_from_entry(entry: log.LogEntry, user: str | None) -> Memory | Event:
-    """What an entry stands for: an event, or the state of a memory."""
+    """The event or the state of the memory that a log entry holds."""
     return sessions.event_from_entry(entry, user) if entry.op == "append" else entry.state(user)
 
 
-def item_text(thing: Memory | Event) -> str:
-    return thing.content if isinstance(thing, Memory) else thing.text
+def item_text(item: Memory | Event) -> str:
+    """The indexed text of a memory or an event."""
+    return item.content if isinstance(item, Memory) else item.text
 
 
-def _passes_filter(chosen: Filter, thing: Memory | Event) -> bool:
-    return chosen.accepts(thing) if isinstance(thing, Memory) else chosen.accepts_event(thing)
+def _passes_filter(chosen: Filter, item: Memory | Event) -> bool:
+    return chosen.accepts(item) if isinstance(item, Memory) else chosen.accepts_event(item)
 
 
-def _item_passages(thing: Memory | Event) -> list[index.Passage]:
-    if isinstance(thing, Event):
-        return sessions.passages_of_event(thing)
-    return index.content_passages(thing.content)
+def _item_passages(item: Memory | Event) -> list[index.Passage]:
+    if isinstance(item, Event):
+        return sessions.passages_of_event(item)
+    return index.content_passages(item.content)

@@ -1,6 +1,6 @@
-"""From a request to a handle: which space, which user, and whether this caller may.
+"""Turns a request into a handle: which space and user it names, and whether its caller may.
 
-Nothing in the server opens a space any other way.
+This is the only place in the server that opens a space for a request.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from reverie.aio import AsyncHandle
+from reverie.aio import AsyncSpace
 from reverie.model import Right, Trust
 from reverie.server.errors import HttpProblem
 from reverie.server.guard import Caller
 from reverie.server.positions import CallerPositions
-from reverie.server.run import ServerContext
-from reverie.server.run import get_server_context as serving_of
-from reverie.write.writer import less_trusted
+from reverie.server.run import ServerContext, get_server_context
+from reverie.write.memories import less_trusted
 
 
 class NameConvertor(Convertor[str]):
-    """One part of a path as it was sent, read as the name it stands for."""
+    """Reads one percent-encoded segment of a path as a name, which may hold a slash."""
 
     regex = "[^/]+"
 
     def convert(self, value: str) -> str:
-        # What is no UTF-8 is no name: the library says so.
+        # Bytes that are not UTF-8 become surrogates, which the library refuses as a name.
         return unquote(value, errors="surrogateescape")
 
     def to_string(self, value: str) -> str:
@@ -45,7 +44,7 @@ SPACE_HEADER, USER_HEADER, SESSION_HEADER = "x-reverie-space", "x-reverie-user",
 
 @dataclass(frozen=True, slots=True)
 class RequestedScope:
-    """What a request says it is about. None: it says nothing."""
+    """The space, user and session that a request names; None where it names none."""
 
     space: str | None = None
     user: str | None = None
@@ -53,7 +52,10 @@ class RequestedScope:
 
 
 def requested_scope(request: Request) -> RequestedScope:
-    """The query wins over the headers: it can hold any name."""
+    """Read the scope from the query, else from the headers.
+
+    The query goes first because it can hold any name; a header cannot.
+    """
     return RequestedScope(
         *(
             _read_name(request, name, header)
@@ -67,7 +69,7 @@ def requested_scope(request: Request) -> RequestedScope:
 
 
 def scope_from_headers(headers: Headers) -> RequestedScope:
-    """The same where the query is somebody else's."""
+    """Read the scope from the headers alone: the proxy passes the query on to the upstream."""
     return RequestedScope(
         _header_value(headers, SPACE_HEADER),
         _header_value(headers, USER_HEADER),
@@ -76,7 +78,7 @@ def scope_from_headers(headers: Headers) -> RequestedScope:
 
 
 def require_caller(request: Request, right: Right) -> Caller:
-    """Whoever sent the request, if they have this right."""
+    """Return who sent the request, or raise HttpProblem if they lack this right."""
     caller: Caller | None = request.scope["state"].get("caller")
     if caller is None:
         raise HttpProblem(
@@ -89,7 +91,7 @@ def require_caller(request: Request, right: Right) -> Caller:
 
 @dataclass(frozen=True, slots=True)
 class RequestAccess:
-    """A caller who may do what they came for, in the scope that the request names."""
+    """An authorized caller, and the scope that the request names."""
 
     server_context: ServerContext
     caller: Caller
@@ -97,43 +99,41 @@ class RequestAccess:
     user: str | None
     session: str | None
 
-    def space(self, trust: Trust | None = None) -> AsyncHandle:
-        """A handle. A request can say that something is less trusted than its token, never more."""
-        most: Trust = "person" if self.caller.right == "admin" else "agent"
-        given = most if trust is None else less_trusted(most, trust)
-        return self._space(given)
+    def space(self, trust: Trust | None = None) -> AsyncSpace:
+        """Open the space. A request can lower the trust of its token, never raise it."""
+        highest: Trust = "person" if self.caller.right == "admin" else "agent"
+        return self._space(highest if trust is None else less_trusted(highest, trust))
 
-    def positions(self, space: AsyncHandle | None = None) -> CallerPositions:
-        """How this caller is told positions of the log."""
-        return CallerPositions(space or self.space(), bound=self.caller.user is not None)
+    def positions(self, space: AsyncSpace | None = None) -> CallerPositions:
+        """Return the converter between positions of the log and those this caller is shown."""
+        return CallerPositions(space or self.space(), user_bound=self.caller.user is not None)
 
-    def space_as_person(self) -> AsyncHandle:
-        """A handle for what a person says, whoever brings it."""
+    def space_as_person(self) -> AsyncSpace:
+        """Open the space for messages of a conversation, which count as a person's words."""
         return self._space("person")
 
-    def _space(self, trust: Trust) -> AsyncHandle:
-        opened: AsyncHandle = self.server_context.store.space(
+    def _space(self, trust: Trust) -> AsyncSpace:
+        return self.server_context.store.space(
             self.space_name, user=self.user, actor=self.caller.name, trust=trust
         )
-        return opened
 
 
 def authorize(request: Request, right: Right, named: RequestedScope | None = None) -> RequestAccess:
-    """Whoever sent this request and may do so much, in the one space they mean.
+    """Check the caller's right, and find the one space and user that the request is about.
 
-    The same answer whether a space exists that they may not see.
+    A space that the caller may not see is refused alike whether it exists or not.
     """
-    serving, caller = serving_of(request), require_caller(request, right)
-    about = named or requested_scope(request)
-    only = caller.spaces is not None and len(caller.spaces) == 1
-    usual = caller.spaces[0] if caller.spaces and only else serving.settings.space
-    space = usual if about.space is None else about.space
+    server_context, caller = get_server_context(request), require_caller(request, right)
+    named = named or requested_scope(request)
+    single = caller.spaces is not None and len(caller.spaces) == 1
+    default = caller.spaces[0] if caller.spaces and single else server_context.settings.space
+    space = default if named.space is None else named.space
     if not caller.sees(space):
         raise HttpProblem(403, "Forbidden", "this token is for other spaces")
-    if caller.user is not None and about.user not in {None, caller.user}:
+    if caller.user is not None and named.user not in {None, caller.user}:
         raise HttpProblem(403, "Forbidden", "this token is for another user")
-    user = caller.user or about.user
-    return RequestAccess(serving, caller, space, user, about.session)
+    user = caller.user or named.user
+    return RequestAccess(server_context, caller, space, user, named.session)
 
 
 async def require_read(request: Request) -> RequestAccess:
@@ -157,10 +157,13 @@ IdempotencyKey = Annotated[
 
 
 def _read_name(request: Request, name: str, header: str) -> str | None:
-    """Empty is not the same as not given: a user that was left blank is not everyone, and a space
-    that was left blank is not the usual one."""
-    asked = _query_value(request.url.query, name)
-    return _header_value(request.headers, header) if asked is None else asked
+    """Read one name from the query, else from a header.
+
+    An empty name is returned as it is, and refused later: a blank user must not come to mean
+    everyone, nor a blank space the default one.
+    """
+    value = _query_value(request.url.query, name)
+    return _header_value(request.headers, header) if value is None else value
 
 
 def _query_value(query: str, name: str) -> str | None:

@@ -1,10 +1,11 @@
-"""The application: every part of the server behind one guard."""
+"""Assembles the ASGI application: every router, with the guard in front of all of them."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -40,15 +41,16 @@ NOT_FOUND_DETAIL = (
 )
 
 
-def create_app(serving: ServerContext) -> ASGIApp:
-    """The whole server as one ASGI application."""
+def create_app(server_context: ServerContext) -> ASGIApp:
+    """Build the whole server as one ASGI application."""
     mcp = McpEndpoint()
 
     @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
         async with mcp.lifespan(app):
-            yield
-            await serving.stored()
+            async with _routes().router.lifespan_context(app) as state:
+                yield state
+            await server_context.wait_until_stored()
 
     app = FastAPI(
         title="Reverie",
@@ -56,13 +58,11 @@ def create_app(serving: ServerContext) -> ASGIApp:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        dependencies=[Depends(HTTPBearer(auto_error=False))],
         lifespan=lifespan,
     )
     app.router.routes += [Route("/mcp", mcp), Route("/mcp/", mcp)]
-    app.state.server_context, app.state.metrics = serving, _build_metrics(serving)
-    for part in (memories, sessions, admin, vault, health, routes, pages):
-        app.include_router(part.router)
+    app.state.server_context, app.state.metrics = server_context, _build_metrics(server_context)
+    app.router.routes += _routes().routes
     app.add_exception_handler(errors.HttpProblem, _handle_problem)
     app.add_exception_handler(ReverieError, _handle_reverie_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
@@ -71,40 +71,57 @@ def create_app(serving: ServerContext) -> ASGIApp:
     app.add_exception_handler(Exception, _handle_unexpected)
     return GuardMiddleware(
         MetricsMiddleware(app, app.state.metrics),
-        store=serving.store,
-        token=serving.token,
-        hosts=serving.hosts,
-        port=serving.port,
-        trust_local=serving.trust_local,
-        limits=serving.limits,
-        quotas=serving.quotas,
+        store=server_context.store,
+        token=server_context.token,
+        hosts=server_context.hosts,
+        port=server_context.port,
+        trust_local=server_context.trust_local,
+        limits=server_context.limits,
+        quotas=server_context.quotas,
     )
 
 
-def _build_metrics(serving: ServerContext) -> Metrics:
-    """The numbers of the server, with what its limits are measured against."""
-    made, connections, quotas = Metrics(), serving.connections, serving.quotas
-    made.gauge("connections", "Open connections.", lambda: connections.open)
-    made.gauge(
+@cache
+def _routes() -> FastAPI:
+    """Every route of our own, built once per process: they hold nothing of one server.
+
+    FastAPI prepares each route at its first request, which takes longer than the rest of a start.
+    """
+    routed = FastAPI(
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        dependencies=[Depends(HTTPBearer(auto_error=False))],
+    )
+    for part in (memories, sessions, admin, vault, health, routes, pages):
+        routed.include_router(part.router)
+    return routed
+
+
+def _build_metrics(server_context: ServerContext) -> Metrics:
+    """Create the metrics, with gauges for connections and quotas beside the request counts."""
+    metrics, connections, quotas = Metrics(), server_context.connections, server_context.quotas
+    metrics.gauge("connections", "Open connections.", lambda: connections.open)
+    metrics.gauge(
         "connections_dropped",
         "Connections closed to make room since the start.",
         lambda: connections.dropped,
     )
-    made.gauge(
+    metrics.gauge(
         "connections_refused",
         "Connections refused since the start: there was no room.",
         lambda: connections.refused,
     )
-    made.gauge("feeds", "Open feeds.", lambda: quotas.feeds.held)
-    made.gauge("imports", "Imports under way.", lambda: quotas.imports.held)
-    made.gauge("uploads", "Long bodies under way.", lambda: quotas.uploads.held)
-    return made
+    metrics.gauge("feeds", "Open feeds.", lambda: quotas.feeds.held)
+    metrics.gauge("imports", "Imports under way.", lambda: quotas.imports.held)
+    metrics.gauge("uploads", "Long bodies under way.", lambda: quotas.uploads.held)
+    return metrics
 
 
 def _handle_unexpected(request: Request, error: Exception) -> Response:
-    refused = errors.problem_from_unexpected(error)
-    of_proxy = request.scope["path"].startswith(PROXY_PREFIX)
-    return refused.for_openai() if of_proxy else refused.response()
+    failure = errors.problem_from_unexpected(error)
+    is_proxy = request.scope["path"].startswith(PROXY_PREFIX)
+    return failure.to_openai_response() if is_proxy else failure.response()
 
 
 def _handle_problem(request: Request, error: Exception) -> Response:
@@ -127,7 +144,7 @@ def _handle_validation_error(request: Request, error: Exception) -> Response:
 
 
 def _handle_disconnect(request: Request, error: Exception) -> Response:
-    """Nobody is there to hear it."""
+    """Answer with 499: the client has gone, so only the metrics see it."""
     return Response(status_code=499)
 
 

@@ -1,9 +1,9 @@
-"""Looks for changes once for all feeds of a server, and wakes those whose space has changed.
+"""Polls the store for changes on behalf of all feeds, and wakes those whose space has changed.
 
-A feed that looked for itself would cost a read four times a second for as long as it is open. One
-statement tells how far the log of every space has grown that a feed waits for, whoever wrote: this
-server, another one, or a command. What changed each feed reads through its own handle, so that the
-watcher knows positions alone, and tells them to nobody.
+If each feed polled for itself, it would cost a read four times a second for as long as it is open.
+Instead one statement reads the last position of every space that a feed waits for, so that writes
+by this server, another server or a command are all seen. Each feed then reads what changed through
+its own handle: the watcher knows positions only, and gives them to nobody.
 """
 
 from __future__ import annotations
@@ -11,30 +11,33 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from reverie.aio import AsyncHandle
+from reverie.aio import AsyncStore
 from reverie.errors import ReverieError
 
-# How long a change may go unnoticed.
+# The longest time before a change is noticed.
 POLL_SECONDS = 0.25
 
 
 class ChangeWatcher:
-    """Used from one event loop. It looks only while somebody waits."""
+    """Polls only while a feed waits. Used from one event loop."""
 
-    def __init__(self, store: AsyncHandle, stopping: threading.Event) -> None:
+    def __init__(self, store: AsyncStore, stopping: threading.Event) -> None:
         self._store, self._stopping = store, stopping
         self._positions: dict[str, int] = {}
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
         self._watch_task: asyncio.Task[None] | None = None
 
     def position(self, space: str) -> int | None:
-        """Where a space was when last looked at: take it before reading what has changed."""
+        """Return a space's position at the last poll.
+
+        A feed takes it before it reads the changes, so that none is missed in between.
+        """
         return self._positions.get(space)
 
     async def changed(self, space: str, since: int | None, seconds: float) -> bool:
-        """Wait until a space is elsewhere than ``since``, or the server stops.
+        """Wait until a space's position differs from ``since``, or the server stops.
 
-        False when neither has happened in this time.
+        Return False when neither has happened after ``seconds``.
         """
         if self._stopping.is_set() or self.position(space) != since:
             return True
@@ -60,7 +63,7 @@ class ChangeWatcher:
             try:
                 found = await self._store.positions(names)
             except ReverieError:
-                # Each feed looks for itself and meets the error, which ends it.
+                # -1 wakes every feed: each reads for itself, meets the error and ends.
                 found = dict.fromkeys(names, -1)
             before, self._positions = self._positions, {name: found.get(name, 0) for name in names}
             for name, position in self._positions.items():

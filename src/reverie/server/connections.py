@@ -1,10 +1,10 @@
-"""The connections of one server: how many there may be, and which one is closed to make room.
+"""Limits the number of open connections, and chooses which one to close to make room.
 
-Whoever connects takes a descriptor before anything is known of them. So connections are counted,
-in all and by address, and when a limit is reached the one that matters least is closed for the new
+A client takes a file descriptor before anything is known about it. So connections are counted, in
+total and per address, and when a limit is reached the least important one is closed for the new
 one: first those that have not sent a request, then those whose request has no token, then those
-that are idle after a request with a token, in each case the one that waits longest. A connection
-on which a request with a token is answered is never closed for another.
+that are idle after a request with a token; among equals the one that has waited longest. A
+connection on which a request with a token is being answered is never closed for another.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from reverie.server.guard import Limits
 if sys.platform != "win32":
     import resource
 
-# Descriptors that connections leave alone: the store's files, git, imports on the disk. A process
-# that has few of them shares them evenly.
+# File descriptors kept for the store's files, git and imports on disk. A process with a low limit
+# keeps half of its descriptors for them.
 RESERVED_DESCRIPTORS = 256
 MAX_CONNECTIONS = 2_000
 LOG_INTERVAL_SECONDS = 60.0
-# How many kinds of messages are told apart.
+# How many different messages RepeatLogFilter remembers.
 MAX_MESSAGES = 256
 
-# What a connection is doing, by how little it matters.
+# The states of a connection, the first one to be closed first.
 NEW, BUSY_ANONYMOUS, IDLE_AUTHENTICATED, BUSY_AUTHENTICATED = range(4)
 
 
 class Droppable(Protocol):
-    """What the registry knows of a connection."""
+    """A connection as the registry sees it."""
 
     address: str
 
@@ -51,8 +51,8 @@ class Droppable(Protocol):
 class ConnectionRegistry:
     """Every open connection of a server, in the order of their last change of state."""
 
-    def __init__(self, most: int, most_of_address: int) -> None:
-        self.most, self.max_per_address = most, most_of_address
+    def __init__(self, max_open: int, max_per_address: int) -> None:
+        self.max_open, self.max_per_address = max_open, max_per_address
         self.dropped = self.refused = 0
         self._all: OrderedDict[Droppable, None] = OrderedDict()
         self._by_address: dict[str, OrderedDict[Droppable, None]] = {}
@@ -61,27 +61,30 @@ class ConnectionRegistry:
     def open(self) -> int:
         return len(self._all)
 
-    def expire(self, now: float, limits: Limits, most: int) -> bool:
-        """Close those that keep the server waiting, but not more than this; whether all are."""
+    def expire(self, now: float, limits: Limits, max_closed: int) -> bool:
+        """Close the connections that keep the server waiting, at most ``max_closed`` of them.
+
+        Return whether all were looked at.
+        """
         for connection in list(self._all):
-            if not most:
+            if not max_closed:
                 return False
-            most -= connection.expire(now, limits)
+            max_closed -= connection.expire(now, limits)
         return True
 
     def make_room(self, address: str) -> bool:
-        """Whether one more may come from an address, closing another one where that helps."""
+        """Return whether an address may open one more connection; close another one if needed."""
         of_address = self._by_address.get(address, OrderedDict())
         full = len(of_address) >= self.max_per_address
         if (full and not self._drop_one(of_address)) or (
-            len(self._all) >= self.most and not self._drop_one(self._all)
+            len(self._all) >= self.max_open and not self._drop_one(self._all)
         ):
             self.refused += 1
             return False
         return True
 
     def drop_one(self) -> bool:
-        """Close the connection that matters least; False where every one matters."""
+        """Close the least important connection; return False if none may be closed."""
         return self._drop_one(self._all)
 
     def add(self, connection: Droppable) -> None:
@@ -89,7 +92,7 @@ class ConnectionRegistry:
         self._by_address.setdefault(connection.address, OrderedDict())[connection] = None
 
     def changed(self, connection: Droppable) -> None:
-        """A connection waits for something else from now on."""
+        """Note that a connection changed its state: among equals it is now closed last."""
         if connection in self._all:
             self._all.move_to_end(connection)
             self._by_address[connection.address].move_to_end(connection)
@@ -104,11 +107,11 @@ class ConnectionRegistry:
             del self._by_address[connection.address]
 
     def _drop_one(self, among: OrderedDict[Droppable, None]) -> bool:
-        least, found = BUSY_AUTHENTICATED, None
+        lowest, found = BUSY_AUTHENTICATED, None
         for connection in among:
-            if (rank := connection.rank) < least:
-                least, found = rank, connection
-            if least == NEW:
+            if (rank := connection.rank) < lowest:
+                lowest, found = rank, connection
+            if lowest == NEW:
                 break
         if found is None:
             return False
@@ -119,7 +122,7 @@ class ConnectionRegistry:
 
 
 def max_descriptors() -> int:
-    """How many files and connections this process may have open."""
+    """Return how many files and connections this process may have open."""
     if sys.platform == "win32":
         return MAX_CONNECTIONS + RESERVED_DESCRIPTORS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -127,7 +130,7 @@ def max_descriptors() -> int:
 
 
 def limits_from_settings(settings: Settings) -> Limits:
-    """The limits that an operator has set."""
+    """Read the limits that an operator has set."""
     return Limits(
         connections=settings.max_connections,
         address_connections=settings.max_address_connections,
@@ -137,9 +140,9 @@ def limits_from_settings(settings: Settings) -> Limits:
 
 
 def resolve_limits(limits: Limits, *, upstream: bool) -> Limits:
-    """The limits with a number where 0 leaves it to the descriptors of the process.
+    """Replace each 0 with a number that the file descriptors of this process allow.
 
-    With an upstream each connection may need a second one.
+    With an upstream each connection may need a second one, to the upstream.
     """
     allowed = max_descriptors()
     free = (allowed - min(RESERVED_DESCRIPTORS, allowed // 2)) // (2 if upstream else 1)
@@ -148,21 +151,21 @@ def resolve_limits(limits: Limits, *, upstream: bool) -> Limits:
             f"max_connections is {limits.connections}, but this process may open {allowed} files, "
             f"enough for {free} connections: raise that with 'ulimit -n', or lower the setting"
         )
-    most = limits.connections or max(min(free, MAX_CONNECTIONS), 2)
-    half = max(most // 2, 1)
+    max_open = limits.connections or max(min(free, MAX_CONNECTIONS), 2)
+    half = max(max_open // 2, 1)
     return replace(
         limits,
-        connections=most,
+        connections=max_open,
         address_connections=limits.address_connections or half,
         total_feeds=limits.total_feeds or half,
     )
 
 
 class RepeatLogFilter(logging.Filter):
-    """Lets a warning or an error through once a minute, with the number that was left out.
+    """Lets each warning or error through once a minute, with the number of repeats left out.
 
-    What a client sends may make the libraries below log a line for each request: a log that grows
-    as fast as somebody sends nonsense fills the disk.
+    uvicorn and asyncio log a line for each malformed request: without this filter a client could
+    fill the disk.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Errors as ``application/problem+json`` (RFC 9457): one line that says what to do next."""
+"""Turns errors into ``application/problem+json`` (RFC 9457), with advice on what to do next."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from reverie.text.normalize import one_line
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 
-# The first that fits counts.
+# The first class that matches decides.
 _STATUS: tuple[tuple[type[ReverieError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
@@ -60,7 +60,7 @@ _STATUS: tuple[tuple[type[ReverieError], int], ...] = (
 _RETRY_ADVICE = "repeat the request, a write with the same Idempotency-Key"
 _SEE_LOG = "the server's log says why"
 _SERVER_FAILED = f"the server failed: {_RETRY_ADVICE}"
-# What these say is about what the caller gave.
+# The messages of these errors are about the caller's own input, so the client may read them.
 _CALLER_ERRORS = (
     InvalidInput,
     NotFound,
@@ -70,8 +70,8 @@ _CALLER_ERRORS = (
     MissingExtra,
     EmbedderMissing,
 )
-# What is said of a failure on the server's own side, whose message names its files, addresses or
-# models: that is for the operator, and in the log. The first that fits counts.
+# What a client is told instead of a message that names the server's files, addresses or models; the
+# full message goes to the log, for the operator. The first class that matches decides.
 _PUBLIC_MESSAGES: tuple[tuple[type[ReverieError], str], ...] = (
     (StoreFull, f"the server has no space left: free some, and {_RETRY_ADVICE}"),
     (StoreReadOnly, f"the server's store cannot be written: {_SEE_LOG}"),
@@ -95,7 +95,7 @@ _PUBLIC_MESSAGES: tuple[tuple[type[ReverieError], str], ...] = (
     (ModelFailed, f"the chat model did not answer as it should: {_RETRY_ADVICE}"),
     (RerankFailed, f"the reranker cannot be used: {_SEE_LOG}"),
 )
-# The same failure is logged once in this time: every request may meet it.
+# The same failure is logged once in this time, because every request may meet it.
 LOG_INTERVAL_SECONDS = 60.0
 _MAX_LOGGED = 100
 _logged: dict[str, float] = {}
@@ -103,7 +103,7 @@ _log = logging.getLogger("reverie.server")
 
 
 class HttpProblem(Exception):
-    """A request that is not served: its status, why, and what its answer says besides."""
+    """Raised to refuse a request: the status, the reason, and further fields of the answer."""
 
     def __init__(
         self,
@@ -121,8 +121,8 @@ class HttpProblem(Exception):
     def response(self) -> JSONResponse:
         return problem(self.status, self.title, self.detail, headers=self.headers, **self.more)
 
-    def for_openai(self) -> JSONResponse:
-        """The same as OpenAI's clients read it."""
+    def to_openai_response(self) -> JSONResponse:
+        """Return the same problem in the form that OpenAI's clients read."""
         return openai_error(self.status, self.title, self.detail, self.headers)
 
 
@@ -136,7 +136,7 @@ def problem(
 def openai_error(
     status: int, title: str, detail: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
-    """An error under /v1: OpenAI's clients show ``message`` and tell errors apart by the rest."""
+    """Build an error for /v1: OpenAI's clients show ``message`` and read the kind from the rest."""
     kind = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}.get(
         status, "invalid_request_error" if status < 500 else "server_error"
     )
@@ -146,7 +146,7 @@ def openai_error(
 
 
 def problem_from_error(error: ReverieError) -> HttpProblem:
-    """What a request comes to that ended in one of our own errors."""
+    """Translate one of Reverie's own errors into a problem."""
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
     more: dict[str, Any] = {}
     if isinstance(error, SubjectExists):
@@ -159,14 +159,14 @@ def problem_from_error(error: ReverieError) -> HttpProblem:
 
 
 def public_detail(error: ReverieError) -> str:
-    """What a client is told of an error, on any route: no path, no address, no model of the server.
+    """Return what a client is told of an error: never a path, address or model of the server.
 
-    What is held back is in the log.
+    The full message of an error that is not the caller's own is logged.
     """
-    said = one_line(str(error))
+    message = one_line(str(error))
     if isinstance(error, _CALLER_ERRORS):
-        return said
-    _log_once(f"{type(error).__name__}: {said}")
+        return message
+    _log_once(f"{type(error).__name__}: {message}")
     return next(
         (text for kind, text in _PUBLIC_MESSAGES if isinstance(error, kind)), _SERVER_FAILED
     )
@@ -183,6 +183,6 @@ def _log_once(line: str) -> None:
 
 
 def problem_from_unexpected(error: Exception) -> HttpProblem:
-    """What nobody foresaw: logged here, and nothing of it told to the client."""
+    """Log an unexpected exception, and return a problem that says nothing of it to the client."""
     _log.error("a request failed: %s", type(error).__name__, exc_info=error)
     return HttpProblem(500, "Error", _SERVER_FAILED)

@@ -1,9 +1,9 @@
-"""Who may come in: the first thing every request meets, whatever its route or transport.
+"""The middleware in front of every route: authentication, request limits and security headers.
 
 Host and Origin are checked before anything is read, so that no web page reaches a server on this
-machine through the browser of its user; a body has a size and comes in time; who sends too much
-waits. Then the token says who it is. What a route allows to whom is the route's own affair
-(``server/access.py``); without a token only what stands in ``OPEN`` is served.
+machine through the browser of its user. The token then says who the caller is, and each caller has
+a rate limit. A body has a largest size and a deadline. Without a token only ``PUBLIC_PATHS`` are
+served; what a caller with a token may do is checked per route (``server/access.py``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reverie.aio import AsyncHandle
+from reverie.aio import AsyncStore
 from reverie.errors import ReverieError
 from reverie.model import RIGHTS, Right
 from reverie.server.errors import HttpProblem, problem_from_error, problem_from_unexpected
 from reverie.server.quotas import Quota
 
-# What says nothing of anybody's memory. The page asks for a token before it shows anything.
+# Served without a token: none of these shows a memory. The page asks for a token first.
 PUBLIC_PATHS = (
     "/",
     "/healthz",
@@ -41,12 +41,12 @@ PROXY_PREFIX = "/v1/"
 AUTH_HEADER = "x-reverie-token"
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 LOGIN_PATH, IMPORT_PATH, FEED_PATH = "/login", "/api/import", "/api/changes"
-# A body is an upload, of which there are only so many at once, when it is longer than this.
+# A body longer than this counts as an upload, whose number at a time is limited.
 UPLOAD_BYTES = 256 * 1024
-# The longest body that is read without a token, such as a code for the page.
+# The longest body that is read without a token, such as a login code.
 ANONYMOUS_BODY_BYTES = 16 * 1024
 CHUNK_BYTES = 64 * 1024
-# An import that comes slower than this on average, after its first minute, is not waited for.
+# An import that is slower than this on average, after its first minute, is refused.
 MIN_BYTES_PER_SECOND = 1024
 MAX_BUCKETS = 10_000
 SECURITY_HEADERS = {
@@ -63,7 +63,7 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever sent a request. ``spaces`` None: all of them; ``user`` None: any."""
+    """Who sent a request. ``spaces`` None: may see all spaces; ``user`` None: may name any user."""
 
     id: str
     name: str
@@ -88,16 +88,18 @@ class Limits:
     body_seconds: float = 60.0
     requests_per_second: float = 300.0
     burst: int = 3_000
-    # Of one address without a token that is known.
+    # Of one address whose requests have no valid token.
     anonymous_per_second: float = 10.0
     anonymous_burst: int = 100
-    # How long a whole header may take, an idle connection may be kept, and an answer may go unread.
+    # How long a header may take to arrive, which is also how long an idle connection is kept, and
+    # how long a client may leave an answer unread.
     header_seconds: float = 10.0
     stall_seconds: float = 30.0
-    # Open connections, in all and of one address. 0: what the descriptors allow, and half of it.
+    # Open connections, in total and of one address. 0: what the file descriptors allow, and half
+    # of that.
     connections: int = 0
     address_connections: int = 0
-    # At once, of one token and in all. 0: half of the connections.
+    # At the same time, of one token and in total. total_feeds 0: half of the connections.
     feeds: int = 100
     total_feeds: int = 0
     imports: int = 2
@@ -107,7 +109,7 @@ class Limits:
 
 
 class Quotas:
-    """What may be under way at once."""
+    """How many feeds, imports and uploads may be under way at the same time."""
 
     def __init__(self, limits: Limits) -> None:
         self.feeds = Quota(
@@ -122,14 +124,14 @@ class Quotas:
 
 
 class RateLimiter:
-    """How many requests each client has left; one that waits gets more with time."""
+    """A token bucket per client: each request takes one, and time refills it."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._per_second, self._burst = per_second, burst
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, client: str, now: float) -> float:
-        """Seconds to wait; 0: go on."""
+        """Count one request; return the seconds the client must wait, 0 if it may go on."""
         left, at = self._left.pop(client, (float(self._burst), now))
         left = min(self._burst, left + (now - at) * self._per_second)
         wait = 0.0 if left >= 1 else (1 - left) / self._per_second
@@ -140,13 +142,13 @@ class RateLimiter:
 
 
 class GuardMiddleware:
-    """Wraps the whole application."""
+    """Wraps the whole application and checks every request before a route sees it."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        store: AsyncHandle,
+        store: AsyncStore,
         token: str,
         hosts: Iterable[str],
         port: int | None,
@@ -168,11 +170,11 @@ class GuardMiddleware:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            # There is no other protocol here; a websocket is turned away before it opens.
+            # Only HTTP is served; a websocket is refused before it opens.
             await send({"type": "websocket.close", "code": 1008})
             return
         path = str(scope["path"])
-        answer = _GuardedResponse(send, for_openai=_is_under(path, PROXY_PREFIX))
+        answer = _GuardedResponse(send, openai_errors=_is_under(path, PROXY_PREFIX))
         try:
             headers = Headers(scope=scope)
             _check_length(scope, headers)
@@ -180,23 +182,23 @@ class GuardMiddleware:
             caller = await self._identify_caller(scope, headers)
             scope.setdefault("state", {})["caller"] = caller
             if _is_under(path, "/api/"):
-                # As it was sent: a name in it may hold a slash, which is no part of the path.
+                # Percent-encoded, as it was sent: a name may hold a slash that separates nothing.
                 scope["path"] = scope["raw_path"].decode("latin-1")
-            with contextlib.ExitStack() as whole, answer.work:
+            with contextlib.ExitStack() as until_finished, answer.until_started:
                 if caller is not None and path == FEED_PATH:
-                    whole.enter_context(self._quotas.feeds.hold(caller.id))
+                    until_finished.enter_context(self._quotas.feeds.hold(caller.id))
                 if caller is not None and path == IMPORT_PATH:
-                    answer.work.enter_context(self._quotas.imports.hold(caller.id))
+                    answer.until_started.enter_context(self._quotas.imports.hold(caller.id))
                 body = self._limit_body(str(scope["path"]), caller, headers, receive, answer)
                 await self._app(scope, body, answer)
         except HttpProblem as refused:
             await answer.send_problem(refused)
-        except Exception as error:  # noqa: BLE001 - the last door: logged, and answered
+        except Exception as error:  # noqa: BLE001 - the outermost handler: logged, and answered
             if not answer.finished:
                 await answer.send_problem(problem_from_unexpected(error))
 
     def _check_origin(self, headers: Headers, path: str) -> None:
-        """A name that is not ours was made to point here; a page that is not ours is a stranger."""
+        """Refuse a Host that is not ours (DNS rebinding), and requests made by other web pages."""
         host = headers.get("host", "").lower()
         if host not in self._hosts:
             raise HttpProblem(
@@ -205,9 +207,9 @@ class GuardMiddleware:
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}:
             raise HttpProblem(403, "Forbidden", "requests from other web pages are not served")
-        # A link may lead to the page, which shows nothing by itself.
-        led = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-        if led and not any(_is_under(path, each) for each in PUBLIC_PATHS):
+        # A link on another site may lead to the page, which shows nothing without a token.
+        cross_site = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+        if cross_site and not any(_is_under(path, each) for each in PUBLIC_PATHS):
             raise HttpProblem(403, "Forbidden", "requests from other web pages are not served")
 
     def _check_rate(self, scope: Scope, caller: Caller | None) -> None:
@@ -225,14 +227,14 @@ class GuardMiddleware:
     async def _identify_caller(self, scope: Scope, headers: Headers) -> Caller | None:
         path = str(scope["path"])
         if any(len(headers.getlist(name)) > 1 for name in ("authorization", AUTH_HEADER)):
-            # Others may take the one that is not looked at here.
+            # A proxy in front may look at the one that is not looked at here.
             raise HttpProblem(
                 400, "Ambiguous", "send Authorization and X-Reverie-Token once at most"
             )
         kind, _, secret = headers.get("authorization", "").partition(" ")
         own = headers.get(AUTH_HEADER) if _is_under(path, PROXY_PREFIX) else None
         if own is not None:
-            # The other one is the client's key for the upstream.
+            # Then Authorization holds the client's key for the upstream.
             kind, secret = "bearer", own
         caller = await self._authenticate(secret.strip()) if kind.lower() == "bearer" else None
         if (
@@ -243,7 +245,8 @@ class GuardMiddleware:
         ):
             caller = Caller("local", "local", "write")
         closed = not any(_is_under(path, each) for each in PUBLIC_PATHS)
-        # The page is many files, and everybody may have them; guessing is what costs.
+        # The page is many files, so public paths have no rate limit, except the login, where codes
+        # could be guessed.
         if caller is not None or closed or path == LOGIN_PATH:
             self._check_rate(scope, caller)
         if caller is None and closed:
@@ -264,11 +267,13 @@ class GuardMiddleware:
         try:
             token = await self._store.authenticate(secret)
         except ReverieError as error:
-            # Why it cannot is not for somebody of whom nothing is known.
+            # The caller is not known yet, so the reason is kept from them.
             why = problem_from_error(error)
             detail = "the store cannot tell whose token this is: repeat the request"
             raise HttpProblem(why.status, why.title, detail, headers=why.headers) from error
-        return token and Caller(token.id, token.name, token.right, token.spaces, token.user)
+        if token is None:
+            return None
+        return Caller(token.id, token.name, token.right, token.spaces, token.user)
 
     def _limit_body(
         self,
@@ -278,29 +283,29 @@ class GuardMiddleware:
         receive: Receive,
         answer: _GuardedResponse,
     ) -> Receive:
-        """The body, no longer than it may be and no later, and not one of too many.
+        """Wrap the body of a request to limit its size, its time and the number of uploads.
 
-        An import may be long: the silence within it is measured, and its pace.
+        An import may take long, so its pauses and its average speed are limited instead.
         """
         limits, streamed = self._limits, path == IMPORT_PATH
-        most = limits.chat_bytes if _is_under(path, PROXY_PREFIX) else limits.body_bytes
-        most = limits.import_bytes if streamed else most
-        most = ANONYMOUS_BODY_BYTES if caller is None else most
+        max_bytes = limits.chat_bytes if _is_under(path, PROXY_PREFIX) else limits.body_bytes
+        max_bytes = limits.import_bytes if streamed else max_bytes
+        max_bytes = ANONYMOUS_BODY_BYTES if caller is None else max_bytes
 
-        def take(size: int) -> None:
-            """Count an upload as soon as it is known to be one."""
+        def on_size(size: int) -> None:
+            """Count the body as an upload as soon as its size says that it is one."""
             if size > UPLOAD_BYTES and caller is not None and not (streamed or answer.counted):
-                answer.work.enter_context(self._quotas.uploads.hold(caller.id))
+                answer.until_started.enter_context(self._quotas.uploads.hold(caller.id))
                 answer.counted = True
 
         body = _LimitedBody(
-            receive, answer, most, limits.body_seconds, streamed=streamed, take=take
+            receive, answer, max_bytes, limits.body_seconds, streamed=streamed, on_size=on_size
         )
         length = headers.get("content-length", "")
         if length.isdecimal():
-            if int(length) > most:
+            if int(length) > max_bytes:
                 raise body.too_large
-            take(int(length))
+            on_size(int(length))
         return body
 
 
@@ -311,24 +316,25 @@ class _LimitedBody:
         self,
         receive: Receive,
         answer: _GuardedResponse,
-        most: int,
+        max_bytes: int,
         seconds: float,
         *,
         streamed: bool,
-        take: Callable[[int], None],
+        on_size: Callable[[int], None],
     ) -> None:
-        self._receive, self._answer, self._take = receive, answer, take
-        self._most, self._seconds, self._streamed = most, seconds, streamed
+        self._receive, self._answer, self._on_size = receive, answer, on_size
+        self._max_bytes, self._seconds, self._streamed = max_bytes, seconds, streamed
         self._deadline = time.monotonic() + seconds
         self._received, self._complete = 0, False
         advice = "split the file" if streamed else "send less at once"
-        self.too_large = HttpProblem(413, "Too large", f"a body may have {most} bytes: {advice}")
+        detail = f"a body may have {max_bytes} bytes: {advice}"
+        self.too_large = HttpProblem(413, "Too large", detail)
 
     async def __call__(self) -> Message:
         if self._complete:
             return await self._receive()
         try:
-            async with asyncio.timeout(self._left()):
+            async with asyncio.timeout(self._seconds_left()):
                 message = await self._receive()
         except TimeoutError:
             detail = "the body did not come in time: repeat the request"
@@ -337,9 +343,9 @@ class _LimitedBody:
         self._received += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
         try:
-            if self._received > self._most:
+            if self._received > self._max_bytes:
                 raise self.too_large
-            self._take(self._received)
+            self._on_size(self._received)
         except HttpProblem as refused:
             self._answer.replacement = refused
             raise
@@ -347,32 +353,33 @@ class _LimitedBody:
             self._answer.received()
         return message
 
-    def _left(self) -> float:
-        """Seconds in which more of it has to come."""
+    def _seconds_left(self) -> float:
+        """Return how long the next part of the body may take."""
         left = self._deadline - time.monotonic()
         paced = left + self._received / MIN_BYTES_PER_SECOND
         return min(self._seconds, paced) if self._streamed else left
 
 
 class _GuardedResponse:
-    """The way out: every answer takes the same headers along.
+    """Sends the answer, with the security headers that every answer has.
 
-    ``instead`` is said in the place of whatever the application makes of a body that is refused.
-    ``for_openai``: its errors are for OpenAI's clients to read. ``work`` holds the
-    places of an import or upload until the answer begins: by then its body was worked on, and who
-    has the answer may send the next one. A chat's place is free as soon as it has come.
+    ``replacement`` is sent in place of whatever the application answers to a body that was refused.
+    ``openai_errors``: write errors in the form that OpenAI's clients read. ``until_started`` holds
+    the places that an import or upload takes of its quotas until the answer starts: by then its
+    body is processed, and a client that has the answer may send the next one. A chat frees its
+    place as soon as its body has arrived.
     """
 
-    def __init__(self, send: Send, *, for_openai: bool) -> None:
-        self._send, self._for_openai = send, for_openai
+    def __init__(self, send: Send, *, openai_errors: bool) -> None:
+        self._send, self._openai_errors = send, openai_errors
         self.started = self.finished = self.counted = False
         self.replacement: HttpProblem | None = None
-        self.work = contextlib.ExitStack()
+        self.until_started = contextlib.ExitStack()
 
     def received(self) -> None:
-        """The body has come: a chat's place is free, for its model may think for minutes."""
-        if self._for_openai:
-            self.work.close()
+        """Free a chat's place when its body has arrived: its model may take minutes to answer."""
+        if self._openai_errors:
+            self.until_started.close()
 
     async def __call__(self, message: Message) -> None:
         if self.replacement is not None and not self.started:
@@ -381,10 +388,10 @@ class _GuardedResponse:
             await self._forward(message)
 
     async def send_problem(self, refused: HttpProblem) -> None:
-        """Why not; of an answer that has begun the connection can only be cut."""
+        """Answer with a problem; if an answer has started already, cut the connection instead."""
         if self.started:
             raise ConnectionAbortedError("an answer that had begun cannot be finished")
-        response = refused.for_openai() if self._for_openai else refused.response()
+        response = refused.to_openai_response() if self._openai_errors else refused.response()
         await self._forward(
             {
                 "type": "http.response.start",
@@ -397,7 +404,7 @@ class _GuardedResponse:
     async def _forward(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.started = True
-            self.work.close()
+            self.until_started.close()
             headers = MutableHeaders(scope=message)
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
@@ -405,7 +412,7 @@ class _GuardedResponse:
         elif message["type"] == "http.response.body":
             self.finished = not message.get("more_body", False)
             body = message.get("body", b"")
-            # In pieces, so that a client who does not read has few of them waiting for it.
+            # In chunks, so that little is buffered for a client that does not read.
             for start in range(0, len(body) - CHUNK_BYTES, CHUNK_BYTES):
                 piece = body[start : start + CHUNK_BYTES]
                 await self._send({**message, "body": piece, "more_body": True})
@@ -435,13 +442,16 @@ def _is_under(path: str, root: str) -> bool:
 
 
 def _with_port(hosts: Iterable[str], port: int | None) -> frozenset[str]:
-    """What may stand in Host: the port is left out where it is the usual one."""
+    """Return the values of Host that are accepted: browsers leave the default port out."""
     named = {host.lower() for host in hosts}
     return frozenset(named | {f"{host}:{port}" for host in named if port is not None})
 
 
 def client_network(address: str) -> str:
-    """What counts as one address: of IPv6 the /64, in which one machine has them all."""
+    """Return what counts as one client: an IPv4 address, or the /64 network of an IPv6 address.
+
+    A single machine can use every address of its /64.
+    """
     if ":" not in address:
         return address
     try:

@@ -1,4 +1,4 @@
-"""Whether the server works, what it counts, how to get in, and what it can be asked."""
+"""Health check, metrics, login for the page, and the API documentation."""
 
 from __future__ import annotations
 
@@ -50,35 +50,35 @@ async def health(request: Request) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def metrics(request: Request, visit: AdminAccess) -> Response:
+async def metrics(request: Request, access: AdminAccess) -> Response:
     """Numbers for Prometheus. Where the store cannot be read, those that need no store."""
-    store = visit.server_context.store
-    counted = request.app.state.metrics
-    counted.set_write_failed(failed=await store.write_failed)
-    counted.set_damaged(await store.damaged)
+    store = access.server_context.store
+    collected = request.app.state.metrics
+    collected.set_write_failed(failed=await store.write_failed)
+    collected.set_damaged(await store.damaged)
     try:
-        counted.set_store_state(await store.jobs(), await store.spaces())
+        collected.set_store_state(await store.jobs(), await store.spaces())
     except ReverieError as error:
         errors.public_detail(error)
-        counted.set_store_state(None, None)
-    return Response(counted.rendered(), media_type=counted.content_type)
+        collected.set_store_state(None, None)
+    return Response(collected.render(), media_type=collected.content_type)
 
 
 @router.post("/login", response_model=schemas.Login)
 async def login(request: Request, body: schemas.Code) -> Response:
     """Trade a code that the server printed for its operator's token. A code is good once."""
-    here = run.get_server_context(request)
+    server_context = run.get_server_context(request)
     given = body.code.encode("utf-8", "surrogatepass")
-    for code in list(here.codes):
+    for code in list(server_context.codes):
         if hmac.compare_digest(code.encode(), given):
-            here.codes.discard(code)
-            return JSONResponse({"token": here.token})
-    raise HttpProblem(403, "Forbidden", "this code was used already, or the server started anew")
+            server_context.codes.discard(code)
+            return JSONResponse({"token": server_context.token})
+    raise HttpProblem(403, "Forbidden", "this code was used already, or the server was restarted")
 
 
 @router.get("/docs", include_in_schema=False)
 async def docs() -> Response:
-    """The API, to look at and to try."""
+    """Serve Swagger UI, to read and try the API."""
     return HTMLResponse(_DOCS)
 
 
@@ -93,5 +93,5 @@ async def docs_asset(name: str) -> Response:
 
 @cache
 def _docs_file(name: str) -> bytes:
-    """Read once: many requests for it hold one copy."""
+    """Read a file once, so that many requests share one copy of it."""
     return (resources.files("fastapi_offline") / "static" / name).read_bytes()

@@ -1,4 +1,4 @@
-"""Answers as JSON: half of a character, which clients do send, included."""
+"""JSON answers that may hold lone surrogates, which some clients send and UTF-8 cannot hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact JSON in UTF-8; what UTF-8 cannot hold is spelled out, and reads back the same."""
+    """Encode as compact JSON in UTF-8; a text with lone surrogates is written with \\u escapes."""
     compact = (",", ":")
     try:
         return json.dumps(value, ensure_ascii=False, separators=compact).encode()

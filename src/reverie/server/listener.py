@@ -1,9 +1,9 @@
 """Accepts connections, and closes those that keep the server waiting.
 
-uvicorn has no deadline for a header, no limit of connections (``limit_concurrency`` refuses
-requests, of which half a header is none), and leaves accepting to asyncio, which at the descriptor
-limit logs and schedules one retry for each place in the backlog. So uvicorn is given no socket: a
-``Listener`` accepts, and uvicorn's own HTTP/1.1 protocol, on h11, does the rest.
+uvicorn has no deadline for a header and no limit on connections (``limit_concurrency`` counts
+requests, and half a header is not a request yet). It leaves accepting to asyncio, which at the
+descriptor limit logs and schedules one retry for each place in the backlog. So uvicorn is given no
+socket: a ``Listener`` accepts, and uvicorn's own HTTP/1.1 protocol, on h11, does the rest.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from reverie.server import connections as ranks
+from reverie.server import connections
 from reverie.server.connections import ConnectionRegistry, RepeatLogFilter
 from reverie.server.errors import HttpProblem
 from reverie.server.guard import SECURITY_HEADERS, Limits, client_network
 from reverie.server.run import GRACE_SECONDS, ServerContext
 
-# How many are accepted or closed before others get their turn: so few that nobody waits long, and
-# that none is closed for newer ones before it was read from, which takes the loop some rounds.
+# How many connections are accepted or closed before the event loop does other work: few enough that
+# nobody waits long, and that no new connection is closed for an even newer one before it was read
+# from, which takes the loop some rounds.
 BATCH_SIZE, ACCEPT_ROUNDS = 16, 8
 YIELD_SECONDS = 0.01
 RETRY_SECONDS = 1.0
@@ -39,12 +40,17 @@ _log = logging.getLogger("reverie.server")
 
 
 def render_response(refused: HttpProblem) -> bytes:
-    """An answer as bytes, for a connection on which no request could be read; it is closed."""
+    """Render an answer as bytes, for a connection that is closed without a readable request."""
     response = refused.response()
-    given = {
+    own_headers = {
         name.decode("latin-1"): value.decode("latin-1") for name, value in response.raw_headers
     }
-    headers = {**given, **SECURITY_HEADERS, "Cache-Control": "no-store", "Connection": "close"}
+    headers = {
+        **own_headers,
+        **SECURITY_HEADERS,
+        "Cache-Control": "no-store",
+        "Connection": "close",
+    }
     lines = [f"HTTP/1.1 {refused.status} {refused.title}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + bytes(response.body)
@@ -68,7 +74,7 @@ BAD_REQUEST_RESPONSE = render_response(
 
 
 class _CountingTransport:
-    """A transport that knows how many bytes it was given to send."""
+    """A transport that counts the bytes it was given to send."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -76,7 +82,7 @@ class _CountingTransport:
 
     @property
     def sent(self) -> int:
-        """The number of bytes that the system has taken."""
+        """The number of bytes that the operating system has accepted."""
         return self.written - self._transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
@@ -88,9 +94,9 @@ class _CountingTransport:
 
 
 class Connection(H11Protocol):
-    """One connection: uvicorn's, counted, and closed when it keeps the server waiting.
+    """uvicorn's connection, registered, and closed when its client keeps the server waiting.
 
-    ``since`` is when it began to wait for what it waits for now: a whole header, or its answer.
+    ``since`` is when the connection began to wait for a whole header, or for its answer.
     """
 
     def __init__(
@@ -115,13 +121,13 @@ class Connection(H11Protocol):
     @property
     def rank(self) -> int:
         if self.waiting:
-            return ranks.IDLE_AUTHENTICATED if self._authenticated else ranks.NEW
-        return ranks.BUSY_AUTHENTICATED if self._has_caller() else ranks.BUSY_ANONYMOUS
+            return connections.IDLE_AUTHENTICATED if self._authenticated else connections.NEW
+        return connections.BUSY_AUTHENTICATED if self._has_caller() else connections.BUSY_ANONYMOUS
 
     def _has_caller(self) -> bool:
         return self.scope["state"].get("caller") is not None
 
-    # -- what happens to it -------------------------------------------------------------------
+    # -- called by asyncio and uvicorn --------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._counting = _CountingTransport(transport)
@@ -147,13 +153,13 @@ class Connection(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no HTTP, where no answer has begun, and close the connection."""
-        begun = self.cycle is not None and self.cycle.response_started
+        """Answer bytes that are not HTTP, unless an answer has started; close the connection."""
+        started = self.cycle is not None and self.cycle.response_started
         if self.cycle is not None and not self.cycle.response_complete:
-            # Its application has nobody to answer any more.
+            # Tell the application that its client is gone.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if not begun or (self.waiting and self.conn.our_state is h11.IDLE):
+        if not started or (self.waiting and self.conn.our_state is h11.IDLE):
             self.transport.write(BAD_REQUEST_RESPONSE)
         self.transport.close()
 
@@ -161,18 +167,18 @@ class Connection(H11Protocol):
         self.since = time.monotonic()
         self._registry.changed(self)
 
-    # -- how it is closed ---------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------
 
     def drop(self) -> None:
-        """Close it now, whatever it has not been sent yet."""
+        """Close the connection now, even if part of an answer is not sent yet."""
         self._dropped = True
         if self._connected:
             self.transport.abort()
 
     def expire(self, now: float, limits: Limits) -> bool:
-        """Close it if its client lets the server wait: for a header, or to be read from.
+        """Close the connection if its client sends no header or does not read, for too long.
 
-        Whether it was closed.
+        Return whether it was closed.
         """
         if not self._connected:
             return False
@@ -195,10 +201,10 @@ class Connection(H11Protocol):
 
 
 class Listener:
-    """Accepts on one socket, as long as there is room."""
+    """Accepts connections on one socket, as long as there is room."""
 
-    def __init__(self, bound: socket.socket, server: Server) -> None:
-        self._bound, self._server = bound, server
+    def __init__(self, listening_socket: socket.socket, server: Server) -> None:
+        self._socket, self._server = listening_socket, server
         self._registry, self._limits = (
             server.server_context.connections,
             server.server_context.limits,
@@ -206,33 +212,33 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._starting: set[asyncio.Task[Any]] = set()
         self._retry: asyncio.TimerHandle | None = None
-        self._logged = -ranks.LOG_INTERVAL_SECONDS
-        fewest = min(self._limits.connections, self._limits.address_connections)
-        self._accepts = max(1, min(BATCH_SIZE, fewest // ACCEPT_ROUNDS))
+        self._logged = -connections.LOG_INTERVAL_SECONDS
+        smallest = min(self._limits.connections, self._limits.address_connections)
+        self._accepts = max(1, min(BATCH_SIZE, smallest // ACCEPT_ROUNDS))
         self._pause = min(SWEEP_SECONDS, self._limits.header_seconds / 4)
         self._sweeping = self._loop.call_later(self._pause, self._sweep)
 
     def start(self) -> None:
-        self._loop.add_reader(self._bound.fileno(), self._accept)
+        self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
         self._sweeping.cancel()
         if self._retry is not None:
             self._retry.cancel()
-        if self._bound.fileno() >= 0:
-            self._loop.remove_reader(self._bound.fileno())
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
 
     def _accept(self) -> None:
         for _ in range(self._accepts):
             try:
-                wire, address = self._bound.accept()
+                wire, address = self._socket.accept()
             except OSError as error:
                 if error.errno in OUT_OF_RESOURCES:
                     self._wait_for_resources(error)
-                # Else nobody is there any more, or the one who came has gone again.
+                # Any other error: nobody waits any more, or the client has gone again.
                 return
             wire.setblocking(False)
-            # Small, so that a client that reads slowly is seen to read.
+            # A small buffer shows sooner that a slow client still reads.
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
             if self._registry.make_room(network := client_network(address[0])):
                 self._open(wire, network)
@@ -241,25 +247,25 @@ class Listener:
 
     def _open(self, wire: socket.socket, address: str) -> None:
         server = self._server
-        made = Connection(
+        connection = Connection(
             server.config, server.server_state, server.lifespan.state, address, self._registry
         )
-        self._registry.add(made)
-        task = self._loop.create_task(self._connect(wire, made))
+        self._registry.add(connection)
+        task = self._loop.create_task(self._connect(wire, connection))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
-    async def _connect(self, wire: socket.socket, made: Connection) -> None:
+    async def _connect(self, wire: socket.socket, connection: Connection) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: made, wire)
+            await self._loop.connect_accepted_socket(lambda: connection, wire)
         except OSError:
-            self._registry.remove(made)
+            self._registry.remove(connection)
             wire.close()
 
     def _wait_for_resources(self, error: OSError) -> None:
-        """Something else took the descriptors: make room, and look again a little later."""
+        """Close one connection to free a descriptor, and accept again a little later."""
         now = time.monotonic()
-        if now - self._logged >= ranks.LOG_INTERVAL_SECONDS:
+        if now - self._logged >= connections.LOG_INTERVAL_SECONDS:
             self._logged = now
             _log.error(
                 "no connection can be accepted (%s): %d are open; raise the limit of open files "
@@ -268,7 +274,7 @@ class Listener:
                 self._registry.open,
             )
         self._registry.drop_one()
-        self._loop.remove_reader(self._bound.fileno())
+        self._loop.remove_reader(self._socket.fileno())
         self._retry = self._loop.call_later(RETRY_SECONDS, self.start)
 
     def _sweep(self) -> None:
@@ -278,13 +284,13 @@ class Listener:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server on connections that a ``Listener`` accepts."""
+    """uvicorn's server, for connections that a ``Listener`` accepts."""
 
-    def __init__(self, serving: ServerContext, app: Any) -> None:
+    def __init__(self, server_context: ServerContext, app: Any) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                # Said, so that what else is installed changes nothing.
+                # Explicit, so that other installed packages change nothing.
                 http="h11",
                 loop="asyncio",
                 ws="none",
@@ -297,16 +303,16 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )
-        self.server_context = serving
+        self.server_context = server_context
         self._listeners: list[Listener] = []
-        self._bounded_logs = RepeatLogFilter()
+        self._log_filter = RepeatLogFilter()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         for name in ("uvicorn.error", "asyncio"):
-            logging.getLogger(name).addFilter(self._bounded_logs)
+            logging.getLogger(name).addFilter(self._log_filter)
         await super().startup(sockets=[])
-        for bound in sockets or []:
-            listener = Listener(bound, self)
+        for listening_socket in sockets or []:
+            listener = Listener(listening_socket, self)
             self._listeners.append(listener)
             listener.start()
 
@@ -316,11 +322,14 @@ class Server(uvicorn.Server):
             listener.close()
         await super().shutdown(sockets)
         for name in ("uvicorn.error", "asyncio"):
-            logging.getLogger(name).removeFilter(self._bounded_logs)
+            logging.getLogger(name).removeFilter(self._log_filter)
 
 
 def _refuse(wire: socket.socket) -> None:
-    """Say that there is no room. What was sent already is read, else closing would take it back."""
+    """Answer that there is no room, and close.
+
+    What the client has sent is read first: closing with unread bytes would discard the answer.
+    """
     with contextlib.closing(wire), contextlib.suppress(OSError):
         wire.send(FULL_RESPONSE)
         wire.shutdown(socket.SHUT_WR)

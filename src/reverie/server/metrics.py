@@ -1,13 +1,19 @@
-"""Numbers for Prometheus: what was asked, how long it took, what waits to be done."""
+"""Metrics for Prometheus: requests and their duration, jobs, memories, connections."""
 
 from __future__ import annotations
 
+import collections
 import time
-from collections import Counter as Counted
 from collections.abc import Callable
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client import generate_latest as rendered
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reverie import __version__
@@ -17,7 +23,7 @@ JOB_STATES = ("ready", "running", "parked")
 
 
 class Metrics:
-    """The numbers of one server. No label ever holds a name that a user chose."""
+    """The metrics of one server. No label ever holds a name that a user chose."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -52,11 +58,11 @@ class Metrics:
         about = Gauge("reverie_info", "This server.", ("version",), registry=self._registry)
         about.labels(__version__).set(1)
 
-    def gauge(self, name: str, what: str, value: Callable[[], float]) -> None:
-        """One more number, looked at when the numbers are asked for."""
-        Gauge(f"reverie_{name}", what, registry=self._registry).set_function(value)
+    def gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """Add a gauge whose value is read when the metrics are collected."""
+        Gauge(f"reverie_{name}", description, registry=self._registry).set_function(value)
 
-    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+    def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(route).observe(seconds)
 
@@ -67,23 +73,23 @@ class Metrics:
         self._damaged.set(damaged)
 
     def set_store_state(self, jobs: list[Job] | None, spaces: list[SpaceInfo] | None) -> None:
-        """How the store stands now. None: it cannot be read, and its numbers stay as they were."""
+        """Update the gauges of the store. None: it cannot be read, and they keep their values."""
         self._up.set(jobs is not None and spaces is not None)
         if jobs is None or spaces is None:
             return
-        states = Counted(job.state for job in jobs)
+        states = collections.Counter(job.state for job in jobs)
         for state in JOB_STATES:
             self._jobs.labels(state).set(states[state])  # type: ignore[index]
         self._spaces.set(len(spaces))
         self._memories.labels("fact").set(sum(space.facts for space in spaces))
         self._memories.labels("note").set(sum(space.notes for space in spaces))
 
-    def rendered(self) -> bytes:
-        return rendered(self._registry)
+    def render(self) -> bytes:
+        return generate_latest(self._registry)
 
 
 class MetricsMiddleware:
-    """Counts every request by its route."""
+    """Counts and times every request by its route."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -92,16 +98,16 @@ class MetricsMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        started_at = time.perf_counter()
 
-        async def counted(message: Message) -> None:
+        async def counting_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path_format", "other")
-                seconds = time.perf_counter() - began
-                self._metrics.count(_method(scope), route, message["status"], seconds)
+                seconds = time.perf_counter() - started_at
+                self._metrics.observe_request(_method(scope), route, message["status"], seconds)
             await send(message)
 
-        await self._app(scope, receive, counted)
+        await self._app(scope, receive, counting_send)
 
 
 def _method(scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""How many of a kind of request may be under way at once: of one token, and in all."""
+"""Limits how many requests of a kind may be under way at once, per token and in total."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ RETRY_SECONDS = 5
 
 
 class Quota:
-    """Counts what is under way. Used from one event loop.
+    """Counts the requests of one kind that are under way. Used from one event loop.
 
-    ``advice`` says what somebody can do who already has as many as one token may have.
+    ``plural`` names the kind. ``advice`` tells a caller who has reached ``per_token`` what to do.
     """
 
-    def __init__(self, what: str, of_one: int, in_all: int, advice: str) -> None:
-        self._what, self._per_token, self._total, self._advice = what, of_one, in_all, advice
+    def __init__(self, plural: str, per_token: int, total: int, advice: str) -> None:
+        self._plural, self._per_token, self._total, self._advice = plural, per_token, total, advice
         self._held: Counter[str] = Counter()
 
     @property
@@ -27,14 +27,14 @@ class Quota:
 
     @contextlib.contextmanager
     def hold(self, holder: str) -> Iterator[None]:
-        """One more of this token, until the block ends."""
+        """Count one more request of this token until the block ends; raise if that is too many."""
         headers = {"Retry-After": str(RETRY_SECONDS)}
         if self._held[holder] >= self._per_token:
-            detail = f"this token has {self._per_token} {self._what} open: {self._advice}"
-            raise HttpProblem(429, f"Too many {self._what}", detail, headers=headers)
+            detail = f"this token has {self._per_token} {self._plural} open: {self._advice}"
+            raise HttpProblem(429, f"Too many {self._plural}", detail, headers=headers)
         if self.held >= self._total:
-            detail = f"the server has {self._total} {self._what} open: wait and repeat"
-            raise HttpProblem(503, f"Too many {self._what}", detail, headers=headers)
+            detail = f"the server has {self._total} {self._plural} open: wait and repeat"
+            raise HttpProblem(503, f"Too many {self._plural}", detail, headers=headers)
         self._held[holder] += 1
         try:
             yield

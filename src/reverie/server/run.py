@@ -1,4 +1,4 @@
-"""What every part of the server is given, and how a server runs."""
+"""The context that every part of a server shares, and the functions that start a server."""
 
 from __future__ import annotations
 
@@ -29,51 +29,52 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10
 MIN_TOKEN_CHARS = 20
 MAX_IMPORTS = 4
-# How many new objects the garbage collector waits for; Python's own 700 are one request's.
+# New objects before the garbage collector runs: one request alone makes Python's default of 700.
 GC_THRESHOLD = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """One server: its store, its settings and who it answers to."""
+    """One server: its store, its settings, its tokens and what is under way."""
 
     store: AsyncStore
     settings: Settings
     token: str = field(repr=False)
-    """The operator's own, which may do everything."""
+    """The operator's token, which may do everything."""
     hosts: tuple[str, ...] = LOOPBACK_HOSTS
-    """The names under which it answers."""
+    """The values of Host that are accepted."""
     port: int | None = None
     trust_local: bool = False
-    """Whether the proxy takes any key that comes from this machine."""
+    """Whether the proxy accepts any API key from this machine."""
     limits: Limits = field(default_factory=Limits)
     stopping: threading.Event = field(default_factory=threading.Event, repr=False)
-    """Set when the server is about to end: what waits for changes goes home."""
+    """Set when the server is about to end, so that open feeds end."""
     import_slots: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_IMPORTS), repr=False
     )
-    """So many imports at a time, so that others get a word in."""
+    """Limits the imports that write at the same time, so that other requests get their turn."""
     pending_replies: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
-    """Replies that are being stored: a server that stops waits for them."""
+    """Replies that are being stored; a server that stops waits for them."""
     codes: set[str] = field(default_factory=set, repr=False)
-    """What the page can be opened with, once each."""
+    """Login codes for the page, each good once."""
     connections: ConnectionRegistry = field(init=False, repr=False)
-    """Those that are open."""
+    """The open connections."""
     quotas: Quotas = field(init=False, repr=False)
-    """What is under way."""
+    """The feeds, imports and uploads under way."""
     watcher: ChangeWatcher = field(init=False, repr=False)
-    """Tells the feeds when there is something to read."""
+    """Wakes the feeds when there is something to read."""
 
     def __post_init__(self) -> None:
         limits = resolve_limits(self.limits, upstream=bool(self.settings.upstream))
         object.__setattr__(self, "limits", limits)
-        made = ConnectionRegistry(limits.connections, limits.address_connections)
-        object.__setattr__(self, "connections", made)
+        registry = ConnectionRegistry(limits.connections, limits.address_connections)
+        object.__setattr__(self, "connections", registry)
         object.__setattr__(self, "quotas", Quotas(limits))
         object.__setattr__(self, "watcher", ChangeWatcher(self.store, self.stopping))
 
-    async def stored(self) -> None:
-        """Wait until every reply is stored; requests that were just cancelled begin to, now."""
+    async def wait_until_stored(self) -> None:
+        """Wait until every reply is stored, at most ``GRACE_SECONDS``."""
+        # Requests that were just cancelled start to store their replies in the next loop rounds.
         for _ in range(5):
             await asyncio.sleep(0)
         if self.pending_replies:
@@ -86,13 +87,13 @@ class ServerContext:
 
 
 def get_server_context(request: Request) -> ServerContext:
-    """The server that a request came to."""
-    serving: ServerContext = request.app.state.server_context
-    return serving
+    """Return the context of the server that a request came to."""
+    context: ServerContext = request.app.state.server_context
+    return context
 
 
 def operator_token(settings: Settings) -> str:
-    """The token of the settings, else the one of this machine's user, made the first time."""
+    """Return the token of the settings, else the one in this user's token file, made if missing."""
     if settings.token:
         if len(settings.token) < MIN_TOKEN_CHARS:
             raise ConfigError(f"the token of the settings needs {MIN_TOKEN_CHARS} characters")
@@ -103,7 +104,7 @@ def operator_token(settings: Settings) -> str:
     for folder in reversed([path.parent, *path.parent.parents]):
         folder.mkdir(mode=0o700, exist_ok=True)
     fresh = tokens.new_secret("operator")
-    # Whole before it has its name: another server may start at this moment.
+    # Written completely before it gets its name: another server may start at this moment.
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w", encoding="ascii") as file:
@@ -133,9 +134,10 @@ def _read_token(path: Path) -> str:
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket that is bound already: what is printed is true before the first request."""
+    """Bind and listen before anything is printed, so that the printed address works at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named, for asyncio looks at it: what it takes for no TCP may wait 40 ms with half an answer.
+    # IPPROTO_TCP is explicit because asyncio sets TCP_NODELAY only where it sees it; otherwise half
+    # an answer may wait 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -151,39 +153,43 @@ def bind_socket(host: str, port: int) -> socket.socket:
     return bound
 
 
-def create_server(serving: ServerContext) -> uvicorn.Server:
-    """A server that is ready to run."""
+def create_server(server_context: ServerContext) -> uvicorn.Server:
+    """Create a server that is ready to run."""
     try:
-        from reverie.server.app import create_app
-        from reverie.server.listener import Server
+        # fastapi, uvicorn and others are optional libraries.
+        from reverie.server import app, listener
     except ModuleNotFoundError as error:
         raise MissingExtra("the server", "server") from error
 
-    return Server(serving, create_app(serving))
+    return listener.Server(server_context, app.create_app(server_context))
 
 
-def run(made: uvicorn.Server, bound: socket.socket) -> None:
+def run(server: uvicorn.Server, listening_socket: socket.socket) -> None:
     """Run a server that has the process to itself, until it is told to stop."""
-    # What is loaded stays: a collector that looks at it again and again takes a tenth of the time.
+    # The loaded modules never go: collecting them again and again took a tenth of the time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
-    made.run(sockets=[bound])
+    server.run(sockets=[listening_socket])
 
 
 @contextlib.contextmanager
-def run_in_thread(serving: ServerContext, bound: socket.socket) -> Iterator[uvicorn.Server]:
-    """A server beside other work of this process, until the block ends."""
-    made = create_server(serving)
+def run_in_thread(
+    server_context: ServerContext, listening_socket: socket.socket
+) -> Iterator[uvicorn.Server]:
+    """Run a server in a thread of this process until the block ends."""
+    server = create_server(server_context)
     thread = threading.Thread(
-        target=lambda: asyncio.run(made.serve(sockets=[bound])), name="reverie-server", daemon=True
+        target=lambda: asyncio.run(server.serve(sockets=[listening_socket])),
+        name="reverie-server",
+        daemon=True,
     )
     thread.start()
     try:
-        while not made.started and thread.is_alive():
+        while not server.started and thread.is_alive():
             thread.join(0.01)
-        yield made
+        yield server
     finally:
-        made.should_exit = True
+        server.should_exit = True
         thread.join()
-        bound.close()
+        listening_socket.close()

@@ -1,1 +1,1 @@
-"""What is done to text before it is stored, indexed or shown: pure functions, no I/O."""
+"""Text processing before text is stored, indexed or shown: pure functions, no I/O."""

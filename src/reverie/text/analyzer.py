@@ -1,4 +1,4 @@
-"""The one analyser: what a text is indexed under, and what a query looks for."""
+"""The analyser: turns a text into the terms it is indexed under, and a query into its terms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import Stemmer
 from reverie.text.normalize import nfkc_casefold
 
 ANALYZER_VERSION = 1
-# Terms also depend on these: an upgrade of either may give other ones.
+# Terms also depend on the stemmer and on Unicode: an upgrade of either may change them.
 ANALYZER_IDENTITY = (
     f"words {ANALYZER_VERSION}, Snowball {Stemmer.version()}, Unicode {unicodedata.unidata_version}"
 )
-"""Stored with the index: another number means that the postings are made anew."""
+"""Stored with the index: with another identity the postings are rebuilt."""
 
 MAX_TERM_CHARS = 64
 MAX_QUERY_CHARS = 20_000
@@ -52,7 +52,7 @@ _STEMMED_BLOCKS = (
     (0x0900, 0x097F, "hindi"),
     (0xA8E0, 0xA8FF, "hindi"),
 )
-# Where Unicode keeps its combining marks; all of it would take ten times as long to look through.
+# The blocks of Unicode with combining marks; a scan of all of Unicode takes ten times as long.
 _MARKED_BLOCKS = (
     (0x0300, 0x30FF),
     (0xA600, 0xABFF),
@@ -97,14 +97,14 @@ _ASCII_TOKEN = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)*")
 
 
 class Terms(NamedTuple):
-    """The terms of a text with how often each occurs, and how many there are in all."""
+    """The terms of a text with the number of occurrences of each, and of all."""
 
     counts: dict[str, int]
     length: int
 
 
 def analyse(text: str) -> Terms:
-    """The terms a text is indexed under. Stop words count only where there is nothing else."""
+    """The terms a text is indexed under. Stop words are used only if there are no other words."""
     words = _split_words(text, singles=True)
     terms = [term for word in words if (term := _term_unless_stop_word(word))]
     if not terms:
@@ -116,22 +116,22 @@ def analyse(text: str) -> Terms:
 
 
 def query_terms(text: str, limit: int = 64) -> dict[str, str]:
-    """Each term of a query, in order, with one word that stands for it in the folded query."""
+    """The terms of a query in order, each with the first word of the folded query it comes from."""
     words = _split_words(text[:MAX_QUERY_CHARS])
-    found: dict[str, str] = {}
-    for look_up in (_term_unless_stop_word, _term):
+    terms: dict[str, str] = {}
+    for to_term in (_term_unless_stop_word, _term):
         for word in words:
-            if len(found) >= limit:
+            if len(terms) >= limit:
                 break
-            if term := look_up(word):
-                found.setdefault(term, word)
-        if found:
+            if term := to_term(word):
+                terms.setdefault(term, word)
+        if terms:
             break
-    return found
+    return terms
 
 
 def tokenize(text: str) -> list[str]:
-    """Words of a lower-case NFKC text; a stretch in a script without spaces is one token."""
+    """The words of a lower-case NFKC text; a run in a script without spaces is one token."""
     pattern = _ASCII_TOKEN if text.isascii() else _patterns().token
     return pattern.findall(text)
 
@@ -145,7 +145,7 @@ def _split_words(text: str, *, singles: bool = False) -> list[str]:
 
 
 def _split_unicode_words(text: str, *, singles: bool = False) -> list[str]:
-    """With ``singles`` a text in a script without spaces is also found by one character of it."""
+    """Split any text; scripts without spaces give bigrams, and with ``singles`` characters too."""
     patterns = _patterns()
     # unicodedata sorts the marks on one letter in quadratic time.
     text = nfkc_casefold(patterns.mark_run.sub(r"\1", text))
@@ -184,7 +184,7 @@ def _term(word: str) -> str:
 
 
 def _strip_clitics(word: str) -> str:
-    """The word without apostrophes, English clitics and characters that are not seen."""
+    """Remove apostrophes, English clitics and invisible characters from a word."""
     if not word.isascii():
         word = _IGNORABLE.sub("", word).replace("\u2019", "'").replace("\u02bc", "'")
     return _CLITIC.sub("", word).replace("'", "") if "'" in word else word
@@ -215,10 +215,10 @@ _stemmers = _Stemmers()
 
 
 def _stemmer(language: str) -> Stemmer.Stemmer:
-    known = _stemmers.by_language.get(language)
-    if known is None:
-        known = _stemmers.by_language[language] = Stemmer.Stemmer(language, 0)
-    return known
+    stemmer = _stemmers.by_language.get(language)
+    if stemmer is None:
+        stemmer = _stemmers.by_language[language] = Stemmer.Stemmer(language, 0)
+    return stemmer
 
 
 class _TokenPatterns(NamedTuple):
@@ -229,7 +229,7 @@ class _TokenPatterns(NamedTuple):
 
 @cache
 def _patterns() -> _TokenPatterns:
-    """Made when the first text beyond ASCII comes: finding the marks takes some milliseconds."""
+    """Compiled for the first non-ASCII text: collecting the marks takes some milliseconds."""
     mark = _combining_mark_pattern()
     letter = rf"[^\W_{''.join(_UNSPACED)}]"
     word = f"{letter}+(?:{mark}{letter}*)*"
@@ -242,7 +242,7 @@ def _patterns() -> _TokenPatterns:
 
 
 def _combining_mark_pattern() -> str:
-    """What continues a word without being a letter: marks, which ``\\w`` lacks, and joiners."""
+    """Matches characters that continue a word but are no letters: combining marks and joiners."""
     codes = (code for first, last in _MARKED_BLOCKS for code in range(first, last + 1))
     ranges: list[tuple[int, int]] = []
     for code in codes:
@@ -254,5 +254,5 @@ def _combining_mark_pattern() -> str:
             ranges.append((code, code))
     low = "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges if a < 0x10000)
     high = "".join(f"{chr(a)}-{chr(b)}" for a, b in ranges if a >= 0x10000)
-    # A class beyond the first plane is slow to test: letters and emoji must not reach it.
+    # A character class beyond the first plane is slow: the lookahead keeps most text away from it.
     return rf"(?:[{_IGNORED}{low}]|(?=[\U00010100-\U0001eaff\U000e0100-\U000e01ef])[{high}])"

@@ -1,8 +1,8 @@
 """Markdown with front matter: ``---``, one key a line, ``---``, an empty line, the content.
 
-What is written reads back as it was, byte for byte; exactly one newline is added behind the
-content and taken away again. What a person wrote is read with patience: nothing in it is an
-exception, and what cannot be understood is ``broken``, to be left as it stands.
+What ``dump`` writes, ``load`` reads back byte for byte; exactly one newline is added after the
+content and removed again. Files that people wrote are read leniently: ``load`` never raises, and a
+file that cannot be understood is ``broken`` and must be left as it is.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FieldValue = str | list[str]
 
 _MAX_DEPTH = 16
 _MAX_SHOWN = 60
-# YAML is read behind the line that opens it, so that nothing in it can be a directive or a mark.
+# Put before the YAML that is parsed, so that nothing in it can be a directive or a document start.
 _DOCUMENT_START = "---\n"
 _LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-# Possessive: a carriage return is also part of a comment, and every line would have two readings.
+# Possessive: a carriage return can also be part of a comment, which would allow two matches a line.
 _BLANK_OR_COMMENTS = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\r?\n)*+")
 _KEY_NEEDS_OWN_LINE = (
     "a key of the front matter has no line of its own: write 'key: value' on each line"
@@ -34,12 +34,12 @@ _START_EVENTS = (yaml.StreamStartEvent, yaml.DocumentStartEvent)
 
 
 class InvalidFrontMatter(Exception):
-    """A file that cannot be understood: why, and what a person can do."""
+    """A file that cannot be understood; the message says why, and what a person can do."""
 
 
 @dataclass(frozen=True)
 class KeyValue:
-    """A key and its value, and where they stand; None for what is not text or a list of it."""
+    """A key, its value and their offsets; the value is None unless it is text or a list of it."""
 
     key: str
     value: FieldValue | None
@@ -50,41 +50,42 @@ class KeyValue:
 
 @dataclass(frozen=True)
 class FrontMatter:
-    """The text between the two lines of ``---``, and what was found in it."""
+    """The text between the two lines of ``---``, parsed."""
 
     text: str
-    entries: list[KeyValue] = field(default_factory=list)
+    pairs: list[KeyValue] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
     def fields(self) -> dict[str, FieldValue]:
-        """The last entry of each key, where that could be read."""
-        last = {entry.key: entry.value for entry in self.entries}
+        """The value of each key, by its last occurrence, where that could be read."""
+        last = {pair.key: pair.value for pair in self.pairs}
         return {key: value for key, value in last.items() if value is not None}
 
     def unreadable_keys(self) -> tuple[str, ...]:
-        read = self.fields()
-        return tuple(dict.fromkeys(entry.key for entry in self.entries if entry.key not in read))
+        """The keys whose values are neither text nor a list of texts."""
+        readable = self.fields()
+        return tuple(dict.fromkeys(pair.key for pair in self.pairs if pair.key not in readable))
 
 
 def parse(text: str) -> FrontMatter:
-    """The entries of front matter, or Broken."""
-    if "\ufeff" in text:  # to one parser part of a key, to another nothing
+    """Parse front matter; raises InvalidFrontMatter."""
+    if "\ufeff" in text:  # some parsers take it as part of a key, others ignore it
         raise InvalidFrontMatter("the front matter holds an invisible mark (U+FEFF): remove it")
     front = FrontMatter(text)
     try:
-        # Parsers differ about tabs. As one space each, all places stay what they are.
-        _read_entries(front, yaml.parse(_DOCUMENT_START + text.replace("\t", " "), Loader=_LOADER))
+        # Parsers differ about tabs. Replaced by one space each, all offsets stay the same.
+        _read_pairs(front, yaml.parse(_DOCUMENT_START + text.replace("\t", " "), Loader=_LOADER))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = "" if mark is None else f" in line {mark.line + 1}"
-        said = one_line(error.problem or "it cannot be read")
+        problem = one_line(error.problem or "it cannot be read")
         raise InvalidFrontMatter(
-            f"the front matter is no YAML ({said}{line}): quote the value"
+            f"the front matter is no YAML ({problem}{line}): quote the value"
         ) from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        # PyYAML's own scanner lets escapes beyond Unicode fail as they like.
-        said = one_line(str(error))
-        raise InvalidFrontMatter(f"the front matter is no YAML ({said}): mend it") from None
+        # PyYAML's scanner raises various errors for escapes beyond Unicode.
+        problem = one_line(str(error))
+        raise InvalidFrontMatter(f"the front matter is no YAML ({problem}): mend it") from None
     _check_gaps(front)
     front.problems.extend(_duplicate_keys(front))
     if "\t" in text:
@@ -100,41 +101,42 @@ def replace_lines(
     order: Sequence[str],
     newline: str,
 ) -> str:
-    """The text with these lines for their keys, without those that are gone, all else as it is.
+    """Replace the lines of some keys, and remove those of the keys ``gone``; keep all else.
 
-    A key that is new stands behind the nearest that comes before it in ``order``.
+    A new key is inserted after the nearest key that precedes it in ``order``.
     """
     text = front.text
-    first = front.entries[0] if front.entries else None
+    first = front.pairs[0] if front.pairs else None
     indent = text[first.line : first.start] if first else ""
     head = text[: first.line if first else len(text)]
-    last = {entry.key: entry for entry in front.entries}
-    ends = [*(entry.line for entry in front.entries[1:]), len(text)]
+    last = {pair.key: pair for pair in front.pairs}
+    ends = [*(pair.line for pair in front.pairs[1:]), len(text)]
     pieces: list[_KeyLines] = []
-    for entry, end in zip(front.entries, ends, strict=False):
-        below = min(_next_line_start(text, entry), end)
-        own = text[entry.line : below]
-        if entry.key in lines and last[entry.key] is entry:
-            rest = entry.start + len(text[entry.start : entry.end].rstrip())
-            own = indent + lines[entry.key] + text[rest:below]
-        elif entry.key in lines or entry.key in gone:
-            own = ""
-        pieces.append(_KeyLines(entry.key if own else "", own, text[below:end]))
+    for pair, end in zip(front.pairs, ends, strict=False):
+        below = min(_next_line_start(text, pair), end)
+        key_lines = text[pair.line : below]
+        if pair.key in lines and last[pair.key] is pair:
+            rest = pair.start + len(text[pair.start : pair.end].rstrip())
+            key_lines = indent + lines[pair.key] + text[rest:below]
+        elif pair.key in lines or pair.key in gone:
+            key_lines = ""
+        pieces.append(_KeyLines(pair.key if key_lines else "", key_lines, text[below:end]))
     for key in (key for key in lines if key not in last):
         _insert(_KeyLines(key, indent + lines[key] + newline, ""), pieces, order)
-    return head + "".join(piece.own + piece.comments for piece in pieces)
+    return head + "".join(piece.lines + piece.comments for piece in pieces)
 
 
 @dataclass
 class _KeyLines:
-    """The lines of one entry, and the comments and empty lines below it."""
+    """The lines of one key, and the comments and empty lines below them."""
 
     key: str
-    own: str
+    lines: str
     comments: str
 
 
 def _insert(new: _KeyLines, pieces: list[_KeyLines], order: Sequence[str]) -> None:
+    """Insert a new key after the nearest that precedes it in ``order``."""
     if new.key not in order:
         pieces.append(new)
         return
@@ -146,35 +148,35 @@ def _insert(new: _KeyLines, pieces: list[_KeyLines], order: Sequence[str]) -> No
     pieces.insert(place, new)
 
 
-def _next_line_start(text: str, entry: KeyValue) -> int:
-    """Where the line after an entry begins; a block of text ends there already."""
-    if text[entry.start : entry.end].endswith("\n"):
-        return entry.end
-    return text.find("\n", entry.end) + 1
+def _next_line_start(text: str, pair: KeyValue) -> int:
+    """The offset of the line after a key's value; that of a block scalar ends at one already."""
+    if text[pair.start : pair.end].endswith("\n"):
+        return pair.end
+    return text.find("\n", pair.end) + 1
 
 
 def _check_gaps(front: FrontMatter) -> None:
-    """Between entries stand only comments and empty lines, so that others can stand there too."""
-    starts = [*(entry.line for entry in front.entries), len(front.text)]
-    ends = [0, *(entry.end for entry in front.entries)]
+    """Refuse anything but comments and empty lines between keys, so that keys can be inserted."""
+    starts = [*(pair.line for pair in front.pairs), len(front.text)]
+    ends = [0, *(pair.end for pair in front.pairs)]
     for start, end in zip(starts, ends, strict=True):
         if not _BLANK_OR_COMMENTS.fullmatch(front.text, end, start):
             raise InvalidFrontMatter(_KEY_NEEDS_OWN_LINE)
 
 
 def _duplicate_keys(front: FrontMatter) -> Iterator[str]:
-    times = Counter(entry.key for entry in front.entries)
+    times = Counter(pair.key for pair in front.pairs)
     for key in (key for key, count in times.items() if count > 1):
         yield f"{_quote_key(key)} is there more than once: the last one counts"
 
 
-def _read_entries(front: FrontMatter, events: Iterator[Any]) -> None:
+def _read_pairs(front: FrontMatter, events: Iterator[Any]) -> None:
     root: Any = next(event for event in events if not isinstance(event, _START_EVENTS))
     if isinstance(root, yaml.MappingStartEvent) and not _has_anchor_or_tag(root):
         for event in events:
             if isinstance(event, yaml.MappingEndEvent):
                 break
-            front.entries.append(_read_entry(front, event, events))
+            front.pairs.append(_read_pair(front, event, events))
     elif not isinstance(root, yaml.ScalarEvent) or _start_of(root) < _end_of(root):
         raise InvalidFrontMatter("the front matter has no keys: write 'key: value' on each line")
     end: Any = next(events)
@@ -182,21 +184,21 @@ def _read_entries(front: FrontMatter, events: Iterator[Any]) -> None:
         raise InvalidFrontMatter("the front matter is ended twice: remove '...' and '--- '")
 
 
-def _read_entry(front: FrontMatter, event: Any, events: Iterator[Any]) -> KeyValue:
+def _read_pair(front: FrontMatter, event: Any, events: Iterator[Any]) -> KeyValue:
     start = _start_of(event) - len(_DOCUMENT_START)
     line = front.text.rfind("\n", 0, start) + 1
-    # Only what has lines of its own can be replaced without touching what stands beside it.
+    # Only a key with lines of its own can be replaced without touching others.
     if not isinstance(event, yaml.ScalarEvent) or front.text[line:start].strip(" \t"):
         raise InvalidFrontMatter(_KEY_NEEDS_OWN_LINE)
     key = _text_of(event)
-    found = _read_value(events)
-    if found.marked or _has_anchor_or_tag(event):
+    scanned = _read_value(events)
+    if scanned.marked or _has_anchor_or_tag(event):
         front.problems.append(f"{_quote_key(key)} has an anchor or a tag, which are not obeyed")
-    if found.value is None:
+    if scanned.value is None:
         front.problems.append(
             f"{_quote_key(key)} is neither text nor a list of texts: it is not read"
         )
-    return KeyValue(key, found.value, line, start, found.end - len(_DOCUMENT_START))
+    return KeyValue(key, scanned.value, line, start, scanned.end - len(_DOCUMENT_START))
 
 
 @dataclass
@@ -227,7 +229,7 @@ def _read_value(events: Iterator[Any]) -> _ScannedValue:
             marked = marked or _has_anchor_or_tag(event)
             texts.append(_text_of(event))
             end = _end_of(event)
-        elif flows.pop():  # brackets say where they end, a block ends with the last that is in it
+        elif flows.pop():  # a flow collection has an end mark, a block ends with its last item
             end = _end_of(event)
         if not flows:
             break
@@ -261,7 +263,7 @@ def _quote_key(key: str) -> str:
 
 Value = str | int | bool | Sequence[str]
 
-# Ours, in the order in which they are written.
+# The keys that Reverie writes, in this order.
 KEYS = (
     "id",
     "role",
@@ -289,12 +291,12 @@ _CLOSING = re.compile(rb"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _NEWLINE = re.compile(rb"\r?\n")
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
-# A letter first, so that no parser sees a number, a date or an indicator.
+# Text that needs no quotes. A letter first, so that no parser sees a number, date or indicator.
 _PLAIN_SCALAR = re.compile(r"[^\W\d_](?:[\w./@+-]| (?=[\w./@+-]))*")
 _YAML_KEYWORDS = re.compile(
     r"true|false|yes|no|on|off|[yntf]|null|nil|none|nan|inf|infinity|undefined", re.IGNORECASE
 )
-# What YAML does not allow as it is, what breaks a line in YAML 1.1, and what nobody can see.
+# Characters that YAML does not allow, line breaks of YAML 1.1, and invisible characters.
 _ESCAPED = re.compile(
     r'["\\\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f'
     r"\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
@@ -304,7 +306,7 @@ _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t
 
 @dataclass(frozen=True)
 class Document:
-    """A file as it was read. ``broken``: nothing of it was, and nobody may write over it."""
+    """A parsed file. A ``broken`` one could not be parsed, and must not be overwritten."""
 
     fields: dict[str, FieldValue]
     content: str
@@ -326,12 +328,12 @@ class Document:
 
 
 def dump(fields: Mapping[str, Value], content: str) -> bytes:
-    """The file of these fields and this content; InvalidInput for half a character."""
+    """Write fields and content as a file; raises InvalidInput for a lone surrogate."""
     return _build_file("".join(f"{line}\n" for line in _lines(fields).values()), content)
 
 
 def load(raw: bytes) -> Document:
-    """What a file says. Its content keeps the line ends that the file has."""
+    """Parse a file. Its content keeps the line ends of the file."""
     try:
         parts = _split(raw)
         front = parse(parts.front or "")
@@ -342,10 +344,10 @@ def load(raw: bytes) -> Document:
 
 
 def update(raw: bytes, fields: Mapping[str, Value | None], content: str | None = None) -> bytes:
-    """A person's file with these keys set, and those that are None taken out.
+    """Set these keys in a person's file, and remove those that are None.
 
-    All other keys and comments stay. Without a content, so does every byte of the body; with
-    one, the file gets the line ends of ``dump``. VaultError for a broken file.
+    All other keys and comments stay. Without ``content`` every byte of the body stays too; with it
+    the file gets the line ends of ``dump``. Raises VaultError for a broken file.
     """
     try:
         parts = _split(raw)
@@ -367,34 +369,34 @@ def update(raw: bytes, fields: Mapping[str, Value | None], content: str | None =
 
 
 def equal_ignoring_crlf(one: str, other: str) -> bool:
-    """Whether two contents differ in nothing but CRLF and LF."""
+    """Whether two contents are equal apart from CRLF and LF."""
     return one == other or one.replace("\r\n", "\n") == other.replace("\r\n", "\n")
 
 
 def _check_rewritten(text: str, front: FrontMatter, fields: Mapping[str, Value | None]) -> None:
-    """What does not read back as it was meant is not written."""
-    meant = {key: value for key, value in front.fields().items() if key not in fields}
-    meant |= {key: _to_parsed(value) for key, value in fields.items() if value is not None}
+    """Refuse to write front matter that does not read back as intended."""
+    intended = {key: value for key, value in front.fields().items() if key not in fields}
+    intended |= {key: _to_parsed(value) for key, value in fields.items() if value is not None}
     try:
-        again = parse(text)
+        reread = parse(text)
     except InvalidFrontMatter as reason:
         raise VaultError(f"the file cannot be rewritten: make its keys plain, {reason}") from None
     if (
-        again.fields() != meant
-        or set(again.unreadable_keys()) != {*front.unreadable_keys()} - fields.keys()
+        reread.fields() != intended
+        or set(reread.unreadable_keys()) != {*front.unreadable_keys()} - fields.keys()
     ):
         raise VaultError("the file cannot be rewritten: write each key plainly on its own line")
 
 
 def _build_file(lines: str, content: str) -> bytes:
     body = require_utf8(content, "content").encode()
-    # A newline behind a carriage return would be read as one line end with it.
+    # A newline after a carriage return would be read as one line end with it.
     end = b"\r\n" if content.endswith("\r") else b"\n"
     return b"".join([b"---\n", _encode_bounded(lines), b"---\n\n", body, end])
 
 
 def _encode_bounded(lines: str) -> bytes:
-    """What is too large to be read is not written either."""
+    """Encode front matter; refuse one that is too large to be read back."""
     front = lines.encode()
     if len(front) > MAX_BYTES:
         raise InvalidInput(
@@ -404,7 +406,7 @@ def _encode_bounded(lines: str) -> bytes:
 
 
 def _lines(fields: Mapping[str, Value]) -> dict[str, str]:
-    """The line of each key, ours first."""
+    """The line of each key, Reverie's own keys first."""
     order = [*(key for key in KEYS if key in fields), *(key for key in fields if key not in KEYS)]
     return {key: f"{_key(key)}: {_value(fields[key], key)}" for key in order}
 
@@ -424,14 +426,14 @@ def _value(value: Value, key: str) -> str:
 
 
 def _to_parsed(value: Value) -> FieldValue:
-    """What a value is when it is read back."""
+    """The value that is parsed when this one was written."""
     if isinstance(value, str):
         return value
     return str(value).lower() if isinstance(value, int) else list(value)
 
 
 def _scalar(text: str) -> str:
-    """Bare where every parser reads the very same text, else between double quotes."""
+    """A text without quotes where every parser reads it unchanged, else in double quotes."""
     if _PLAIN_SCALAR.fullmatch(text) and not _YAML_KEYWORDS.fullmatch(text):
         return text
     return f'"{_ESCAPED.sub(_escape, text)}"'
@@ -444,7 +446,7 @@ def _escape(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The bytes of a file: joined they are the file. ``front`` is None where there is none."""
+    """The parts of a file, which joined give it again. ``front`` is None without front matter."""
 
     mark: bytes
     opening: bytes
@@ -467,14 +469,14 @@ def _split(raw: bytes) -> _Parts:
         raise InvalidFrontMatter("the front matter is never closed: end it with a line of ---")
     if closing.start() - opening.end() > MAX_BYTES:
         raise InvalidFrontMatter(f"the front matter has more than {MAX_BYTES} bytes: shorten it")
-    front = _decoded(raw[opening.end() : closing.start()])
+    front = _decode(raw[opening.end() : closing.start()])
     last = closing[0] if closing[0].endswith(b"\n") else opening[0]
     newline = "\r\n" if last.endswith(b"\r\n") else "\n"
     return _Parts(mark, opening[0], front, closing[0], raw[closing.end() :], newline)
 
 
 def _is_utf16(raw: bytes) -> bool:
-    """By its mark, or because every other byte of its beginning is zero."""
+    """Whether bytes are UTF-16: by the byte order mark, or because every other byte is zero."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     even, odd = raw[:64:2], raw[1:64:2]
@@ -488,7 +490,7 @@ def _newline_of(body: bytes) -> str:
     return "\n" if first is None else first[0].decode()
 
 
-def _decoded(raw: bytes) -> str:
+def _decode(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -499,4 +501,4 @@ def _content(parts: _Parts) -> str:
     body = parts.body
     if parts.front is not None and (empty := _NEWLINE.match(body)):
         body = body[empty.end() :]
-    return _decoded(body[:-2] if body.endswith(b"\r\n") else body.removesuffix(b"\n"))
+    return _decode(body[:-2] if body.endswith(b"\r\n") else body.removesuffix(b"\n"))

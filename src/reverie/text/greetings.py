@@ -1,4 +1,4 @@
-"""Greetings: what many conversations begin with, and what says nothing about any of them."""
+"""Greetings, which many conversations begin with, and which identify none of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ GREETINGS = frozenset(_GREETINGS.split())
 
 
 def is_only_greeting(said: str) -> bool:
-    """Many conversations begin with the same greeting: alone it does not make two of them one."""
+    """Whether a message is nothing but a greeting, which many conversations share."""
     words = _WORD.findall(nfkc_casefold(said))
     return bool(words) and GREETINGS.issuperset(words)

@@ -1,4 +1,4 @@
-"""Any provider's message as plain values that JSON holds exactly."""
+"""Converts messages of any provider into plain values that JSON represents exactly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from reverie.errors import InvalidInput
 
 MAX_NESTING = 200
-# Python refuses to write or read an integer of more digits, hence so would every store.
+# Python refuses to convert integers of more digits to or from text.
 _INTEGER_LIMIT = 10**4300
 
 
 def to_json_object(message: object) -> dict[str, Any]:
-    """A copy of the message that JSON holds exactly, or InvalidInput."""
+    """A copy of the message that JSON represents exactly; raises InvalidInput."""
     if type(message).__module__.partition(".")[0] == "pydantic_ai":
         message = _dump_pydantic_ai(message)
     elif _is_model(message):
@@ -32,17 +32,17 @@ def _is_model(value: object) -> bool:
 
 
 def _dump_model(model: Any) -> Any:
-    """What was set, nulls included, and what has a value by default."""
+    """Dump a pydantic model: fields that were set, nulls included, and non-null defaults."""
     try:
-        said = model.model_dump(mode="json", exclude_unset=True)
-        valued = model.model_dump(mode="json", exclude_none=True)
+        set_fields = model.model_dump(mode="json", exclude_unset=True)
+        non_null = model.model_dump(mode="json", exclude_none=True)
     except ValueError as error:
         raise _not_json_error(model, error) from error
-    return _merge_dumps(said, valued)
+    return _merge_dumps(set_fields, non_null)
 
 
 def _merge_dumps(one: Any, other: Any) -> Any:
-    """Two dumps of the same model, each with fields that the other leaves out."""
+    """Merge two dumps of the same model, each with fields that the other lacks."""
     if isinstance(one, dict) and isinstance(other, dict):
         both = {**one, **other}
         return {
@@ -50,7 +50,10 @@ def _merge_dumps(one: Any, other: Any) -> Any:
             for key, value in both.items()
         }
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [_merge_dumps(mine, theirs) for mine, theirs in zip(one, other, strict=True)]
+        return [
+            _merge_dumps(one_item, other_item)
+            for one_item, other_item in zip(one, other, strict=True)
+        ]
     return one
 
 
@@ -68,12 +71,12 @@ def _dump_pydantic_ai(message: Any) -> Any:
 
 
 def _not_json_error(message: object, error: ValueError) -> InvalidInput:
-    said = " ".join(str(error).split())
-    return InvalidInput(f"{type(message).__name__} cannot be written as JSON: {said}")
+    message_text = " ".join(str(error).split())
+    return InvalidInput(f"{type(message).__name__} cannot be written as JSON: {message_text}")
 
 
 def to_json_value(value: Any, depth: int) -> Any:
-    """The value with plain types only. Loops, not comprehensions: half the frames when deep."""
+    """Convert a value to plain types. Loops, not comprehensions, need half the stack frames."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -103,6 +106,6 @@ def to_json_value(value: Any, depth: int) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
         raise InvalidInput("a message cannot hold bytes: encode it as base64")
     if _is_model(value):
-        # Clients are told to send blocks back as they got them, inside a mapping of their own.
+        # Clients send blocks back as they got them, as models inside a plain mapping.
         return to_json_value(_dump_model(value), depth + 1)
     raise InvalidInput(f"a message cannot hold {type(value).__name__}: JSON has no such value")

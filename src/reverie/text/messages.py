@@ -1,7 +1,7 @@
-"""Chat messages of any provider, read without their libraries.
+"""Reads chat messages of any provider, without the providers' libraries.
 
-Every shape is taken apart into the same few pieces, and all that is asked of a message is
-answered from those.
+A message of any format is split into the same few kinds of pieces, and all functions here work on
+those.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Literal, NamedTuple
 from reverie.text.json_values import to_json_value
 
 PARSER_VERSION = "messages 3"
-"""Which rules made a text or a digest of a message: when they change, indexes are made anew."""
+"""The version of the rules for texts and digests: when it changes, indexes are rebuilt."""
 
 
 _TEXT_TYPES = frozenset({"text", "input_text", "output_text", "refusal"})
 _THINKING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _CALL_TYPES = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
-# What a tool's answer may be made of; any other object in it is the tool's own JSON.
+# Content blocks of a tool result; any other object in one is the tool's own JSON.
 _RESULT_TYPES = _TEXT_TYPES | {
     *("image", "audio", "document", "file", "resource", "resource_link"),
     *("image_url", "input_image", "input_audio", "input_file", "tool_reference"),
@@ -37,7 +37,7 @@ _LONGEST_NAME = 200
 _PLAIN = {"role", "content"}
 _SPEAKERS = ("user", "assistant")
 _ROLES = {"developer": "system", "function": "tool"}
-# They differ between two renderings of the same image or file.
+# Keys that differ between two copies of the same image or file.
 _VOLATILE_KEYS = frozenset({"id", "cache_control", "timestamp", "identifier"})
 
 
@@ -50,21 +50,21 @@ class ToolCall(NamedTuple):
 
 
 class _MessagePiece(NamedTuple):
-    """One thing a message holds.
+    """One piece of a message; the type of its value depends on its kind.
 
-    The value is a text (of a result also the tool's own JSON), a ``Call``, the id of the call
-    that is answered, or whatever stands for an image, a sound or a file. What is ``quoted`` is
-    text that nobody typed.
+    ``text``, ``quoted`` and ``system`` are texts; ``quoted`` is text in a block that nobody typed.
+    ``result`` is a text or JSON value that a tool returned. ``call`` is a ``ToolCall``, and
+    ``tool_result_id`` the id of the call that is answered. ``media`` is an image, sound or file.
     """
 
-    kind: Literal["said", "quoted", "system", "result", "call", "answer", "media"]
+    kind: Literal["text", "quoted", "system", "result", "call", "tool_result_id", "media"]
     value: Any
 
 
-_Kind = Literal["said", "system", "result"]
+_Kind = Literal["text", "system", "result"]
 
 
-# -- what is asked of a message -------------------------------------------------------------------
+# -- reading a message ----------------------------------------------------------------------------
 
 
 def role_of(message: Mapping[str, Any]) -> str:
@@ -85,14 +85,14 @@ def role_of(message: Mapping[str, Any]) -> str:
 
 
 def _role_of_item(type_: str) -> str:
-    """Whose an item without a role is."""
+    """The role of an item that has a type but no role."""
     if type_.endswith("_call") or type_ in _THINKING_TYPES:
         return "assistant"
     return "tool" if type_.endswith("_call_output") else "unknown"
 
 
 def speaker_of(message: Mapping[str, Any]) -> str | None:
-    """The name of who speaks, where several do. A tool's name is nobody's."""
+    """The speaker's name, if the message has one; the name of a tool is not a speaker's."""
     name = message.get("name")
     if not isinstance(name, str) or role_of(message) not in _SPEAKERS:
         return None
@@ -100,39 +100,39 @@ def speaker_of(message: Mapping[str, Any]) -> str | None:
 
 
 def _storable(name: str) -> str:
-    """What any database can hold of a name: half characters and NUL become marks."""
+    """A name that any database can store: lone surrogates and NUL become ``?``."""
     if name.isascii() and "\0" not in name:
         return name
     return name.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """What a message says, for people and for the index; a line for each tool call at the end."""
+    """The text of a message for people and for the index, with a line for each tool call."""
     pieces = _visible_pieces(message)
-    lines = [_readable(piece.value) for piece in pieces if piece.kind not in {"call", "media"}]
+    lines = [_as_text(piece.value) for piece in pieces if piece.kind not in {"call", "media"}]
     lines += [_call_line(piece.value) for piece in pieces if piece.kind == "call"]
     return "\n".join(lines)
 
 
 def user_text(message: Mapping[str, Any]) -> str:
-    """What the user typed, and nothing else."""
+    """The text that the user typed, and nothing else."""
     if role_of(message) != "user":
         return ""
-    return "\n".join(piece.value for piece in _pieces(message) if piece.kind == "said")
+    return "\n".join(piece.value for piece in _pieces(message) if piece.kind == "text")
 
 
 def tool_calls_of(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """The tool calls a message makes. A call of a provider that gives none has an empty id."""
+    """The tool calls of a message. The id is empty where the provider gives none."""
     return tuple(piece.value for piece in _pieces(message) if piece.kind == "call")
 
 
 def tool_result_ids(message: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ids of the calls a message answers, an empty one where it does not say which."""
-    return tuple(piece.value for piece in _pieces(message) if piece.kind == "answer")
+    """The ids of the tool calls that a message has results of; empty where it gives none."""
+    return tuple(piece.value for piece in _pieces(message) if piece.kind == "tool_result_id")
 
 
 def without_system(message: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The message without what the system said; None when nothing else is in it."""
+    """The message without system prompts; None if nothing else is in it."""
     if not _is_pydantic_ai(message):
         return None if role_of(message) == "system" else dict(message)
     if message["kind"] == "response":
@@ -144,23 +144,23 @@ def without_system(message: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def without_tool_results(message: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of a message where the calls that it answers are not shown."""
+    """The message without its tool results."""
     key = "parts" if _is_pydantic_ai(message) else "content"
-    held = message.get(key)
-    if not isinstance(held, list):
+    parts = message.get(key)
+    if not isinstance(parts, list):
         return dict(message)
-    return {**message, key: [part for part in held if not _is_tool_result(key, part)]}
+    return {**message, key: [part for part in parts if not _is_tool_result(key, part)]}
 
 
 def _is_tool_result(key: str, part: Any) -> bool:
-    pieces = _read_part(part) if key == "parts" else _read_content(part, "said")
-    return any(piece.kind == "answer" for piece in pieces)
+    pieces = _read_part(part) if key == "parts" else _read_content(part, "text")
+    return any(piece.kind == "tool_result_id" for piece in pieces)
 
 
 def truncate_texts(message: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """The message with every long text in it cut, and a mark that says how much is missing."""
-    short: dict[str, Any] = _truncate(dict(message), most)
-    return short
+    """Cut every text in a message to ``most`` characters, and note how many are left out."""
+    truncated: dict[str, Any] = _truncate(dict(message), most)
+    return truncated
 
 
 def _truncate(value: Any, most: int) -> Any:
@@ -173,7 +173,7 @@ def _truncate(value: Any, most: int) -> Any:
 
 
 def without_blobs(value: Any) -> tuple[Any, int]:
-    """A message without the bytes of images, sounds and files in it, and how many there were."""
+    """The message without the encoded bytes of images, sounds and files, and their number."""
     if isinstance(value, str):
         return ("", 1) if len(value) >= _BLOB_CHARS and _BLOB.match(value) else (value, 0)
     if isinstance(value, Mapping):
@@ -186,20 +186,20 @@ def without_blobs(value: Any) -> tuple[Any, int]:
 
 
 def starts_turn(message: Mapping[str, Any]) -> bool:
-    """Whether a user says something here, and not only a tool."""
+    """Whether the message has content of the user, and not only tool results."""
     return role_of(message) == "user" and any(
-        piece.kind in {"said", "quoted", "media"} for piece in _pieces(message)
+        piece.kind in {"text", "quoted", "media"} for piece in _pieces(message)
     )
 
 
 def digest(message: Mapping[str, Any]) -> str:
-    """32 hex characters, equal for two renderings of the same turn."""
+    """A hash of 32 hex characters, equal for two renderings of the same message."""
     texts, calls, media = list[str](), list[Any](), list[Any]()
     if _is_plain(message):
-        # What follows comes to this; a long history is made of such.
-        said = _comparable_text(message["role"], message["content"])
-        whole = json.dumps([message["role"], said, calls, media])
-        return hashlib.sha256(whole.encode()).hexdigest()[:32]
+        # A fast path with the same result as below: most messages of a long history are plain.
+        text = _comparable_text(message["role"], message["content"])
+        canonical = json.dumps([message["role"], text, calls, media])
+        return hashlib.sha256(canonical.encode()).hexdigest()[:32]
     for kind, value in _visible_pieces(message):
         if kind == "call":
             calls.append([value.name, _comparable_arguments(value.arguments)])
@@ -208,13 +208,13 @@ def digest(message: Mapping[str, Any]) -> str:
         else:
             texts.append(value if isinstance(value, str) else _sorted_json(value))
     role = role_of(message)
-    # Escaped to ASCII: two halves of a character are then the same as the character.
-    whole = _sorted_json([role, _comparable_text(role, "".join(texts)), calls, media])
-    return hashlib.sha256(whole.encode()).hexdigest()[:32]
+    # Escaped to ASCII: a character is then equal to its two surrogates.
+    canonical = _sorted_json([role, _comparable_text(role, "".join(texts)), calls, media])
+    return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 
 
 def without_thinking(text: str) -> str:
-    """A reply without what some models write before it and many clients do not send back."""
+    """A reply without its leading <think> block, which many clients do not send back."""
     thought = _THINKING.match(text)
     return text if thought is None else text[thought.end() :]
 
@@ -223,7 +223,7 @@ def _comparable_text(role: str, text: str) -> str:
     return " ".join((without_thinking(text) if role == "assistant" else text).split())
 
 
-# -- going on with a conversation -----------------------------------------------------------------
+# -- trimming a history ---------------------------------------------------------------------------
 
 
 def trim_history(messages: Sequence[Mapping[str, Any]], limit: int) -> list[dict[str, Any]]:
@@ -234,7 +234,7 @@ def trim_history(messages: Sequence[Mapping[str, Any]], limit: int) -> list[dict
     whole = [rest for message in messages if (rest := without_system(message)) is not None]
     kept = whole[-limit:] if limit > 0 else []
     if limit > 1 and not any(map(starts_turn, kept)):
-        # The latest turn is longer than that: what the user said, and the end of it.
+        # The latest turn is longer than the limit: keep the user's message and the turn's end.
         kept = [*[message for message in whole if starts_turn(message)][-1:], *kept[1 - limit :]]
     while True:
         first = next((at for at, message in enumerate(kept) if starts_turn(message)), len(kept))
@@ -246,43 +246,43 @@ def trim_history(messages: Sequence[Mapping[str, Any]], limit: int) -> list[dict
 
 
 def _find_unpaired(messages: Sequence[Mapping[str, Any]]) -> set[int]:
-    """Where a call has no result, a result no call, or a thought no sequel."""
-    parted: set[int] = set()
-    waiting: dict[str, deque[int]] = {}
+    """The indexes of calls without result, results without call, and reasoning without reply."""
+    unpaired: set[int] = set()
+    open_calls: dict[str, deque[int]] = {}
     for at, message in enumerate(messages):
-        if _is_plain(message) and not waiting:
+        if _is_plain(message) and not open_calls:
             continue
         calls = Counter(call.id for call in tool_calls_of(message))
-        answers = Counter(tool_result_ids(message))
-        # What a provider's own tools did stands in one message, the call and its result.
-        for answered in (answers - calls).elements():
-            if waiting.get(answered):
-                waiting[answered].popleft()
+        results = Counter(tool_result_ids(message))
+        # A provider's own tools put the call and its result into one message.
+        for result_id in (results - calls).elements():
+            if open_calls.get(result_id):
+                open_calls[result_id].popleft()
             else:
-                parted.add(at)
+                unpaired.add(at)
         if starts_turn(message):
-            parted.update(*waiting.values())
-            waiting = {}
-        for called in (calls - answers).elements():
-            waiting.setdefault(called, deque()).append(at)
+            unpaired.update(*open_calls.values())
+            open_calls = {}
+        for call_id in (calls - results).elements():
+            open_calls.setdefault(call_id, deque()).append(at)
         if message.get("type") == "reasoning" and (
             at + 1 == len(messages) or role_of(messages[at + 1]) != "assistant"
         ):
-            parted.add(at)
-    return parted.union(*waiting.values())
+            unpaired.add(at)
+    return unpaired.union(*open_calls.values())
 
 
-# -- taking a message apart -----------------------------------------------------------------------
+# -- splitting a message into pieces --------------------------------------------------------------
 
 
 def _visible_pieces(message: Mapping[str, Any]) -> list[_MessagePiece]:
-    """The pieces that count. System prompts do when there is nothing else."""
-    hidden = {"answer"} if role_of(message) == "system" else {"answer", "system"}
+    """The pieces that are shown and compared; system text only in a system message."""
+    hidden = {"tool_result_id"} if role_of(message) == "system" else {"tool_result_id", "system"}
     return [piece for piece in _pieces(message) if piece.kind not in hidden]
 
 
 def _is_plain(message: Mapping[str, Any]) -> bool:
-    """A text and who said it: most messages are no more."""
+    """Whether a message has only a role and a text, as most do."""
     return (
         message.keys() == _PLAIN
         and message["role"] in _SPEAKERS
@@ -292,7 +292,7 @@ def _is_plain(message: Mapping[str, Any]) -> bool:
 
 def _pieces(message: Mapping[str, Any]) -> Iterable[_MessagePiece]:
     if _is_plain(message):
-        return _text_piece("said", message["content"])
+        return _text_piece("text", message["content"])
     return _all_pieces(message)
 
 
@@ -303,18 +303,18 @@ def _all_pieces(message: Mapping[str, Any]) -> Iterator[_MessagePiece]:
         return
     type_ = _string(message.get("type"))
     if not _string(message.get("role")) or type_.endswith(("_call", "_call_output")):
-        yield from _read_content(message, "said")
+        yield from _read_content(message, "text")
         return
     role = role_of(message)
     if role == "tool" and _string(message.get("role")).lower() != "user":
-        yield _MessagePiece("answer", _string(message.get("tool_call_id")))
+        yield _MessagePiece("tool_result_id", _string(message.get("tool_call_id")))
         yield from _read_tool_result(_content(message))
     else:
-        yield from _read_content(_content(message), "system" if role == "system" else "said")
-    yield from _text_piece("said", message.get("refusal"))
+        yield from _read_content(_content(message), "system" if role == "system" else "text")
+    yield from _text_piece("text", message.get("refusal"))
     audio = message.get("audio")
     if isinstance(audio, Mapping):
-        yield from _text_piece("said", audio.get("transcript"))
+        yield from _text_piece("text", audio.get("transcript"))
     for call in _list(message.get("tool_calls")):
         yield from _read_tool_call(call)
     if isinstance(message.get("function_call"), Mapping):
@@ -322,7 +322,7 @@ def _all_pieces(message: Mapping[str, Any]) -> Iterator[_MessagePiece]:
 
 
 def _read_content(content: Any, kind: _Kind) -> Iterator[_MessagePiece]:
-    """The pieces of a content: a text, a block, or a list of them."""
+    """The pieces of a content: a text, a block, or a list of both."""
     if content is None or isinstance(content, str):
         yield from _text_piece(kind, content)
     elif isinstance(content, list):
@@ -340,40 +340,40 @@ def _read_content(content: Any, kind: _Kind) -> Iterator[_MessagePiece]:
             given = _first(content, "arguments", "input", "action")
             yield _call_piece(content.get("call_id"), content.get("name") or type_, given)
         elif type_.endswith("_call_output"):
-            yield _MessagePiece("answer", _string(content.get("call_id")))
+            yield _MessagePiece("tool_result_id", _string(content.get("call_id")))
             yield from _read_tool_result(content.get("output"))
         elif type_.endswith("tool_result"):
-            yield _MessagePiece("answer", _string(content.get("tool_use_id")))
+            yield _MessagePiece("tool_result_id", _string(content.get("tool_use_id")))
             yield from _read_tool_result(content.get("content"))
         else:
             yield from _read_block(content, type_, kind)
 
 
 def _is_call_item(item: Mapping[str, Any], type_: str) -> bool:
-    """The others that end so were made and answered by the provider itself."""
+    """Whether an item is a call for the client; the provider runs its own tools itself."""
     is_asked = type_ in {"function_call", "custom_tool_call"} or bool(item.get("call_id"))
     return is_asked and type_.endswith("_call")
 
 
 def _read_block(block: Mapping[str, Any], type_: str, kind: _Kind) -> Iterator[_MessagePiece]:
-    """A block that is neither call nor result: the text in it, else it is media."""
+    """A block that is neither a call nor a result: its text, or without any, media."""
     if type_ in _TEXT_TYPES:
         yield from _read_content(_first(block, "text", "refusal", "content"), kind)
         return
     if _string(block.get("kind")) in _MEDIA_KINDS:
         yield _MessagePiece("media", block)
         return
-    found = list(_read_content(_content(block), kind))
-    if not found:
+    pieces = list(_read_content(_content(block), kind))
+    if not pieces:
         yield _MessagePiece("media", block)
-    typed = not type_ and block.get("kind") in (None, "text", "text-content")
-    for piece in found:
-        is_quote = piece.kind == "said" and not typed
+    is_typed = not type_ and block.get("kind") in (None, "text", "text-content")
+    for piece in pieces:
+        is_quote = piece.kind == "text" and not is_typed
         yield _MessagePiece("quoted", piece.value) if is_quote else piece
 
 
 def _read_tool_result(content: Any) -> Iterator[_MessagePiece]:
-    """What a tool answered: texts, blocks, or JSON of its own."""
+    """The pieces of a tool result: texts, blocks, or the tool's own JSON."""
     if content is None or isinstance(content, str):
         yield from _text_piece("result", content)
     elif isinstance(content, list):
@@ -404,7 +404,7 @@ def _read_tool_call(call: Any) -> Iterator[_MessagePiece]:
 
 def _call_piece(id_: Any, name: Any, given: Any) -> _MessagePiece:
     arguments = given if isinstance(given, str) else _json(given)
-    # Some providers write an empty object where others write nothing.
+    # Some providers write an empty object where others leave it out.
     if arguments.strip() in {"", "{}", "null"}:
         arguments = ""
     return _MessagePiece("call", ToolCall(_string(id_), _string(name), arguments))
@@ -442,7 +442,7 @@ def _role_of_parts(message: Mapping[str, Any]) -> str:
     kinds = {_part_kind(part) for part in parts}
     if not kinds.isdisjoint({"user-prompt", "speech"}):
         return "user"
-    if any(piece.kind == "answer" for part in parts for piece in _read_part(part)):
+    if any(piece.kind == "tool_result_id" for part in parts for piece in _read_part(part)):
         return "tool"
     return "system"
 
@@ -453,7 +453,7 @@ def _read_part(part: Any) -> Iterator[_MessagePiece]:
         return
     content = part.get("content")
     if kind in {"user-prompt", "text"}:
-        yield from _read_content(content, "said")
+        yield from _read_content(content, "text")
     elif kind == "system-prompt":
         yield from _text_piece("system", content)
     elif kind in {"tool-call", "builtin-tool-call"}:
@@ -461,20 +461,20 @@ def _read_part(part: Any) -> Iterator[_MessagePiece]:
     elif kind in {"tool-return", "builtin-tool-return"} or (
         kind == "retry-prompt" and part.get("tool_name")
     ):
-        yield _MessagePiece("answer", _string(part.get("tool_call_id")))
+        yield _MessagePiece("tool_result_id", _string(part.get("tool_call_id")))
         yield from _read_tool_result(content)
     elif kind in {"retry-prompt", "retry-feedback"}:
         yield from _read_tool_result(content)
     elif kind == "speech" and part.get("transcript"):
-        yield from _text_piece("said", part["transcript"])
+        yield from _text_piece("text", part["transcript"])
     elif not kind.endswith("-delta") and not _is_system_part(part):
-        yield from _read_block(part, kind, "said")
+        yield from _read_block(part, kind, "text")
 
 
 # -- JSON -----------------------------------------------------------------------------------------
 
 
-def _readable(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else _json(value)
 
 
@@ -491,15 +491,15 @@ def _call_line(call: ToolCall) -> str:
         line = f"tool {call.name} invocation"
     else:
         arguments = call.arguments
-        # Nobody finds a word whose letters are escaped.
-        if "\\u" in arguments and (parsed := _parsed(arguments)):
+        # A search does not find words whose letters are escaped.
+        if "\\u" in arguments and (parsed := _parse_arguments(arguments)):
             arguments = _json(parsed[0])
         line = f"tool {call.name} arguments {arguments}"
     return " ".join(line.splitlines())
 
 
-def _parsed(arguments: str) -> list[Any]:
-    """The value in a list, which is empty when the text is not JSON."""
+def _parse_arguments(arguments: str) -> list[Any]:
+    """The parsed value in a list, which is empty if the text is not JSON."""
     try:
         return [to_json_value(json.loads(arguments), 1)]
     except (ValueError, RecursionError):
@@ -507,7 +507,7 @@ def _parsed(arguments: str) -> list[Any]:
 
 
 def _comparable_arguments(arguments: str) -> Any:
-    return _parsed(arguments) or arguments
+    return _parse_arguments(arguments) or arguments
 
 
 def _without_volatile_keys(media: Any) -> Any:
@@ -517,7 +517,7 @@ def _without_volatile_keys(media: Any) -> Any:
 
 
 def _comparable(value: Any, *, nulls: bool = True) -> Any:
-    """Equal numbers written alike; without ``nulls`` a key that is null is as good as none."""
+    """Write equal numbers the same way; without ``nulls``, drop keys whose value is null."""
     if isinstance(value, Mapping):
         return {
             key: _comparable(held, nulls=nulls)
@@ -538,5 +538,5 @@ def _list(value: Any) -> list[Any]:
 
 
 def _first(mapping: Mapping[str, Any], *keys: str) -> Any:
-    """What the first of these keys holds that holds anything."""
+    """The value of the first of these keys whose value is not None."""
     return next((held for key in keys if (held := mapping.get(key)) is not None), None)

@@ -1,4 +1,4 @@
-"""Text made comparable, storable or safe to put on one line."""
+"""Normalises text to compare it, and validates text and names before they are stored."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def category_slug(text: str) -> str:
 
 
 def nfkc_casefold(text: str) -> str:
-    """NFKC and casefolded."""
+    """Normalise (NFKC) and case-fold a text to compare it."""
     if text.isascii():
         return text.lower()
     # Casefolding can leave text that is no longer composed, hence the second pass.
@@ -42,14 +42,14 @@ def nfkc_casefold(text: str) -> str:
 
 
 def subject_key(subject: str | None) -> str | None:
-    """What two subjects are compared by; None when there is no subject."""
+    """The form in which two subjects are compared; None if there is no subject."""
     if subject is None:
         return None
     return " ".join(nfkc_casefold(subject).split()) or None
 
 
 def require_utf8(text: str, what: str) -> str:
-    """The text unchanged, or InvalidInput when UTF-8 cannot hold it."""
+    """Return the text unchanged; raises InvalidInput if UTF-8 cannot encode it."""
     if not isinstance(text, str):
         raise InvalidInput(f"{what} must be text, not {type(text).__name__}")
     if not text.isascii() and (found := SURROGATE.search(text)):
@@ -61,7 +61,7 @@ def require_utf8(text: str, what: str) -> str:
 
 
 def require_no_controls(text: str, what: str) -> str:
-    """The text unchanged, or InvalidInput when it holds a control character or line break."""
+    """Return the text unchanged; raises InvalidInput for control characters and line breaks."""
     if found := _CONTROL.search(text):
         raise InvalidInput(
             f"{what} holds a control character (U+{ord(found[0]):04X}) at place {found.start()}: "
@@ -71,7 +71,7 @@ def require_no_controls(text: str, what: str) -> str:
 
 
 def require_name(text: str, what: str, limit: int) -> str:
-    """The name unchanged: names are equal only when every character is."""
+    """Return a valid name unchanged: names are equal only if every character is."""
     require_utf8(text, what)
     if not text.strip():
         raise InvalidInput(f"{what} must not be empty")

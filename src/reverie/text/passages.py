@@ -1,4 +1,4 @@
-"""Long text cut into passages of even size that overlap a little."""
+"""Splits long text into passages of about equal size that overlap a little."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 PASSAGE_CHARS = 640
 OVERLAP_CHARS = 96
 
-# Each matches what a passage may end with, the best first; the end of the match is the cut.
+# Where a passage may end, the best first: paragraph, sentence, word. The match's end is the cut.
 _CUT_PATTERNS = (
     re.compile(r".(?=\n[ \t\r]*\n|\r\n\r\n|\u2029)", re.DOTALL),
     re.compile(r"[.!?…؟۔।][\"'”’»)\]]{0,3}(?=\s)|[。！？｡][」』”’）]{0,3}|\S(?=[\r\n])"),
@@ -20,7 +20,7 @@ _VISIBLE = re.compile(r"\S")
 def split(
     text: str, size: int = PASSAGE_CHARS, overlap: int = OVERLAP_CHARS
 ) -> list[tuple[int, int]]:
-    """Offsets of the passages, each at most ``size`` long; together they hold all but whitespace.
+    """The offsets of the passages, each at most ``size`` long; only whitespace is left out.
 
     A text that fits is one passage. A longer one is cut at the end of a paragraph, a sentence or
     a word where one is near, and the pieces are about equally long.
@@ -44,7 +44,7 @@ def split(
 
 
 def _passage_limit(rest: int, size: int, overlap: int) -> int:
-    """How long the next passage may be so that all that follow are about as long."""
+    """The length of the next passage that makes all that follow about equally long."""
     count = -(-(rest - overlap) // (size - overlap))
     even = -(-(rest + (count - 1) * overlap) // count)
     return min(size, even + even // 8)
@@ -54,7 +54,7 @@ def _find_cut(text: str, start: int, window: int) -> int:
     last = start + window
     for ends in _CUT_PATTERNS:
         cut = 0
-        # One character more, for the patterns look at what follows the cut.
+        # One character more, because the patterns look at the character after the cut.
         for match in ends.finditer(text, last - window // 3, last + 1):
             if match.end() <= last:
                 cut = match.end()

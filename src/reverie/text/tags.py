@@ -1,4 +1,4 @@
-"""Tags: those a caller gives, and those derived from the text."""
+"""Tags: validates those a caller gives, and derives concept tags from text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reverie.text.normalize import require_no_controls, require_utf8
 
 MAX_TAGS = 16
 MAX_TAG_CHARS = 64
-# Of what is given: before blanks and repetitions are left out, and secrets redacted.
+# Limits on the tags as given, before blanks and duplicates are removed and secrets redacted.
 MAX_GIVEN_TAGS = 100
 MAX_GIVEN_TAG_CHARS = 1_000
 MAX_CONCEPT_CHARS = 32
@@ -66,18 +66,18 @@ class _ConceptPatterns(NamedTuple):
 
 @cache
 def _patterns() -> _ConceptPatterns:
-    """Made with the first text: compiling them takes longer than all else at import."""
+    """Compiled for the first text: it would take longer than the rest of the import."""
     return _ConceptPatterns(
-        # As substrings these would be found inside other words ("mkv").
+        # Whole words only: as substrings these occur in other words ("mkv").
         short_glossary=re.compile(r"(?<![^\W_])(?:s3|kv)(?![^\W_])"),
-        # Whether there is any compound: found much faster than one is.
+        # Whether there is any compound, which is much faster than finding one.
         separator=re.compile(r"[._/-](?<=[^\W_].)[^\W_]"),
-        # Only tried where a word starts: otherwise a long word is scanned once for each letter.
+        # Only at the start of a word: otherwise a long word is scanned once for each letter.
         compound=re.compile(r"(?<![^\W_])[^\W_]++(?:[._/-][^\W_]++)+"),
         date=re.compile(r"\d{4}-\d{2}-\d{2}(?:\.\w+)?"),
         cjk=re.compile(rf"[{HAN}{KATAKANA}\u3041-\u309f\uac00-\ud7a3]"),
         kana_only=re.compile(rf"[{KATAKANA}\u3041-\u309f]+"),
-        # A long stretch of Han is a clause, and hiragana mostly grammar: neither is a concept.
+        # A long run of Han is a clause, and hiragana mostly grammar: neither is a concept.
         cjk_word=re.compile(rf"(?<![{HAN}])[{HAN}]{{2,4}}(?![{HAN}])|[{KATAKANA}]{{3,}}"),
         unsegmented=re.compile(
             rf"[{HAN}{KATAKANA}\u3041-\u309f\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
@@ -86,7 +86,7 @@ def _patterns() -> _ConceptPatterns:
 
 
 def require_tag_limits(tags: Iterable[str]) -> list[str]:
-    """The tags as they are, if they are few and short enough to be worth looking at."""
+    """Return the tags as a list; refuse far too many or too long ones before they are processed."""
     if isinstance(tags, str):
         raise InvalidInput("tags must be a list of texts, not one text: wrap it in a list")
     given = list(islice(tags, MAX_GIVEN_TAGS + 1))
@@ -101,8 +101,8 @@ def require_tag_limits(tags: Iterable[str]) -> list[str]:
 
 
 def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """Trimmed, lower-case tags, each once; too many or too long is an error, never cut."""
-    kept: dict[str, None] = {}
+    """Trim, lower-case and deduplicate tags; too many or too long ones raise InvalidInput."""
+    unique: dict[str, None] = {}
     for tag in require_tag_limits(tags):
         clean = require_utf8(tag, "a tag").strip().lower()
         if not clean:
@@ -112,31 +112,31 @@ def clean_tags(tags: Iterable[str]) -> tuple[str, ...]:
             raise InvalidInput(
                 f"a tag has {len(clean)} characters, at most {MAX_TAG_CHARS} are allowed"
             )
-        kept[clean] = None
-        if len(kept) > MAX_TAGS:
+        unique[clean] = None
+        if len(unique) > MAX_TAGS:
             raise InvalidInput(f"at most {MAX_TAGS} tags are allowed")
-    return tuple(kept)
+    return tuple(unique)
 
 
 def concept_tags(text: str, limit: int = 8) -> tuple[str, ...]:
-    """What a text is about, the same every time: known terms first, then compounds, then words."""
+    """Derive tags from a text, deterministically: glossary terms, then compounds, then words."""
     if limit <= 0:
         return ()
     # Lower case can leave text that is no longer composed, as with "İ".
     source = unicodedata.normalize("NFKC", text[:CONCEPT_SOURCE_CHARS]).lower()
     candidates = dict.fromkeys(chain(_glossary_terms(source), _compounds(source), _words(source)))
-    # Longer ones are left out here: they would only fill the cache.
+    # Long ones are left out before _is_concept, whose cache they would fill.
     concepts = (tag for tag in candidates if len(tag) <= MAX_CONCEPT_CHARS and _is_concept(tag))
     return tuple(islice(concepts, limit))
 
 
 def _glossary_terms(source: str) -> list[str]:
-    found = [term for term in _ASCII_GLOSSARY if term in source]
+    terms = [term for term in _ASCII_GLOSSARY if term in source]
     if "s3" in source or "kv" in source:
-        found += _patterns().short_glossary.findall(source)
+        terms += _patterns().short_glossary.findall(source)
     if not source.isascii():
-        found += [term for term in _WIDE_GLOSSARY if term in source]
-    return found
+        terms += [term for term in _WIDE_GLOSSARY if term in source]
+    return terms
 
 
 def _compounds(source: str) -> list[str]:
@@ -147,10 +147,10 @@ def _compounds(source: str) -> list[str]:
 
 
 def _words(source: str) -> Iterable[str]:
-    found = tokenize(source)
+    tokens = tokenize(source)
     if source.isascii() and "'" not in source:
-        return found
-    return chain.from_iterable(map(_split_token, found))
+        return tokens
+    return chain.from_iterable(map(_split_token, tokens))
 
 
 def _split_token(token: str) -> list[str]:

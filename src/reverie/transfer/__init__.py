@@ -1,1 +1,1 @@
-"""Memories in and out: export, import, backup, migration."""
+"""Move memories in and out of a store: export, import, backup, replay of a log, migration."""

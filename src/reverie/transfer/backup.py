@@ -1,4 +1,7 @@
-"""Backups: an online copy that is verified, and its way back."""
+"""Back up a store to a verified copy, and restore it.
+
+A restore erases again what was erased after the backup was made.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +19,23 @@ from reverie.errors import ConfigError, StoreDamaged, StoreError, StoreFull
 from reverie.maintenance import rebuild, verify
 from reverie.model import Scope, VerifyReport
 from reverie.protocols import Transaction
-from reverie.write import (
-    proposals,
-    session_projection,
-    session_state,
-    tokens,
-    writer,
-)
+from reverie.write import memories, proposals, session_projection, session_state, tokens
 from reverie.write.runtime import Runtime
-from reverie.write.writer import Author, WriteStamp
+from reverie.write.writer import Writer, WriteStamp, system_author
 
 
 class Tombstone(NamedTuple):
-    """What remains of something erased: its entries, without what they said."""
+    """The log entries that remain of an erased memory or event, without their content."""
 
     scope: Scope
     entries: list[LogEntry]
 
 
 def backup(runtime: Runtime, target: Path) -> VerifyReport:
-    """Copy, then open the copy and verify it: a backup that cannot be read is none.
+    """Copy the store to ``target``, then open the copy and verify it.
 
-    Until then it has another name. Whatever fails takes it away again; only a kill can leave it
-    behind, for the next backup of that name to replace.
+    Until it is verified, the copy is named ``<target>.part``. A failure removes it; only a killed
+    process can leave it behind, and the next backup of that name replaces it.
     """
     target = usable_path(target)
     if target.exists():
@@ -46,12 +43,12 @@ def backup(runtime: Runtime, target: Path) -> VerifyReport:
     part = target.with_name(target.name + ".part")
     try:
         runtime.engine.backup(part)
-        # A copy of a damaged store is better than none, and the report says that it is one.
+        # A backup of a damaged store is better than none, and the report names the damage.
         with _verified_copy(runtime, part, sound=False) as (_, report):
             pass
         move_into_place(part, target)
     except (StoreError, OSError) as error:
-        # Nobody asked for a file of that name.
+        # The message names the target: the caller does not know the temporary name.
         raise _target_error(error, part, target) from error
     finally:
         remove_store(part)
@@ -68,13 +65,16 @@ def _target_error(error: StoreError | OSError, part: Path, target: Path) -> Stor
 
 
 def check(runtime: Runtime, source: Path) -> VerifyReport:
-    """Verify a backup on a copy of it, so that looking changes nothing."""
+    """Verify a backup on a copy of it, since opening a store can change its file."""
     with _verified_copy(runtime, source) as (_, report):
         return report
 
 
 def restore(runtime: Runtime, source: Path) -> VerifyReport:
-    """Bring a copy up to date with what was erased since, then put it in place in one step."""
+    """Replace the store by a backup in one step, after erasing in it what was erased since.
+
+    Access tokens stay those of the store, so that a revoked token does not come back.
+    """
     engine = runtime.engine
     source, here = usable_path(source), engine.describe().get("file")
     if here is not None and source.is_file() and source.samefile(here):
@@ -83,7 +83,8 @@ def restore(runtime: Runtime, source: Path) -> VerifyReport:
         erased, newest, unread = _read_erasures(runtime)
         admitted = _read_tokens(runtime)
         with copy.engine.write() as tx:
-            # Vectors that processes hold in memory belong to numbers that mean something else now.
+            # A new epoch makes other processes drop the vectors they cached: passage numbers have
+            # changed their meaning.
             tx.run("UPDATE statistics SET epoch = ?", (newest + 1,))
             tx.run(
                 "INSERT INTO meta (key, value) VALUES ('lineage', ?) "
@@ -103,14 +104,14 @@ def restore(runtime: Runtime, source: Path) -> VerifyReport:
 
 
 class Erasures(NamedTuple):
-    """What was erased: memories, and by session events and proposals."""
+    """Everything that was erased: memories, and events and proposals grouped by session."""
 
     memories: list[Tombstone]
     events: list[Tombstone]
 
 
 def _read_erasures(runtime: Runtime) -> tuple[Erasures, int, tuple[str, ...]]:
-    """What was erased here, the newest epoch, and what of it could not be read."""
+    """Return what was erased in the store, its newest epoch, and what could not be read of it."""
     try:
         with runtime.engine.read() as tx:
             tx.enter_all_owners()
@@ -118,13 +119,13 @@ def _read_erasures(runtime: Runtime) -> tuple[Erasures, int, tuple[str, ...]]:
             erased = Erasures(_memory_tombstones(tx), _session_tombstones(tx))
             return erased, max(row[0], log.restore_epoch(tx)), ()
     except StoreDamaged:
-        # A damaged store must not keep its own backup from coming back.
+        # A damaged store must not prevent its own backup from being restored.
         unread = "the former store is damaged: what was erased in it may be back"
         return Erasures([], []), runtime.clock.now(), (unread,)
 
 
 def _read_tokens(runtime: Runtime) -> list[tuple[str, str]]:
-    """Who is let in now; of a damaged store nobody."""
+    """Return the access tokens of the store; none if it is damaged."""
     try:
         with runtime.engine.read() as tx:
             return tokens.read_rows(tx)
@@ -136,7 +137,10 @@ def _read_tokens(runtime: Runtime) -> list[tuple[str, str]]:
 def _verified_copy(
     runtime: Runtime, source: Path, *, sound: bool = True
 ) -> Iterator[tuple[Runtime, VerifyReport]]:
-    """A backup, copied and opened; a ``sound`` one, or StoreDamaged."""
+    """Copy a backup to a temporary file, open and verify it.
+
+    With ``sound``, raise StoreDamaged when the verification finds a problem.
+    """
     if not usable_path(source).is_file():
         raise ConfigError(f"{source} does not exist: give the path of a backup")
     with tempfile.TemporaryDirectory(prefix="reverie-") as folder:
@@ -165,7 +169,7 @@ def _memory_tombstones(tx: Transaction) -> list[Tombstone]:
 
 
 def _session_tombstones(tx: Transaction) -> list[Tombstone]:
-    """What remains of events and proposals that were erased, by the session they were of."""
+    """Collect the log entries that remain of erased events and proposals, by session."""
     found: dict[tuple[Scope, str], list[LogEntry]] = {}
     for owner in log.list_owners(tx):
         scope = log.scope_of(tx, owner)
@@ -179,26 +183,27 @@ def _session_tombstones(tx: Transaction) -> list[Tombstone]:
 def _erase_memory_again(tx: Transaction, runtime: Runtime, tombstone: Tombstone) -> None:
     scope, entries = tombstone
     owner = log.ensure_owner(tx, scope.space, scope.user)
+    w = Writer(tx, runtime, owner, system_author(scope))
     memory = entries[0].memory
     held = log.versions(tx, owner, memory)
     place = index.find(tx, owner, memory)
     if place is not None and held[0].uuid == entries[0].uuid:
-        author = Author(scope, "reverie", "agent")
         stamp = WriteStamp(reason="it was erased after this backup was made")
         with_source = bool((entries[-1].body or {}).get("sources"))
-        writer.erase_in(tx, runtime, owner, author, place, held, with_source, stamp)
+        memories.erase_memory(w, place, held, with_source, stamp)
     elif not log.id_taken(tx, owner, memory):
-        # The backup never knew it: the tombstone must still keep an import from bringing it back.
+        # The memory is younger than the backup; its tombstone must still block an import of it.
         for entry in entries:
             position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
             body = None if entry.body is None else {**entry.body, "entries": []}
             left = replace(entry, position=position, recorded_at=recorded_at, key=None, body=body)
-            writer.append(tx, runtime, owner, left)
+            w.append(left)
 
 
 def _erase_events_again(tx: Transaction, runtime: Runtime, tombstone: Tombstone) -> None:
     scope, entries = tombstone
     owner = log.ensure_owner(tx, scope.space, scope.user)
+    w = Writer(tx, runtime, owner, system_author(scope))
     session = entries[0].session or ""
     here = {entry.uuid: entry for entry in log.session_entries(tx, owner, session)}
     said = [
@@ -221,22 +226,22 @@ def _erase_events_again(tx: Transaction, runtime: Runtime, tombstone: Tombstone)
     for entry in entries:
         if entry.uuid in here:
             continue
-        # The backup never knew it: what is left must still keep an import from bringing it back.
+        # The entry is younger than the backup; its tombstone must still block an import of it.
         position, recorded_at = log.advance(tx, owner.space, entry.recorded_at)
         left = replace(
             _tombstone_entry(entry, ended), position=position, recorded_at=recorded_at, key=None
         )
-        writer.append(tx, runtime, owner, left)
-        session_projection.apply_entry(tx, runtime, owner, left)
+        w.append(left)
+        session_projection.apply_entry(w, left)
     if any(sessions.is_session_erasure(entry) and entry.uuid not in here for entry in entries):
         session_state.wipe(tx, owner, session)
 
 
 def _tombstone_entry(entry: LogEntry, ended: int) -> LogEntry:
-    """What stays of something the backup never knew.
+    """Return the tombstone of an entry that is younger than the backup.
 
-    An event of a session that was erased whole still counts, so that no sequence is used again. Any
-    other leaves only its uuid: the events around it may still come in.
+    An event of a session that was erased as a whole keeps its place, so that its sequence is never
+    used again. Any other event leaves only its uuid: an import may still add the events around it.
     """
     if entry.op == "append" and entry.position < ended:
         return entry

@@ -1,4 +1,4 @@
-"""Export: memories and sessions as plain records, each one entry of the log, with all history."""
+"""Export the log of an owner as JSON records, one for each entry, with all history."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from reverie.write.runtime import Runtime
 from reverie.write.writer import Author
 
 FORMAT = 1
-# How many entries are read in one transaction.
+# The number of entries read in one transaction.
 PAGE = 1_000
 
 
 class UnreadableRecord(NamedTuple):
-    """A part of a file that is no record, and why."""
+    """A part of an import file that is not a record; ``why`` says what is wrong with it."""
 
     place: str
     why: str
@@ -32,7 +32,10 @@ def export(
     *,
     skip_damaged: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Every entry of this owner, or of one session of it. Nothing is held open between two."""
+    """Yield a record for every log entry of the author's scope, or of one of its sessions.
+
+    No transaction is open while the caller handles a record.
+    """
     with runtime.engine.read() as tx:
         owner = log.resolve_owner(tx, author.scope)
         end = 0 if owner is None else log.last_position(tx, owner)
@@ -52,7 +55,10 @@ def export(
 
 
 def to_record(entry: LogEntry) -> dict[str, Any]:
-    """An entry as it is exported. An erasure names positions, which mean nothing elsewhere."""
+    """Convert a log entry to a record.
+
+    The body of an erase is left out: it has positions, which mean nothing in another store.
+    """
     about: dict[str, Any] = {"memory": entry.memory, "version": entry.version}
     if entry.session is not None:
         about = {"session": entry.session, "sequence": entry.sequence}

@@ -1,8 +1,9 @@
-"""Files that an import reads, brought into plain records.
+"""Parse the files that ``import`` accepts into records.
 
-Tried in this order: our own JSON lines, a JSON array (``export --format array``, or any array of
-texts or objects), mem0's export, the memory.json of MCP's reference server, plain lines. What
-cannot be read comes out as Unreadable, so that nothing is dropped in silence.
+The formats are tried in this order: Reverie's own JSON lines, a JSON array (``export --format
+array``, or any array of texts or objects), mem0's export, the memory.json of MCP's reference
+server, plain lines. What cannot be read becomes an UnreadableRecord, so that the import can report
+it.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from reverie.transfer.export import UnreadableRecord
 Record = dict[str, Any]
 
 _LIST_MARKER = re.compile(r"\A(?:[-*+•]|\d{1,3}[.)])(?:\s+|$)")
-# What somebody meant as JSON, and not as a line of text such as "[x] done".
+# The start of a text that was meant as JSON, unlike a line of text such as "[x] done".
 _LOOKS_LIKE_JSON = re.compile(r"""\{|\[\s*(?:["{\[\]]|$)""", re.MULTILINE)
-# Bytes that are no UTF-8, when the stream was opened with errors="surrogateescape".
+# Bytes that are not UTF-8, in a stream that was opened with errors="surrogateescape".
 _RAW_BYTE = re.compile(r"[\udc80-\udcff]")
 _UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
-# Smaller numbers are seconds: as milliseconds they would all lie before the spring of 1973.
+# A smaller number is taken as seconds: as milliseconds it would be before the spring of 1973.
 _MIN_MILLISECONDS = 10**11
 _LIST_KEYS = ("results", "memories")
 
 
 def parse(stream: TextIO) -> Iterator[Record | UnreadableRecord]:
-    """Records for ``Space.import_records``, with what could not be read in between.
+    """Yield records for ``Space.import_records``, and an UnreadableRecord for what is none.
 
     JSON lines and plain lines are read one at a time, any other JSON as a whole.
     """
@@ -47,7 +48,7 @@ def parse(stream: TextIO) -> Iterator[Record | UnreadableRecord]:
         yield first
 
 
-# -- how the file is laid out ---------------------------------------------------------------------
+# -- the layout of the file -----------------------------------------------------------------------
 
 Line = tuple[int, str]
 
@@ -68,7 +69,7 @@ def _parse_layout(
 
 
 def _lines(stream: TextIO) -> Iterator[Line | UnreadableRecord]:
-    """Every line that is not blank, with its number, without the white space around it."""
+    """Yield number and stripped text of every line that is not blank."""
     number = 0
     try:
         for number, line in enumerate(stream, 1):
@@ -118,24 +119,28 @@ def _json_lines(lines: Iterable[Line | UnreadableRecord]) -> Iterator[Record | U
 def _parse_document(
     lines: Iterable[Line | UnreadableRecord],
 ) -> Iterator[Record | UnreadableRecord]:
-    """A file whose first line is no JSON by itself: one document, or JSON lines that begin badly,
-    or plain lines that only look like it."""
-    kept = list(lines)
-    good = [line for line in kept if not isinstance(line, UnreadableRecord)]
-    text = "\n".join(text for _, text in good)
+    """Parse a file whose first line looks like JSON and is not valid JSON by itself.
+
+    It is one JSON document, or JSON lines with a broken first line, or plain lines.
+    """
+    all_lines = list(lines)
+    readable = [line for line in all_lines if not isinstance(line, UnreadableRecord)]
+    text = "\n".join(text for _, text in readable)
     value = _decode(text)
     if not isinstance(value, _NotJson):
-        yield from (line for line in kept if isinstance(line, UnreadableRecord))
+        yield from (line for line in all_lines if isinstance(line, UnreadableRecord))
         yield from _from_value(value, "")
-    elif any(isinstance(_decode(text), dict) for _, text in good if text.startswith("{")):
-        yield from _json_lines(kept)
+    elif any(isinstance(_decode(text), dict) for _, text in readable if text.startswith("{")):
+        yield from _json_lines(all_lines)
     elif _LOOKS_LIKE_JSON.match(text):
         yield UnreadableRecord("the file", f"not valid JSON ({value.why})")
     else:
-        yield from _plain_lines(kept)
+        yield from _plain_lines(all_lines)
 
 
 class _NotJson:
+    """The result of decoding a text that is not JSON."""
+
     def __init__(self, why: str) -> None:
         self.why = why
 
@@ -151,7 +156,7 @@ def _decode(text: str) -> Any:
         return _NotJson(str(error))
 
 
-# -- what an object says --------------------------------------------------------------------------
+# -- from JSON values to records ------------------------------------------------------------------
 
 
 def _from_value(value: Any, place: str) -> Iterator[Record | UnreadableRecord]:
@@ -188,7 +193,7 @@ def _from_item(item: Any, place: str) -> Iterator[Record | UnreadableRecord]:
 
 
 def _from_graph(value: Record, place: str) -> Iterator[Record | UnreadableRecord]:
-    """The memory.json of MCP's reference server as one object."""
+    """Yield the records of an object with the entities and relations of MCP's reference server."""
     for name, kind in (("entities", "entity"), ("relations", "relation")):
         items = value.get(name) or []
         if not isinstance(items, list):
@@ -218,11 +223,11 @@ def _validation_message(error: ValidationError) -> str:
     return f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}" if where else first["msg"]
 
 
-# -- shapes ---------------------------------------------------------------------------------------
+# -- the objects of each format -------------------------------------------------------------------
 
 
 def _as_time(value: Any) -> Any:
-    """Numbers become ISO 8601; texts are read by the import itself."""
+    """Convert a number to ISO 8601; a text stays, since the import parses it."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     seconds = value / 1000 if abs(value) >= _MIN_MILLISECONDS else value
@@ -233,7 +238,7 @@ def _as_time(value: Any) -> Any:
 
 
 def _as_list(value: Any) -> Any:
-    """Tags as one text, separated by commas, are common."""
+    """Split a text at its commas, since many exports write tags as one text."""
     if value is None:
         return []
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
@@ -244,8 +249,11 @@ TextList = Annotated[list[str], BeforeValidator(_as_list)]
 
 
 class _RecordModel(BaseModel, ABC, extra="ignore"):
+    """An object of one of the formats."""
+
     @abstractmethod
-    def records(self) -> Iterator[Record]: ...
+    def records(self) -> Iterator[Record]:
+        """Yield the records that the object stands for."""
 
 
 class _Object(_RecordModel):
@@ -276,22 +284,22 @@ class _Mem0(_RecordModel):
     created_at: Time = None
 
     def records(self) -> Iterator[Record]:
-        said = dict(self.metadata or {})
-        category, source = said.pop("category", None), said.pop("source", None)
-        own = _as_list(said.pop("tags", None))
-        tags = [*(own if isinstance(own, list) else [own]), *self.categories]
+        metadata = dict(self.metadata or {})
+        category, source = metadata.pop("category", None), metadata.pop("source", None)
+        given = _as_list(metadata.pop("tags", None))
+        tags = [*(given if isinstance(given, list) else [given]), *self.categories]
         if not isinstance(category, str) or not category.strip():
             category = self.categories[0] if self.categories else None
         for name in ("user_id", "agent_id", "run_id"):
-            said.setdefault(name, getattr(self, name))
-        tags += [f"{name}:{value}" for name, value in said.items() if _is_short(value)]
+            metadata.setdefault(name, getattr(self, name))
+        tags += [f"{name}:{value}" for name, value in metadata.items() if _is_short(value)]
         record: Record = {"content": self.memory, "source": "mem0"}
         if isinstance(source, str) and source.strip():
             record["source"] = source
         if category:
             record["category"] = category
-        if kept := list(dict.fromkeys(tag for tag in tags if _is_tag(tag) and tag != category)):
-            record["tags"] = kept[:MAX_TAGS]
+        if valid := list(dict.fromkeys(tag for tag in tags if _is_tag(tag) and tag != category)):
+            record["tags"] = valid[:MAX_TAGS]
         if self.created_at is not None:
             record["created_at"] = self.created_at
         yield record
@@ -305,10 +313,10 @@ class _Entity(_RecordModel):
     observations: list[str] = []
 
     def records(self) -> Iterator[Record]:
-        known = {"subject": self.name, "category": category_slug(self.entity_type)}
-        said = self.observations or [f"{self.name} is of type {self.entity_type or 'entity'}"]
-        for observation in said:
-            yield {"content": observation, **known}
+        entity = {"subject": self.name, "category": category_slug(self.entity_type)}
+        contents = self.observations or [f"{self.name} is of type {self.entity_type or 'entity'}"]
+        for content in contents:
+            yield {"content": content, **entity}
 
 
 class _Relation(_RecordModel):

@@ -1,7 +1,7 @@
-"""Import: records become entries of the log, and importing the same file again changes nothing.
+"""Import records into the log of an owner; importing the same records again changes nothing.
 
-A record of ours is one entry of the log. Any other record needs only a ``content``; its identity is
-derived from what it says.
+A record that Reverie exported is one log entry. Any other record is a memory and needs only a
+``content``; its id is derived from its fields, so that it is recognised the next time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from reverie.model import KINDS, ImportReport, Origin
 from reverie.protocols import Owner, Transaction
 from reverie.text.tags import clean_tags, concept_tags, require_tag_limits
 from reverie.transfer.export import Record, UnreadableRecord
-from reverie.write import proposals, session_projection, validate, writer
+from reverie.write import proposals, session_projection, validate
 from reverie.write.events import measure_message
+from reverie.write.memories import less_trusted
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft
-from reverie.write.writer import Author, PendingMemory, WriteStamp
+from reverie.write.writer import Author, PendingMemory, Writer, WriteStamp, open_writer
 
-# How many records are written in one transaction.
+# The number of records written in one transaction.
 BATCH = 1_000
 _TEXT_FIELDS = ("content", "category", "subject", "tags", "source")
 
@@ -45,6 +46,7 @@ _MAX_CHARS = {
 def import_records(
     runtime: Runtime, author: Author, records: Iterable[Record | UnreadableRecord]
 ) -> ImportReport:
+    """Import records in batches; the report names each record that was skipped, and why."""
     added, unchanged, skipped = 0, 0, []
     numbered = enumerate(records, 1)
     names: dict[str, str] = {}
@@ -53,11 +55,11 @@ def import_records(
         plain = [item for item in prepared if isinstance(item, _PlainRecord)]
         texts = validate.prepare_texts(runtime, [item.content for item in plain])
         ready = zip(plain, texts, strict=True)
-        with writer.write_transaction(runtime, author.scope) as (tx, owner):
+        with open_writer(runtime, author) as w:
             for form, run in groupby(prepared, type):
                 items = list(run)
                 if form is _PlainRecord:
-                    new = _add_plain(tx, runtime, owner, author, islice(ready, len(items)))
+                    new = _add_plain(w, islice(ready, len(items)))
                     added, unchanged = added + new, unchanged + len(items) - new
                 for item in items:
                     if isinstance(item, str):
@@ -65,22 +67,25 @@ def import_records(
                     elif isinstance(item, _LogRecord):
                         try:
                             told = _limit_trust(author, item.entry)
-                            new = add_entry(tx, runtime, owner, told, names)
+                            new = add_entry(w, told, names)
                         except InvalidInput as error:
                             skipped.append(f"record {item.number}: {error}")
                             continue
                         added, unchanged = added + new, unchanged + (not new)
             if added:
-                sessions.rechain_forks(tx, owner)
+                sessions.rechain_forks(w.tx, w.owner)
     if added:
-        # Only now: what a cap forgets gets a version, and would stand in the way of others.
-        with writer.write_transaction(runtime, author.scope) as (tx, owner):
+        # Only at the end: a memory forgotten by the limits gets a new version, and later records
+        # of the same memory would then no longer follow.
+        with open_writer(runtime, author) as w:
             for kind in KINDS:
-                writer.evict(tx, runtime, owner, kind)
+                w.evict(kind)
     return ImportReport(added, unchanged, tuple(skipped))
 
 
 class _PlainRecord(NamedTuple):
+    """A checked record that Reverie did not export; ``number`` is its place in the import."""
+
     number: int
     content: str
     fields: dict[str, Any]
@@ -88,6 +93,8 @@ class _PlainRecord(NamedTuple):
 
 
 class _LogRecord(NamedTuple):
+    """A checked record of a log entry; ``number`` is its place in the import."""
+
     number: int
     entry: LogEntry
 
@@ -95,7 +102,7 @@ class _LogRecord(NamedTuple):
 def _prepare(
     runtime: Runtime, number: int, record: Record | UnreadableRecord
 ) -> _PlainRecord | _LogRecord | str:
-    """A record checked, or one line that says why it is left out."""
+    """Check and parse a record, or return one line that says why it is skipped."""
     if isinstance(record, UnreadableRecord):
         return f"{record.place}: {record.why}"
     try:
@@ -114,7 +121,7 @@ def _prepare(
 
 
 def _check_sizes(record: Record) -> None:
-    """Refuse what would be refused in the end before it is scanned for secrets."""
+    """Raise InvalidInput for values that are too long, before they are scanned for secrets."""
     body = record.get("body")
     for held in (record, body if isinstance(body, Mapping) else {}):
         for name, most in _MAX_CHARS.items():
@@ -128,14 +135,17 @@ def _check_sizes(record: Record) -> None:
 
 
 def redact_record(runtime: Runtime, record: Record) -> Record:
-    """The record without secrets in what it says; keys and hashes of ours only look like some."""
+    """Remove secrets from the text fields of a record.
+
+    Other fields, such as idempotency keys and hashes, only look like secrets and stay.
+    """
     said = {name: record[name] for name in (*_TEXT_FIELDS, "body", "reason") if name in record}
     kept = runtime.redaction.each(said, "the record")
     if kept is said:
         return record
     body = kept.get("body")
     if isinstance(body, dict) and isinstance(body.get("content"), str) and "tags" in body:
-        # In small letters, and only as long as the content held it.
+        # Redacting may have changed case and content, so clean the tags and derive them again.
         body["tags"] = list(clean_tags(body["tags"]))
         body["concept_tags"] = list(concept_tags(body["content"]))
     return {**record, **kept}
@@ -161,18 +171,12 @@ def _parse_plain(runtime: Runtime, number: int, record: Record) -> _PlainRecord:
     return _PlainRecord(number, content, fields, _derived_uuid(content, fields))
 
 
-def _add_plain(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    items: Iterable[tuple[_PlainRecord, validate.PreparedText]],
-) -> int:
-    """How many of these were not here yet, nor among those before them."""
+def _add_plain(w: Writer, items: Iterable[tuple[_PlainRecord, validate.PreparedText]]) -> int:
+    """Add the memories that the store does not have yet, and return their number."""
     named: dict[str, tuple[_PlainRecord, validate.PreparedText]] = {}
     for item, text in items:
-        named.setdefault(derived_id(f"{item.uuid}:{owner.number}"), (item, text))
-    taken = log.ids_taken(tx, owner, list(named))
+        named.setdefault(derived_id(f"{item.uuid}:{w.owner.number}"), (item, text))
+    taken = log.ids_taken(w.tx, w.owner, list(named))
     news = [
         PendingMemory(
             memory,
@@ -182,27 +186,30 @@ def _add_plain(
         for memory, (item, text) in named.items()
         if memory not in taken
     ]
-    writer.add_memories(tx, runtime, owner, author._replace(trust="import"), news)
+    w.by(w.author._replace(trust="import")).add_memories(news)
     return len(news)
 
 
 def _limit_trust(author: Author, entry: LogEntry) -> LogEntry:
-    """An entry as this author can vouch for it: nobody brings in more trust than they have."""
+    """Lower the trust of an entry to that of the author who imports it."""
     if author.trust == "person":
         return entry
     body = entry.body
     if body is not None and "trust" in body:
-        body = {**body, "trust": writer.less_trusted(author.trust, body["trust"])}
-    trust = writer.less_trusted(author.trust, entry.trust)
+        body = {**body, "trust": less_trusted(author.trust, body["trust"])}
+    trust = less_trusted(author.trust, entry.trust)
     return replace(entry, actor=author.actor, trust=trust, body=body)
 
 
-def add_entry(
-    tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry, names: dict[str, str]
-) -> bool:
-    """One entry of an export: the next version of its memory here, or nothing."""
+def add_entry(w: Writer, entry: LogEntry, names: dict[str, str]) -> bool:
+    """Add one exported entry to the log; False when the store has it already.
+
+    ``names`` maps ids and sessions of the export to what they are called in this store. Raises
+    InvalidInput when the entry does not follow what the store has.
+    """
     if entry.session is not None:
-        return add_session_entry(tx, runtime, owner, entry, names)
+        return add_session_entry(w, entry, names)
+    tx, owner = w.tx, w.owner
     entry = drop_foreign_session(entry, names)
     memory = names.get(entry.memory)
     if memory is None:
@@ -220,39 +227,30 @@ def add_entry(
         raise InvalidInput(f"{memory} was erased where it comes from: erase it here too")
     place = index.find(tx, owner, memory)
     body = entry.body if entry.op != "erase" else {}
-    entry = append_entry(tx, runtime, owner, replace(entry, memory=memory, body=body))
-    _index_entry(tx, runtime, owner, place, here, entry)
+    entry = append_entry(w, replace(entry, memory=memory, body=body))
+    _index_entry(w, place, here, entry)
     return True
 
 
 def _index_entry(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    place: index.MemoryRow | None,
-    here: list[LogEntry],
-    entry: LogEntry,
+    w: Writer, place: index.MemoryRow | None, here: list[LogEntry], entry: LogEntry
 ) -> None:
-    """Let the index show the entry just written."""
+    """Update the index for an entry that was just appended."""
     if place is not None:
-        index.remove_memory(tx, owner, place, here[-1].state(None))
+        index.remove_memory(w.tx, w.owner, place, here[-1].state(None))
     if entry.op == "erase" or entry.body is None:
         return
     state = entry.state(None)
-    text = writer.prepare_stored(tx, runtime, state)
     first_position = here[0].position if here else entry.position
-    first = index.add_memory(tx, owner, first_position, entry.position, state, text.passages)
-    if state.forgotten_at is None:
-        writer.put_vectors(tx, runtime, owner, first, text)
+    w.index_memory(first_position, entry.position, state, document=entry.body.get("document"))
     known = here[-1].body.get("expires_at") if here and here[-1].body else None
-    if state.expires_at is not None and state.expires_at != known:
-        writer.queue_expiry(tx, runtime, owner, state)
-    if (document := entry.body.get("document")) is not None and state.source is not None:
-        writer.put_document(tx, owner, state.source, first_position, document)
+    if state.expires_at != known:
+        w.queue_expiry(state)
 
 
 def _local_id(tx: Transaction, owner: Owner, entry: LogEntry) -> str:
-    """Its own id where that is free or already means this memory, else one made from its uuid."""
+    """Return the id for an imported memory: its own, or one derived from its uuid if another
+    memory has that id here."""
     if not log.id_taken(tx, owner, entry.memory):
         return entry.memory
     here = log.versions(tx, owner, entry.memory)
@@ -268,6 +266,7 @@ def _derived_uuid(content: str, fields: Mapping[str, Any]) -> str:
 
 
 def derived_id(text: str) -> str:
+    """Derive a memory id from a text, so that the same text gives the same id."""
     digest = hashlib.sha256(text.encode()).digest()
     letters = base64.b64encode(digest, altchars=b"zZ").decode()
     return letters[:ID_LENGTH]
@@ -276,14 +275,14 @@ def derived_id(text: str) -> str:
 # -- entries about sessions -----------------------------------------------------------------------
 
 
-def add_session_entry(
-    tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry, names: dict[str, str]
-) -> bool:
-    """One entry of an export: what follows here, or nothing when it is here already.
+def add_session_entry(w: Writer, entry: LogEntry, names: dict[str, str]) -> bool:
+    """Add one exported entry about a session; False when the store has it already.
 
-    ``names`` says what things of the export are called here; a session keeps its name or stays out.
+    ``names`` is as in ``add_entry``. A session keeps its name: if another session has that name
+    here, InvalidInput is raised.
     """
     assert entry.session is not None
+    tx, owner = w.tx, w.owner
     same = log.has_session_entry(tx, owner, entry.session, entry.sequence, entry.uuid)
     name = f"session {entry.session}"
     if entry.op == "append" and name not in names:
@@ -295,30 +294,32 @@ def add_session_entry(
         raise InvalidInput(f"session {entry.session} is another conversation here")
     entry = _with_parent(tx, owner, entry, names)
     _check_session_entry(tx, owner, entry)
-    entry = append_entry(tx, runtime, owner, _with_local_memory(tx, owner, entry, names))
-    session_projection.apply_entry(tx, runtime, owner, entry)
+    entry = append_entry(w, _with_local_memory(tx, owner, entry, names))
+    session_projection.apply_entry(w, entry)
     return True
 
 
-def append_entry(tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry) -> LogEntry:
-    """The entry as it stands in the log here: where it says that it stood, else behind all.
+def append_entry(w: Writer, entry: LogEntry) -> LogEntry:
+    """Append an entry to the log and return it as it was written.
 
-    A key that is known here stays with whom it was.
+    It gets the position that it names, else the next free one. An idempotency key that is already
+    used in this store is dropped from the entry.
     """
+    tx, owner = w.tx, w.owner
     if entry.key is not None and log.find_by_key(tx, owner, entry.key) is not None:
         entry = replace(entry, key=None, request=None)
-    now = min(entry.recorded_at, runtime.clock.now())
+    now = min(entry.recorded_at, w.now())
     if entry.position:
         position, recorded_at = log.advance_to(tx, owner, entry.position, now)
     else:
         position, recorded_at = log.advance(tx, owner.space, now)
     entry = replace(entry, position=position, recorded_at=recorded_at)
-    writer.append(tx, runtime, owner, entry)
+    w.append(entry)
     return entry
 
 
 def _with_parent(tx: Transaction, owner: Owner, entry: LogEntry, names: dict[str, str]) -> LogEntry:
-    """A fork goes on from a session of the export, never from another one of that name here."""
+    """Drop the origin of a fork when the store has another session with its parent's name."""
     if entry.origin is None:
         return entry
     if entry.op != "append" or entry.origin.session == entry.session:
@@ -330,7 +331,10 @@ def _with_parent(tx: Transaction, owner: Owner, entry: LogEntry, names: dict[str
 
 
 def drop_foreign_session(entry: LogEntry, names: dict[str, str]) -> LogEntry:
-    """A memory does not come from a session that is another one here, nor belong to it."""
+    """Drop the origin of a memory when that session is another one here.
+
+    A memory that belongs to such a session cannot be imported: InvalidInput.
+    """
     if entry.body and names.get(f"session {entry.body.get('session')}") == "other":
         raise InvalidInput(f"session {entry.body['session']} is another conversation here")
     if entry.origin and names.get(f"session {entry.origin.session}") == "other":
@@ -369,7 +373,7 @@ def _check_session_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None
 def _with_local_memory(
     tx: Transaction, owner: Owner, entry: LogEntry, names: dict[str, str]
 ) -> LogEntry:
-    """What was accepted names its memory as it is called here, if it came along."""
+    """Make an accepted proposal name its memory by the id it has here, if it was imported."""
     memory = (entry.body or {}).get("memory")
     if entry.op != "accept" or entry.body is None or memory is None:
         return entry

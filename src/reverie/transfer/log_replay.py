@@ -1,7 +1,7 @@
-"""A log told again, entry by entry in its own order: what makes a store of it anew.
+"""Replay the log of a store, entry by entry, into another store.
 
-Unlike an import it keeps the positions, and the entries of several owners of a space keep their
-order among each other. What is here already is passed over, so that it can be done again.
+Unlike an import, a replay keeps the positions of the entries and the order between the owners of a
+space. Entries that the store has already are skipped, so that a replay can be repeated.
 """
 
 from __future__ import annotations
@@ -20,10 +20,15 @@ from reverie.transfer import import_, record_schema
 from reverie.transfer.export import Record
 from reverie.transfer.import_ import BATCH
 from reverie.write.runtime import Runtime
+from reverie.write.writer import Writer, system_author
 
 
 class ReplayRecord(NamedTuple):
-    """A record of an export, whose it is, and where it stands. Position 0: behind all others."""
+    """An exported record to replay, and the scope it belongs to.
+
+    ``where`` names its place in the source, for messages. ``position`` is its log position; 0
+    appends it at the end.
+    """
 
     scope: Scope
     record: Record
@@ -34,9 +39,9 @@ class ReplayRecord(NamedTuple):
 def replay(
     runtime: Runtime, told: Iterable[ReplayRecord], progress: Callable[[int], None] | None = None
 ) -> ImportReport:
-    """Take all of these in, a batch of one space in each transaction."""
+    """Write all records to the store, a batch of records of one space in each transaction."""
     added, unchanged, skipped = 0, 0, list[str]()
-    # What things are called here, for each owner.
+    # For each scope, what the ids and sessions of the source are called in this store.
     names: dict[Scope, dict[str, str]] = {}
     for batch in _batches(told):
         ready = [_to_entry(runtime, each) for each in batch]
@@ -68,7 +73,7 @@ def _batches(told: Iterable[ReplayRecord]) -> Iterator[list[ReplayRecord]]:
 
 
 def _to_entry(runtime: Runtime, told: ReplayRecord) -> LogEntry | str:
-    """The entry of a record, or why it is none."""
+    """Parse a record to a log entry, or return why it cannot be used."""
     try:
         entry = record_schema.parse_record(import_.redact_record(runtime, told.record))
     except (ReverieError, KeyError, TypeError, ValueError) as error:
@@ -77,7 +82,7 @@ def _to_entry(runtime: Runtime, told: ReplayRecord) -> LogEntry | str:
 
 
 class _Replayer:
-    """One transaction in which several owners of a space speak in turn."""
+    """Writes entries of several owners of one space in one transaction."""
 
     def __init__(
         self, tx: Transaction, runtime: Runtime, names: dict[Scope, dict[str, str]]
@@ -85,29 +90,31 @@ class _Replayer:
         self._tx = tx
         self._runtime = runtime
         self._names = names
-        self._owners: dict[Scope, Owner] = {}
+        self._writers: dict[Scope, Writer] = {}
         self._session_owners: set[Owner] = set()
 
     def replay_entry(self, scope: Scope, entry: LogEntry) -> bool:
-        owner = self._enter(scope)
+        """Write one entry; False when the store has it already."""
+        w = self._enter(scope)
         names = self._names.setdefault(scope, {})
         if entry.session is not None:
-            # The same log, the same conversation: whatever of it is here came from there.
+            # It is a replay of the same log, so a session with this name is the same session.
             names.setdefault(f"session {entry.session}", "same")
-            self._session_owners.add(owner)
-        return import_.add_entry(self._tx, self._runtime, owner, entry, names)
+            self._session_owners.add(w.owner)
+        return import_.add_entry(w, entry, names)
 
-    def _enter(self, scope: Scope) -> Owner:
-        owner = self._owners.get(scope)
-        if owner is None:
+    def _enter(self, scope: Scope) -> Writer:
+        w = self._writers.get(scope)
+        if w is None:
             owner = log.ensure_owner(self._tx, scope.space, scope.user)
-            if not self._owners:
+            if not self._writers:
                 index.require_current_index(self._tx, replaying=True)
-            self._owners[scope] = owner
-        self._tx.enter(owner)
-        return owner
+            w = self._writers[scope] = Writer(self._tx, self._runtime, owner, system_author(scope))
+        self._tx.enter(w.owner)
+        return w
 
     def finish(self) -> None:
+        """Compute the hash chains of forked sessions again, once their parents are complete."""
         for owner in self._session_owners:
             self._tx.enter(owner)
             sessions.rechain_forks(self._tx, owner)

@@ -1,7 +1,8 @@
-"""A whole store into another one, with its history: from SQLite to PostgreSQL and back.
+"""Copy a whole store, with its history, into another database: SQLite to PostgreSQL or back.
 
-Rows are copied as they are, in the order of their keys, a chunk in each transaction: stopped at any
-moment, it goes on where it was. Until every row was compared the target cannot be opened.
+Rows are copied unchanged, in the order of their keys, a chunk in each transaction, so that a
+migration that was stopped continues where it was. The target cannot be opened until every row has
+been compared.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ Progress = Callable[[int, int], None]
 
 
 class MigrationReport(NamedTuple):
-    """``rows`` are all there are, ``copied`` those that this run copied.
+    """What a migration did: ``rows`` is the number of all rows, ``copied`` those of this run.
 
-    ``digest`` is of every row, and the same on both sides.
+    ``digest`` is the hash of every row, equal in both stores.
     """
 
     spaces: int
@@ -34,7 +35,7 @@ class MigrationReport(NamedTuple):
 
 
 def migrate(source: str, target: str, progress: Progress | None = None) -> MigrationReport:
-    """Copy a store into an empty one. Nobody writes to either meanwhile."""
+    """Copy the store at ``source`` into the empty one at ``target``; both are locked meanwhile."""
     with contextlib.ExitStack() as opened:
         before = opened.enter_context(contextlib.closing(open_engine(source)))
         after = opened.enter_context(contextlib.closing(open_engine(target)))
@@ -53,22 +54,22 @@ def migrate(source: str, target: str, progress: Progress | None = None) -> Migra
 
 
 def _require_undamaged(old: Transaction, url: str) -> None:
-    found = damage.find_damage(old)
-    if found:
+    problems = damage.find_damage(old)
+    if problems:
         raise StoreDamaged(
-            f"{url} is damaged ({found[0]}): run 'reverie salvage' and migrate what it makes"
+            f"{url} is damaged ({problems[0]}): run 'reverie salvage' and migrate what it makes"
         )
 
 
 def _require_distinct(before: Engine, after: Engine) -> None:
-    """Before either is locked: a file that waits for itself under another name waits for ever."""
+    """Raise ConfigError when both are the same store, which would wait for its own lock."""
     files = [engine.describe().get("file") for engine in (before, after)]
     if before.url == after.url or (files[0] and files[1] and Path(files[0]).samefile(files[1])):
         raise ConfigError("a store cannot be migrated into itself: give another --to")
 
 
 class _CopyProgress:
-    """How far it is: every row is copied once and read twice to be compared."""
+    """Reports progress in three steps for each row: copied once, read twice to be compared."""
 
     def __init__(self, rows: int, progress: Progress | None) -> None:
         self.rows = rows
@@ -83,7 +84,7 @@ class _CopyProgress:
 
 
 def _mark_unfinished(old: Transaction, after: Engine) -> None:
-    """Say in the target what is coming; what an earlier run left of another state goes."""
+    """Mark the target as unfinished, and empty it if an earlier run copied another state."""
     state = json.dumps({"state": table_copy.write_fingerprint(old)})
     with after.write() as new:
         new.enter_all_owners()
@@ -113,9 +114,9 @@ def _copy(old: Transaction, after: Engine, done: _CopyProgress) -> None:
     for owner, generation in table_copy.list_vector_sets(old):
         with after.read() as new:
             new.enter_all_owners()
-            there = set(new.vector_numbers(owner, generation))
-        wanted = [n for n in old.vector_numbers(owner, generation) if n not in there]
-        for numbers in table_copy.chunks(wanted):
+            copied = set(new.vector_numbers(owner, generation))
+        missing = [n for n in old.vector_numbers(owner, generation) if n not in copied]
+        for numbers in table_copy.chunks(missing):
             with _writing(after) as new:
                 table_copy.copy_vectors(old, new, owner, generation, numbers)
             done.copied += len(numbers)
@@ -130,13 +131,13 @@ def _writing(engine: Engine) -> Iterator[Transaction]:
 
 
 def _finish(old: Transaction, after: Engine, done: _CopyProgress) -> MigrationReport:
-    wanted = table_copy.content_digest(old, done.add)
+    expected = table_copy.content_digest(old, done.add)
     with _writing(after) as new:
-        found = table_copy.content_digest(new, done.add)
-        if found != wanted:
+        digest = table_copy.content_digest(new, done.add)
+        if digest != expected:
             raise StoreDamaged(
                 f"what was copied to {after.url} is not what was read: empty it and migrate again"
             )
         new.run("DELETE FROM meta WHERE key = ?", (MIGRATION_KEY,))
         (spaces,) = new.one("SELECT COUNT(*) FROM spaces") or (0,)
-    return MigrationReport(spaces, done.rows, done.copied, found)
+    return MigrationReport(spaces, done.rows, done.copied, digest)

@@ -1,4 +1,4 @@
-"""The shape of an exported record, checked strictly: a file can hold anything."""
+"""Validate exported records with pydantic before they become log entries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Time = Annotated[int, Field(ge=MIN_MS, le=MAX_MS)]
 
 
 class MemoryBody(BaseModel):
-    """The whole state of a memory, as the log keeps it."""
+    """The complete state of a memory, as the log stores it."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -82,7 +82,7 @@ class MemoryBody(BaseModel):
 
 
 class _EntryFields(BaseModel):
-    """What every entry of a log carries."""
+    """The fields that every log entry has."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
@@ -109,7 +109,7 @@ class _EntryFields(BaseModel):
 
 
 class MemoryRecord(_EntryFields):
-    """One entry of a log about a memory."""
+    """A log entry about a memory."""
 
     op: Literal["remember", "revise", "forget", "restore", "erase", "promote"]
     memory: Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,64}$")]
@@ -118,7 +118,7 @@ class MemoryRecord(_EntryFields):
 
 
 class EventBody(BaseModel):
-    """One message and when it was said."""
+    """A message and the time at which it was said."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -133,7 +133,7 @@ class EventBody(BaseModel):
 
 
 class ProposalBody(BaseModel):
-    """What is proposed, or which proposal an answer is about."""
+    """The content of a proposal, or the id of the proposal that was answered."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -146,7 +146,7 @@ class ProposalBody(BaseModel):
 
 
 def _check_proposal(body: ProposalBody) -> dict[str, Any]:
-    """A proposal as we make them: with everything that accepting it needs."""
+    """Check that a proposal has everything that accepting it needs, and normalise it."""
     if not (body.content and body.category and body.source):
         raise ValueError("a proposal needs a content, a category and a source")
     if not one_line(require_utf8(body.content, "content")):
@@ -161,7 +161,7 @@ def _check_proposal(body: ProposalBody) -> dict[str, Any]:
 
 
 class SessionRecord(_EntryFields):
-    """One entry of a log about a session."""
+    """A log entry about a session."""
 
     op: Literal["append", "hide", "restore", "erase", "propose", "accept", "reject"]
     session: str
@@ -190,33 +190,36 @@ class SessionRecord(_EntryFields):
 
 
 def parse_record(record: Mapping[str, Any]) -> LogEntry:
-    """A record of ours as the entry it was made from, checked. It has no position here yet."""
+    """Check an exported record and convert it to a log entry without a position.
+
+    Raises InvalidInput when the record is not valid.
+    """
     if record["reverie"] != FORMAT:
         raise InvalidInput("it was exported by a newer Reverie: upgrade this one")
     shape = MemoryRecord if record.get("session") is None else SessionRecord
     try:
-        found = shape.model_validate(record)
+        parsed = shape.model_validate(record)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InvalidInput(f"{place}: {first['msg']}") from error
-    written = {name: getattr(found, name) for name in _EntryFields.model_fields}
-    if isinstance(found, SessionRecord):
+    common = {name: getattr(parsed, name) for name in _EntryFields.model_fields}
+    if isinstance(parsed, SessionRecord):
         return LogEntry(
             position=0,
-            op=found.op,
+            op=parsed.op,
             memory="",
             version=0,
-            body=found.body,
-            session=found.session,
-            sequence=found.sequence,
-            **written,
+            body=parsed.body,
+            session=parsed.session,
+            sequence=parsed.sequence,
+            **common,
         )
     return LogEntry(
         position=0,
-        op=found.op,
-        memory=found.memory,
-        version=found.version,
-        body=None if found.body is None else found.body.model_dump(exclude_unset=True),
-        **written,
+        op=parsed.op,
+        memory=parsed.memory,
+        version=parsed.version,
+        body=None if parsed.body is None else parsed.body.model_dump(exclude_unset=True),
+        **common,
     )

@@ -1,10 +1,10 @@
-"""The store as Markdown files in a git repository, which people may edit."""
+"""The vault: a store as Markdown files in a git repository, which people may edit."""
 
 from __future__ import annotations
 
 from reverie.agenda.worker import Handler, register
 
-# Handlers are imported when the first job of their kind is due: importing Reverie stays quick.
+# A handler's module is imported when its first job is due, so that importing Reverie stays quick.
 
 
 def _mirror() -> Handler:

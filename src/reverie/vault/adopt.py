@@ -1,6 +1,8 @@
-"""A folder of agent-cli's memory becomes the vault: what its files say is remembered, and each of
-them ends as the file of the same thing in our layout. Stopped at any moment it goes on when it is
-called again; a file is moved or removed only when the store holds what it says.
+"""Make a folder of agent-cli's memory the vault of a store.
+
+The content of its files is remembered, and each file becomes the file of the same memory or turn in
+the vault's layout. If it is stopped, the next call continues. A file is moved or removed only once
+the store has its content.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass
 class AdoptionReport:
-    """What was new, and what was left as it is."""
+    """What an adoption added to the store, and which files it left as they are."""
 
     memories: int = 0
     forgotten: int = 0
@@ -65,12 +67,12 @@ class AdoptionReport:
 def adopt(
     store: Store, path: str | Path, *, space: str | None = None, progress: Progress | None = None
 ) -> AdoptionReport:
-    """Make agent-cli's folder the vault of a store, and what it holds memories of a space."""
+    """Make agent-cli's folder the vault of a store, and import its memories into a space."""
     root = Path(path).expanduser().absolute()
     name = store.space(space or store.settings.space).name
     if names.encode_folder(name) == agent_cli.ENTRIES:
         raise VaultError(f"a space in this folder cannot be called {name!r}: give another --space")
-    attached = vault_link.find_path(store._runtime)
+    attached = vault_link.find_path(store.runtime)
     if attached not in {None, str(root)}:
         raise VaultError(f"the vault of this store is {attached}: adopt into a store without one")
     if not Vault.exists(root):
@@ -78,20 +80,20 @@ def adopt(
             raise VaultError(f"{root} has no folder {agent_cli.ENTRIES}: it is not agent-cli's")
         Vault.init(root, None, "apart").close()
     with Vault.open(root) as vault, vault.locked():
-        require_same_log(store._runtime, vault)
-        _commit_original(root, name, store._runtime.redaction)
+        require_same_log(store.runtime, vault)
+        _commit_original(root, name, store.runtime.redaction)
         work = _Adoption(vault, store, Scope(name), progress)
         work.import_files()
         work.place_files()
-        vault_link.mark_created(store._runtime, str(root))
-        vault_link.attach(store._runtime, str(root))
+        vault_link.mark_created(store.runtime, str(root))
+        vault_link.attach(store.runtime, str(root))
         work.sync.mirror.write_all()
-        commit_pending(vault, store._runtime.redaction)
+        commit_pending(vault, store.runtime.redaction)
         return work.report
 
 
 def _commit_original(root: Path, space: str, redaction: Redaction) -> None:
-    """Git holds every file as agent-cli left it before any is touched, but for secrets."""
+    """Commit every file as agent-cli left it, except secrets, before any is changed."""
     add_missing_lines(root / ".gitignore", agent_cli.DERIVED)
     repository = Repository.at(root, policy=CommitPolicy(redaction))
     if repository is not None:
@@ -103,7 +105,7 @@ class _Adoption:
     def __init__(self, vault: Vault, store: Store, scope: Scope, progress: Progress | None) -> None:
         self._vault = vault
         self._store = store
-        self._runtime = store._runtime
+        self._runtime = store.runtime
         self._scope = scope
         self._progress = progress
         self.report = AdoptionReport()
@@ -120,7 +122,7 @@ class _Adoption:
     # -- into the store -----------------------------------------------------------------------
 
     def import_files(self) -> None:
-        """All that is new, in the order in which it happened."""
+        """Import all files that are new, in the order of their times."""
         self._find_places()
         before = {old.uuid for old in self._old if self._is_here(old)}
         told = [
@@ -156,7 +158,7 @@ class _Adoption:
             self.report.memories += 1
 
     def _is_memory(self, old: AgentCliFile) -> bool:
-        """A fact; and what was deleted, whatever it was, is a memory that is forgotten."""
+        """Whether a file becomes a memory: a fact, or anything that was deleted."""
         return old.role == "memory" or old.deleted or old.uuid in self._late | self._lone
 
     def _is_summary(self, old: AgentCliFile) -> bool:
@@ -182,11 +184,11 @@ class _Adoption:
         return known is None and old.conversation not in turns
 
     def _kept(self, old: AgentCliFile) -> str:
-        """What a file says, as it may be kept."""
+        """Return the content of a file with secrets redacted."""
         return self._runtime.redaction.quiet(old.content, "the file")
 
     def _find_places(self) -> None:
-        """Turns in order of time, behind those that are here."""
+        """Assign sequences to turns by time, after the events that the session has."""
         last: dict[str, int] = {}
         for old in self._old:
             if self._is_memory(old) or self._is_summary(old):
@@ -244,7 +246,7 @@ class _Adoption:
             yield gone | about | {"version": 2, "reason": why}
 
     def _ended(self, old: AgentCliFile) -> tuple[int, str]:
-        """When and why something counts no longer."""
+        """Return when and why the memory of a file is forgotten."""
         if not old.deleted:
             return old.created_at, SUMMED_SINCE
         if old.replaced_by is None:
@@ -265,7 +267,7 @@ class _Adoption:
         return record | {"session": session, "sequence": sequence}
 
     def _is_here(self, old: AgentCliFile) -> bool:
-        """Whether the store holds this very thing, in whatever words."""
+        """Whether the store has the memory or turn of a file, with any content."""
         with self._runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, self._scope)
             if owner is None or self._is_summary(old):
@@ -277,18 +279,18 @@ class _Adoption:
             return entry is not None and entry.uuid == old.uuid
 
     def _follow(self, old: AgentCliFile) -> None:
-        """What was adopted before and says something else now was edited."""
+        """Revise a memory whose file was edited after an earlier adoption."""
         if not self._is_memory(old) or self._has_said(_memory_id(old), self._kept(old)):
             return
         id, handle = _memory_id(old), self._store.space(self._scope.space, actor=PERSON)
-        space = handle if old.session is None else handle.session(old.session)._own_space
+        space = handle if old.session is None else handle.session(old.session).space
         try:
             space.revise(id, old.content, reason=EDITED, key=f"vault:{id}:{disk.digest(old.raw)}")
         except ReverieError as error:
             self.report.problems.append(f"{old.path}: {one_line(str(error))}")
 
     def _summarise(self, old: AgentCliFile) -> None:
-        """Theirs where there is none yet; one that was written here since stays."""
+        """Use agent-cli's summary of a session unless the store has one."""
         session = old.conversation
         try:
             text = session_state.check_summary(self._kept(old), 0)
@@ -307,9 +309,9 @@ class _Adoption:
     # -- the files ----------------------------------------------------------------------------
 
     def place_files(self) -> None:
-        """Each old file becomes ours; what is not in the store stays where it is.
+        """Move each file to its place in the vault's layout, if the store has its content.
 
-        It is moved as it is, and only then rewritten, so that git shows where it went.
+        A file is moved unchanged and rewritten later, so that git shows it as renamed.
         """
         moved = [old for old in self._old if self._is_held(old) and self._move(old)]
         self._commit_moves()
@@ -326,7 +328,7 @@ class _Adoption:
         _prune(self._vault.root / agent_cli.ENTRIES)
 
     def _is_held(self, old: AgentCliFile) -> bool:
-        """Whether the store says what a file does."""
+        """Whether the store has the content of a file."""
         if self._is_memory(old):
             return self._has_said(_memory_id(old), self._kept(old))
         if self._is_summary(old):
@@ -335,7 +337,7 @@ class _Adoption:
         return event is not None and event.text == self._kept(old)
 
     def _move(self, old: AgentCliFile) -> bool:
-        """Put a file to where ours will stand, unless there is one; whether it was moved."""
+        """Move a file to its new path unless there is one already; return whether it moved."""
         vault, path = self._vault, self._target(old)
         if path is None:
             return False
@@ -346,7 +348,7 @@ class _Adoption:
         if self._is_memory(old):
             what, name = "memory", _memory_id(old)
         vault.files.put(VaultFile(path, what, self._scope, name, 0, disk.digest(old.raw), stamp))
-        vault.files.note(self._scope.space, path)
+        vault.files.add_pending(self._scope.space, path)
         self._remove(old)
         return True
 
@@ -371,7 +373,7 @@ class _Adoption:
         there = vault.path(path)
         # What is there already may be this very file, copied before somebody stopped us.
         taken = disk.stamp(there) is not None and disk.read(there) != old.raw
-        return None if taken or vault.files.at(path) is not None else path
+        return None if taken or vault.files.get(path) is not None else path
 
     def _commit_moves(self) -> None:
         repository = open_repository(self._vault, self._runtime.redaction)
@@ -381,7 +383,7 @@ class _Adoption:
             repository.commit(paths, f"{one_line(space)}: {MOVED}", author=space)
 
     def _let_go(self, old: AgentCliFile) -> None:
-        """Remove a file whose content stands in one of ours."""
+        """Remove a file whose content is in a file of the vault."""
         if self._is_held(old) and self._is_shown(old):
             self._remove(old)
         else:
@@ -400,7 +402,7 @@ class _Adoption:
 
     def _remove(self, old: AgentCliFile) -> None:
         disk.remove(self._vault.root / old.path)
-        self._vault.files.note(self._scope.space, old.path)
+        self._vault.files.add_pending(self._scope.space, old.path)
 
     def _write_summary(self, session: str) -> None:
         with self._runtime.engine.read() as tx:
@@ -436,7 +438,7 @@ class _Adoption:
 
 
 def _prune(folder: Path) -> None:
-    """Remove what is empty below a folder, and the folder."""
+    """Remove empty folders below a folder, and the folder itself if it is empty."""
     for each in sorted(folder.rglob("*"), reverse=True):
         if each.is_dir() and not each.is_symlink():
             with contextlib.suppress(OSError):
@@ -454,7 +456,7 @@ def _can_become(memory: Memory, old: AgentCliFile) -> bool:
 
 
 def _rank(old: AgentCliFile) -> int:
-    """What comes first of what happened at the same moment: a fact comes from a turn."""
+    """Return the order of files with the same time: a turn comes before facts learned from it."""
     return ["user", "assistant"].index(old.role) if old.role in {"user", "assistant"} else 2
 
 
@@ -477,7 +479,7 @@ def _record(op: str, uuid: str, at: int, body: dict[str, Any]) -> dict[str, Any]
 
 
 def _current(tx: Transaction, owner: Owner, scope: Scope, id: str) -> Memory | None:
-    """What a memory is now; None: it was erased, or is another's."""
+    """Return the current state of a memory; None when it was erased or is another owner's."""
     place = index.find(tx, owner, id)
     entry = None if place is None else log.find_at_position(tx, owner, place.position)
     return None if entry is None or entry.body is None else entry.state(scope.user)

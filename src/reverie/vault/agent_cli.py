@@ -1,4 +1,4 @@
-"""The files of agent-cli's memory: where they lie, and what each of them says.
+"""Read the files of agent-cli's memory: their layout, and their content.
 
 ``entries/<conversation>/facts/…``, ``turns/<role>/…`` and ``summaries/summary.md``; what was
 deleted below ``entries/<conversation>/deleted/…``, or ``entries/deleted/<conversation>/…``.
@@ -39,7 +39,7 @@ Report = Callable[[str], None]
 
 
 class AgentCliFile(NamedTuple):
-    """One file of agent-cli. ``role``: memory, summary, or who said it."""
+    """One file of agent-cli. ``role`` is memory, summary, or the role of who said it."""
 
     path: str
     raw: bytes
@@ -66,7 +66,7 @@ class _AgentCliPath(NamedTuple):
 
 
 def read_files(root: Path, report: Report) -> Iterator[AgentCliFile]:
-    """Every file that can be read; what cannot is reported and stays as it is."""
+    """Yield every file that can be read; others are reported and left as they are."""
     for path, entry in disk.walk(root, root / ENTRIES):
         if not path.lower().endswith(".md"):
             continue
@@ -79,7 +79,7 @@ def read_files(root: Path, report: Report) -> Iterator[AgentCliFile]:
 
 
 def memory_id(uuid: str) -> str:
-    """What a memory of theirs is called here."""
+    """Return the id that a memory of agent-cli gets in the store."""
     return derived_id(f"agent-cli:{uuid}")
 
 
@@ -89,7 +89,7 @@ def _read(root: Path, path: str) -> AgentCliFile:
 
 
 def parse_file(path: str, raw: bytes, written_at: int = 0) -> AgentCliFile:
-    """What a file says. Raises InvalidInput."""
+    """Parse a file; InvalidInput when it is not one of agent-cli's."""
     document = frontmatter.load(raw)
     if document.broken:
         raise InvalidInput("; ".join(document.problems))
@@ -123,7 +123,7 @@ def parse_file(path: str, raw: bytes, written_at: int = 0) -> AgentCliFile:
 
 
 def _place(path: str) -> _AgentCliPath:
-    """What a path below ``entries`` means. A conversation may be called ``deleted`` itself."""
+    """Parse a path below ``entries``; a conversation may itself be called ``deleted``."""
     rest = path.split("/")[1:]
     deleted = False
     if rest[0] == _DELETED and len(rest) > 2 and rest[1] not in _KINDS:
@@ -138,7 +138,7 @@ def _place(path: str) -> _AgentCliPath:
 
 
 def _created(path: str, document: Document, written_at: int) -> int:
-    """As the file says, else as its name does, else when it was written."""
+    """Return when a file was created: by its front matter, its name, or its modification time."""
     named = _STAMP.match(path.rpartition("/")[2])
     spelled = document.text("created_at") or ""
     if named is not None:

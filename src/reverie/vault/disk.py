@@ -1,4 +1,4 @@
-"""Files below one folder: written whole or not at all, never through a link."""
+"""Read and write files below one folder: atomically, and never through a symbolic link."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple
 from reverie.errors import VaultError
 from reverie.vault.permissions import is_shared
 
-# What ends so is being written; a person's programs leave it alone, and so does git.
+# The suffix of temporary files; other programs ignore them, and so does git.
 TEMP_SUFFIX = ".tmp"
 MAX_BYTES = 64 * 1024 * 1024
 _OUR_DRAFT = re.compile(r"\.[0-9a-f]{16}\.tmp")
@@ -26,7 +26,7 @@ LINK = "it is a link, and links are not followed"
 
 
 class FileStamp(NamedTuple):
-    """By what a file is known again without being read."""
+    """Size, time and inode of a file, by which a change is noticed without reading it."""
 
     size: int
     mtime: int
@@ -34,11 +34,11 @@ class FileStamp(NamedTuple):
 
 
 class UnusablePath(VaultError):
-    """One file or folder that cannot be used; others can."""
+    """One file or folder cannot be used; the others can."""
 
 
 class UnreadableFile(UnusablePath):
-    """A file that cannot be read, or is none."""
+    """A path cannot be read, or is not a regular file."""
 
 
 def digest(raw: bytes) -> str:
@@ -46,7 +46,7 @@ def digest(raw: bytes) -> str:
 
 
 def stamp(path: Path) -> FileStamp | None:
-    """None: there is no file."""
+    """Return the stamp of a file, or None when there is no file."""
     try:
         return _stamp_of(path.lstat())
     except (FileNotFoundError, NotADirectoryError):
@@ -60,12 +60,12 @@ def _stamp_of(found: os.stat_result) -> FileStamp:
 
 
 def read(path: Path) -> bytes:
-    """A regular file, whole. What a link leads to is not the vault's."""
+    """Read a regular file; a symbolic link is refused."""
     return read_stamped(path)[0]
 
 
 def read_stamped(path: Path) -> tuple[bytes, FileStamp]:
-    """The same, with the stamp that it had before: what is written meanwhile has another."""
+    """Read a regular file together with the stamp it had before it was read."""
     with _opened(path) as file:
         found = os.fstat(file.fileno())
         if found.st_size > MAX_BYTES:
@@ -77,7 +77,7 @@ def read_stamped(path: Path) -> tuple[bytes, FileStamp]:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """The lines of a regular file of any size, one after the other."""
+    """Yield the lines of a regular file, which may be large."""
     with _opened(path) as file:
         try:
             yield from file
@@ -112,9 +112,10 @@ def write(
     sync: bool = True,
     before: Callable[[FileStamp], None] | None = None,
 ) -> FileStamp:
-    """Put a file in its place whole. Not ``sync``: the caller syncs all of them at once.
+    """Write a file atomically. Without ``sync`` the caller syncs several files at once.
 
-    ``before`` is told the stamp that the file will have when all is ready, and may refuse.
+    ``before`` is called with the stamp that the file will have, before it appears at its path; it
+    may raise to prevent that.
     """
     make_folder(path.parent)
     draft = temp_path(path)
@@ -143,7 +144,7 @@ _OF_ONE_FILE = {
 
 
 def _failed(what: str, error: OSError) -> VaultError:
-    """A full or a broken disk is in everybody's way."""
+    """Return the error for a failed write: a full or broken disk concerns all files."""
     kind = UnusablePath if error.errno in _OF_ONE_FILE else VaultError
     return kind(f"{what}: {error.strerror}")
 
@@ -153,14 +154,14 @@ def temp_path(path: Path) -> Path:
 
 
 def _write_draft(draft: Path, raw: bytes, *, sync: bool) -> FileStamp:
-    # A draft that was left, or planted, is not written through.
+    # A temporary file that exists already, perhaps as a link, is not written to.
     draft.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
     with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
         file.write(raw)
         file.flush()
-        # The clock of file systems is coarse: who writes as much within the same tick would leave
-        # the same stamp. A time finer than its ticks tells the two apart.
+        # The clock of file systems is coarse: another write of the same size within one tick would
+        # leave the same stamp. So the file gets a time that is finer than the ticks.
         now = time.time_ns()
         if os.utime in os.supports_fd:
             os.utime(file.fileno(), ns=(now, now))
@@ -221,6 +222,7 @@ def _make_private(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
+    """Sync a folder to disk, so that a new name in it survives a crash."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -231,9 +233,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def walk(root: Path, below: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Everything below a folder that is neither hidden nor a folder, with its path from the root.
+    """Yield everything below a folder that is neither hidden nor a folder, with its path.
 
-    Links are given, and never followed.
+    Symbolic links are included, and never followed.
     """
     waiting = [below]
     while waiting:
@@ -255,8 +257,8 @@ def walk(root: Path, below: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 @dataclass
 class FolderScan:
-    """What lies below a folder: files with their stamps, what nobody can look into and why,
-    drafts that a killed process left, and what other users of the machine have permissions for."""
+    """The result of scanning a folder: files with their stamps, folders that cannot be read and
+    why, temporary files of killed processes, and files that other users can access."""
 
     files: dict[str, FileStamp] = field(default_factory=dict)
     closed: dict[str, str] = field(default_factory=dict)
@@ -264,12 +266,13 @@ class FolderScan:
     shared: list[Path] = field(default_factory=list)
 
     def hides(self, path: str) -> bool:
-        """Whether a path may stand where nobody can look."""
+        """Whether a path lies in a folder that could not be read."""
         parts = path.split("/")
         return any("/".join(parts[:many]) in self.closed for many in range(1, len(parts) + 1))
 
 
 def scan_folder(root: Path, below: Path) -> FolderScan:
+    """Scan a folder and everything below it, without following links."""
     found, waiting = FolderScan(), [below]
     start = len(str(root)) + 1
     while waiting:

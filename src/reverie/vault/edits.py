@@ -1,4 +1,4 @@
-"""What a file of a memory asks for, and whether a version says it already."""
+"""Compare the Markdown file of a memory with a version of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reverie.text.tags import clean_tags
 
 
 class FileLabels(TypedDict):
-    """What a file asks for besides its content."""
+    """The fields of a memory that a person can edit in its front matter."""
 
     category: str
     subject: str | None
@@ -21,7 +21,7 @@ class FileLabels(TypedDict):
 
 
 def parse_labels(document: Document) -> FileLabels:
-    """What it does not name has its default."""
+    """Read the labels from front matter; those it does not name have their defaults."""
     return {
         "category": document.text("category") or "general",
         "subject": document.text("subject") or None,
@@ -31,11 +31,15 @@ def parse_labels(document: Document) -> FileLabels:
 
 
 def parse_trust(document: Document) -> Trust:
-    """A person's, unless the file says less: it may have been moved here from another owner."""
+    """Read the trust of a file, ``person`` by default.
+
+    A file that was moved here from another owner may name a lower one.
+    """
     return next((trust for trust in TRUSTS if trust == document.text("trust")), "person")
 
 
 def memory_labels(memory: Memory) -> FileLabels:
+    """Return the labels that a memory has now."""
     return {
         "category": memory.category,
         "subject": memory.subject,
@@ -45,7 +49,7 @@ def memory_labels(memory: Memory) -> FileLabels:
 
 
 def matches_version(state: Memory, document: Document, wanted: FileLabels) -> bool:
-    """Whether a file says what a version does."""
+    """Whether the content and labels of a file are those of a version."""
     return (
         frontmatter.equal_ignoring_crlf(document.content, state.content)
         and category_slug(wanted["category"]) == state.category
@@ -56,6 +60,6 @@ def matches_version(state: Memory, document: Document, wanted: FileLabels) -> bo
 
 
 def same_state(one: Memory, other: Memory) -> bool:
-    """Whether two versions say the same."""
-    told = ("content", "category", "subject", "tags", "pinned")
-    return all(getattr(one, name) == getattr(other, name) for name in told)
+    """Whether two versions have the same content and labels."""
+    fields = ("content", "category", "subject", "tags", "pinned")
+    return all(getattr(one, name) == getattr(other, name) for name in fields)

@@ -1,7 +1,8 @@
-"""What the vault's files are: which memory or session each is of, and how we left it.
+"""The cache of a vault's files (``files.db``): which memory or session each file shows, and the
+digest and stamp it had when it was written.
 
-A cache beside the files: by it an unchanged file is not read again, and one that is gone is missed.
-Deleted, it is made anew from the files.
+With it, unchanged files need not be read again and deleted files are noticed. If the cache is
+deleted, it is made again from the files.
 """
 
 from __future__ import annotations
@@ -42,8 +43,12 @@ FORMAT = 2
 
 
 class VaultFile(NamedTuple):
-    """One file of ours. ``what``: memory, turns, summary, index or conflict; ``name``: the id of
-    the memory or session; ``version``: of the memory, or the last sequence that turns hold."""
+    """A file that the vault wrote or read.
+
+    ``what`` is memory, turns, summary, index or conflict. ``name`` is the id of the memory or
+    session. ``version`` is that of the memory, or the last sequence in a file of turns. ``digest``
+    and ``stamp`` are those of the file when it was last written or read.
+    """
 
     path: str
     what: str
@@ -55,7 +60,10 @@ class VaultFile(NamedTuple):
 
 
 class PendingChange(NamedTuple):
-    """A change that git does not hold yet. ``line`` is empty where the change says nothing new."""
+    """A changed file that is not committed yet.
+
+    ``line`` describes the change in the commit message; it is empty if that is not needed.
+    """
 
     number: int
     space: str
@@ -64,8 +72,11 @@ class PendingChange(NamedTuple):
 
 
 class WithheldFile(NamedTuple):
-    """A file that stays out of git. ``space`` is empty for a person's own, which only a checkpoint
-    would commit; ``why`` names the kinds of secrets."""
+    """A file that is not committed because it contains secrets.
+
+    ``space`` is empty for a person's own file, which only a checkpoint would commit; ``why`` names
+    the kinds of secrets.
+    """
 
     path: str
     space: str
@@ -73,13 +84,19 @@ class WithheldFile(NamedTuple):
 
 
 class CacheDamaged(VaultError):
-    """The cache could not be read and was thrown away: begin again."""
+    """The cache could not be read and was deleted; the caller has to start again."""
 
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.ConstraintError)
 
 
 class FileCache:
+    """The SQLite database of the cache.
+
+    Besides the files it stores how far the log was written, small facts by name, uncommitted
+    changes, and deletions that wait for an answer.
+    """
+
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
@@ -93,7 +110,7 @@ class FileCache:
 
     @staticmethod
     def _opened(path: Path) -> apsw.Connection:
-        # SQLite gives the files beside it the permissions of this one.
+        # SQLite gives its WAL and SHM files the permissions of this file.
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         os.close(os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o600))
         connection = apsw.Connection(str(path))
@@ -101,7 +118,7 @@ class FileCache:
             connection.set_busy_timeout(10_000)
             connection.pragma("journal_mode", "wal")
             connection.pragma("synchronous", "NORMAL")
-            # Lines that wait for git say what memories do.
+            # Pending lines of commit messages quote memories, which may be erased.
             connection.pragma("secure_delete", True)
             with connection:
                 if connection.pragma("user_version") != FORMAT:
@@ -115,7 +132,7 @@ class FileCache:
         return connection
 
     def _throw_away(self) -> None:
-        """It is only a cache."""
+        """Delete the database; it can be made again from the files."""
         for end in ("", "-wal", "-shm"):
             self._path.with_name(f"{self._path.name}{end}").unlink(missing_ok=True)
 
@@ -135,7 +152,7 @@ class FileCache:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """What is put within goes in together."""
+        """Write everything in the block in one transaction."""
         try:
             with self._connection:
                 yield
@@ -145,44 +162,48 @@ class FileCache:
             raise VaultError(f"{self._path} cannot be used: {error}") from error
 
     def look_again(self) -> None:
-        """Let all files be looked at once more, and the vault's own log be read from its start."""
+        """Make the next sync read all files and the vault's log from the start."""
         with self.together():
             self._run("DELETE FROM cursors")
             self._run("DELETE FROM facts WHERE name NOT LIKE 'cut:%' AND name <> 'private'")
 
     def scrub(self) -> None:
-        """Leave nothing behind of what was deleted here."""
+        """Empty the WAL file, so that nothing deleted stays readable."""
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- files --------------------------------------------------------------------------------
 
-    def at(self, path: str) -> VaultFile | None:
+    def get(self, path: str) -> VaultFile | None:
+        """Return the file at a path, or None."""
         return next(self._found("path = ?", (path,)), None)
 
     def of(self, scope: Scope, what: str, name: str) -> list[VaultFile]:
+        """Return the files of one memory or session."""
         values = (scope.space, scope.user or "", what, name)
         return list(self._found("space = ? AND user = ? AND what = ? AND name = ?", values))
 
     def list_type(self, scope: Scope, what: str) -> list[VaultFile]:
+        """Return the files of an owner of one type: memory, turns, summary, index or conflict."""
         values = (scope.space, scope.user or "", what)
         return list(self._found("space = ? AND user = ? AND what = ?", values))
 
     def list_owner(self, scope: Scope) -> list[VaultFile]:
+        """Return all files of an owner."""
         return list(self._found("space = ? AND user = ?", (scope.space, scope.user or "")))
 
     def knows(self, scope: Scope) -> bool:
-        """Whether an owner has a file."""
+        """Whether an owner has any file."""
         values = (scope.space, scope.user or "")
         return bool(self._run("SELECT 1 FROM files WHERE space = ? AND user = ? LIMIT 1", values))
 
     def below(self, folder: str) -> list[VaultFile]:
-        """All of a folder; of everything, for the empty one."""
+        """Return all files below a folder; all files for the empty text."""
         if not folder:
             return list(self._found("1", ()))
         return list(self._found("path > ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
     def with_digest(self, what: str, digest: str) -> list[VaultFile]:
-        """What we left exactly so, wherever that was."""
+        """Return the files that had this digest when they were written, at any path."""
         return list(self._found("digest = ? AND what = ?", (digest, what)))
 
     def scopes(self) -> list[Scope]:
@@ -190,6 +211,7 @@ class FileCache:
         return [Scope(space, user or None) for space, user in rows]
 
     def put(self, file: VaultFile) -> None:
+        """Add or replace a file."""
         scope = file.scope
         self._run(
             "INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -198,18 +220,19 @@ class FileCache:
         )  # fmt: skip
 
     def drop(self, path: str) -> None:
+        """Remove a file from the cache."""
         self._run("DELETE FROM files WHERE path = ?", (path,))
         self.release(path)
         self._run("DELETE FROM withheld WHERE path = ?", (path,))
 
     def drop_owner(self, scope: Scope) -> None:
-        """Know nothing of an owner's files any more."""
+        """Delete the rows of all files of an owner."""
         own = "SELECT path FROM files WHERE space = ? AND user = ?"
         self._run(f"DELETE FROM held WHERE path IN ({own})", (scope.space, scope.user or ""))
         self._run("DELETE FROM files WHERE space = ? AND user = ?", (scope.space, scope.user or ""))
 
     def drop_owners(self, scopes: Iterable[Scope], facts: Iterable[str]) -> None:
-        """The same for several, and for facts that held because of them."""
+        """Delete the rows of several owners' files, and facts that depend on them."""
         with self.together():
             for fact in facts:
                 self._run("DELETE FROM facts WHERE name = ?", (fact,))
@@ -228,44 +251,48 @@ class FileCache:
                 path, what, Scope(space, user or None), name, version, digest, FileStamp(*stamp)
             )
 
-    # -- files that are gone ------------------------------------------------------------------
+    # -- deleted files ------------------------------------------------------------------------
 
     def hold(self, path: str, at: int) -> None:
-        """Neither forget nor write again a file that is gone, until the person answers."""
+        """Record that a deleted file is neither forgotten nor restored until the person answers."""
         self._run("INSERT OR IGNORE INTO held VALUES (?, ?)", (path, at))
 
     def release(self, path: str) -> None:
+        """Remove a deleted file from those that wait for an answer."""
         self._run("DELETE FROM held WHERE path = ?", (path,))
 
     def held(self) -> list[str]:
+        """Return the deleted files that wait for an answer."""
         return [path for (path,) in self._run("SELECT path FROM held ORDER BY path")]
 
     def is_held(self, path: str) -> bool:
         return bool(self._run("SELECT 1 FROM held WHERE path = ?", (path,)))
 
     def note_forgotten(self, scope: Scope, at: int) -> None:
-        """Remember for a while that a deleted file was taken for a wish."""
+        """Record that a memory was forgotten because its file was deleted."""
         self._run(
             "INSERT INTO forgotten (space, user, at) VALUES (?, ?, ?)",
             (scope.space, scope.user or "", at),
         )
 
     def forgotten_since(self, at: int) -> dict[Scope, int]:
-        """Return how many deleted files of each owner were taken for wishes since then."""
+        """Return how many memories of each owner were forgotten by deleting files since a time."""
         self._run("DELETE FROM forgotten WHERE at < ?", (at,))
         rows = self._run("SELECT space, user, count(*) FROM forgotten GROUP BY space, user")
         return {Scope(space, user or None): many for space, user, many in rows}
 
     def forget_window(self) -> None:
+        """Forget the deletions that were counted so far."""
         self._run("DELETE FROM forgotten")
 
-    # -- how far the log was followed ---------------------------------------------------------
+    # -- how far the log was written to the files ---------------------------------------------
 
     def cursor(self, scope: Scope) -> int:
+        """Return the position of the last log entry that was written to the files."""
         return self.mark(scope)[0]
 
     def mark(self, scope: Scope) -> tuple[int, str]:
-        """The last entry that was followed: its position and its uuid."""
+        """Return position and uuid of the last log entry that was written to the files."""
         rows = self._run(
             "SELECT position, uuid FROM cursors WHERE space = ? AND user = ?",
             (scope.space, scope.user or ""),
@@ -286,11 +313,12 @@ class FileCache:
         self._run("DELETE FROM cursors")
 
     def fact(self, name: str) -> str | None:
+        """Return the value of a fact, or None."""
         rows = self._run("SELECT value FROM facts WHERE name = ?", (name,))
         return str(rows[0][0]) if rows else None
 
-    def facts(self, prefix: str) -> dict[str, str]:
-        """The facts whose names begin so, by the rest of their names."""
+    def list_meta(self, prefix: str) -> dict[str, str]:
+        """Return the facts whose names start with a prefix, by the rest of their names."""
         rows = self._run(
             "SELECT name, value FROM facts WHERE name >= ? AND name < ?",
             (prefix, f"{prefix}\U0010ffff"),
@@ -301,13 +329,14 @@ class FileCache:
         self._run("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def drop_meta(self, prefix: str) -> None:
-        """The facts whose names begin so."""
+        """Delete the facts whose names start with a prefix."""
         names = (prefix, f"{prefix}\U0010ffff")
         self._run("DELETE FROM facts WHERE name >= ? AND name < ?", names)
 
-    # -- what git does not hold yet -----------------------------------------------------------
+    # -- changes that are not committed yet ---------------------------------------------------
 
-    def note(self, space: str, path: str, line: str = "") -> None:
+    def add_pending(self, space: str, path: str, line: str = "") -> None:
+        """Record that a file changed and has to be committed."""
         self._run("INSERT INTO pending (space, path, line) VALUES (?, ?, ?)", (space, path, line))
 
     def pending(self) -> list[PendingChange]:
@@ -315,7 +344,7 @@ class FileCache:
         return [PendingChange(*row) for row in rows]
 
     def withheld(self) -> list[WithheldFile]:
-        """Return the files that stay out of git because they hold a secret."""
+        """Return the files that are not committed because they contain a secret."""
         rows = self._run("SELECT path, space, why FROM withheld ORDER BY path")
         return [WithheldFile(*row) for row in rows]
 
@@ -326,14 +355,15 @@ class FileCache:
                 self._run("INSERT OR REPLACE INTO withheld VALUES (?, ?, ?)", each)
 
     def committed(self, pending: Iterable[PendingChange]) -> None:
+        """Remove changes from the pending ones."""
         with self.together():
             for each in pending:
                 self._run("DELETE FROM pending WHERE number = ?", (each.number,))
-        # Names of files say what memories did, erased ones too.
+        # The names of files quote memories, also erased ones.
         self._run("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def silence(self, space: str, id: str) -> None:
-        """Let no line that waits say what an erased memory said."""
+        """Empty the pending lines that quote an erased memory."""
         self._run(
             "UPDATE pending SET line = '' WHERE space = ? AND line <> '' AND line LIKE ?",
             (space, f"%(% {id})"),

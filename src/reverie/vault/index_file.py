@@ -1,4 +1,4 @@
-"""``MEMORY.md``: what an owner knows at a glance, as long as a profile and no longer."""
+"""Write ``MEMORY.md``, the index of an owner's memories: counts, and the profile with links."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ INDEX_TOKENS = 4_000
 def write_index(
     vault: Vault, runtime: Runtime, owner: Owner, scope: Scope, edited: OnEdited | None = None
 ) -> None:
+    """Write the index file of an owner if it has changed; ``edited`` is called if a person did."""
     with runtime.engine.read() as tx:
         tx.enter(owner)
-        known = index.statistics(tx, owner)
+        counts = index.statistics(tx, owner)
         now = runtime.clock.now()
         chosen = profile.choose_cached(
             runtime.profiles, tx, {owner: scope.user}, now, None, INDEX_TOKENS, count_tokens
@@ -35,10 +36,10 @@ def write_index(
         for _, memory in chosen
         for file in vault.files.of(scope, "memory", memory.id)[:1]
     ]
-    raw = render.index_file(scope, known.facts, known.notes, listed)
+    raw = render.index_file(scope, counts.facts, counts.notes, listed)
     path = f"{folder}/{layout.INDEX}"
     new = VaultFile(path, "index", scope, "", 0, "", FileStamp(0, 0, 0))
-    before = vault.files.at(path)
+    before = vault.files.get(path)
     if before is not None and vault.unchanged_since_write(before):
         if before.digest == disk.digest(raw):
             return

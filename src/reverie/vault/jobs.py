@@ -1,4 +1,4 @@
-"""What the agenda does for the vault: mirror an owner's changes, and commit what was written."""
+"""Handlers of the vault's jobs: write an owner's changes to the files, and commit them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reverie.vault.vault import Vault
 from reverie.write import vault_link
 from reverie.write.runtime import Runtime
 
-# What is learned in one go is one commit.
+# Wait this long, so that changes made in one go become one commit.
 COMMIT_AFTER_MS = 2_000
 # A vault of another machine: whoever has it mirrors it.
 ELSEWHERE_MS = 5_000
@@ -21,16 +21,16 @@ _log = logging.getLogger("reverie.vault")
 
 
 def mirror(runtime: Runtime, claim: Claim) -> None:
-    """What a ``mirror`` job does."""
+    """Run a ``mirror`` job: write the changes of an owner to the vault's files."""
     vault = _vault(runtime, claim)
     if vault is None:
         return
     with vault:
         with vault.locked():
             sync = Sync(vault, Store(runtime))
-            sync.mirror.owner(claim.owner)
+            sync.mirror.write_owner(claim.owner)
             if (session := claim.payload.get("summary")) is not None:
-                sync.mirror.summary(claim.owner, session)
+                sync.mirror.write_summary(claim.owner, session)
             waiting = bool(vault.files.pending())
         for line in (*sync.report.conflicts, *sync.report.problems):
             _log.warning("%s", line)
@@ -42,7 +42,7 @@ def mirror(runtime: Runtime, claim: Claim) -> None:
 
 
 def commit(runtime: Runtime, claim: Claim) -> None:
-    """What a ``commit`` job does."""
+    """Run a ``commit`` job: commit the files that were written."""
     vault = _vault(runtime, claim)
     if vault is None:
         return
@@ -52,7 +52,7 @@ def commit(runtime: Runtime, claim: Claim) -> None:
 
 
 def _vault(runtime: Runtime, claim: Claim) -> Vault | None:
-    """The vault, made the first time; None when there is nothing for this process to do."""
+    """Open the vault, creating it the first time; None when this process has nothing to do."""
     path = vault_link.find_path(runtime)
     if path is None:
         _finish(runtime, claim)

@@ -1,4 +1,4 @@
-"""Where things stand in the vault, and what a path means."""
+"""The folders of a vault: where each file belongs, and what a path means."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ USERS, DELETED, SESSIONS = "users", "deleted", "sessions"
 TURNS, SUMMARIES, SUMMARY = "turns", "summaries", "summary.md"
 FOLDERS = {"fact": "facts", "note": "notes"}
 _CONFLICT = ".conflict-v"
-# So long a part of a conversation is one file.
+# The greatest size of one file of turns.
 PART_BYTES = 256 * 1024
 _PART = re.compile(rf"{TURNS}(-[1-9]\d*)?\.md", re.ASCII)
 
 
 class ParsedPath(NamedTuple):
-    """What a path means: whose file it is, and where it lies in their folder.
+    """The meaning of a path: the owner of the file, and what it is in their folder.
 
     ``what``: memory, turns, summary, index or conflict.
     """
@@ -34,6 +34,7 @@ class ParsedPath(NamedTuple):
 
 
 def owner_folder(scope: Scope) -> str:
+    """Return the folder of an owner: that of the space, or of a user in it."""
     space = names.encode_folder(scope.space)
     return space if scope.user is None else f"{space}/{USERS}/{names.encode_folder(scope.user)}"
 
@@ -43,7 +44,7 @@ def session_folder(scope: Scope, session: str) -> str:
 
 
 def memory_folder(scope: Scope, memory: Memory) -> str:
-    """Where the file of a memory begins its life."""
+    """Return the folder in which a new file of a memory is written."""
     session = memory.session
     above = owner_folder(scope) if session is None else session_folder(scope, session)
     return f"{above}/{FOLDERS[memory.kind]}"
@@ -59,25 +60,26 @@ def summary_path(scope: Scope, session: str) -> str:
 
 
 def to_deleted_path(scope: Scope, path: str) -> str:
-    """The same file among what was forgotten."""
+    """Return the path of a file in its owner's ``deleted/`` folder."""
     above, rest = _split_owner(scope, path)
     return f"{above}/{rest}" if rest.startswith(f"{DELETED}/") else f"{above}/{DELETED}/{rest}"
 
 
 def from_deleted_path(scope: Scope, path: str) -> str:
+    """Return the path of a file outside of its owner's ``deleted/`` folder."""
     above, rest = _split_owner(scope, path)
     return f"{above}/{rest.removeprefix(f'{DELETED}/')}"
 
 
 def is_deleted(scope: Scope, path: str) -> bool:
-    """Return whether a file of an owner lies among what was forgotten."""
+    """Whether a file is in its owner's ``deleted/`` folder."""
     return _split_owner(scope, path)[1].startswith(f"{DELETED}/")
 
 
 def _split_owner(scope: Scope, path: str) -> tuple[str, str]:
-    """The folder of an owner, and where a file of theirs lies in it.
+    """Split a path into the folder of its owner and the path in that folder.
 
-    A person may have written ``Ana/`` for ``Ana=1/``: that is no folder of ours.
+    A person may have written ``Ana/`` instead of ``Ana=1/``, so the folder is taken from the path.
     """
     parts, many, own = path.split("/"), 1 if scope.user is None else 3, owner_folder(scope)
     above = "/".join(parts[:many])
@@ -86,16 +88,18 @@ def _split_owner(scope: Scope, path: str) -> tuple[str, str]:
 
 
 def conflict_path(path: str, version: int) -> str:
+    """Return the path of the conflict copy beside a file."""
     return f"{path.removesuffix('.md')}{_CONFLICT}{version}.md"
 
 
 def is_conflict(name: str) -> bool:
+    """Whether a file name is that of a conflict copy."""
     stem, found, version = name.removesuffix(".md").rpartition(_CONFLICT)
     return bool(stem and found) and version.isdecimal()
 
 
 def parse_path(path: str, cut: Mapping[str, str]) -> ParsedPath | None:
-    """What a path below the root means; None: it belongs to no space, or is no Markdown.
+    """Parse a path below the root; None when it belongs to no space or is not Markdown.
 
     ``cut`` are the names of folders that are too long to stand there whole.
     """
@@ -121,10 +125,10 @@ def parse_path(path: str, cut: Mapping[str, str]) -> ParsedPath | None:
 
 
 def is_misplaced(path: str) -> bool:
-    """Whether it is a user's file where users have none: it is neither theirs nor everybody's.
+    """Whether a user's file is outside of ``users/``, where it is neither theirs nor shared.
 
-    So it is below ``deleted/`` of the space, and below ``Users/``, which some disks do not tell
-    from ``users/``.
+    That is the case below the space's ``deleted/``, and below ``Users/``, which some disks do not
+    distinguish from ``users/``.
     """
     rest = path.split("/")[1:]
     deleted = bool(rest) and rest[0].lower() == DELETED

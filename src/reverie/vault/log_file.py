@@ -1,7 +1,7 @@
-"""The log itself, carried along in the vault: one entry a line, in files that only grow.
+"""The vault's own copy of the log: JSON lines, one for each entry, in files that only grow.
 
-``log.jsonl`` is the newest; what is full is called ``log-000001.jsonl`` and so on, so that git has
-little to read for each commit. What stands here has been mirrored: it says where to go on.
+``log.jsonl`` is the newest file; full ones are named ``log-000001.jsonl`` and so on, so that a
+commit adds little. An entry is in it once its files are written, so its end says where to continue.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ LogLine = dict[str, Any]
 
 
 def build_line(scope: Scope, entry: LogEntry) -> LogLine:
-    """An entry with whose it is and where it stands."""
+    """Return the line of an entry: its exported record, with its scope and position."""
     record = export.to_record(entry)
     return {"space": scope.space, "user": scope.user, "position": entry.position, **record}
 
 
 def blank_line(line: LogLine) -> LogLine:
-    """An entry as it is when what it said was erased."""
+    """Return the line of an entry whose content was erased."""
     return {**line, "body": None, "reason": None, "request": None}
 
 
 class VaultLog:
+    """The files of a vault's log, in the vault's internal folder."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
@@ -50,7 +52,7 @@ class VaultLog:
         return self._folder / NEWEST
 
     def files(self) -> list[Path]:
-        """The oldest first."""
+        """Return the files of the log, oldest first."""
         names = sorted(entry.name for entry in os.scandir(self._folder))
         full = sorted((name for name in names if _FULL.fullmatch(name)), key=lambda n: (len(n), n))
         return [self._folder / name for name in (*full, *(n for n in names if n == NEWEST))]
@@ -60,7 +62,7 @@ class VaultLog:
         return 0 if found is None else found.size
 
     def append(self, lines: Iterable[LogLine]) -> list[Path]:
-        """Write lines, synced; the files that were changed."""
+        """Append lines, sync them to disk, and return the files that were changed."""
         self._mend()
         changed, size, waiting = [self.newest], self.size(), list[bytes]()
         for raw in map(encode_line, lines):
@@ -80,12 +82,12 @@ class VaultLog:
         return full
 
     def _next(self) -> int:
-        """The number of the next full file; one that was lost leaves a gap."""
+        """Return the number for the next full file; the number of a lost file is not reused."""
         numbers = [int(found[1]) for path in self.files() if (found := _FULL.fullmatch(path.name))]
         return max(numbers, default=0) + 1
 
     def _mend(self) -> None:
-        """A line that was being written when the power went is written again."""
+        """Repair the end of the log after a crash: remove a partial last line, or end it."""
         if not self.size() or disk.ends_with(self.newest, b"\n"):
             return
         *_, last = disk.lines(self.newest)
@@ -95,7 +97,7 @@ class VaultLog:
             disk.append(self.newest, b"\n")
 
     def lines(self, report: Callable[[str], None] | None = None) -> Iterator[LogLine]:
-        """Every entry there is; what is no entry is reported."""
+        """Yield every entry; lines that are no entries are reported."""
         for path in self.files():
             for number, raw in enumerate(disk.lines(path), 1):
                 line = decode_line(raw)
@@ -105,11 +107,11 @@ class VaultLog:
                     report(f"{path.name}, line {number}: no entry of a log")
 
     def cursors(self) -> dict[Scope, int]:
-        """The last position of each owner."""
+        """Return the last position of each owner."""
         return {scope: position for scope, (position, _) in self.marks().items()}
 
     def marks(self) -> dict[Scope, tuple[int, str]]:
-        """The last entry of each owner: its position and its uuid."""
+        """Return position and uuid of the last entry of each owner."""
         found: dict[Scope, tuple[int, str]] = {}
         for line in self.lines():
             scope = Scope(line["space"], line["user"])
@@ -117,7 +119,7 @@ class VaultLog:
         return found
 
     def change(self, alter: Callable[[LogLine], LogLine | None]) -> list[Path]:
-        """Rewrite what has to change, such as what was erased; the files that were changed."""
+        """Rewrite lines, for instance erased ones; return the files that were changed."""
         changed = []
         for path in self.files():
             raws = list(disk.lines(path))
@@ -134,7 +136,7 @@ class VaultLog:
         return raw if changed is None else encode_line(changed)
 
     def keep(self, wanted: Callable[[LogLine], bool]) -> list[Path]:
-        """Leave out entries of another life; the files that were changed."""
+        """Remove the lines that a predicate rejects; return the files that were changed."""
         changed = []
         for path in self.files():
             raws = list(disk.lines(path))
@@ -145,17 +147,18 @@ class VaultLog:
         return changed
 
     def clear(self) -> None:
-        """The newest first: stopped in between, it says rightly how far it goes."""
+        """Delete the files, newest first, so that what is left always ends at a true position."""
         for path in reversed(self.files()):
             disk.remove(path)
 
 
 def line_mark(line: LogLine) -> tuple[int, str]:
+    """Return position and uuid of a line."""
     return line["position"], str(line.get("uuid"))
 
 
 def decode_partial_line(raw: bytes) -> LogLine:
-    """Of a line that is no entry, such as half of one: whose it was and what it was about."""
+    """Recover the scope and subject of a line that is not a complete entry."""
     text, found = raw.decode("utf-8", "replace"), LogLine()
     for name, value in _PART.findall(text[: text.find('"body": ')]):
         try:
@@ -166,11 +169,13 @@ def decode_partial_line(raw: bytes) -> LogLine:
 
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
+    """Encode an entry as a line of JSON."""
     # Half a character in a message is kept as it came.
     return json.dumps(line, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def decode_line(raw: bytes) -> LogLine | None:
+    """Decode a line, or return None when it is not an entry."""
     try:
         line = json.loads(raw.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError):

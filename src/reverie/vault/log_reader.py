@@ -1,7 +1,7 @@
-"""The vault's own log, read to make a store of it: in the order of positions, gaps filled.
+"""Read the vault's own log in the order of positions, to rebuild a store from it.
 
-What stands in the files of the journal is grouped by owner as it was mirrored; the order in which
-it happened is that of the positions. Only where each line is, is kept in mind.
+The files have the entries of one owner after those of another, so they are sorted by position.
+Only the location of each line is kept in memory. Gaps are filled from the Markdown files.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_LOST = 1_000
 
 
 class _LineLocation(NamedTuple):
-    """Where a line stands."""
+    """The location of a line in the files of the log."""
 
     path: Path
     number: int
@@ -38,14 +38,14 @@ class _LineLocation(NamedTuple):
 
 
 class GapEntry(NamedTuple):
-    """A record for a place that the log has lost."""
+    """A record for a position that is missing in the log."""
 
     position: int
     happened: DatedRecord
 
 
 class LogReader:
-    """Every entry that the files of a journal hold; what is no entry is reported."""
+    """Reads every entry of a vault's log; lines that are no entries are reported."""
 
     def __init__(self, files: Iterable[Path], report: Report) -> None:
         self._report = report
@@ -90,15 +90,15 @@ class LogReader:
     # -- what is there ------------------------------------------------------------------------
 
     def lines(self, space: str | None = None) -> Iterator[tuple[LogLine, str]]:
-        """Every entry in the order of its space, and where it stands."""
+        """Yield the entries of each space by position, and the location of each."""
         for name, spots in self._spaces.items():
             if space is None or name == space:
                 for position in sorted(spots):
                     spot = spots[position]
                     yield _read(spot), f"{spot.path.name}, line {spot.number}"
 
-    def told(self, filled: Iterable[GapEntry] = ()) -> Iterator[ReplayRecord]:
-        """The same as records to be told again, with what fills the gaps in its place."""
+    def to_records(self, filled: Iterable[GapEntry] = ()) -> Iterator[ReplayRecord]:
+        """Yield the entries as records to replay, with ``filled`` at the positions of the gaps."""
         waiting: dict[str, list[GapEntry]] = {}
         for each in filled:
             waiting.setdefault(each.happened.scope.space, []).append(each)
@@ -114,7 +114,7 @@ class LogReader:
     # -- what is missing ----------------------------------------------------------------------
 
     def fill_gaps(self, conversations: Iterable[MarkdownSession], now: int) -> list[GapEntry]:
-        """What the files of these sessions tell of events that the log has lost.
+        """Return records for events that the log has lost and the files of sessions still show.
 
         And in the place of each lost version of a memory the one beside it.
         """
@@ -138,7 +138,7 @@ class LogReader:
         ]
 
     def _versions(self, space: str) -> Iterator[_MissingEntry]:
-        """The versions of memories that are lost between others, or before them."""
+        """Yield replacements for versions of memories that are lost before another version."""
         latest: dict[str, tuple[int, int]] = {}
         for line, where in self.lines(space):
             if not line.get("memory"):
@@ -148,8 +148,8 @@ class LogReader:
             for lost in range(version + 1, min(line["version"], version + MAX_LOST)):
                 beside = _read(self._spaces[space][position]) if version else line
                 record = markdown_log.lost_version_record(beside, lost, line["recorded_at"])
-                told = DatedRecord(Scope(space, line["user"]), line["recorded_at"], record, where)
-                yield _MissingEntry(position, line["position"], told)
+                dated = DatedRecord(Scope(space, line["user"]), line["recorded_at"], record, where)
+                yield _MissingEntry(position, line["position"], dated)
 
     def _lives(self) -> dict[tuple[Scope, str], _SessionEntries]:
         lives: dict[tuple[Scope, str], _SessionEntries] = {}
@@ -160,7 +160,7 @@ class LogReader:
         return lives
 
     def _placed(self, space: str, wanted: Sequence[_MissingEntry]) -> Iterator[GapEntry]:
-        """A lost position for each, the one that must come first before others."""
+        """Assign a free position to each missing entry, in the order of their deadlines."""
         coming = deque(sorted(enumerate(wanted), key=lambda each: each[1].after))
         waiting: list[tuple[int, int]] = []
         taken, position = sorted(self._spaces.get(space, ())), 0
@@ -170,22 +170,22 @@ class LogReader:
                 number, each = coming.popleft()
                 heappush(waiting, (each.before, number))
             while waiting and waiting[0][0] <= position:
-                told = wanted[heappop(waiting)[1]].told
-                self._report(f"{told.path}: what the log has lost has no place in it any more")
+                record = wanted[heappop(waiting)[1]].record
+                self._report(f"{record.path}: what the log has lost has no place in it any more")
             if waiting:
-                yield GapEntry(position, wanted[heappop(waiting)[1]].told)
+                yield GapEntry(position, wanted[heappop(waiting)[1]].record)
 
 
 class _MissingEntry(NamedTuple):
-    """Something lost, and the positions between which it stood."""
+    """A missing entry, and the positions between which it belongs."""
 
     after: int
     before: int
-    told: DatedRecord
+    record: DatedRecord
 
 
 class _SessionEntries:
-    """What the log still knows of one session."""
+    """The entries of one session that the log still has."""
 
     def __init__(self) -> None:
         self.events: dict[int, int] = {}
@@ -204,7 +204,7 @@ class _SessionEntries:
             self._hidden = None
 
     def around(self, sequence: int) -> tuple[int, int]:
-        """The positions between which an event was said; to a hidden session nothing is."""
+        """Return the positions between which an event belongs, outside of hidden periods."""
         before = [self.events[each] for each in self.events if each < sequence]
         behind = [self.events[each] for each in self.events if each > sequence]
         last = MAX_POSITION if self._hidden is None else self._hidden
@@ -212,7 +212,7 @@ class _SessionEntries:
 
 
 def _next_free(taken: Sequence[int], *positions: int) -> int:
-    """The first position behind these that no entry has."""
+    """Return the first position after these that no entry has."""
     free = max(positions) + 1
     at = bisect_left(taken, free)
     while at < len(taken) and taken[at] == free:
@@ -221,7 +221,7 @@ def _next_free(taken: Sequence[int], *positions: int) -> int:
 
 
 def problem(line: LogLine) -> str | None:
-    """Why a line is no entry."""
+    """Return why a line is not an entry, or None."""
     try:
         record_schema.parse_record(line)
     except (ReverieError, KeyError, TypeError, ValueError) as error:

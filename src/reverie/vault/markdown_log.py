@@ -1,4 +1,4 @@
-"""What the Markdown of a vault tells by itself, as records of a log that is lost."""
+"""Make records from the Markdown files of a vault, for entries that its log has lost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Record = dict[str, Any]
 
 
 class MarkdownFile(NamedTuple):
-    """A file of the vault that could be read."""
+    """A Markdown file of the vault, parsed."""
 
     path: str
     place: ParsedPath
@@ -48,7 +48,7 @@ class MarkdownFile(NamedTuple):
 
 
 class DatedRecord(NamedTuple):
-    """A record, whose it is, and when it happened."""
+    """A record with its scope and the time it was recorded."""
 
     scope: Scope
     at: int
@@ -58,7 +58,7 @@ class DatedRecord(NamedTuple):
 
 @dataclass
 class MarkdownSession:
-    """The turns of one session, by sequence, as its files show them."""
+    """The turns of one session by sequence, as its files show them."""
 
     scope: Scope
     session: str
@@ -69,7 +69,7 @@ class MarkdownSession:
 
 
 def load_names(vault: Vault) -> None:
-    """Names that are too long for a folder stand in the files below it."""
+    """Record the full names of shortened folders, from the front matter of files below them."""
     for path in _markdown(vault):
         if not any(names.is_truncated(part) for part in path.split("/")[:-1]):
             continue
@@ -81,9 +81,9 @@ def load_names(vault: Vault) -> None:
 
 
 def read_files(vault: Vault, *what: str) -> Iterator[MarkdownFile]:
-    """Every file that means this in a space that the vault shows, in order; all, without ``what``.
+    """Yield the files of one type, or all without ``what``, of the spaces that the vault shows.
 
-    What cannot be read is passed over: a sync reports it.
+    Files that cannot be read are skipped; a sync reports them.
     """
     for path in sorted(_markdown(vault)):
         place = vault.parse_path(path)
@@ -95,7 +95,7 @@ def read_files(vault: Vault, *what: str) -> Iterator[MarkdownFile]:
 
 
 def _with_our_line_ends(raw: bytes) -> bytes:
-    """A git on Windows may have given others to the whole file."""
+    """Convert CRLF to LF in a file that git converted as a whole on Windows."""
     return raw.replace(b"\r\n", b"\n") if raw.startswith(b"---\r\n") else raw
 
 
@@ -114,7 +114,7 @@ def _document(vault: Vault, path: str) -> Document:
 
 
 def memory_id(document: Document) -> str | None:
-    """The id that a file of ours says; a person's new file has none."""
+    """Return the id in a file's front matter; a person's new file has none."""
     id = document.text("id") or ""
     return id if not document.broken and _ID.fullmatch(id) else None
 
@@ -122,7 +122,7 @@ def memory_id(document: Document) -> str | None:
 def memory_records(
     seen: MarkdownFile, document: Document, now: int, report: Report
 ) -> list[DatedRecord]:
-    """A memory as its file shows it: what it is now, and that it was forgotten."""
+    """Return records for the memory of a file: its current state, and a forget if need be."""
     id = memory_id(document)
     if id is None or not one_line(document.content):
         return []
@@ -143,7 +143,7 @@ def memory_records(
 
 
 def lost_version_record(beside: Mapping[str, Any], version: int, at: int) -> Record:
-    """What stands for a version that is lost: what the one beside it says."""
+    """Return a record that replaces a lost version, with the content of a neighbouring one."""
     body = beside["body"]
     if body is not None and version < beside["version"]:
         body = {**body, "forgotten_at": None}
@@ -217,7 +217,7 @@ def _time(document: Document, name: str, report: Report) -> int | None:
 
 
 def read_sessions(files: Iterable[MarkdownFile]) -> list[MarkdownSession]:
-    """The sessions whose turns stand in these files."""
+    """Read the sessions whose turns are in these files."""
     found: dict[tuple[Scope, str], MarkdownSession] = {}
     for seen in files:
         if seen.place.what != "turns" or seen.place.session is None:
@@ -251,7 +251,7 @@ def _forked_from(document: Document) -> tuple[str, int] | None:
 
 
 def event_record(one: MarkdownSession, turn: render.EventBlock, now: int) -> DatedRecord:
-    """What a turn says, as an event."""
+    """Return the record of an event for a turn in a file."""
     try:
         at = to_ms(turn.at, "at")
     except InvalidInput:
@@ -266,7 +266,7 @@ def event_record(one: MarkdownSession, turn: render.EventBlock, now: int) -> Dat
 
 
 def visibility_record(one: MarkdownSession, op: str, at: int) -> DatedRecord:
-    """A session was hidden or brought back."""
+    """Return a record that hides or restores a session."""
     return DatedRecord(one.scope, at, _about(one, op, at, {}), one.path)
 
 
@@ -290,7 +290,7 @@ def _about(
 
 
 def session_records(one: MarkdownSession, now: int) -> list[DatedRecord]:
-    """A session as its files alone tell it, in its own order whatever its times are."""
+    """Return the records of a session from its files, ordered by sequence and not by time."""
     told = list[DatedRecord]()
     for sequence in sorted(one.turns):
         event = event_record(one, one.turns[sequence], now)
@@ -301,7 +301,7 @@ def session_records(one: MarkdownSession, now: int) -> list[DatedRecord]:
 
 
 def parse_summary(seen: MarkdownFile) -> Summary | None:
-    """The summary that a file holds, with its epoch and what it covers. Raises InvalidInput."""
+    """Parse the file of a summary: text, epoch and last sequence covered; else InvalidInput."""
     document = frontmatter.load(seen.raw)
     if document.broken or not document.content.strip():
         return None
@@ -310,6 +310,6 @@ def parse_summary(seen: MarkdownFile) -> Summary | None:
 
 
 def derived_uuid(text: str) -> str:
-    """The same text, the same uuid: told twice it is one entry."""
+    """Derive a uuid from a text, so that the same record replayed twice is one entry."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-8{digest[13:16]}-8{digest[17:20]}-{digest[20:32]}"

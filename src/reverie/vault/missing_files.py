@@ -1,9 +1,9 @@
-"""Files that are gone: what a person deleted is forgotten, and many at once only when confirmed.
+"""Handle deleted files: forget their memories, but many at once only after confirmation.
 
-One deleted file is a wish. Many can be a branch that was checked out, a clone without all files, a
-folder that was moved, a wrong ``rm``. When a deletion would make more than half of an owner's or a
-space's memories forgotten, or more than ``MAX_AT_ONCE``, nothing is forgotten: the files are held,
-neither forgotten nor written again, until the person answers or the files are back.
+A person who deletes one file wants it forgotten. Many missing files can be another branch, a
+partial clone, a folder that was moved, or a wrong ``rm``. When a deletion would forget more than
+half of an owner's or a space's memories, or more than ``MAX_AT_ONCE``, nothing is forgotten: the
+files are neither forgotten nor restored until the person answers or the files are back.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from reverie.vault.session_edits import DELETED, SessionEdits
 from reverie.vault.vault import Vault
 from reverie.write.runtime import Runtime
 
-# More than these at once are asked about, however many there are in all.
+# More deletions at once must be confirmed, however many files there are in all.
 MAX_AT_ONCE = 20
-# Fewer than these are never asked about: one or two deleted files are a wish in any space.
+# Fewer deletions need no confirmation, whatever their share of a space.
 MIN_FOR_SHARE = 3
-# Deletions that arrive in pieces count together for this long.
+# Deletions within this time count together, since they may be noticed one by one.
 WINDOW_MS = 60_000
 
 MissingAction = Literal["ask", "forget", "restore"]
 
 
 class LostItem(NamedTuple):
-    """What a missing file would make forgotten: a memory, or a conversation with all its files."""
+    """What a missing file would forget: a memory, or a session with all its files."""
 
     scope: Scope
     what: str
@@ -49,7 +49,7 @@ class MissingReport(Protocol):
 
 
 def needs_confirmation(lost: int, total: int) -> bool:
-    """Return whether so many deletions of so many files are confirmed before they count."""
+    """Whether a person must confirm this number of deletions among this number of files."""
     return lost > MAX_AT_ONCE or (lost >= MIN_FOR_SHARE and 2 * lost > total)
 
 
@@ -61,7 +61,7 @@ def versions_of(runtime: Runtime, scope: Scope, id: str) -> list[LogEntry]:
 
 
 class MissingFiles:
-    """Decides what becomes of files that are gone. The caller holds the lock of the vault."""
+    """Decides what happens with deleted files. The caller must hold the lock of the vault."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class MissingFiles:
         self._problem = problem
         self._handle = handle
         self._answer = answer
-        # Conversations that were looked at, and whether all their files are gone.
+        # Sessions that were checked, and whether all their files are missing.
         self._lost: dict[LostItem, bool] = {}
 
     def take(self, gone: Iterable[VaultFile]) -> None:
-        """Forget what these files held, or hold them and ask."""
+        """Forget the memories of deleted files, or keep them and ask for confirmation."""
         self._lost.clear()
         held = self._still_held()
         missed = dict[Scope, list[VaultFile]]()
@@ -96,7 +96,7 @@ class MissingFiles:
             else:
                 # Tidied away. Shown again, it is written again.
                 self._vault.files.drop(file.path)
-                self._vault.files.note(file.scope.space, file.path)
+                self._vault.files.add_pending(file.scope.space, file.path)
         asked = {file.scope for file in held}
         units = dict[LostItem, list[VaultFile]]()
         for scope, files in missed.items():
@@ -116,7 +116,7 @@ class MissingFiles:
         """Return the held files that are still missing; the others need no answer any more."""
         files, held = self._vault.files, list[VaultFile]()
         for path in files.held():
-            file = files.at(path)
+            file = files.get(path)
             if file is not None and self._is_missing(file):
                 held.append(file)
             else:
@@ -125,10 +125,13 @@ class MissingFiles:
 
     def _is_missing(self, file: VaultFile) -> bool:
         # What was changed first may have been written there, or moved.
-        return self._vault.files.at(file.path) is not None and self._vault.is_gone(file)
+        return self._vault.files.get(file.path) is not None and self._vault.is_gone(file)
 
     def _is_away(self, scope: Scope, files: Sequence[VaultFile]) -> bool:
-        """All that an owner had at once is a disk that is away, or an accident, and not a wish."""
+        """Whether all files of an owner are missing, as when a disk is not mounted.
+
+        If so, they are dropped from the cache, so that they are written again.
+        """
         vault = self._vault
         if not vault.is_missing(f"{layout.owner_folder(scope)}/{layout.INDEX}"):
             return False
@@ -137,7 +140,7 @@ class MissingFiles:
             return False
         vault.files.drop_owner(scope)
         for file in files:
-            vault.files.note(scope.space, file.path)
+            vault.files.add_pending(scope.space, file.path)
         self._problem(
             layout.owner_folder(scope),
             f"all of its {len(left)} files are gone: nothing was forgotten, they are written again",
@@ -147,7 +150,7 @@ class MissingFiles:
     # -- what would be forgotten --------------------------------------------------------------
 
     def _unit_of(self, file: VaultFile) -> LostItem | None:
-        """Return what is forgotten with a file; None where its loss forgets nothing."""
+        """Return what deleting a file forgets, or None when it forgets nothing."""
         if file.what == "memory":
             own = self._vault.files.of(file.scope, "memory", file.name)
             if any(not self._vault.is_gone(each) for each in own):
@@ -163,7 +166,7 @@ class MissingFiles:
         return unit if self._lost[unit] else None
 
     def _shown_versions(self, file: VaultFile) -> list[LogEntry] | None:
-        """Return the versions of a memory that counts, and that the vault has shown as it is."""
+        """Return the versions of a memory that is not forgotten and whose file was up to date."""
         held = versions_of(self._runtime, file.scope, file.name)
         if not held or held[-1].op == "erase":
             return None
@@ -183,7 +186,7 @@ class MissingFiles:
         return known.position <= self._vault.files.cursor(scope)
 
     def _total(self, scope: Scope) -> int:
-        """Return how many memories and conversations that count have files."""
+        """Return how many memories and sessions that are not forgotten have files."""
         return sum(
             len(
                 {
@@ -195,7 +198,7 @@ class MissingFiles:
             for what in ("memory", "turns")
         )
 
-    # -- asking -------------------------------------------------------------------------------
+    # -- confirmation -------------------------------------------------------------------------
 
     def _hold_or_forget(
         self, units: Mapping[LostItem, Sequence[VaultFile]], held: Sequence[VaultFile]
@@ -256,12 +259,12 @@ class MissingFiles:
         self._vault.files.forget_window()
 
     def _restore(self, unit: LostItem, files: Sequence[VaultFile]) -> None:
-        """Write again what a person deleted, a memory where its file was."""
+        """Write deleted files again, that of a memory at its former path."""
         vault = self._vault
         if unit.what == "turns":
             for file in files:
                 vault.files.drop(file.path)
-                vault.files.note(file.scope.space, file.path)
+                vault.files.add_pending(file.scope.space, file.path)
             self._records.touch(unit.scope, unit.name)
             return
         first, *others = files
@@ -284,7 +287,7 @@ class MissingFiles:
                 self._forgotten(file)
             elif file.what == "conflict":
                 self._vault.files.drop(file.path)
-                self._vault.files.note(file.scope.space, file.path)
+                self._vault.files.add_pending(file.scope.space, file.path)
             else:
                 self._records.gone(file)
         except CacheDamaged:
@@ -293,13 +296,13 @@ class MissingFiles:
             self._problem(file.path, str(error))
 
     def _forgotten(self, file: VaultFile) -> None:
-        """What we knew of the file goes last: what fails, or is killed, is done the next time."""
+        """Forget a memory, then drop its file from the cache: after a failure it is tried again."""
         files = self._vault.files
         if all(other.path == file.path for other in files.of(file.scope, "memory", file.name)):
             self._forget(file)
         with files.together():
             files.drop(file.path)
-            files.note(file.scope.space, file.path)
+            files.add_pending(file.scope.space, file.path)
 
     def _forget(self, file: VaultFile) -> None:
         held = versions_of(self._runtime, file.scope, file.name)

@@ -1,7 +1,7 @@
-"""What spaces, users, sessions and memories are called on disk, on any system.
+"""Encode the names of spaces, users, sessions and memories as file names.
 
-Every name of ours becomes one component of a path that Linux, macOS and Windows all accept, and no
-two names share one, also where a disk knows no case or spells letters in another way (NFC, NFD).
+Every name becomes one path component that Linux, macOS and Windows all accept. No two names share a
+component, also on disks that ignore case or normalise Unicode (NFC, NFD).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_STEM_BYTES = 120
 _MAX_COMPONENT_BYTES = 255
 _MAX_READ = 1_000
 
-# A vault keeps these for itself.
+# Names that the vault itself uses.
 _OURS = frozenset(
     {
         "deleted",
@@ -41,18 +41,18 @@ _WINDOWS = re.compile(
     r"(?:con|prn|aux|nul|conin\$|conout\$|clock\$|(?:com|lpt)[0-9¹²³])[ ]*(?:[.:].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-# What one of the systems does not allow, and what some of them overlook when they compare.
+# Characters that some system does not allow, or ignores when it compares names.
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f-\x9f/\\:*?"<>|\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]')
 _GIT = frozenset({".git", "git~1"})
 _CUT = re.compile(r"~[0-9a-f]{16}\Z", re.IGNORECASE)
 _CAPITALS = re.compile(r"=([0-9a-f]{1,30})\Z", re.IGNORECASE)
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _SAFE_ASCII = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
-# Letters and marks that nobody sees, and that some disks do not compare.
+# Invisible characters, which some disks ignore when they compare names.
 _INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-# Of one Unicode for good: a name must not depend on the Python that wrote it.
+# One fixed Unicode version, so that a name does not depend on the Python that made it.
 _category = unicodedata.ucd_3_2_0.category
 
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
@@ -62,10 +62,11 @@ _NAMED = re.compile(
 
 
 def encode_folder(name: str) -> str:
-    """The folder of a name: letters, digits and ``-_.`` as they are, the rest as ``%20``.
+    """Encode a name as a folder: letters, digits and ``-_.`` as they are, the rest as ``%20``.
 
-    Where it has capitals, a number behind it says which: ``Ana=1``, as not every disk tells ``Ana``
-    from ``ana``. A long name is cut and closed with its hash: see ``is_cut``.
+    A number after it says which letters are capitals (``Ana=1``), since not every disk
+    distinguishes ``Ana`` from ``ana``. A long name is shortened and ends with its hash: see
+    ``is_truncated``.
     """
     require_utf8(name, "a name")
     units = list(_units(name))
@@ -81,7 +82,7 @@ def encode_folder(name: str) -> str:
 
 
 def decode_folder(component: str) -> str:
-    """The name a folder stands for; of one that is cut, only the beginning is right."""
+    """Decode the name of a folder; for a shortened one, only the beginning is right."""
     # macOS may list what it was given in NFC as NFD; what must not change is encoded.
     seen = unicodedata.normalize("NFC", component)
     if seen == "%":
@@ -99,20 +100,21 @@ def decode_folder(component: str) -> str:
 
 
 def is_truncated(folder: str) -> bool:
-    """Whether the name was too long for a folder: then it is read from front matter."""
+    """Whether the name of a folder is shortened; the full name is then in front matter."""
     return _CUT.search(folder) is not None
 
 
 def casefold_key(component: str) -> str:
-    """Components with the same key are one on a disk that knows no case."""
+    """Return a key that is equal for names that a case-insensitive disk does not distinguish."""
     composed = unicodedata.normalize("NFC", component).casefold()
     return unicodedata.normalize("NFC", composed)
 
 
 def file_name(id: str, subject: str | None, content: str) -> str:
-    """``sarah-moved-to-the-design-team--a1b2c3d4.md``, from the subject or the first line.
+    """Name a file after a memory's subject or first line, and its id.
 
-    Where the id has capitals, a number behind it says which: ``--a1B2c3D4_44.md``.
+    For instance ``sarah-moved-to-the-design-team--a1b2c3d4.md``. If the id has capitals, a number
+    after it says which letters: ``--a1B2c3D4_44.md``.
     """
     if not _ID.fullmatch(id):
         raise InvalidInput(
@@ -124,7 +126,7 @@ def file_name(id: str, subject: str | None, content: str) -> str:
 
 
 def parse_id(file_name: str) -> str | None:
-    """The id that a file's name ends with. A hint: what the front matter says counts."""
+    """Return the id at the end of a file's name. It is a hint: the id in front matter counts."""
     found = _NAMED.search(file_name)
     if found is None or found.end() != len(file_name):
         return None
@@ -140,7 +142,7 @@ def parse_id(file_name: str) -> str | None:
 
 
 def safe_join(root: Path, *parts: str) -> Path:
-    """The path below the root; VaultError when a part is not one component safe on any system."""
+    """Join a path below the root; VaultError when a part is not safe on every system."""
     for part in parts:
         if not _is_safe(part):
             raise VaultError(
@@ -150,7 +152,7 @@ def safe_join(root: Path, *parts: str) -> Path:
 
 
 def _units(name: str) -> Iterator[str]:
-    """Each character as it stands in a folder's name."""
+    """Yield each character of a name as the folder's name encodes it."""
     if not name:
         yield "%"
     lowered = name.lower()
@@ -170,7 +172,7 @@ def _is_kept(char: str) -> bool:
 
 
 def _is_capital(unit: str) -> bool:
-    """A capital as it stands; one that is encoded stands for itself."""
+    """Whether a unit is a capital letter that is not percent-encoded."""
     return len(unit) == 1 and unit != unit.lower()
 
 
@@ -191,7 +193,7 @@ def _is_mark(char: str) -> bool:
 
 
 def _stands_still(char: str) -> bool:
-    """Whether no disk confuses it with another: by case, by spelling, by a capital they share."""
+    """Whether no disk confuses a character with another, by case or Unicode normalisation."""
     apart = unicodedata.normalize("NFD", char)
     return (
         unicodedata.normalize("NFKC", char) == char
@@ -238,7 +240,7 @@ def _first_words(text: str) -> str:
 
 
 def _without_marks(word: str) -> str:
-    """A mark without its letter would change the one before it."""
+    """Return a word without leading combining marks, which would join the character before."""
     return next((word[place:] for place, char in enumerate(word) if not _is_mark(char)), "")
 
 

@@ -1,8 +1,8 @@
-"""From the files to the store: what people changed, as the verbs they meant.
+"""Read people's changes of the vault's files into the store: remember, revise, forget, restore.
 
-A file says by its front matter which version of which memory a person had before them. It was
-edited when it differs from that version; what the store says now decides nothing of it. So a file
-that only lags behind is never taken for an edit, and what both sides changed is seen as such.
+The front matter of a file names the version of the memory that the person had before them. The file
+was edited if it differs from that version, whatever the store's current version is. So a file that
+is merely out of date is not taken for an edit, and a change on both sides is seen as a conflict.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError, VaultError
 from reverie.memory.space import Space
 from reverie.memory.store import Store
-from reverie.model import Memory, Scope, Trust
+from reverie.model import KINDS, Memory, Scope, Trust
 from reverie.text import frontmatter
 from reverie.text.frontmatter import Document
 from reverie.text.normalize import one_line
@@ -45,7 +45,7 @@ _NEW = FileStamp(0, 0, 0)
 
 @dataclass
 class SyncReport:
-    """What people's changes came to, by path, and what needs a look."""
+    """The paths of the files that people changed, by what was done, and conflicts and problems."""
 
     remembered: list[str] = field(default_factory=list)
     revised: list[str] = field(default_factory=list)
@@ -60,30 +60,31 @@ class SyncReport:
 
 
 class Sync:
-    """Reads people's changes into a store. The caller holds the lock of the vault."""
+    """Reads people's changes into a store. The caller must hold the lock of the vault."""
 
     def __init__(self, vault: Vault, store: Store, missing: MissingAction = "ask") -> None:
-        """``missing`` answers what becomes of many files that are gone at once."""
+        """``missing`` says what happens when many files were deleted at once."""
         self._vault = vault
         self._store = store
-        self._runtime = store._runtime
+        self._runtime = store.runtime
         self.report = SyncReport()
-        self.mirror = Mirror(vault, store._runtime, self._edited, self.everything, self._problem)
+        self.mirror = Mirror(vault, store.runtime, self._edited, self.read_all, self._problem)
         self._records = SessionEdits(vault, store, self.mirror, self.report, self._problem)
         self._missing = MissingFiles(
-            *(vault, store._runtime, self._records, self.report, self._problem),
+            *(vault, store.runtime, self._records, self.report, self._problem),
             *(self._handle, missing),
         )
-        # Files of this run that were looked at: the mirror may ask for one of them again.
+        # Files that this run has read: the mirror may ask for one of them again.
         self._seen: set[str] = set()
         self._looking = False
-        # Files that say no id: theirs may have been moved, and another stands in its place.
+        # Files without an id, to be read last: a person may have moved the memory's file away and
+        # put another in its place.
         self._bare: dict[str, None] = {}
 
-    # -- what to look at ----------------------------------------------------------------------
+    # -- which files to read ------------------------------------------------------------------
 
-    def everything(self) -> SyncReport:
-        """All files of all spaces that the vault shows."""
+    def read_all(self) -> SyncReport:
+        """Read all files of all spaces that the vault shows."""
         if self._looking:
             return self.report
         self._looking = True
@@ -98,7 +99,7 @@ class Sync:
         for draft in survey.drafts:
             draft.unlink(missing_ok=True)
         if vault.is_private:
-            # What another program wrote here; on a disk without permissions, to try is in vain.
+            # Files that other programs wrote; skipped where the disk has no permissions.
             for shared in survey.shared:
                 permissions.make_private(shared)
         known = {file.path: file for file in vault.files.below("")}
@@ -119,11 +120,11 @@ class Sync:
         return self.report
 
     def read_paths(self, paths: Iterable[str]) -> SyncReport:
-        """What a watcher saw change: files and folders, or files that are gone."""
+        """Read the files and folders that a watcher saw change or disappear."""
         vault, changed, gone = self._vault, dict[str, None](), dict[str, VaultFile]()
         self.mirror.begin()
         if vault.files.fact(SCANNED) is None:
-            return self.everything()
+            return self.read_all()
         for path in paths:
             try:
                 full = vault.path(path)
@@ -132,7 +133,7 @@ class Sync:
                 self._problem(path, str(error))
                 continue
             if found is None:
-                at = vault.files.at(path)
+                at = vault.files.get(path)
                 missed = vault.files.below(path) if at is None else [at]
                 gone.update((each.path, each) for each in missed if self._vault.is_gone(each))
             elif full.is_dir() and not full.is_symlink():
@@ -149,7 +150,7 @@ class Sync:
         return self.report
 
     def _learn_names(self) -> None:
-        """The names of folders that are too long to say them, as the store knows them."""
+        """Record the full names of spaces, users and sessions whose folder names are shortened."""
         with self._runtime.engine.read() as tx:
             tx.enter_all_owners()
             owners = log.list_owners(tx)
@@ -162,11 +163,11 @@ class Sync:
                 self._vault.record_names(scope, talk.session)
 
     def _is_ours(self, path: str) -> bool:
-        known = self._vault.files.at(path)
+        known = self._vault.files.get(path)
         return known is not None and self._vault.unchanged_since_write(known)
 
     def _is_shown(self, path: str) -> bool:
-        """Whether a file is one of the vault's. What is Markdown and nobody's is told."""
+        """Whether a file belongs to a space of the vault; other Markdown files are reported."""
         if self._place(path) is not None:
             return True
         folder, _, rest = path.partition("/")
@@ -186,7 +187,7 @@ class Sync:
         return place if shown else None
 
     def _take(self, changed: Iterable[str], gone: Iterable[VaultFile]) -> None:
-        """Changes first: what is gone may stand elsewhere now."""
+        """Read changed files before deleted ones, since a deleted file may have been moved."""
         for path in changed:
             self._file(path)
         self._take_bare()
@@ -194,7 +195,7 @@ class Sync:
         self._records.settle()
 
     def _take_bare(self) -> None:
-        """Files without an id come last: by now it is known whether theirs stands elsewhere."""
+        """Read the files without an id: it is known by now whether their memory's file moved."""
         while self._bare:
             path, _ = self._bare.popitem()
             self._file(path, late=True)
@@ -202,14 +203,14 @@ class Sync:
     # -- one file -----------------------------------------------------------------------------
 
     def _edited(self, file: VaultFile) -> None:
-        """The mirror is about to write a file that somebody changed, moved or deleted."""
+        """Read a file that somebody changed, moved or deleted before the mirror writes it."""
         if not self._vault.is_gone(file):
             self._file(file.path)
             if self._bare and not self._looking:
-                self.everything()
+                self.read_all()
             self._take_bare()
         elif not self._looking:
-            self.everything()
+            self.read_all()
         else:
             self._missing.take([file])
 
@@ -231,20 +232,20 @@ class Sync:
         except CacheDamaged:
             raise
         except ReverieError as error:
-            # What has vanished since it was seen is missed the next time.
+            # A file that disappeared meanwhile is noticed by the next run.
             if not self._vault.is_missing(path):
                 self._problem(path, str(error))
 
     def _conflict(self, path: str, place: ParsedPath, raw: bytes, stamp: FileStamp) -> None:
-        """What was kept beside a file is a person's to use and to remove."""
-        known = self._vault.files.at(path)
+        """Record a conflict copy as it is; a person may edit or delete it."""
+        known = self._vault.files.get(path)
         document = frontmatter.load(raw)
         told = document.text("conflict_of") or conflict_name(place.session or "")
         name = told if known is None else known.name
         self._vault.files.put(
             VaultFile(path, "conflict", place.scope, name, 0, disk.digest(raw), stamp)
         )
-        self._vault.files.note(place.scope.space, path)
+        self._vault.files.add_pending(place.scope.space, path)
 
     def _memory(
         self, path: str, place: ParsedPath, raw: bytes, stamp: FileStamp, *, late: bool
@@ -275,13 +276,13 @@ class Sync:
             self._copied(path, place, document, raw, stamp, states, elsewhere[0])
             return
         version = render.parse_number(document.text("version"))
-        base = states.get(self.mirror.shared(place.scope, id, version))
+        base = states.get(self.mirror.last_shared_version(place.scope, id, version))
         self._revised(path, place, document, states, base, bare=told is None)
         self._moved(path, place, document, id, base)
         self._settle(path, place, id, raw, stamp)
 
     def _says_id(self, file: VaultFile) -> bool:
-        """Whether a file that we left somewhere is still there, and not another in its place."""
+        """Whether the file of a memory is still at its path, and not another file."""
         if self._vault.is_gone(file):
             return False
         if self._vault.unchanged_since_write(file):
@@ -293,21 +294,21 @@ class Sync:
         return document.broken or document.text("id") == file.name
 
     def _known_as(self, path: str, place: ParsedPath) -> str | None:
-        """The memory of a file that says nothing of it any more."""
-        known = self._vault.files.at(path)
+        """Return the id that the cache has for a file whose front matter names none."""
+        known = self._vault.files.get(path)
         if known is None or known.what != "memory" or known.scope != place.scope:
             return None
         entries = self._versions(place.scope, known.name)
         return known.name if entries and entries[-1].op != "erase" else None
 
     def _is_erased(self, path: str, place: ParsedPath, id: str) -> bool:
-        """An erasure that the vault has not followed yet takes every file of the memory along."""
+        """Remove the file of a memory that was erased since the last sync; whether it was."""
         entries = self._versions(place.scope, id)
         if not entries or entries[-1].op != "erase":
             return False
         if entries[-1].position <= self._vault.files.cursor(place.scope):
             return False
-        known = self._vault.files.at(path)
+        known = self._vault.files.get(path)
         file = known or VaultFile(path, "memory", place.scope, id, 0, "", _NEW)
         self._vault.remove(file, f"(erase {id})")
         return True
@@ -316,7 +317,7 @@ class Sync:
         return versions_of(self._runtime, scope, id)
 
     def _held(self, scope: Scope, id: str) -> list[LogEntry]:
-        """Every version of a memory of this owner. Raises when it was erased."""
+        """Return every version of a memory of this owner; InvalidInput when it was erased."""
         entries = self._versions(scope, id)
         if entries and entries[-1].op == "erase":
             raise InvalidInput(
@@ -340,7 +341,10 @@ class Sync:
         *,
         bare: bool,
     ) -> None:
-        """``bare``: the front matter is gone, and with it nothing but what it said."""
+        """Revise a memory if its file differs from the version that the person edited.
+
+        ``bare``: a person removed the front matter, so the labels stay as they are.
+        """
         current = states[max(states)]
         wanted = edits.parse_labels(document)
         if bare:
@@ -357,7 +361,7 @@ class Sync:
         forgotten = current.forgotten_at is not None
         if forgotten:
             current = handle.restore(current.id)
-        # Other words are the person's; what only got another label is still by whoever wrote it.
+        # A new content is the person's; with new labels alone, the content keeps its author.
         same = frontmatter.equal_ignoring_crlf(document.content, current.content)
         handle.revise(
             current.id,
@@ -379,7 +383,7 @@ class Sync:
         raw = render.conflict_file(current)
         copy = layout.conflict_path(path, current.version)
         file = VaultFile(copy, "conflict", place.scope, current.id, current.version, "", _NEW)
-        known = self._vault.files.at(copy)
+        known = self._vault.files.get(copy)
         there = self._vault.stamp(copy) is not None
         if there and (known is None or not self._vault.unchanged_since_write(known)):
             folder, _, name = copy.rpartition("/")
@@ -393,14 +397,14 @@ class Sync:
     def _moved(
         self, path: str, place: ParsedPath, document: Document, id: str, base: Memory | None
     ) -> None:
-        """A person forgets and restores by moving a file."""
+        """Forget or restore a memory whose file was moved into or out of ``deleted/``."""
         current = self._current(place.scope, id)
         gone = current.forgotten_at is not None
         known = self._vault.files.of(place.scope, "memory", id)
         here = self._vault.parse_path(known[0].path) if known else None
-        # Where it was says more than a line of its own, which may have been taken out.
+        # The former path is more reliable than front matter, which a person may have edited.
         before = here.deleted if here is not None else "forgotten_at" in document.fields
-        # Where the version stood that it names, it was not moved: it only lags behind.
+        # A file at the place of the version that it names was not moved: it is out of date.
         lags = base is not None and (base.forgotten_at is not None) == place.deleted
         if lags or before == place.deleted or gone == place.deleted:
             return
@@ -421,18 +425,18 @@ class Sync:
         stamp: FileStamp,
         op: str = "revise",
     ) -> None:
-        """The file says what the memory is now, where the person put it."""
+        """Record the path where the person put the file, and write the current version there."""
         known = self._vault.files.of(place.scope, "memory", id)
         others = [file for file in known if file.path != path]
-        # Killed between the two, we gave a file to what a person had written.
+        # A killed run may have written another file for a memory that a person's file holds.
         ours = [file for file in others if self._is_ours(file.path)]
         found = VaultFile(path, "memory", place.scope, id, 0, disk.digest(raw), stamp)
-        # At no moment is it nobody's: whoever mirrors next would give it a file.
+        # In one transaction: a memory without a file would get a second one from the mirror.
         with self._vault.files.together():
             self._vault.files.put(found)
-            self._vault.files.note(place.scope.space, path)
+            self._vault.files.add_pending(place.scope.space, path)
             for file in others:
-                self._vault.files.note(place.scope.space, file.path)
+                self._vault.files.add_pending(place.scope.space, file.path)
                 if file not in ours:
                     self._vault.files.drop(file.path)
         for file in others:
@@ -453,15 +457,15 @@ class Sync:
         stamp: FileStamp,
         id: str | None,
     ) -> None:
-        """A memory that a person wrote down. Its id is written into the file."""
+        """Remember the content of a person's new file, and write the new id into the file."""
         kind = place.kind or document.text("kind")
         longer = len(document.content) > self._store.settings.fact_chars
-        kind = kind if kind in {"fact", "note"} and not (kind == "fact" and longer) else None
+        kind = kind if kind in KINDS and not (kind == "fact" and longer) else None
         handle = self._handle(place.scope, place.session, edits.parse_trust(document))
         memory = handle.remember(
             document.content,
             kind=kind or ("note" if longer else "fact"),
-            # The same file is remembered once, and again when it comes again.
+            # The stamp makes the key differ when the same file is written again later.
             key=f"vault:{disk.digest(repr((path, stamp, raw)).encode())}",
             force=True,
             source=document.text("source") or None,
@@ -486,12 +490,12 @@ class Sync:
         states: Mapping[int, Memory],
         other: VaultFile,
     ) -> None:
-        """Two files with one id: the one that says something new is a memory of its own."""
+        """Handle a second file with the same id: with other content it is a new memory."""
         current = states[max(states)]
         if raw == render.memory_file(current) and self.mirror.is_first_path(
             path, place.scope, current
         ):
-            # Killed in between, we gave a file to what had one.
+            # A killed run wrote a second file for the memory.
             self._vault.remove(VaultFile(path, "memory", place.scope, current.id, 0, "", _NEW))
             return
         if any(
@@ -503,12 +507,12 @@ class Sync:
         self._problem(path, f"{other.path} is memory {current.id} already: this is a new one")
         self._new(path, place, document, raw, stamp, None)
 
-    # -- parts --------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------
 
     def _handle(self, scope: Scope, session: str | None = None, trust: Trust = "person") -> Space:
-        """Who speaks for a person's files; what only a session sees, with its eyes."""
+        """Return the handle that writes for people's files, of a session if one is given."""
         space = self._store.space(scope.space, user=scope.user, actor=ACTOR, trust=trust)
-        return space if session is None else space.session(session)._own_space
+        return space if session is None else space.session(session).space
 
     def _problem(self, path: str, why: str) -> None:
         line = f"{one_line(path)}: {one_line(why)}"

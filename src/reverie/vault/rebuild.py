@@ -1,4 +1,4 @@
-"""Either from the other: an empty store from a vault alone, a vault from a store alone."""
+"""Rebuild a store from its vault, or a vault from its store."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from reverie.write import session_state, vault_link
 from reverie.write.runtime import Runtime
 
 Progress = Callable[[int, int], None]
-# Names the vault that a store is being made of, until it is done.
+# The key in the table meta that names the vault of an unfinished rebuild.
 _MARK = "rebuilding"
 BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """A store made of a vault: how many entries, how many of them from Markdown alone."""
+    """The number of entries of a rebuilt store, and how many came from Markdown alone."""
 
     entries: int
     from_files: int
@@ -49,35 +49,35 @@ class RebuildReport:
 
 
 def from_vault(store: Store, root: str | Path, progress: Progress | None = None) -> RebuildReport:
-    """Make an empty store of a vault, which is its vault from then on.
+    """Fill an empty store from a vault, which becomes the vault of the store.
 
-    Its log tells all of it again; what the log has lost, and people's edits that it does not know
-    yet, the Markdown tells. Stopped at any moment it goes on when it is called again.
+    The vault's log is replayed. What the log has lost, and edits that it does not have yet, are
+    read from the Markdown files. If it is stopped, the next call continues.
     """
     path = Path(root).expanduser().absolute()
     with _opened(path) as vault, vault.locked():
-        _begin(store._runtime, path)
+        _begin(store.runtime, path)
         work = _Rebuild(vault, store, progress)
         try:
             work.replay_log()
         except BaseException:
-            _abandon(store._runtime)
+            _abandon(store.runtime)
             raise
         work.replay_memories()
         summaries = work.restore_summaries()
-        _end(store._runtime, REPLAY_KEY)
+        _end(store.runtime, REPLAY_KEY)
         report = work.settle(path)
-        _end(store._runtime, _MARK)
+        _end(store.runtime, _MARK)
         return RebuildReport(work.entries, work.from_files, summaries, report, tuple(work.problems))
 
 
 class _Rebuild:
-    """One store in the making."""
+    """The steps that fill an empty store from a vault."""
 
     def __init__(self, vault: Vault, store: Store, progress: Progress | None) -> None:
         self._vault = vault
         self._store = store
-        self._runtime = store._runtime
+        self._runtime = store.runtime
         self._progress = progress
         self.problems: list[str] = []
         self.entries = self.from_files = 0
@@ -98,7 +98,7 @@ class _Rebuild:
         return report.added
 
     def replay_log(self) -> None:
-        """All that the vault's own log holds, and the events that it has lost."""
+        """Replay the vault's own log, and the events that it has lost and files still show."""
         book = LogReader(self._vault.journal.files(), self.problems.append)
         talks = markdown_log.read_sessions(markdown_log.read_files(self._vault, "turns"))
         now = self._runtime.clock.now()
@@ -111,14 +111,14 @@ class _Rebuild:
             told += self._unknown_memories()
             told.sort(key=lambda each: each.at)
             filled = [GapEntry(0, each) for each in told]
-        self._replay(book.told(filled), len(book) + len(filled))
+        self._replay(book.to_records(filled), len(book) + len(filled))
         self.from_files += len(filled)
         self._note_filled([each for each in filled if each.position])
         if self.problems:
             self._set_aside_damaged()
 
     def _note_filled(self, filled: Sequence[GapEntry]) -> None:
-        """What filled a gap stands in the log again, so that it is whole for the next one."""
+        """Add the entries that filled gaps to the vault's log, so that it is complete again."""
         lines = []
         known = self._vault.journal.cursors() if filled else {}
         for position, happened in filled:
@@ -131,7 +131,7 @@ class _Rebuild:
             self._vault.journal.append(lines)
 
     def _set_aside_damaged(self) -> None:
-        """Lines that the store does not hold leave the log, which says what was mirrored."""
+        """Move lines that could not be replayed out of the log, which lists what is mirrored."""
         for path in self._vault.journal.files():
             with path.open("rb") as file:
                 raws = [raw.rstrip(b"\n") + b"\n" for raw in file if raw.strip()]
@@ -152,7 +152,7 @@ class _Rebuild:
         return entry is not None and entry.uuid == line["uuid"]
 
     def replay_memories(self) -> None:
-        """Memories whose every version the log has lost, as their files show them."""
+        """Add the memories of which the log has no version, from their files."""
         told = self._unknown_memories()
         told.sort(key=lambda each: each.at)
         each = (ReplayRecord(one.scope, one.record, one.path) for one in told)
@@ -177,7 +177,7 @@ class _Rebuild:
             return owner is not None and log.id_taken(tx, owner, id)
 
     def restore_summaries(self) -> int:
-        """Of summaries the log knows nothing."""
+        """Read the summaries from their files; they are not in the log."""
         count = 0
         for seen in markdown_log.read_files(self._vault, "summary"):
             session = seen.place.session
@@ -205,14 +205,14 @@ class _Rebuild:
             return True
 
     def settle(self, path: Path) -> SyncReport:
-        """The files are ours again, the store has its vault, and people's edits count."""
+        """Attach the vault to the store, fill the file cache, and read people's edits."""
         vault = self._vault
         vault.files.look_again()
         vault_link.mark_created(self._runtime, str(path))
         vault_link.attach(self._runtime, str(path))
         self._apply_hidden()
         sync = Sync(vault, self._store)
-        sync.everything()
+        sync.read_all()
         sync.mirror.write_all()
         shown = {(file.scope, file.name) for file in vault.files.below("")}
         sync.mirror.complete()
@@ -225,7 +225,7 @@ class _Rebuild:
         return sync.report
 
     def _apply_hidden(self) -> None:
-        """Where a conversation stands says whether it is hidden, and nobody else says more."""
+        """Hide or restore sessions whose files were all moved into or out of ``deleted/``."""
         deleted: dict[tuple[Scope, str], set[bool]] = {}
         for seen in markdown_log.read_files(self._vault):
             place = seen.place
@@ -242,7 +242,7 @@ class _Rebuild:
 
 
 def _opened(path: Path) -> Vault:
-    """The vault there; a clone of it will do, or what Markdown is left of it."""
+    """Open the vault at a path, also a clone of it, or what Markdown files are left of it."""
     if Vault.exists(path):
         return Vault.open(path)
     parts = [found.relative_to(path).parts for found in sorted(path.glob("*/**/*.md"))]
@@ -255,7 +255,10 @@ def _opened(path: Path) -> Vault:
 
 
 def _begin(runtime: Runtime, path: Path) -> None:
-    """Nothing but what an attempt before this one told may be here."""
+    """Mark the store as being rebuilt from a vault.
+
+    Raises VaultError unless it is empty or holds only what an earlier attempt replayed.
+    """
     with runtime.engine.write() as tx:
         tx.enter_all_owners()
         row = tx.one("SELECT value FROM meta WHERE key = ?", (_MARK,))
@@ -273,7 +276,7 @@ def _begin(runtime: Runtime, path: Path) -> None:
 
 
 def _abandon(runtime: Runtime) -> None:
-    """A store that was told nothing is as empty as it was, and anybody's."""
+    """Remove the mark of an unfinished rebuild from a store that is still empty."""
     with runtime.engine.write() as tx:
         tx.enter_all_owners()
         if tx.one("SELECT 1 FROM log LIMIT 1") is None:
@@ -287,23 +290,23 @@ def _end(runtime: Runtime, mark: str) -> None:
 
 
 def _note(vault: Vault, store: Store, *paths: Path) -> None:
-    """Git shall hold what became of these, with the first space that there is."""
+    """Record these files as pending, to be committed with the first space."""
     for space in store.spaces()[:1]:
         for path in paths:
-            vault.files.note(space.name, path.relative_to(vault.root).as_posix())
+            vault.files.add_pending(space.name, path.relative_to(vault.root).as_posix())
 
 
 # -- a vault from the store -----------------------------------------------------------------------
 
 
 def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -> SyncReport:
-    """Write the vault of a store anew, its log included, into an empty folder or where it is.
+    """Write the vault of a store again, with its log, to an empty folder or where it is.
 
-    What people changed since the last sync is taken in first. Files keep their names and the keys
-    that people added.
+    People's changes since the last sync are read first. Files keep their names and the keys that
+    people added.
     """
     path = Path(root).expanduser().absolute()
-    runtime = store._runtime
+    runtime = store.runtime
     if not Vault.exists(path):
         if path.is_dir() and any(each.name != ".git" for each in path.iterdir()):
             raise VaultError(f"{path} is not empty and no vault: choose another folder")
@@ -311,7 +314,7 @@ def to_vault(store: Store, root: str | Path, progress: Progress | None = None) -
     with Vault.open(path) as vault, vault.locked():
         require_same_log(runtime, vault)
         sync = Sync(vault, store)
-        sync.everything()
+        sync.read_all()
         sync.mirror.write_all()
         _write_anew(vault, store, sync, progress)
         commit_pending(vault, runtime.redaction)
@@ -331,7 +334,7 @@ def _write_anew(vault: Vault, store: Store, sync: Sync, progress: Progress | Non
         vault.files.forget_cursors()
     vault.journal.clear()
     for scope, session in dict.fromkeys((f.scope, f.name) for f in files if f.what == "turns"):
-        with store._runtime.engine.read() as tx:
+        with store.runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, scope)
         if owner is not None:
             sync.mirror.session_files.rewrite(owner, scope, session)
@@ -347,7 +350,7 @@ def _write_anew(vault: Vault, store: Store, sync: Sync, progress: Progress | Non
 
 
 def require_same_log(runtime: Runtime, vault: Vault) -> None:
-    """Nothing stands in the vault's log that the store does not know."""
+    """Raise VaultError when the vault's log has entries that the store does not have."""
     lines = vault.journal.lines()
     while part := list(islice(lines, BATCH)):
         for scope in dict.fromkeys(Scope(line["space"], line["user"]) for line in part):

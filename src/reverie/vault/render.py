@@ -1,4 +1,4 @@
-"""What the files of the vault say: memories, conversations, summaries, the index of an owner."""
+"""Render the vault's files: memories, sessions, summaries, and the index of an owner."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 def format_time(ms: int) -> str:
-    """ISO 8601 with +00:00, to the millisecond."""
+    """Format milliseconds UTC as ISO 8601 with +00:00, to the millisecond."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def parse_number(text: str | None) -> int:
-    """A number as we write it; 0 for anything else, also for more digits than a number has."""
+    """Parse a number in front matter; 0 for anything else, also for too many digits."""
     return int(text) if text and _NUMBER.fullmatch(text) else 0
 
 
 def memory_fields(memory: Memory) -> Fields:
-    """The front matter of a memory: what has a value, in one order."""
+    """Return the front matter of a memory: the fields with a value, in a fixed order."""
     every: Mapping[str, object] = {
         "id": memory.id,
         "role": "memory",
@@ -57,7 +57,7 @@ OURS = (
 
 
 def memory_file(memory: Memory, before: bytes | None = None) -> bytes:
-    """The file of a memory; ``before`` is what a person may have added keys of their own to."""
+    """Render the file of a memory, keeping keys that a person added to the file ``before``."""
     fields = memory_fields(memory)
     if before is None:
         return frontmatter.dump(fields, memory.content)
@@ -65,7 +65,7 @@ def memory_file(memory: Memory, before: bytes | None = None) -> bytes:
 
 
 def conflict_file(memory: Memory) -> bytes:
-    """The store's version of a memory that was edited here and there."""
+    """Render the conflict copy: the store's version of a memory edited on both sides."""
     fields = memory_fields(memory)
     own = fields.pop("id")
     return frontmatter.dump({"conflict_of": own, **fields}, memory.content)
@@ -73,20 +73,20 @@ def conflict_file(memory: Memory) -> bytes:
 
 # -- records --------------------------------------------------------------------------------------
 
-# Turns, summaries and indexes are ours alone. A seal over the whole file tells what we wrote from
-# what somebody changed, whatever else is known of it.
+# People are not meant to edit turns, summaries and indexes. A hash in the file shows whether
+# somebody did, even without the file cache.
 _CLOSING = b"---\n"
 _SEAL = re.compile(rb"seal: s([0-9a-f]{16})\n\Z")
 
 
 def add_seal(raw: bytes) -> bytes:
-    """A record as it is written."""
+    """Add a hash to a file, by which a later edit is noticed."""
     front, rest = _parted(raw)
     return front + b"seal: s" + _mark(raw) + b"\n" + rest
 
 
 def strip_seal(raw: bytes) -> bytes | None:
-    """What was sealed; None when it was changed since, or never was."""
+    """Return a sealed file without its seal; None when it was edited or has no seal."""
     front, rest = _parted(raw)
     found = _SEAL.search(front)
     if found is None:
@@ -113,7 +113,7 @@ _EVENT = re.compile(
 
 
 class EventBlock(NamedTuple):
-    """An event as a file of turns shows it."""
+    """An event, as a file of turns contains it."""
 
     sequence: int
     role: str
@@ -123,6 +123,7 @@ class EventBlock(NamedTuple):
 
 
 def turns_head(session: str, forked_from: str | None, begun: int) -> bytes:
+    """Render the front matter of a file of turns."""
     fields: Fields = {"id": session, "role": "turns", "conversation_id": session}
     fields["created_at"] = format_time(begun)
     if forked_from is not None:
@@ -131,12 +132,12 @@ def turns_head(session: str, forked_from: str | None, begun: int) -> bytes:
 
 
 def replace_surrogates(text: str) -> str:
-    """The text without half characters, which no file holds; the log keeps them."""
+    """Replace lone surrogates, which UTF-8 cannot encode; the log keeps them."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def event_block(event: Event) -> bytes:
-    """One event: who, when, and exactly what; the length says where it ends."""
+    """Render an event: role, time and exact text, with its length, which says where it ends."""
     text = replace_surrogates(event.text).encode()
     role = re.sub(r"\W", "_", event.role) or "_"
     cut = " interrupted" if event.interrupted else ""
@@ -145,13 +146,13 @@ def event_block(event: Event) -> bytes:
 
 
 def parse_events(raw: bytes) -> Iterator[EventBlock]:
-    """The events of a file of turns. Where a length is wrong, a text ends before the next mark."""
+    """Parse the events of a file of turns; with a wrong length, a text ends at the next mark."""
     for turn, _, _ in _blocks(raw):
         yield turn
 
 
 def remove_events(raw: bytes, sequences: Container[int]) -> tuple[bytes, list[str]]:
-    """A file of turns without these events, and what they said."""
+    """Return a file of turns without these events, and their texts."""
     kept, said, at = b"", list[str](), 0
     for turn, start, end in _blocks(raw):
         if turn.sequence in sequences:
@@ -169,7 +170,7 @@ def _without_title(block: bytes) -> bytes:
 
 
 def _blocks(raw: bytes) -> Iterator[tuple[EventBlock, int, int]]:
-    """Each event with where its block begins and ends."""
+    """Yield each event with the offsets of its block."""
     at = 0
     while found := _EVENT.search(raw, at):
         sequence, role, time, length, cut = found.groups()
@@ -189,7 +190,7 @@ def _blocks(raw: bytes) -> Iterator[tuple[EventBlock, int, int]]:
 
 
 def turn_file(event: Event, session: str) -> bytes:
-    """One event as a file of its own."""
+    """Render one event as a file of its own."""
     fields: Fields = {
         "id": f"{session}:{event.sequence}",
         "role": event.role,
@@ -202,6 +203,7 @@ def turn_file(event: Event, session: str) -> bytes:
 
 
 def summary_file(session: str, summary: Summary, at: int) -> bytes:
+    """Render the file of a session's summary."""
     fields: Fields = {
         "id": f"{session}::summary",
         "role": "summary",
@@ -218,7 +220,7 @@ def summary_file(session: str, summary: Summary, at: int) -> bytes:
 
 
 def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memory, str]]) -> bytes:
-    """What is known, for somebody who opens the folder: counts, and the profile with links."""
+    """Render the index of an owner: counts, and the profile with links to files."""
     title = scope.space if scope.user is None else f"{scope.user} in {scope.space}"
     lines = [f"# What is remembered: {one_line(title)}", ""]
     lines.append(
@@ -238,13 +240,13 @@ def index_file(scope: Scope, facts: int, notes: int, listed: Sequence[tuple[Memo
 
 
 def first_line(content: str) -> str:
-    """What a memory says, as long as the subject of a commit."""
+    """Shorten a content to the length of a commit's subject line."""
     text = one_line(content)
     return text if len(text) <= LINE_CHARS else f"{text[: LINE_CHARS - 1].rstrip()}…"
 
 
 def link_label(content: str) -> str:
-    """The same as the text of a link."""
+    """Shorten a content to the label of a Markdown link, and escape it."""
     return re.sub(r"([\\\[\]<>`*_])", r"\\\1", first_line(content))
 
 

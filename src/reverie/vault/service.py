@@ -1,4 +1,4 @@
-"""What the command line, the server and agents do with the vault of a store."""
+"""The operations on the vault of a store, for the command line, the server and agents."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class VaultStatus:
-    """A vault at a glance."""
+    """The state of a vault, as ``reverie vault status`` shows it."""
 
     path: Path
     spaces: tuple[str, ...] | None
     files: int
     uncommitted: int
     behind: int
-    """Entries of the log that the files do not show yet."""
+    """The number of log entries that the files do not show yet."""
     conflicts: tuple[str, ...]
     git: bool
     missing: tuple[str, ...] = ()
-    """Files that are gone, and of which the person has to say whether they meant it."""
+    """Deleted files whose deletion the person has to confirm."""
     withheld: tuple[str, ...] = ()
-    """Files that stay out of git because they hold a secret."""
+    """Files that are not committed because they contain a secret."""
 
 
 def init(
@@ -60,26 +60,26 @@ def init(
     turns: str = "together",
     progress: Progress | None = None,
 ) -> SyncReport:
-    """Make a folder the vault of a store, and write all there is into it, in one commit."""
+    """Make a folder the vault of a store, write everything into it, and commit that."""
     root = Path(path).expanduser().absolute()
     _require_same_store(store, root)
     Vault.init(root, spaces, turns).close()
-    # First: a worker on another machine makes a folder that was never made.
-    vault_link.mark_created(store._runtime, str(root))
-    vault_link.attach(store._runtime, str(root))
+    # Before attaching: a worker on another machine creates a vault that was not marked as created.
+    vault_link.mark_created(store.runtime, str(root))
+    vault_link.attach(store.runtime, str(root))
     return sync(store, progress)
 
 
 def _require_same_store(store: Store, root: Path) -> None:
-    """Another store's vault stays as it is, and this store without one."""
+    """Raise VaultError when the folder is already the vault of another store."""
     if (root / layout.STATE_FOLDER).is_dir():
         with Vault(root, VaultConfig()) as vault, vault.locked():
             Sync(vault, store).mirror.begin()
 
 
 def open_vault(store: Store) -> Vault:
-    """The vault of a store."""
-    path = vault_link.find_path(store._runtime)
+    """Open the vault of a store; VaultError when it has none."""
+    path = vault_link.find_path(store.runtime)
     if path is None:
         raise VaultError("the store has no vault: make one with 'reverie vault init PATH'")
     return Vault.open(Path(path))
@@ -91,16 +91,16 @@ def sync(
     paths: Iterable[str] | None = None,
     missing: MissingAction = "ask",
 ) -> SyncReport:
-    """People's changes into the store, the store's into the files, all of it into git.
+    """Read people's changes into the store, write the store's changes to the files, and commit.
 
-    ``paths``: only these were changed by people. ``missing`` says what becomes of many files that
-    are gone at once: they are held and reported, forgotten, or written again.
+    With ``paths`` only these files are read. ``missing`` says what happens when many files were
+    deleted at once: report them and wait for an answer, forget their memories, or write them again.
     """
     chosen = None if paths is None else list(paths)
     try:
         return _synced(store, progress, chosen, missing)
     except CacheDamaged:
-        # Now there is a new cache, which is filled by looking at all there is.
+        # The damaged cache was deleted; reading all files fills a new one.
         return _synced(store, progress, None, missing)
 
 
@@ -110,7 +110,7 @@ def _synced(
     with open_vault(store) as vault, vault.locked():
         work = Sync(vault, store, missing)
         if paths is None:
-            work.everything()
+            work.read_all()
         else:
             work.read_paths(paths)
         done, many = 0, _count_pending(store, vault) if progress is not None else 0
@@ -124,13 +124,14 @@ def _synced(
         work.mirror.write_all(advance)
         if paths is None:
             work.mirror.complete()
-        commit_pending(vault, store._runtime.redaction)
-        work.report.problems += withheld_lines(vault, store._runtime.redaction)
+        commit_pending(vault, store.runtime.redaction)
+        work.report.problems += withheld_lines(vault, store.runtime.redaction)
         return work.report
 
 
 def status(store: Store) -> VaultStatus:
-    shown = CommitPolicy(store._runtime.redaction).shown
+    """Return the state of a store's vault."""
+    shown = CommitPolicy(store.runtime.redaction).shown
     with open_vault(store) as vault:
         files = vault.files.below("")
         return VaultStatus(
@@ -150,7 +151,7 @@ def _count_pending(store: Store, vault: Vault) -> int:
     from reverie.engine import log
 
     count = 0
-    with store._runtime.engine.read() as tx:
+    with store.runtime.engine.read() as tx:
         tx.enter_all_owners()
         for owner in log.list_owners(tx):
             scope = log.scope_of(tx, owner)
@@ -160,8 +161,8 @@ def _count_pending(store: Store, vault: Vault) -> int:
 
 
 def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str | None:
-    """Commit all that the vault holds, under a note; None: nothing has changed."""
-    redaction = store._runtime.redaction
+    """Commit everything in the vault with a note; None when nothing has changed."""
+    redaction = store.runtime.redaction
     with open_vault(store) as vault, vault.locked(), log_withheld(vault, redaction):
         Sync(vault, store).mirror.write_all()
         pending = vault.files.pending()
@@ -174,22 +175,22 @@ def checkpoint(store: Store, note: str = "", *, author: str = "reverie") -> str 
 
 
 def history(space: Space, id: str | None = None, limit: int = 10) -> list[CommitInfo]:
-    """The commits of the vault, or of one memory's file, the newest first."""
+    """Return the commits of the space's folder, or of one memory's file, newest first."""
     with open_vault(_store(space)) as vault:
         path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
-        return _repository(vault, space._runtime.redaction).log(path, limit)
+        return _repository(vault, space.runtime.redaction).log(path, limit)
 
 
 def diff(space: Space, id: str | None = None, *, since: str | None = None) -> str:
-    """What has changed since a commit, or with the last one."""
+    """Return the changes since a commit, or those of the last commit, as a unified diff."""
     with open_vault(_store(space)) as vault:
         path = layout.owner_folder(_scope(space)) if id is None else _path(vault, space, id)
-        return _repository(vault, space._runtime.redaction).diff(path, since=since)
+        return _repository(vault, space.runtime.redaction).diff(path, since=since)
 
 
 def find_memory_file(space: Space, id: str) -> Path | None:
-    """The file of a memory; None without a vault, or where the vault does not show it."""
-    path = vault_link.find_path(space._runtime)
+    """Return the path of a memory's file; None without a vault, or if it has no file there."""
+    path = vault_link.find_path(space.runtime)
     if path is None or not Vault.exists(Path(path)):
         return None
     with Vault.open(Path(path)) as vault:
@@ -215,7 +216,7 @@ def _repository(vault: Vault, redaction: Redaction) -> Repository:
 
 
 def _store(space: Space) -> Store:
-    return Store(space._runtime)
+    return Store(space.runtime)
 
 
 def _scope(space: Space) -> Scope:
@@ -223,8 +224,8 @@ def _scope(space: Space) -> Scope:
 
 
 def scrub(store: Store) -> ScrubReport:
-    """Take what was erased out of the files and of git's history, and look whether it is gone."""
+    """Remove erased content from the files and from git's history, and check that it is gone."""
     with open_vault(store) as vault, vault.locked():
         Sync(vault, store).mirror.write_all()
-        commit_pending(vault, store._runtime.redaction)
+        commit_pending(vault, store.runtime.redaction)
         return purge.scrub(vault)

@@ -1,8 +1,8 @@
-"""Turns, summaries and indexes that people moved, edited or deleted.
+"""Handle turns, summaries and indexes that people moved, edited or deleted.
 
-They are records: what was said is not said differently by editing a file. Another's text is kept
-beside them, a folder that is moved to what was forgotten hides its conversation, and a record that
-was put elsewhere is put back.
+They are records of what was said, so an edit changes nothing in the store. An edited text is kept
+as a copy and the record is written again; a record that was moved is put back. Moving the folder of
+a session to ``deleted/`` hides the session.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NEW = FileStamp(0, 0, 0)
 
 
 class EditReport(Protocol):
-    """What a report takes."""
+    """The part of a sync's report that edits of session files are written to."""
 
     forgotten: list[str]
     restored: list[str]
@@ -40,7 +40,7 @@ class EditReport(Protocol):
 
 
 class SessionEdits:
-    """The records of a vault, whose lock the caller holds."""
+    """Handles people's changes of session files. The caller must hold the lock of the vault."""
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ class SessionEdits:
     ) -> None:
         self._vault = vault
         self._store = store
-        self._runtime = store._runtime
+        self._runtime = store.runtime
         self._mirror = mirror
         self._report = report
         self._problem = problem
         self._touched: set[tuple[Scope, str]] = set()
 
     def touch(self, scope: Scope, session: str) -> None:
-        """Let ``settle`` write what the files of a conversation lack."""
+        """Mark a session, so that ``settle`` writes its missing files."""
         self._touched.add((scope, session))
 
     def settle(self) -> None:
-        """Write what conversations lack whose files were moved or went back in time."""
+        """Write the missing files of sessions whose files were moved or are out of date."""
         while self._touched:
             scope, session = self._touched.pop()
             owner = self._owner(scope)
@@ -76,8 +76,8 @@ class SessionEdits:
                 self._problem(layout.session_folder(scope, session), str(error))
 
     def changed(self, path: str, place: ParsedPath, raw: bytes, stamp: FileStamp) -> None:
-        """A file that differs from what we left, or that we do not know."""
-        known = self._vault.files.at(path)
+        """Handle a session file that is new or differs from what was written."""
+        known = self._vault.files.get(path)
         if known is not None and disk.digest(raw) == known.digest:
             self._vault.files.put(known._replace(stamp=stamp))
         elif (plain := render.strip_seal(raw)) is None or not self._own(
@@ -86,13 +86,13 @@ class SessionEdits:
             self._keep_beside(path, place, raw, known)
 
     def gone(self, file: VaultFile) -> None:
-        """A conversation whose files are gone is hidden; any other record is written again."""
+        """Hide a session whose files were deleted; write any other deleted file again."""
         vault = self._vault
         owner = self._owner(file.scope)
         known = None if owner is None else self._find(owner, file.name)
         if file.what != "turns" or known is None or known.hidden_at is not None:
             vault.files.drop(file.path)
-            vault.files.note(file.scope.space, file.path)
+            vault.files.add_pending(file.scope.space, file.path)
             return
         own = vault.files.of(file.scope, "turns", file.name)
         if known.position > vault.files.cursor(file.scope):
@@ -107,15 +107,15 @@ class SessionEdits:
             self._session(file.scope, file.name).hide(reason=DELETED)
             for each in own:
                 vault.files.drop(each.path)
-                vault.files.note(file.scope.space, each.path)
+                vault.files.add_pending(file.scope.space, each.path)
             self._report.forgotten.append(file.path)
 
-    # -- ours ---------------------------------------------------------------------------------
+    # -- unchanged files that were moved ------------------------------------------------------
 
     def _own(
         self, path: str, place: ParsedPath, raw: bytes, plain: bytes, stamp: FileStamp
     ) -> bool:
-        """Take in a file that we wrote and nobody changed; False when the store lacks its words."""
+        """Accept an unchanged file of ours; False when the store does not have its content."""
         if place.what == "index":
             whole = path == f"{layout.owner_folder(place.scope)}/{layout.INDEX}"
             if whole:
@@ -148,13 +148,13 @@ class SessionEdits:
         return True
 
     def _turned(self, path: str, place: ParsedPath, known: sessions.SessionRow) -> None:
-        """Whether a conversation was moved to what is forgotten, or out of it."""
+        """Whether the files of a session were moved into or out of ``deleted/``."""
         turn = layout.from_deleted_path if place.deleted else layout.to_deleted_path
-        was = self._vault.files.at(turn(place.scope, path))
+        was = self._vault.files.get(turn(place.scope, path))
         if was is None or not self._vault.is_gone(was):
             return
         self._vault.files.drop(was.path)
-        self._vault.files.note(place.scope.space, was.path)
+        self._vault.files.add_pending(place.scope.space, was.path)
         if place.what != "turns" or (known.hidden_at is not None) == place.deleted:
             return
         if self._lags(place.scope, known.session):
@@ -167,8 +167,8 @@ class SessionEdits:
             self._report.restored.append(path)
 
     def _lags(self, scope: Scope, session: str) -> bool:
-        """Whether a conversation was hidden or restored since; then its files were not moved, but
-        stand where they stood at an earlier commit."""
+        """Whether a session was hidden or restored since the last sync; then nobody moved its
+        files: they are out of date."""
         with self._runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, scope)
             entries = [] if owner is None else log.session_entries(tx, owner, session)
@@ -176,7 +176,7 @@ class SessionEdits:
         return max(turned, default=0) > self._vault.files.cursor(scope)
 
     def _put_back(self, path: str, place: ParsedPath, raw: bytes) -> bool:
-        """A record under another name or another's: it goes back where it was."""
+        """Move a session file that was renamed, or moved to another owner, back to its path."""
         for file in self._vault.files.with_digest(place.what, disk.digest(raw)):
             if file.path != path and self._vault.is_gone(file):
                 there = self._vault.path(file.path)
@@ -188,12 +188,12 @@ class SessionEdits:
         self._problem(path, "the conversation is not known here: nothing was changed")
         return True
 
-    # -- a person's ---------------------------------------------------------------------------
+    # -- edited files -------------------------------------------------------------------------
 
     def _keep_beside(
         self, path: str, place: ParsedPath, raw: bytes, known: VaultFile | None
     ) -> None:
-        """What somebody wrote into a record stays beside it, and the record is written again."""
+        """Keep a person's edit of a session file as a copy, and write the file again."""
         owner = self._owner(place.scope)
         if owner is None or (place.session and self._find(owner, place.session) is None):
             self._problem(path, "its name is kept for what Reverie writes: give it another")
@@ -210,7 +210,7 @@ class SessionEdits:
         if disk.digest(disk.read(self._vault.path(path))) == disk.digest(raw):
             disk.remove(self._vault.path(path))
             self._vault.files.drop(path)
-            self._vault.files.note(place.scope.space, path)
+            self._vault.files.add_pending(place.scope.space, path)
             self._write_anew(
                 VaultFile(path, place.what, place.scope, place.session or "", 0, "", _NEW)
             )
@@ -227,11 +227,11 @@ class SessionEdits:
         else:
             conversations.rewrite(owner, file.scope, file.name)
 
-    # -- parts --------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------
 
     def _put(self, file: VaultFile) -> None:
         self._vault.files.put(file)
-        self._vault.files.note(file.scope.space, file.path)
+        self._vault.files.add_pending(file.scope.space, file.path)
 
     def _owner(self, scope: Scope) -> Owner | None:
         with self._runtime.engine.read() as tx:

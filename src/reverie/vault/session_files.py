@@ -1,4 +1,4 @@
-"""Conversations as files: what was said, in parts that one can open, and the summary."""
+"""Write sessions to files: their turns, in parts of limited size, and the summary."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OnEdited = Callable[[VaultFile], None]
 
 
 class TurnsPart(NamedTuple):
-    """One file of turns: its number, what it says, and the last event it holds."""
+    """One file of turns: its number, its content, and the last sequence in it."""
 
     number: int
     raw: bytes
@@ -34,9 +34,9 @@ class TurnsPart(NamedTuple):
 def append_events(
     session: str, raw: bytes, number: int, events: Sequence[Event], forked: Origin | None
 ) -> list[TurnsPart]:
-    """The last part with these events behind it, and the parts that begin with them, sealed.
+    """Return the last part with these events appended, and new parts as needed, sealed.
 
-    ``raw`` is what the last part says without its seal.
+    ``raw`` is the content of the last part without its seal.
     """
     parts, last = list[TurnsPart](), 0
     for event in events:
@@ -52,7 +52,7 @@ def append_events(
 
 
 def event_path(scope: Scope, session: str, event: Event) -> str:
-    """Where an event stands that has a file of its own."""
+    """Return the path of an event that has a file of its own."""
     role = re.sub(r"[^a-z0-9_-]", "_", event.role.lower())[:40] or "_"
     time = re.sub(r"[^0-9T]", "", render.format_time(event.at)[:23])
     folder = layout.session_folder(scope, session)
@@ -60,7 +60,7 @@ def event_path(scope: Scope, session: str, event: Event) -> str:
 
 
 class SessionFiles:
-    """The sessions of a vault, whose lock the caller holds."""
+    """Writes the files of sessions. The caller must hold the lock of the vault."""
 
     def __init__(self, vault: Vault, runtime: Runtime, edited: OnEdited) -> None:
         self._vault = vault
@@ -70,7 +70,7 @@ class SessionFiles:
     def apply_entries(
         self, owner: Owner, scope: Scope, session: str, told: Sequence[LogEntry]
     ) -> None:
-        """Let the files of a session say what these entries do."""
+        """Update the files of a session for these log entries."""
         self._vault.record_names(scope, session)
         if any(entry.op == "erase" or entry.body is None for entry in told if _says(entry)):
             self.rewrite(owner, scope, session, erased=True)
@@ -82,7 +82,7 @@ class SessionFiles:
         self._place(owner, scope, session)
 
     def complete(self, owner: Owner, scope: Scope, known: sessions.SessionRow) -> None:
-        """Write what the files of a session lack."""
+        """Write the missing files of a session."""
         self._vault.record_names(scope, known.session)
         parts = self._parts(scope, known.session)
         reached = parts[-1].version if parts else 0
@@ -98,7 +98,7 @@ class SessionFiles:
         self._place(owner, scope, known.session)
 
     def rewrite(self, owner: Owner, scope: Scope, session: str, *, erased: bool = False) -> None:
-        """All turns of a session. ``erased``: nothing is left of files, whoever changed them."""
+        """Write all turns of a session again; with ``erased``, also remove edited files."""
         vault = self._vault
         for file in vault.files.of(scope, "turns", session):
             if not erased and not vault.unchanged_since_write(file):
@@ -114,7 +114,7 @@ class SessionFiles:
     def holds(
         self, owner: Owner, scope: Scope, session: str, told: Sequence[tuple[int, str]]
     ) -> bool:
-        """Whether the store says of these events the same, or did before they were erased."""
+        """Whether the store has these events with the same texts; an erased one has any text."""
         first, last = min(told)[0], max(told)[0]
         if last > MAX_EVENTS:
             return False
@@ -133,7 +133,7 @@ class SessionFiles:
         return True
 
     def _events(self, owner: Owner, scope: Scope, session: str, after: int) -> list[Event]:
-        """What was said behind a sequence."""
+        """Return the events after a sequence."""
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
             entries = log.session_appends(tx, owner, session, after + 1, MAX_EVENTS)
@@ -169,7 +169,7 @@ class SessionFiles:
         self._place(owner, scope, session)
 
     def stale_summaries(self, owner: Owner, scope: Scope) -> list[VaultFile]:
-        """The files of summaries that the store has not any more."""
+        """Return the files of summaries that the store no longer has."""
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
             return [
@@ -179,7 +179,7 @@ class SessionFiles:
             ]
 
     def _place(self, owner: Owner, scope: Scope, session: str) -> None:
-        """Among what was forgotten while it is hidden."""
+        """Move the files of a hidden session into ``deleted/``, and those of others out of it."""
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
             known = sessions.find(tx, owner, session)
@@ -197,23 +197,23 @@ class SessionFiles:
                     self._vault.move(file, there)
 
     def _free(self, path: str, scope: Scope) -> str:
-        """A path of ours, where a person may have put something."""
+        """Make a path free where a person may have put a file; UnusablePath if that fails."""
         if not self._is_free(path):
-            known = self._vault.files.at(path)
+            known = self._vault.files.get(path)
             self._edited(known or VaultFile(path, "", scope, "", 0, "", _NEW))
             if not self._is_free(path):
                 raise disk.UnusablePath("something else stands there: move it away")
         return path
 
     def _is_free(self, path: str) -> bool:
-        known = self._vault.files.at(path)
+        known = self._vault.files.get(path)
         gone = self._vault.stamp(path) is None
         return gone or (known is not None and self._vault.unchanged_since_write(known))
 
     # -- turns --------------------------------------------------------------------------------
 
     def _add(self, owner: Owner, scope: Scope, session: str) -> None:
-        """Write what was said since; all of it where there is nothing to go on from."""
+        """Append the new events to the last part, or write all parts if there is none."""
         if self._vault.config.turns == "apart":
             self._add_apart(owner, scope, session)
             return
@@ -277,7 +277,7 @@ class SessionFiles:
 
 
 def conflict_name(session: str) -> str:
-    """What a text beside a record of a session goes by; no memory has such an id."""
+    """Return the cache name of a session's conflict copies, which is never a memory's id."""
     return f"session {session}"
 
 
@@ -287,6 +287,6 @@ def _says(entry: LogEntry) -> bool:
 
 
 def _number(file: VaultFile) -> int:
-    """Which part of a session a file is."""
+    """Return the number of the part of a session that a file holds."""
     found = re.search(r"-(\d+)\.md\Z", file.path.rpartition("/")[2])
     return 1 if found is None else int(found[1])

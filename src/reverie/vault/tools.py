@@ -1,4 +1,4 @@
-"""The vault for agents: plain functions that answer with a text, whatever happens.
+"""Tools for agents: functions on the vault that always return a text, also on errors.
 
 Give them to any toolkit, bound to the agent's own space:
 

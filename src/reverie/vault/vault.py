@@ -1,4 +1,4 @@
-"""One vault: its folder, its own files, and the lock that whoever changes it holds."""
+"""An open vault: its folder, its internal files, and the lock that protects changes to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMAT = 1
 Turns = Literal["together", "apart"]
 LOCK_SECONDS = 60.0
 _CUT = "cut:"
-# Whether every file was closed to other users of the machine once.
+# Set once the permissions of every file were restricted to the owner.
 _PRIVATE = "private"
 _log = logging.getLogger("reverie.vault")
 _DATABASE = ("files.db", "files.db-wal", "files.db-shm", "files.db-journal")
@@ -35,25 +35,30 @@ _threads = threading.RLock()
 
 @dataclass(frozen=True, slots=True)
 class VaultConfig:
-    """What a vault shows: these spaces or all; turns in one file of a session or one each."""
+    """The configuration of a vault, stored in ``vault.json``.
+
+    ``spaces`` are the spaces that it shows, None for all. ``turns`` says whether the turns of a
+    session are written together or each to a file of its own.
+    """
 
     spaces: tuple[str, ...] | None = None
     turns: Turns = "together"
 
     def shows(self, space: str) -> bool:
+        """Whether the vault shows a space."""
         return self.spaces is None or space in self.spaces
 
 
 class VaultBusy(VaultError):
-    """Somebody else is changing the vault."""
+    """Another thread or process holds the lock of the vault."""
 
 
 class VaultNotFound(VaultError):
-    """A folder that is none, or does not say any more what it shows."""
+    """The folder is not a vault, or its ``vault.json`` cannot be read."""
 
 
 class FileChanged(disk.UnusablePath):
-    """A person changed a file just when it was to be written; theirs stays."""
+    """A person changed a file that was about to be written; their version stays."""
 
 
 class Vault:
@@ -77,7 +82,7 @@ class Vault:
     def init(
         cls, root: Path, spaces: Sequence[str] | None = None, turns: str = "together"
     ) -> Vault:
-        """Make a vault of a folder, or open the one that is there with other wishes."""
+        """Make a folder a vault, or open an existing vault with another configuration."""
         if turns not in get_args(Turns):
             raise VaultError(f"turns must be together or apart, not {turns!r}")
         wishes = VaultConfig(None if spaces is None else tuple(spaces), cast(Turns, turns))
@@ -90,9 +95,9 @@ class Vault:
         return cls.open(root)
 
     def _close_once(self) -> None:
-        """Close every file of a vault that others could read, such as one of an older Reverie.
+        """Make every file private, once for each vault: an older Reverie left them readable.
 
-        The folders above them are closed already. Killed in between, the next opening does it.
+        If the process is killed meanwhile, the next open starts again.
         """
         if self.files.fact(_PRIVATE) is not None:
             return
@@ -109,10 +114,12 @@ class Vault:
 
     @classmethod
     def open(cls, root: Path) -> Vault:
+        """Open the vault in a folder; VaultNotFound when it is none."""
         return cls(root, _read_config(root))
 
     @staticmethod
     def exists(root: Path) -> bool:
+        """Whether a folder is a vault."""
         return (root / layout.STATE_FOLDER / "vault.json").is_file()
 
     def __enter__(self) -> Vault:
@@ -126,7 +133,7 @@ class Vault:
 
     @contextlib.contextmanager
     def locked(self, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-        """Alone in the vault, among threads and processes."""
+        """Hold the lock of the vault, which excludes other threads and processes."""
         end = time.monotonic() + seconds
         if not _threads.acquire(timeout=seconds):
             raise VaultBusy(f"another thread is changing {self.root}: try again")
@@ -155,7 +162,7 @@ class Vault:
     # -- paths --------------------------------------------------------------------------------
 
     def path(self, relative: str) -> Path:
-        """A path below the root, which it cannot leave: not by its name, not through a link."""
+        """Return a path below the root; VaultError for one that would leave it, by name or link."""
         parts = relative.split("/")
         if any(part in {"", ".", ".."} or "\0" in part for part in parts):
             raise VaultError(f"{relative!r} is no path in the vault")
@@ -167,13 +174,14 @@ class Vault:
         return names.safe_join(self.root, *parts) if os.name == "nt" else Path(above, parts[-1])
 
     def parse_path(self, relative: str) -> layout.ParsedPath | None:
+        """Parse a path of this vault; None when it belongs to no space or is not Markdown."""
         return layout.parse_path(relative, self._cut())
 
     def _cut(self) -> dict[str, str]:
-        return self.files.facts(_CUT)
+        return self.files.list_meta(_CUT)
 
     def record_names(self, scope: Scope, session: str | None = None) -> None:
-        """Names that are too long for a folder are kept beside it."""
+        """Record the full names that are too long for the name of a folder."""
         for name in (scope.space, scope.user, session):
             folder = "" if name is None else names.encode_folder(name)
             if name is not None and names.is_truncated(folder):
@@ -182,19 +190,19 @@ class Vault:
     # -- files --------------------------------------------------------------------------------
 
     def write(self, file: VaultFile, raw: bytes, line: str = "", *, sync: bool = True) -> VaultFile:
-        """Put a file in its place, and remember how we left it.
+        """Write a file atomically, and record its digest and stamp in the cache.
 
-        What a person put or wrote there meanwhile stays: Changed. That the file is ours is known
-        before it is there, so that after a kill none of ours is unknown.
+        Raises FileChanged when a person changed it meanwhile. The cache is updated before the file
+        appears, so that a killed process leaves no file that the cache does not know.
         """
-        path, known = self.path(file.path), self.files.at(file.path)
+        path, known = self.path(file.path), self.files.get(file.path)
         written = file._replace(digest=disk.digest(raw))
 
         def ready(stamp: FileStamp) -> None:
             self._require_spare(path, known, written.digest)
             with self.files.together():
                 self.files.put(written._replace(stamp=stamp))
-                self.files.note(file.scope.space, file.path, line)
+                self.files.add_pending(file.scope.space, file.path, line)
 
         try:
             return written._replace(stamp=disk.write(path, raw, sync=sync, before=ready))
@@ -206,7 +214,7 @@ class Vault:
             raise
 
     def _require_spare(self, path: Path, known: VaultFile | None, digest: str) -> None:
-        """Only what we left, or what says the same already, is written over."""
+        """Raise FileChanged unless the file is as we wrote it, or already has the new content."""
         stamp = disk.stamp(path)
         if stamp is None or (known is not None and stamp == known.stamp):
             return
@@ -215,23 +223,23 @@ class Vault:
             raise FileChanged(f"{path.name} was changed just now: it is left as it is")
 
     def remove(self, file: VaultFile, line: str = "") -> None:
-        """Remove a file of ours, whatever it says by now."""
+        """Remove a file that the vault wrote, whatever its content is now."""
         path = self.path(file.path)
         disk.remove(path)
         disk.prune(path.parent, self.root)
         with self.files.together():
             self.files.drop(file.path)
-            self.files.note(file.scope.space, file.path, line)
+            self.files.add_pending(file.scope.space, file.path, line)
 
     def move(self, file: VaultFile, target: str) -> VaultFile:
-        """Another place, where nothing is, for a file that stays as it is."""
+        """Move a file to a path where there is none, with its content unchanged."""
         source, there = self.path(file.path), self.path(target)
         disk.make_folder(there.parent)
         moved = file._replace(path=target)
         with self.files.together():
             self.files.put(moved)
-            self.files.note(file.scope.space, file.path)
-            self.files.note(file.scope.space, target)
+            self.files.add_pending(file.scope.space, file.path)
+            self.files.add_pending(file.scope.space, target)
         try:
             source.rename(there)
             disk.sync_folder(there.parent)
@@ -242,21 +250,22 @@ class Vault:
         return moved
 
     def stamp(self, path: str) -> FileStamp | None:
-        """None: there is nothing."""
+        """Return the stamp of a file, or None when there is none."""
         return disk.stamp(self.path(path))
 
     def is_gone(self, file: VaultFile) -> bool:
+        """Whether a file does not exist any more."""
         return self.is_missing(file.path)
 
     def is_missing(self, path: str) -> bool:
-        """Whether there is nothing; what stands behind a link is not known to be gone."""
+        """Whether there is no file; a path that leads through a link does not count as missing."""
         try:
             return self.stamp(path) is None
         except disk.UnreadableFile:
             return False
 
     def unchanged_since_write(self, file: VaultFile) -> bool:
-        """Whether nobody has touched a file since; one that is gone was touched."""
+        """Whether a file is as we wrote it; a missing file is not."""
         try:
             path = self.path(file.path)
             stamp = disk.stamp(path)
@@ -271,7 +280,7 @@ class Vault:
         return same
 
     def free_path(self, folder: str, name: str) -> str:
-        """A path that no file has, whatever its case."""
+        """Return a path in a folder that no file has, adding ``~2``, ``~3`` … to its name."""
         stem, number = name.removesuffix(".md"), 1
         while True:
             number += 1
@@ -283,8 +292,8 @@ class Vault:
 
 def _read_config(root: Path) -> VaultConfig:
     try:
-        told = json.loads(disk.read(root / layout.STATE_FOLDER / "vault.json"))
-        form, spaces, turns = told["format"], told["spaces"], told["turns"]
+        config = json.loads(disk.read(root / layout.STATE_FOLDER / "vault.json"))
+        form, spaces, turns = config["format"], config["spaces"], config["turns"]
     except (disk.UnreadableFile, ValueError, KeyError, TypeError) as error:
         raise VaultNotFound(
             f"{root} is no vault: make one with 'reverie vault init {root}'"
@@ -295,7 +304,7 @@ def _read_config(root: Path) -> VaultConfig:
 
 
 def _require_no_links(own: Path) -> None:
-    """What the vault keeps for itself is no link to somewhere else."""
+    """Raise VaultError when one of the vault's internal files is a symbolic link."""
     for path in (own, *(own / name for name in ("vault.json", *_DATABASE))):
         if path.is_symlink():
             raise VaultError(f"{path} is a link: put the file itself there")

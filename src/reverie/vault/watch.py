@@ -1,7 +1,8 @@
-"""Watches a vault while a program runs: what people change in the files reaches the store at once.
+"""Watch a vault's files, and sync people's changes into the store at once.
 
-What the system tells of is only a hint where to look. Everything is looked at when the watch
-begins, when anything failed, and now and then; so a hint that is lost costs time and no change.
+Notifications of the operating system are only hints. All files are read when the watch starts,
+after a failure, and from time to time, so that a lost notification delays a change and never loses
+it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 
 from reverie.errors import ForkedHandle, MissingExtra, ReverieError, StoreClosed
 from reverie.memory.store import Store
@@ -20,17 +20,17 @@ from reverie.vault import disk, layout, service
 from reverie.vault.reader import SyncReport
 from reverie.vault.vault import Vault
 
-# Saved again within so much, it is one change.
+# Changes of a file within this time are one change.
 STEP_MS = 100
 DEBOUNCE_MS = 1_000
-# After so long a quiet we look whether the folder is still there, and what stayed away.
+# After a pause this long, check that the folder still exists and which deletions are settled.
 LOOK_MS = 500
 POLL_MS = 1_000
-# Deletions are taken in when none followed for so long, and at the latest after the longer time.
+# Deletions are synced after this time without further ones, at the latest after the maximum.
 DELETION_QUIET_SECONDS = 1.5
 MAX_DELETION_SECONDS = 30.0
 FULL_SCAN_SECONDS = 600.0
-# What could not be taken in may have been the store's fault, not the file's.
+# After problems, sync again: the store may have been the cause, and not the file.
 PROBLEM_SCAN_SECONDS = 60.0
 MIN_BACKOFF_SECONDS = 1.0
 MAX_BACKOFF_SECONDS = 60.0
@@ -40,9 +40,9 @@ OnReport = Callable[[SyncReport], None]
 
 
 class Watch:
-    """The files of a store's vault, watched in a thread from ``start`` to ``stop``.
+    """Watches the vault of a store in a thread, from ``start`` to ``stop``.
 
-    ``told`` hears what people's changes came to; without it, the log does.
+    ``told`` is called with the report of each sync; without it, reports are logged.
     """
 
     def __init__(self, store: Store, told: OnReport | None = None) -> None:
@@ -60,12 +60,7 @@ class Watch:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -76,14 +71,14 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let what is being synced finish, and wait for it."""
+        """Stop the thread, and wait until a running sync has finished."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
 
     def run(self, stop: threading.Event) -> None:
-        """Watch in this thread until told to stop. Nothing that goes wrong ends it."""
+        """Watch in this thread until ``stop`` is called; errors are logged and do not end it."""
         while not stop.is_set():
             try:
                 self._watch(stop)
@@ -105,7 +100,7 @@ class Watch:
     # -- one watch ----------------------------------------------------------------------------
 
     def _watch(self, stop: threading.Event) -> None:
-        """Until the folder is another one, or folders need to be watched that are not."""
+        """Watch until the folder is replaced by another, or new folders need a watch."""
         with service.open_vault(self._store) as vault:
             root = vault.root
         before = _identity(root)
@@ -116,7 +111,7 @@ class Watch:
             if _identity(root) != before:
                 return
             if time.monotonic() >= due_at:
-                # Watched from before this look: nothing falls between the two.
+                # The watch started before this sync, so no change is missed between the two.
                 wrong = self._sync(None)
                 due_at = time.monotonic() + (PROBLEM_SCAN_SECONDS if wrong else FULL_SCAN_SECONDS)
                 continue
@@ -135,7 +130,7 @@ class Watch:
     def _changes(
         self, root: Path, folders: list[Path], recursive: bool, stop: threading.Event
     ) -> Iterator[set[str]]:
-        """Paths below the root that changed; none when nothing did for a moment."""
+        """Yield sets of changed paths below the root, an empty set after a pause."""
         from watchfiles import watch
         from watchfiles._rust_notify import WatchfilesRustInternalError
 
@@ -165,7 +160,7 @@ class Watch:
             self._polling = True
 
     def _sync(self, paths: Iterable[str] | None) -> bool:
-        """Take in what people did; whether there were problems."""
+        """Sync people's changes; return whether there were problems."""
         report = service.sync(self._store, paths=paths)
         self._pause, wrong = MIN_BACKOFF_SECONDS, bool(report.problems)
         lines = {*report.problems, *report.conflicts}
@@ -178,10 +173,10 @@ class Watch:
 
 
 class DeletionBuffer:
-    """Paths that are gone, gathered until no more follow for a moment.
+    """Collects deleted paths until no more follow for a moment.
 
-    An editor that saves by renaming leaves a gap, so what is gone may be back at once. And who
-    deletes a folder is heard of in pieces, which have to be judged as one deletion.
+    An editor that saves by renaming removes a file only for an instant. And the deletion of a
+    folder is reported file by file, but has to be judged as one.
     """
 
     def __init__(self) -> None:
@@ -189,7 +184,7 @@ class DeletionBuffer:
         self._first = self._last = 0.0
 
     def take_settled(self, gone: set[str], now: float) -> set[str]:
-        """Add paths; return all of them once none were added for a while, or at last."""
+        """Add paths; return all once none were added for a while, or the longest wait is over."""
         if gone - self._paths:
             self._first = self._first if self._paths else now
             self._last = now
@@ -211,7 +206,7 @@ def require_watchfiles() -> None:
 
 
 def is_user_path(root: Path, path: Path) -> bool:
-    """Whether a path may hold what people write: not hidden, no draft, behind no link."""
+    """Whether people may write a path: not hidden, not temporary, not behind a link."""
     try:
         parts = path.relative_to(root).parts
     except ValueError:
@@ -223,7 +218,7 @@ def is_user_path(root: Path, path: Path) -> bool:
 
 
 def changed_paths(vault: Vault, paths: Iterable[str]) -> list[str]:
-    """Those that are not as we left them. Looked at without the lock: a guess that saves work."""
+    """Return the paths that seem changed; checked without the lock, only to save work."""
     return sorted(path for path in paths if not _is_unchanged(vault, path))
 
 
@@ -231,23 +226,25 @@ def _is_unchanged(vault: Vault, path: str) -> bool:
     full = vault.root / path
     if full.is_dir() and not full.is_symlink():
         return all(_is_unchanged(vault, each) for each, _ in disk.walk(vault.root, full))
-    stamp, known = disk.stamp(full), vault.files.at(path)
+    stamp, known = disk.stamp(full), vault.files.get(path)
     if stamp is None:
         return known is None and not vault.files.below(path)
     return known is not None and known.stamp == stamp
 
 
 def _identity(root: Path) -> tuple[int, ...]:
-    """By what a vault is known again: a disk, or a folder made anew, may come in its place. A new
-    folder can have the number of the old one, so what is always in it has its say too."""
+    """Return what identifies a vault's folder, to notice that another disk or folder replaced it.
+
+    A new folder can have the inode of the old one, so that of a file inside is included.
+    """
     folder, own = root.stat(), (root / layout.STATE_FOLDER / "vault.json").stat()
     return folder.st_dev, folder.st_ino, own.st_ino, own.st_mtime_ns
 
 
 def _real_folders(root: Path) -> tuple[list[Path], bool]:
-    """The folders that are not hidden, and whether a link leads to others.
+    """Return the folders that are not hidden, and whether there are links to others.
 
-    What watches folders for us follows links, wherever they lead.
+    The library that watches folders follows links, wherever they lead.
     """
     folders, linked = [], False
     for above, names, _ in os.walk(root):
@@ -258,8 +255,10 @@ def _real_folders(root: Path) -> tuple[list[Path], bool]:
 
 
 def _unwatched(root: Path, paths: Iterable[str], watched: set[Path] | None) -> bool:
-    """Whether these bring folders or links that need another watch. None: below the root, all is
-    watched."""
+    """Whether changed paths contain folders or links that need a new watch.
+
+    ``watched`` is None when everything below the root is watched.
+    """
     for path in paths:
         full = root / path
         if full.is_symlink() or not full.is_dir():

@@ -1,7 +1,7 @@
-"""From the store to the files: what the log says since the last time, in order.
+"""Write the store's changes to the vault's files: the log entries since the last time, in order.
 
-The files of a batch are written first and its entries are added to the vault's own log last. Killed
-in between, the same batch is written again, which changes nothing.
+The files of a batch are written first, then its entries are appended to the vault's own log. If the
+process is killed in between, the same batch is written again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from reverie.engine.log import LogEntry
 from reverie.errors import InvalidInput, ReverieError, VaultError
 from reverie.model import Memory, Origin, Scope
 from reverie.protocols import Owner
+from reverie.text import frontmatter
 from reverie.vault import (
     disk,
     layout,
@@ -24,7 +25,6 @@ from reverie.vault import (
     names,
     render,
 )
-from reverie.vault.cache_refill import refill_cache
 from reverie.vault.disk import FileStamp
 from reverie.vault.file_cache import VaultFile
 from reverie.vault.git import purge
@@ -35,15 +35,17 @@ from reverie.write import vault_link
 from reverie.write.runtime import Runtime
 
 BATCH = 500
-# More files than these are synced all at once.
+# A batch with more files is synced once at its end, not file by file.
 SYNC_EACH_LIMIT = 16
-# Whether files were ever looked at since the cache was made.
+# The names of facts in the file cache; their values are stored and must not change.
+# Set once all files were read since the cache was made.
 SCANNED = "looked"
-# How far an owner whom the vault does not show any more was looked through for erasures.
+# Up to which entry the erasures of an owner were applied whom the vault no longer shows.
 ERASURES_DONE = "erased:"
-# From which version on a file may tell of another past than the store's, until all are looked at.
+# The first version of a memory that only the vault has, after the store was restored from a backup.
+# Kept until all files were read.
 DIVERGED = "stranger:"
-# What one file stands in the way of, and no other. A full disk is none of these.
+# Errors that concern one file; other files can still be written. A full disk is none of them.
 OBSTACLES = (disk.UnusablePath, InvalidInput)
 _NEW = FileStamp(0, 0, 0)
 T = TypeVar("T")
@@ -54,11 +56,11 @@ Mark = tuple[int, str]
 
 
 class Mirror:
-    """Writes what a store says into a vault, which the caller holds the lock of.
+    """Writes the changes of a store to a vault. The caller must hold the lock of the vault.
 
-    ``edited`` is told of a file that a person changed before it would be written anew, ``look`` is
-    asked to look at all files when nothing is known of them, and ``problem`` is told of a file that
-    cannot be written.
+    ``edited`` is called with a file that a person changed, before it is overwritten. ``look`` is
+    called to read all files when the cache is empty. ``problem`` is called with the path of a file
+    that cannot be written, and why.
     """
 
     def __init__(
@@ -74,16 +76,16 @@ class Mirror:
         self._edited = edited
         self._look = look
         self._problem = problem
-        # Whether the vault is known to be this store's: to ask is to look at all owners.
+        # Caches that the vault belongs to this store: to check it, all owners have to be read.
         self._same_store = False
         self.session_files = SessionFiles(vault, runtime, edited)
 
     def write_all(self, progress: Progress | None = None) -> int:
-        """All owners; how many entries that were."""
-        return sum(self.owner(owner, progress) for owner in self._owners())
+        """Write the new entries of all owners, and return their number."""
+        return sum(self.write_owner(owner, progress) for owner in self._owners())
 
-    def owner(self, owner: Owner, progress: Progress | None = None) -> int:
-        """One owner's entries behind those the vault has; how many that were."""
+    def write_owner(self, owner: Owner, progress: Progress | None = None) -> int:
+        """Write the entries of one owner that the vault does not have yet; return their number."""
         vault = self._vault
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
@@ -109,12 +111,12 @@ class Mirror:
             if progress is not None:
                 progress(len(entries))
         if away:
-            # Nobody wished that: all of it is written again, not only what is new.
+            # The owner's folder disappeared as a whole, so everything is written again.
             self._complete(owner)
         return many
 
-    def summary(self, owner: Owner, session: str) -> None:
-        """The summary of a session, of which the log knows nothing."""
+    def write_summary(self, owner: Owner, session: str) -> None:
+        """Write the file of a session's summary; summaries are not in the log."""
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
             scope = log.scope_of(tx, owner)
@@ -124,22 +126,22 @@ class Mirror:
             except OBSTACLES as error:
                 self._tell(layout.session_folder(scope, session), error)
 
-    # -- where to go on -----------------------------------------------------------------------
+    # -- where to continue --------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Read where to go on from the vault's own log, unless that is known.
+        """Find out from the vault's own log where to continue, unless it is known.
 
-        Raises when the log is another store's, or was not wholly told to this one: what it holds is
-        nowhere else, perhaps.
+        Raises VaultError when the log belongs to another store, or was not completely replayed into
+        this one: it may be the only copy of what it holds.
         """
         if (half := vault_link.partial_replay_problem(self._runtime)) is not None:
             raise VaultError(half)
-        files, journal_ = self._vault.files, self._vault.journal
-        if files.fact("journal") != str(journal_.size()):
+        files, vault_log = self._vault.files, self._vault.journal
+        if files.fact("journal") != str(vault_log.size()):
             files.forget_cursors()
-            for scope, (position, uuid) in journal_.marks().items():
+            for scope, (position, uuid) in vault_log.marks().items():
                 files.set_cursor(scope, position, uuid)
-            files.set_meta("journal", str(journal_.size()))
+            files.set_meta("journal", str(vault_log.size()))
             self._same_store = False
         if self._same_store:
             return
@@ -149,7 +151,7 @@ class Mirror:
         self._same_store = True
 
     def _has_entry(self, scope: Scope, mark: Mark) -> bool:
-        """Whether this entry is in the store."""
+        """Whether the store has the entry that a mark names."""
         with self._runtime.engine.read() as tx:
             owner = log.resolve_owner(tx, scope)
             entry = None if owner is None else log.find_at_position(tx, owner, mark[0])
@@ -172,38 +174,38 @@ class Mirror:
         )
 
     def rewind_all(self) -> None:
-        """Go back for every owner, also one that the store does not have any more."""
+        """Go back to the last common entry for every owner, also those missing in the store."""
         self._rewind([scope for scope, mark in self._vault.files.marks().items() if mark[0]])
 
     def _rewind(self, scopes: Iterable[Scope]) -> None:
-        """To the last entry that store and vault share.
+        """Go back to the last entry that store and vault have in common.
 
-        A store that a backup was put in the place of has another past than the vault's log from
-        some entry on: that much of the log is left out, and all files are looked at again.
+        After a restore from a backup, the vault's log differs from the store's from some entry on.
+        That part is removed from the vault's log, and all files are read again.
         """
-        files, journal_ = self._vault.files, self._vault.journal
+        files, vault_log = self._vault.files, self._vault.journal
         told = {
             scope: list[Mark]() for scope in scopes if not self._has_entry(scope, files.mark(scope))
         }
         if not told:
             return
-        # First of all: killed behind this, everything is looked at nevertheless.
+        # Done first: if the process is killed after this, all files are still read again.
         files.drop_owners(told, (SCANNED, *map(_erasures_key, told)))
-        for line in journal_.lines():
+        for line in vault_log.lines():
             if (scope := _scope_of(line)) in told:
                 told[scope].append(log_file.line_mark(line))
         common = {scope: self._common(scope, sorted(marks)) for scope, marks in told.items()}
         self._record_diverged(common)
-        for path in journal_.keep(lambda line: _is_up_to(line, common.get(_scope_of(line)))):
+        for path in vault_log.keep(lambda line: _is_up_to(line, common.get(_scope_of(line)))):
             for space in {scope.space for scope in told}:
-                files.note(space, path.relative_to(self._vault.root).as_posix())
+                files.add_pending(space, path.relative_to(self._vault.root).as_posix())
         with files.together():
             for scope, mark in common.items():
                 files.set_cursor(scope, *mark)
-            files.set_meta("journal", str(journal_.size()))
+            files.set_meta("journal", str(vault_log.size()))
 
     def _record_diverged(self, common: Mapping[Scope, Mark]) -> None:
-        """From which version on the files of memories tell of a past that the store has not."""
+        """Record the first version of each memory that the vault has and the store has not."""
         first = dict[str, int]()
         for line in self._vault.journal.lines():
             scope, version = _scope_of(line), line.get("version")
@@ -218,13 +220,13 @@ class Mirror:
             for name, version in first.items():
                 self._vault.files.set_meta(name, str(version))
 
-    def shared(self, scope: Scope, id: str, version: int) -> int:
-        """The last version up to this one that the store and the file of a memory share."""
+    def last_shared_version(self, scope: Scope, id: str, version: int) -> int:
+        """Return the last version, at most ``version``, that a memory's file and store share."""
         first = self._vault.files.fact(_diverged_key(scope, id))
         return version if first is None else min(version, int(first) - 1)
 
     def _common(self, scope: Scope, marks: Sequence[Mark]) -> Mark:
-        """The last of an owner's entries in the vault's log up to which the store has them all."""
+        """Return the last of these entries up to which the store has all of them."""
         common: Mark = (0, "")
         for part in _parts(marks, BATCH):
             with self._runtime.engine.read() as tx:
@@ -261,14 +263,14 @@ class Mirror:
         changed = vault.journal.append(log_file.build_line(scope, entry) for entry in entries)
         with vault.files.together():
             for path in changed:
-                vault.files.note(scope.space, path.relative_to(vault.root).as_posix())
+                vault.files.add_pending(scope.space, path.relative_to(vault.root).as_posix())
             vault.files.set_cursor(scope, entries[-1].position, entries[-1].uuid)
             vault.files.set_meta("journal", str(vault.journal.size()))
 
-    # -- what is missing ----------------------------------------------------------------------
+    # -- missing files ------------------------------------------------------------------------
 
     def complete(self) -> None:
-        """Write what the store has and the vault lacks, whatever the reason."""
+        """Write every file that the vault should have and lacks."""
         for owner in self._owners():
             self._complete(owner)
 
@@ -317,7 +319,7 @@ class Mirror:
     def _current(
         self, owner: Owner, scope: Scope, ids: Sequence[str]
     ) -> Iterator[tuple[str, Memory | None]]:
-        """What each of these is now; None: it was erased."""
+        """Yield the current state of each memory; None when it was erased."""
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
             places = {id: index.find(tx, owner, id) for id in ids}
@@ -336,7 +338,10 @@ class Mirror:
         sync: bool = True,
         again: bool = False,
     ) -> None:
-        """Let the file of a memory say what it is now. ``again``: also where it is this version."""
+        """Write the current state of a memory to its file.
+
+        ``again``: also when the file has this version already.
+        """
         vault = self._vault
         if memory is None:
             self._remove_memory(scope, id, op)
@@ -350,7 +355,7 @@ class Mirror:
                 and not vault.unchanged_since_write(file)
                 and not self._vault.is_gone(file)
             ):
-                # It was told why; what a person wrote stays until they mend it.
+                # The edit could not be read, which was reported; the person's file stays.
                 return
         if file is not None and file.version >= memory.version and not again:
             return
@@ -360,7 +365,7 @@ class Mirror:
             self._tell(f"memory {id}" if file is None else file.path, error)
 
     def _remove_memory(self, scope: Scope, id: str, op: str) -> None:
-        """Nothing is left of what was erased, wherever a person put it."""
+        """Remove every file of an erased memory, also where a person moved it."""
         vault = self._vault
         for file in vault.files.of(scope, "memory", id):
             if vault.is_gone(file):
@@ -371,13 +376,13 @@ class Mirror:
         vault.files.silence(scope.space, id)
 
     def _tell(self, path: str, error: ReverieError) -> None:
-        """One file that cannot be written keeps no other from it."""
+        """Report a file that cannot be written, so that the others still are."""
         if self._problem is None:
             raise error
         self._problem(path, str(error))
 
     def _file_of(self, scope: Scope, id: str) -> VaultFile | None:
-        """Of several, which only a kill leaves, the newest that is there."""
+        """Return the file of a memory; of several, which a killed process left, the newest."""
         files = self._vault.files.of(scope, "memory", id)
         if len(files) < 2:
             return files[0] if files else None
@@ -413,7 +418,7 @@ class Mirror:
             vault.files.put(new._replace(digest=file.digest, stamp=file.stamp))
             return
         vault.write(new, raw, line, sync=sync)
-        # Only now: at every moment it stands somewhere. What was edited meanwhile stays a file.
+        # Removed last, so that the memory has a file at every moment. An edited file stays.
         if file is not None and file.path != path and vault.unchanged_since_write(file):
             vault.remove(file)
 
@@ -422,11 +427,11 @@ class Mirror:
         return path if memory.forgotten_at is None else layout.to_deleted_path(scope, path)
 
     def is_first_path(self, path: str, scope: Scope, memory: Memory) -> bool:
-        """Whether a path is the one that we give to a memory."""
+        """Whether a path is the one that a new file of a memory gets."""
         return path == self._first_path(scope, memory)
 
     def _first_name(self, scope: Scope, memory: Memory) -> str:
-        """The name that a file has for life: after what the memory said first."""
+        """Return the name of a memory's file, made from its first version and never changed."""
         first = memory
         if memory.version > 1:
             with self._runtime.engine.read() as tx:
@@ -437,21 +442,24 @@ class Mirror:
         return names.file_name(memory.id, first.subject, first.content)
 
     def _own_or_free(self, folder: str, name: str, id: str) -> str:
-        """The path of this name, unless it is another's already. After a kill it may be our own."""
+        """Return the path with this name, or a free one if another file has it.
+
+        After a kill the file at the path may be that of this memory.
+        """
         path = f"{folder}/{name}"
-        known = self._vault.files.at(path)
+        known = self._vault.files.get(path)
         if known is not None and known.name == id and self._vault.unchanged_since_write(known):
             return path
         return self._vault.free_path(folder, name)
 
-    # -- conversations ------------------------------------------------------------------------
+    # -- sessions and erasures ----------------------------------------------------------------
 
     def _sessions(self, owner: Owner, scope: Scope, entries: Sequence[LogEntry]) -> None:
         about: dict[str, list[LogEntry]] = {}
         for entry in entries:
             if entry.session is not None and entry.op in {"append", "hide", "restore", "erase"}:
                 about.setdefault(entry.session, []).append(entry)
-            # An erased memory may have taken the turn it came from along.
+            # The turn that an erased memory came from may have been erased with it.
             if entry.op == "erase" and entry.memory and entry.body:
                 for source in entry.body.get("sources", ()):
                     about.setdefault(Origin(*source).session, []).append(entry)
@@ -462,7 +470,7 @@ class Mirror:
                 self._tell(layout.session_folder(scope, session), error)
 
     def _erased(self, owner: Owner, scope: Scope, entries: Sequence[LogEntry]) -> None:
-        """Let files and the vault's own log say no more than the store since it was erased."""
+        """Remove erased content from the files and from the vault's own log."""
         ended = [entry for entry in entries if entry.op == "erase"]
         if not ended:
             return
@@ -494,12 +502,14 @@ class Mirror:
         self._update_log(owner, scope, told)
         told_now = (log_file.build_line(scope, entry) for entry in entries)
         if purge.scrub_damaged_lines(self._vault, chain(self._vault.journal.lines(), told_now)):
-            self._vault.files.note(scope.space, f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}")
+            self._vault.files.add_pending(
+                scope.space, f"{layout.STATE_FOLDER}/{log_file.DAMAGED_FILE}"
+            )
 
     def _rewrite_reworded(
         self, owner: Owner, scope: Scope, held: Mapping[str, Sequence[LogEntry]]
     ) -> None:
-        """Write files anew whose memories lost words without a new version, under new names."""
+        """Rewrite, under new names, the files of memories whose stored content was overwritten."""
         changed = [id for id, versions in held.items() if _is_reworded(versions)]
         for id, memory in self._current(owner, scope, changed):
             self._vault.files.silence(scope.space, id)
@@ -510,14 +520,14 @@ class Mirror:
                 self.write_memory(scope, id, memory, "revise", again=True)
 
     def _remove_erased(self, owner: Owner, scope: Scope, last: int) -> None:
-        """What is erased goes, also where the vault does not follow a space any more."""
+        """Apply the erasures of an owner whom the vault no longer shows."""
         files, name = self._vault.files, _erasures_key(scope)
         mark, shown = _mark_in(files.fact(name)), files.mark(scope)
         if not shown[0]:
             return
         if not self._has_entry(scope, mark):
-            # A new cache, or a store that a backup was put in the place of.
-            refill_cache(self._vault, scope)
+            # The cache is new, or the store was restored from a backup.
+            _refill_cache(self._vault, scope)
             mark = shown
             files.set_meta(name, json.dumps(mark))
         after = max(mark, shown)
@@ -538,9 +548,9 @@ class Mirror:
         held: Mapping[str, Sequence[LogEntry]],
         talks: Iterable[str],
     ) -> None:
-        """Whatever may hold erased words, instead of writing it anew."""
+        """Remove every file that may contain erased content, without writing it again."""
         files, found = self._vault.files, self._vault.files.list_type(scope, "index")
-        # Those of forks as well.
+        # Also the summaries of forks.
         found += self.session_files.stale_summaries(owner, scope)
         for id, versions in held.items():
             if versions[-1].op == "erase":
@@ -558,9 +568,9 @@ class Mirror:
     def _update_log(
         self, owner: Owner, scope: Scope, told: Callable[[log_file.LogLine], bool]
     ) -> None:
-        """Let lines of the vault's own log say what the store's log says now."""
-        journal_ = self._vault.journal
-        positions = sorted({line["position"] for line in journal_.lines() if told(line)})
+        """Rewrite lines of the vault's own log to what the store's log says now."""
+        vault_log = self._vault.journal
+        positions = sorted({line["position"] for line in vault_log.lines() if told(line)})
         with self._runtime.engine.read() as tx:
             tx.enter(owner)
             now = log.find_at_positions(tx, owner, positions, strict=True)
@@ -569,17 +579,41 @@ class Mirror:
             entry = now.get(line["position"])
             return None if entry is None or not told(line) else log_file.build_line(scope, entry)
 
-        for path in journal_.change(alter):
-            self._vault.files.note(scope.space, path.relative_to(self._vault.root).as_posix())
+        for path in vault_log.change(alter):
+            self._vault.files.add_pending(
+                scope.space, path.relative_to(self._vault.root).as_posix()
+            )
+
+
+def _refill_cache(vault: Vault, scope: Scope) -> None:
+    """Add the files of an owner to a cache that was lost, with empty digests.
+
+    It is not known how they were written, and no sync reads files that the vault no longer shows.
+    """
+    survey = disk.scan_folder(vault.root, vault.path(layout.owner_folder(scope)))
+    for path in survey.files:
+        place = vault.parse_path(path)
+        if place is None or place.scope != scope or vault.files.get(path) is not None:
+            continue
+        try:
+            document = frontmatter.load(disk.read(vault.path(path)))
+        except disk.UnreadableFile:
+            continue
+        name = place.session or ""
+        if place.what in {"memory", "conflict"}:
+            id = document.text("id") or document.text("conflict_of") or names.parse_id(path)
+            name = id or conflict_name(name)
+        version = render.parse_number(document.text("version")) if place.what == "summary" else 0
+        vault.files.put(VaultFile(path, place.what, scope, name, version, "", _NEW))
 
 
 def _erasures_key(scope: Scope) -> str:
-    """The fact of an owner whom the vault does not show."""
+    """Return the name of the fact that says how far an owner's erasures were applied."""
     return f"{ERASURES_DONE}{json.dumps([scope.space, scope.user])}"
 
 
 def _diverged_key(scope: Scope, id: str) -> str:
-    """The fact of a memory of which the vault knew versions that the store has not."""
+    """Return the name of the fact that says where a memory's versions diverged."""
     return f"{DIVERGED}{json.dumps([scope.space, scope.user, id])}"
 
 

@@ -1,4 +1,4 @@
-"""Text documents, kept as notes with their source and a hash of their content."""
+"""Text documents, stored as notes with their path as source and a hash of their content."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from reverie.engine import index, log
+from reverie.engine import index, index_check, log
 from reverie.errors import InvalidInput
 from reverie.model import Memory
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalize import require_name
-from reverie.write import validate, writer
+from reverie.write import validate
 from reverie.write.runtime import Runtime
-from reverie.write.writer import Author, WriteStamp
+from reverie.write.writer import Author, WriteStamp, open_writer
 
 MAX_PATH_CHARS = 10_000
 MAX_BYTES = 64_000_000
 
 
 def remember(runtime: Runtime, author: Author, path: Path, category: str) -> Memory:
-    """The note of a document: a new version when the content changed, else as it is."""
+    """Store a document as a note, as a new version of it when the content has changed."""
     content, hash_ = _read(path)
     named = runtime.redaction.text(str(path.resolve()), "the path", MAX_PATH_CHARS)
     source = require_name(named, "the path", validate.MAX_SOURCE_CHARS)
@@ -33,21 +33,16 @@ def remember(runtime: Runtime, author: Author, path: Path, category: str) -> Mem
         return kept.memory
     content = validate.redact_content(runtime, content, "note")
     text = validate.prepare_text(runtime, content)
-    # A document is not its reader's word: nothing in it may reach the profile.
+    # The author did not write the document: nothing in it may reach the profile as their word.
     author = author._replace(trust="document")
-    with writer.write_transaction(runtime, author.scope) as (tx, owner):
-        # Again, now that nobody else can write: two readers of one file make one note.
-        kept = _find_document(tx, owner, author, source)
+    with open_writer(runtime, author) as w:
+        # Another process may have stored the document since the check before the transaction.
+        kept = _find_document(w.tx, w.owner, author, source)
         if kept is None:
-            draft = _draft(text, category, source, hash_)
-            return writer.add_memory(tx, runtime, owner, author, draft, WriteStamp())
+            return w.add_memory(_draft(text, category, source, hash_), WriteStamp())
         if kept.hash == hash_:
             return kept.memory
-        return writer.change_in(
-            tx,
-            runtime,
-            owner,
-            author,
+        return w.change_memory(
             kept.place,
             "revise",
             WriteStamp(reason="the document changed"),
@@ -97,7 +92,7 @@ def _read(path: Path) -> tuple[str, str]:
 
 
 class StoredDocument(NamedTuple):
-    """The note a document has, and the hash of what it was made from."""
+    """The note of a document, and the hash of the content it was made from."""
 
     place: index.MemoryRow
     memory: Memory
@@ -114,6 +109,6 @@ def _find_document(
     place = None if row is None else index.find_by_first_position(tx, owner, row[0])
     if row is None or place is None:
         return None
-    memory = writer.current_entry(tx, owner, place).state(author.scope.user)
-    # What was forgotten is read again when asked for again.
+    memory = index_check.read_current(tx, owner, place).state(author.scope.user)
+    # No content has the empty hash: a forgotten note is stored again when asked for.
     return StoredDocument(place, memory, "" if memory.forgotten_at is not None else row[1])

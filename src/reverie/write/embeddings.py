@@ -1,4 +1,4 @@
-"""Generations of vectors: each comes from one embedding model, and one is current."""
+"""Generations of vectors: the vectors of one embedding model. One generation is current."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEXT = "generation.next"
 
 
 class Generation(NamedTuple):
-    """The number vectors are kept under, whose they are, and their length once it is known."""
+    """The number its vectors are stored with, the model, and their length once it is known."""
 
     number: int
     identity: str
@@ -21,6 +21,7 @@ class Generation(NamedTuple):
 
 
 def read(tx: Transaction, key: str = CURRENT) -> Generation | None:
+    """Read the current generation, or the one under another key; None when there is none."""
     if key not in tx.kept:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (key,))
         tx.kept[key] = None if row is None else row[0]
@@ -29,6 +30,7 @@ def read(tx: Transaction, key: str = CURRENT) -> Generation | None:
 
 
 def write(tx: Transaction, generation: Generation, key: str = CURRENT) -> None:
+    """Store a generation, as the current one or under another key."""
     tx.kept.pop(key, None)
     tx.run(
         "INSERT INTO meta (key, value) VALUES (?, ?) "
@@ -38,7 +40,10 @@ def write(tx: Transaction, generation: Generation, key: str = CURRENT) -> None:
 
 
 def require(tx: Transaction, embedder: Embedder) -> Generation | None:
-    """The current generation, if any; refuses vectors of another model before they are paid for."""
+    """Read the current generation; raise EmbeddingModelChangedError if another model made it.
+
+    Callers do so before they embed, which may cost money.
+    """
     current = read(tx)
     if current is not None and current.identity != embedder.identity:
         raise EmbeddingModelChangedError(current.identity, embedder.identity)
@@ -46,10 +51,10 @@ def require(tx: Transaction, embedder: Embedder) -> Generation | None:
 
 
 def ensure(tx: Transaction, embedder: Embedder, dimensions: int | None) -> Generation:
-    """The current generation, begun by the first write that has an embedder."""
+    """Read the current generation; the first write with an embedder creates it."""
     current = require(tx, embedder)
     if current is None:
-        # Who begins at the same time is waited for, and has begun it.
+        # A concurrent transaction may create it first: then its row is read.
         first = json.dumps(Generation(1, embedder.identity, dimensions))
         tx.run(
             "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING",

@@ -8,7 +8,7 @@ from typing import Any
 
 from reverie.agenda import jobs
 from reverie.dates import Time, optional_ms
-from reverie.engine import index, log, sessions
+from reverie.engine import index, index_check, log, sessions
 from reverie.engine.log import LogEntry
 from reverie.engine.sessions import EventRange, EventRow
 from reverie.errors import InvalidInput, KeyConflict, NotFound, SequenceConflict
@@ -16,28 +16,30 @@ from reverie.model import UNTRUSTED, Event, Op, Origin, SessionErasure
 from reverie.protocols import Owner, Transaction
 from reverie.text.json_values import to_json_object
 from reverie.text.messages import role_of, user_text
-from reverie.write import (
-    proposals,
-    session_state,
-    validate,
-    writer,
-)
+from reverie.write import memories, proposals, session_state, validate
 from reverie.write.runtime import Runtime
 from reverie.write.validate import PreparedText
-from reverie.write.writer import Author, WriteStamp, write_transaction
+from reverie.write.writer import (
+    Author,
+    Writer,
+    WriteStamp,
+    finish_scrub,
+    open_writer,
+    system_author,
+)
 
 MAX_SEQUENCE = 1 << 53
 MAX_MESSAGE_CHARS = 16_000_000
-# How many of an erased session's texts are looked for in the files.
+# How many texts of an erased session, the longest first, are searched for in the database files.
 MAX_SCRUB_TEXTS = 50
-# The part of a memory's state that somebody said.
+# The fields of a memory that hold words of its source.
 CONTENT_FIELDS = ("content", "subject", "category", "tags", "concept_tags", "source")
 RESUMED_REASON = "the conversation went on"
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedMessage:
-    """A message that has no place in a session yet."""
+    """A message that is checked, split and embedded, but not stored yet."""
 
     message: dict[str, Any]
     text: PreparedText
@@ -47,7 +49,7 @@ class PreparedMessage:
 
     @property
     def asked(self) -> tuple[object, ...]:
-        """What an idempotency key stands for."""
+        """The arguments that a repeated request with the same key must have again."""
         return (self.message, self.sequence, self.at, self.interrupted)
 
 
@@ -59,7 +61,10 @@ def prepare_messages(
     at: Time | None = None,
     interrupted: bool = False,
 ) -> list[PreparedMessage]:
-    """Messages checked, split into passages and embedded before anything is locked."""
+    """Check messages, redact them, split them into passages and embed these.
+
+    This happens before the write transaction, so that nobody waits for the embedder.
+    """
     if sequence is not None and not is_valid_sequence(sequence):
         raise InvalidInput(f"sequence must be a whole number from 1, not {sequence!r}")
     moment = optional_ms(at, "at")
@@ -80,13 +85,16 @@ def prepare_messages(
 
 
 def measure_message(message: Mapping[str, Any]) -> None:
-    """Refuse a message that is too long, before it is scanned or indexed."""
+    """Raise InvalidInput for a message that is too long, before it is scanned or indexed."""
     if len(log.encode(message)) > MAX_MESSAGE_CHARS:
         raise InvalidInput(f"a message has at most {MAX_MESSAGE_CHARS} characters: split it")
 
 
 def _without_secrets(runtime: Runtime, message: dict[str, Any]) -> dict[str, Any]:
-    """A message as it may be kept. What a model replied its caller cannot leave out."""
+    """Redact a message, or raise InvalidInput if the policy blocks secrets.
+
+    A model's reply is always redacted: its caller cannot leave the secret out.
+    """
     replied = role_of(message) == "assistant"
     clean = runtime.redaction.clean_values if replied else runtime.redaction.each
     cleaned: dict[str, Any] = clean(message, "a message")
@@ -94,245 +102,205 @@ def _without_secrets(runtime: Runtime, message: dict[str, Any]) -> dict[str, Any
 
 
 def is_valid_sequence(sequence: object) -> bool:
-    """Whether an event can have this sequence."""
+    """Tell whether an event can have this sequence."""
     return (
         isinstance(sequence, int) and not isinstance(sequence, bool) and 0 < sequence < MAX_SEQUENCE
     )
 
 
 def append(
-    runtime: Runtime,
-    author: Author,
+    w: Writer,
     session: str,
-    said: Sequence[PreparedMessage],
+    messages: Sequence[PreparedMessage],
     stamp: WriteStamp,
     fork: Origin | None = None,
 ) -> list[Event]:
-    with write_transaction(runtime, author.scope) as (tx, owner):
-        done = find_repeated_entry(tx, owner, stamp, "append", session)
-        if done is not None:
-            return repeated_events(tx, owner, author, done, session, len(said))
-        return append_in(tx, runtime, owner, author, session, said, stamp, fork)
+    """Append messages to a session once for each idempotency key."""
+    done = find_repeated(w, stamp, "append", session)
+    if done is not None:
+        return _repeated_events(w, done, session, len(messages))
+    return append_messages(w, session, messages, stamp, fork)
 
 
-def repeated_events(
-    tx: Transaction, owner: Owner, author: Author, done: LogEntry, session: str, count: int
-) -> list[Event]:
-    """What a key already stands for: events appended in one transaction follow each other."""
-    entries = log.session_appends(tx, owner, session, done.sequence or 0, count)
+def _repeated_events(w: Writer, done: LogEntry, session: str, count: int) -> list[Event]:
+    """Return what the first request with a key returned: its events follow each other."""
+    entries = log.session_appends(w.tx, w.owner, session, done.sequence or 0, count)
     if any(entry.body is None for entry in entries):
         raise NotFound(f"events of session {session!r} were erased after this key was used")
-    return [sessions.event_from_entry(entry, author.scope.user) for entry in entries]
+    return [sessions.event_from_entry(entry, w.user) for entry in entries]
 
 
-def append_in(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
+def append_messages(
+    w: Writer,
     session: str,
-    said: Sequence[PreparedMessage],
+    messages: Sequence[PreparedMessage],
     stamp: WriteStamp,
     fork: Origin | None = None,
 ) -> list[Event]:
-    """Append in order, each with the next sequence of its session."""
-    known = sessions.find(tx, owner, session)
+    """Append messages in order, each with the next sequence of the session.
+
+    A hidden session is restored. ``fork`` is the event that a new session goes on from.
+    """
+    known = sessions.find(w.tx, w.owner, session)
     hidden = known is not None and known.hidden_at is not None
     if hidden:
-        _hide_or_restore_in(
-            tx, runtime, owner, author, "restore", session, WriteStamp(reason=RESUMED_REASON)
-        )
+        _append_visibility(w, "restore", session, WriteStamp(reason=RESUMED_REASON))
     last = known.last_sequence if known is not None else 0 if fork is None else fork.sequence
     events: list[Event] = []
-    for each in said:
+    for each in messages:
         sequence = last + 1 if each.sequence is None else each.sequence
         if sequence <= last:
             raise SequenceConflict(session, sequence, last)
         first = not events
         own = stamp if first else stamp._replace(key=None, request=None)
         origin = fork if first and known is None else None
-        event = _append_one(tx, runtime, owner, author, session, sequence, each, own, origin)
-        events.append(event)
+        events.append(_append_one(w, session, sequence, each, own, origin))
         last = sequence
-    _queue_jobs(tx, runtime, owner, author, session, events)
+    _queue_jobs(w, session, events)
     if known is None or not known.events or hidden:
-        _hide_beyond_cap(tx, runtime, owner)
+        _hide_beyond_cap(w)
     return events
 
 
 def _append_one(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
+    w: Writer,
     session: str,
     sequence: int,
-    said: PreparedMessage,
+    message: PreparedMessage,
     stamp: WriteStamp,
     fork: Origin | None,
 ) -> Event:
-    when = log.advance(tx, owner.space, runtime.clock.now())
-    body = {"message": said.message, "at": when[1] if said.at is None else said.at}
-    if said.interrupted:
+    when = w.next_position()
+    body = {"message": message.message, "at": when[1] if message.at is None else message.at}
+    if message.interrupted:
         body["interrupted"] = True
-    entry = writer.build_entry(runtime, author, stamp._replace(origin=fork), "append", when, body)
+    entry = w.build_entry(stamp._replace(origin=fork), "append", when, body)
     entry = replace(entry, session=session, sequence=sequence)
-    writer.append(tx, runtime, owner, entry)
-    first = sessions.add_event(tx, owner, entry, said.text.passages)
-    if said.text.passages:
-        writer.put_vectors(tx, runtime, owner, first, said.text)
-    return sessions.event_from_entry(entry, author.scope.user)
+    w.append(entry)
+    first = sessions.add_event(w.tx, w.owner, entry, message.text.passages)
+    if message.text.passages:
+        w.put_vectors(first, message.text)
+    return sessions.event_from_entry(entry, w.user)
 
 
-def _queue_jobs(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    session: str,
-    events: Sequence[Event],
-) -> None:
-    """Queue what is to happen with these events later. Jobs of one lane run in order."""
-    settings, now = runtime.settings, runtime.clock.now()
-    if settings.learn_mode != "off" and author.trust not in UNTRUSTED:
+def _queue_jobs(w: Writer, session: str, events: Sequence[Event]) -> None:
+    """Queue learning from these events, and a summary if the session is long enough."""
+    if w.runtime.settings.learn_mode != "off" and w.author.trust not in UNTRUSTED:
         for event in events:
             if user_text(event.message).strip():
                 payload = {"session": session, "sequence": event.sequence}
-                jobs.add(tx, owner, "learn", payload, due_at=now, now=now, lane=f"learn:{session}")
-    queue_summary(tx, runtime, owner, session)
+                w.queue("learn", payload, lane=f"learn:{session}")
+    queue_summary(w, session)
 
 
-def queue_summary(tx: Transaction, runtime: Runtime, owner: Owner, session: str) -> None:
-    """A token is at least a byte: with fewer bytes than tokens nothing can be due."""
-    settings = runtime.settings
-    known = sessions.find(tx, owner, session)
+def queue_summary(w: Writer, session: str) -> None:
+    """Queue a summary of a session whose unsummarised events may exceed the token budget.
+
+    A token is at least a byte: with fewer bytes than tokens no summary can be due.
+    """
+    settings = w.runtime.settings
+    known = sessions.find(w.tx, w.owner, session)
     if settings.summary_mode == "off" or known is None:
         return
     if known.unsummed <= settings.history_tokens * 4 // 5:
         return
-    lane, now = f"summary:{session}", runtime.clock.now()
-    if not jobs.has_ready_in_lane(tx, owner, lane):
-        jobs.add(tx, owner, "summarise", {"session": session}, due_at=now, now=now, lane=lane)
+    lane = f"summary:{session}"
+    if not jobs.has_ready_in_lane(w.tx, w.owner, lane):
+        w.queue("summarise", {"session": session}, lane=lane)
 
 
 # -- hiding and restoring -------------------------------------------------------------------------
 
 
-def hide_or_restore(
-    runtime: Runtime, author: Author, op: Op, session: str, stamp: WriteStamp
-) -> None:
-    """Hide a session, or bring it back. Done already, nothing happens."""
-    with write_transaction(runtime, author.scope) as (tx, owner):
-        if find_repeated_entry(tx, owner, stamp, op, session) is not None:
-            return
-        known = require_session(tx, owner, session)
-        if (known.hidden_at is not None) == (op == "hide") and stamp.key is None:
-            return
-        _hide_or_restore_in(tx, runtime, owner, author, op, session, stamp)
+def hide_or_restore(w: Writer, op: Op, session: str, stamp: WriteStamp) -> None:
+    """Hide a session or restore it; without a key, do nothing if it is so already."""
+    if find_repeated(w, stamp, op, session) is not None:
+        return
+    known = require_session(w.tx, w.owner, session)
+    if (known.hidden_at is not None) == (op == "hide") and stamp.key is None:
+        return
+    _append_visibility(w, op, session, stamp)
 
 
-def _hide_or_restore_in(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    op: Op,
-    session: str,
-    stamp: WriteStamp,
-) -> None:
-    entry = writer.append_to_session(tx, runtime, owner, author, stamp, op, session)
-    apply_hidden(tx, runtime, owner, entry)
+def _append_visibility(w: Writer, op: Op, session: str, stamp: WriteStamp) -> None:
+    """Append a ``hide`` or ``restore`` entry and apply it."""
+    apply_visibility(w, w.append_to_session(stamp, op, session))
 
 
-def apply_hidden(tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry) -> None:
-    """Let the index show that a session was hidden or restored."""
+def apply_visibility(w: Writer, entry: LogEntry) -> None:
+    """Take a session out of the index, or put it back, as a stored entry says."""
     assert entry.session is not None
-    hidden = entry.op == "hide"
+    tx, owner, hidden = w.tx, w.owner, entry.op == "hide"
     known = sessions.find(tx, owner, entry.session)
     since = known.hidden_at if known is not None and known.hidden_at is not None else None
     sessions.set_hidden(tx, owner, entry.session, (since or entry.recorded_at) if hidden else None)
-    for spot in sessions.list_events(tx, owner, [EventRange(entry.session, 0, None)]):
-        event = log.find_at_position(tx, owner, spot.position)
+    for row in sessions.list_events(tx, owner, [EventRange(entry.session, 0, None)]):
+        event = log.find_at_position(tx, owner, row.position)
         assert event is not None and event.body is not None
         if hidden:
-            sessions.unindex_event(tx, owner, spot, event.body["message"])
-        elif not spot.passages:
-            _reindex_event(tx, runtime, owner, spot, event.body["message"])
+            sessions.unindex_event(tx, owner, row, event.body["message"])
+        elif not row.passages:
+            _reindex_event(w, row, event.body["message"])
 
 
-def _reindex_event(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    spot: EventRow,
-    message: Mapping[str, Any],
-) -> None:
-    text = prepare_stored_message(tx, runtime, message)
-    first = sessions.index_event(tx, owner, spot, text.passages)
+def _reindex_event(w: Writer, row: EventRow, message: Mapping[str, Any]) -> None:
+    text = prepare_stored_message(w, message)
+    first = sessions.index_event(w.tx, w.owner, row, text.passages)
     if text.passages:
-        writer.put_vectors(tx, runtime, owner, first, text)
+        w.put_vectors(first, text)
 
 
-def prepare_stored_message(
-    tx: Transaction, runtime: Runtime, message: Mapping[str, Any]
-) -> PreparedText:
-    """What the index needs of a message that is stored already."""
+def prepare_stored_message(w: Writer, message: Mapping[str, Any]) -> PreparedText:
+    """Split and embed a message that is stored already."""
     content = sessions.message_text(message)
-    parts = sessions.passages_of_message(message, content)
-    return writer.embed_in(tx, runtime, content, parts)
+    return w.embed(content, sessions.passages_of_message(message, content))
 
 
-def _hide_beyond_cap(tx: Transaction, runtime: Runtime, owner: Owner) -> None:
-    """Beyond the cap the sessions quiet for longest are hidden, with the reason."""
-    cap = runtime.settings.max_sessions
+def _hide_beyond_cap(w: Writer) -> None:
+    """Hide the least recently used sessions beyond the cap, and say so as the reason."""
+    cap = w.runtime.settings.max_sessions
     if not cap:
         return
-    author = Author(log.scope_of(tx, owner), "reverie", "agent")
-    reason = f"the cap of {cap} sessions was reached"
-    for name in sessions.least_recent(tx, owner, cap):
-        _hide_or_restore_in(tx, runtime, owner, author, "hide", name, WriteStamp(reason=reason))
+    system = w.by(system_author(w.author.scope))
+    stamp = WriteStamp(reason=f"the cap of {cap} sessions was reached")
+    for name in sessions.least_recent(w.tx, w.owner, cap):
+        _append_visibility(system, "hide", name, stamp)
 
 
 # -- erasing --------------------------------------------------------------------------------------
 
 
 def erase(runtime: Runtime, author: Author, session: str, stamp: WriteStamp) -> SessionErasure:
-    """Destroy a session and all that hangs on it, then see that the bytes are gone."""
-    with write_transaction(runtime, author.scope) as (tx, owner):
-        done = find_repeated_entry(tx, owner, stamp, "erase", session)
+    """Destroy a session and what depends on it, then remove its texts from the database files."""
+    with open_writer(runtime, author) as w:
+        done = find_repeated(w, stamp, "erase", session)
         if done is not None:
-            return _report(done, pending=jobs.has_job(tx, owner, "scrub"))
-        if not _own_memories(tx, owner, session) and not session_state.exists(tx, owner, session):
-            require_session(tx, owner, session)
+            return _report(done, pending=jobs.has_job(w.tx, w.owner, "scrub"))
+        if not _own_memories(w, session) and not session_state.exists(w.tx, w.owner, session):
+            require_session(w.tx, w.owner, session)
         held = [
             entry
-            for entry in log.session_entries(tx, owner, session)
+            for entry in log.session_entries(w.tx, w.owner, session)
             if entry.body is not None and entry.op != "erase"
         ]
-        said = sorted(
-            {writer.encoded_text(entry) for entry in held if entry.op == "append"},
+        texts = sorted(
+            {memories.encoded_text(entry) for entry in held if entry.op == "append"},
             key=len,
             reverse=True,
         )
-        entry = erase_in(tx, runtime, owner, author, session, held, stamp)
-        job = writer.queue_scrub(tx, runtime, owner)
-    gone = writer.finish_scrub(runtime, owner, job, said[:MAX_SCRUB_TEXTS])
+        entry = _erase_session(w, session, held, stamp)
+        job = w.queue("scrub")
+    gone = finish_scrub(runtime, w.owner, job, texts[:MAX_SCRUB_TEXTS])
     return _report(entry, pending=not gone)
 
 
-def erase_in(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    session: str,
-    held: Sequence[LogEntry],
-    stamp: WriteStamp,
+def _erase_session(
+    w: Writer, session: str, held: Sequence[LogEntry], stamp: WriteStamp
 ) -> LogEntry:
-    own = _own_memories(tx, owner, session)
-    memories = _erase_memories(
-        tx, runtime, owner, author, session, own, lambda origin: origin.session == session
-    )
+    """Blank the entries of a session, ``held``, and return the ``erase`` entry."""
+    tx, owner = w.tx, w.owner
+    own = _own_memories(w, session)
+    erased = _erase_memories(w, session, own, lambda origin: origin.session == session)
     events = [entry for entry in held if entry.op == "append"]
     for event in events:
         sessions.drop_event(tx, owner, event)
@@ -344,70 +312,66 @@ def erase_in(
     sessions.recompute_session(tx, owner, session)
     sessions.mark_ended(tx, owner, session)
     session_state.wipe(tx, owner, session)
-    runtime.notes.drop(sessions.session_scope(author.scope, session))
+    w.runtime.notes.drop(sessions.session_scope(w.author.scope, session))
     tx.run("DELETE FROM recalls WHERE space = ? AND owner = ? AND session = ?", (*owner, session))
     for lane in (f"learn:{session}", f"summary:{session}"):
         jobs.drop_lane(tx, owner, lane)
-    body = {"entries": positions, "events": len(events), "memories": memories}
-    return writer.append_to_session(tx, runtime, owner, author, stamp, "erase", session, body=body)
+    body = {"entries": positions, "events": len(events), "memories": erased}
+    return w.append_to_session(stamp, "erase", session, body=body)
 
 
 def erase_event(
     runtime: Runtime, author: Author, origin: Origin, stamp: WriteStamp
 ) -> SessionErasure:
-    """Destroy what one event said, and see that the bytes are gone."""
-    with write_transaction(runtime, author.scope) as (tx, owner):
-        done = find_repeated_entry(tx, owner, stamp, "erase", origin.session)
+    """Destroy the text of one event, then remove it from the database files."""
+    with open_writer(runtime, author) as w:
+        done = find_repeated(w, stamp, "erase", origin.session)
         if done is not None:
-            return _report(done, pending=jobs.has_job(tx, owner, "scrub"))
+            return _report(done, pending=jobs.has_job(w.tx, w.owner, "scrub"))
         event = (
-            sessions.find_event_entry(tx, owner, origin)
+            sessions.find_event_entry(w.tx, w.owner, origin)
             if is_valid_sequence(origin.sequence)
             else None
         )
         if event is None:
             raise NotFound(f"session {origin.session!r} has no event {origin.sequence!r}")
-        said = writer.encoded_text(event)
-        memories = _erase_memories(
-            tx, runtime, owner, author, origin.session, (), lambda source: source == origin
-        )
-        positions = writer.erase_event(tx, owner, origin)
-        body = {"entries": positions, "events": 1, "memories": memories}
-        entry = writer.append_to_session(tx, runtime, owner, author, stamp, "erase", *origin, body)
-        job = writer.queue_scrub(tx, runtime, owner)
-    return _report(entry, pending=not writer.finish_scrub(runtime, owner, job, [said]))
+        text = memories.encoded_text(event)
+        erased = _erase_memories(w, origin.session, (), lambda source: source == origin)
+        positions = memories.erase_event(w.tx, w.owner, origin)
+        body = {"entries": positions, "events": 1, "memories": erased}
+        entry = w.append_to_session(stamp, "erase", *origin, body)
+        job = w.queue("scrub")
+    return _report(entry, pending=not finish_scrub(runtime, w.owner, job, [text]))
 
 
 def _erase_memories(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    session: str,
-    own: Sequence[str],
-    is_source: Callable[[Origin], bool],
+    w: Writer, session: str, own: Sequence[str], is_source: Callable[[Origin], bool]
 ) -> list[str]:
-    """What belongs to the session, or says nothing but what came from there.
+    """Erase the memories in ``own`` and those all of whose words come from the erased events.
 
-    Where only some versions do, their words give way to those of another version.
+    Where only some versions do, their words are replaced with those of another version. Returns the
+    ids of the erased memories.
     """
     erased = []
-    for memory in sorted({*own, *log.memories_from_session(tx, owner, session)}):
-        place = index.find(tx, owner, memory)
+    for memory in sorted({*own, *log.memories_from_session(w.tx, w.owner, session)}):
+        place = index.find(w.tx, w.owner, memory)
         if place is None:
             continue
-        held = log.versions(tx, owner, memory)
+        held = log.versions(w.tx, w.owner, memory)
         tainted = _from_source(held, is_source)
         if memory in own or all(tainted):
-            writer.erase_in(tx, runtime, owner, author, place, held, False, WriteStamp())
+            memories.erase_memory(w, place, held, False, WriteStamp())
             erased.append(memory)
         elif any(tainted):
-            _overwrite(tx, runtime, owner, place, held, tainted)
+            _overwrite(w, place, held, tainted)
     return erased
 
 
 def _from_source(held: Sequence[LogEntry], is_source: Callable[[Origin], bool]) -> list[bool]:
-    """Of each version, whether its words came from there; a version without new words inherits."""
+    """Tell for each version whether its words come from an erased event.
+
+    A version with the same content as the one before it has the words of that one.
+    """
     content, flag, flags = None, False, []
     for entry in held:
         if entry.body is not None and entry.body["content"] != content:
@@ -418,14 +382,11 @@ def _from_source(held: Sequence[LogEntry], is_source: Callable[[Origin], bool]) 
 
 
 def _overwrite(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    place: index.MemoryRow,
-    held: Sequence[LogEntry],
-    tainted: Sequence[bool],
+    w: Writer, place: index.MemoryRow, held: Sequence[LogEntry], tainted: Sequence[bool]
 ) -> None:
-    old = writer.current_entry(tx, owner, place).state(None)
+    """Replace the words of tainted versions with those of the clean version before them."""
+    tx, owner = w.tx, w.owner
+    old = index_check.read_current(tx, owner, place).state(None)
     clean = [entry for entry, flag in zip(held, tainted, strict=True) if not flag and entry.body]
     for entry, flag in zip(held, tainted, strict=True):
         if flag and entry.body is not None:
@@ -438,36 +399,34 @@ def _overwrite(
                 {**entry.body, **{name: kept[name] for name in CONTENT_FIELDS}},
             )
     if tainted[-1]:
-        new = writer.current_entry(tx, owner, place).state(None)
+        new = index_check.read_current(tx, owner, place).state(None)
         index.remove_memory(tx, owner, place, old)
-        text = writer.prepare_stored(tx, runtime, new)
-        first = index.add_memory(
-            tx, owner, place.first_position, place.position, new, text.passages
-        )
-        if new.forgotten_at is None:
-            writer.put_vectors(tx, runtime, owner, first, text)
+        w.index_memory(place.first_position, place.position, new)
 
 
-def _own_memories(tx: Transaction, owner: Owner, session: str) -> list[str]:
+def _own_memories(w: Writer, session: str) -> list[str]:
+    """List the memories that belong to this session alone."""
     chosen = index.Filter(sessions=(session,), include_forgotten=True)
-    places = index.list_memories(tx, owner, chosen)
+    places = index.list_memories(w.tx, w.owner, chosen)
     return [place.memory for place in places if place.session == session]
 
 
 # -- parts ----------------------------------------------------------------------------------------
 
 
-def find_repeated_entry(
-    tx: Transaction, owner: Owner, stamp: WriteStamp, op: Op, session: str
-) -> LogEntry | None:
-    """The entry a key already stands for; what was erased is told by what it was about."""
-    done = writer.find_repeated(tx, owner, stamp, about_session=True)
+def find_repeated(w: Writer, stamp: WriteStamp, op: Op, session: str) -> LogEntry | None:
+    """Return the entry about a session that was written with the stamp's key, if there is one.
+
+    An erased entry has lost its request, so its op and session are compared as well.
+    """
+    done = w.repeated(stamp, about_session=True)
     if done is not None and (done.op, done.session) != (op, session):
         raise KeyConflict(stamp.key or "")
     return done
 
 
 def require_session(tx: Transaction, owner: Owner, session: str) -> sessions.SessionRow:
+    """Read the row of a session that has events, or raise NotFound."""
     known = sessions.find(tx, owner, session)
     if known is None or not known.events:
         raise session_not_found(session)
@@ -475,6 +434,7 @@ def require_session(tx: Transaction, owner: Owner, session: str) -> sessions.Ses
 
 
 def session_not_found(session: str) -> NotFound:
+    """Return the error for a session that this scope does not have."""
     return NotFound(
         f"there is no session {session!r} here: a list shows the ones there are, "
         "and another space or user may have it"

@@ -1,4 +1,4 @@
-"""The latest profiles that were chosen, kept for as long as no memory of theirs changes."""
+"""A cache of the memories chosen for profiles, valid until one of an owner's memories changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ MAX_PROFILES = 256
 
 
 class CachedProfile(NamedTuple):
-    """The chosen memories, the state marks they were chosen at, and how long the choice holds."""
+    """The chosen memories, the state marks of the owners at the time, and when the choice holds.
+
+    It holds from ``since`` until, exclusively, ``until``: memories expire.
+    """
 
     marks: list[tuple[int, ...]]
     since: int
@@ -21,6 +24,8 @@ class CachedProfile(NamedTuple):
 
 
 class ProfileCache:
+    """The most recently chosen profiles of this process; threads may share it."""
+
     def __init__(self) -> None:
         self._profiles: OrderedDict[object, CachedProfile] = OrderedDict()
         self._lock = threading.Lock()
@@ -28,7 +33,7 @@ class ProfileCache:
     def get(
         self, key: object, marks: list[tuple[int, ...]], now: int
     ) -> list[tuple[int, Memory]] | None:
-        """The choice for this key, unless a memory changed since or its time is over."""
+        """Return the choice for a key, or None if a memory has changed or ``now`` is too late."""
         with self._lock:
             found = self._profiles.get(key)
         if found is None or found.marks != marks or not found.since <= now < found.until:
@@ -36,6 +41,7 @@ class ProfileCache:
         return found.chosen
 
     def put(self, key: object, profile: CachedProfile) -> None:
+        """Store a choice; the least recently stored one is dropped beyond ``MAX_PROFILES``."""
         with self._lock:
             self._profiles[key] = profile
             self._profiles.move_to_end(key)

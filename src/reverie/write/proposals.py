@@ -1,4 +1,4 @@
-"""What a model would remember if it may: proposed, then accepted or rejected by a person."""
+"""Proposals: what learning asks a person before it remembers it, and their answers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from reverie.engine.log import LogEntry
 from reverie.errors import Conflict, KeyConflict, NotFound
 from reverie.model import Memory, Op, Origin, Proposal
 from reverie.protocols import Owner, Transaction
-from reverie.write import validate, writer
+from reverie.write import validate
 from reverie.write.runtime import Runtime
 from reverie.write.validate import Draft
-from reverie.write.writer import Author, WriteStamp
+from reverie.write.writer import Author, Writer, WriteStamp, open_writer
 
 
 class ProposedFact(NamedTuple):
-    """What is to be proposed, and who would have it remembered."""
+    """A fact to propose; ``source`` names what it was learned with."""
 
     content: str
     category: str
@@ -25,68 +25,62 @@ class ProposedFact(NamedTuple):
     source: str
 
 
-def propose(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    origin: Origin,
-    proposed: ProposedFact,
-    reason: str | None = None,
-) -> None:
-    """Ask instead of remembering."""
-    quiet = runtime.redaction.quiet
+def propose(w: Writer, origin: Origin, proposed: ProposedFact, reason: str | None = None) -> None:
+    """Append a proposal that a person has to accept before it is remembered."""
+    quiet = w.runtime.redaction.quiet
     proposed = proposed._replace(
         content=quiet(proposed.content, "a proposal"), subject=quiet(proposed.subject, "a subject")
     )
     reason = quiet(reason, "a reason")
-    body = {"proposal": runtime.ids.memory(), **proposed._asdict()}
-    _append(tx, runtime, owner, author, "propose", origin, body, WriteStamp(reason=reason))
+    body = {"proposal": w.runtime.ids.memory(), **proposed._asdict()}
+    _append(w, "propose", origin, body, WriteStamp(reason=reason))
 
 
 def accept(runtime: Runtime, author: Author, proposal: str, stamp: WriteStamp) -> Memory:
+    """Remember what was proposed; a proposal accepted before returns the same memory."""
     with runtime.engine.read() as tx:
         owner = log.resolve_owner(tx, author.scope)
         if owner is None:
             raise NotFound(f"there is no proposal {proposal!r} here")
         asked = find(tx, owner, proposal)
     draft = draft_from_proposal(runtime, asked)
-    with writer.write_transaction(runtime, author.scope) as (tx, owner):
-        asked = find(tx, owner, proposal)
-        _check_key(tx, owner, stamp, "accept", proposal)
+    with open_writer(runtime, author) as w:
+        asked = find(w.tx, w.owner, proposal)
+        _check_key(w, stamp, "accept", proposal)
         if asked.answer == "accept" and asked.memory_id is not None:
-            place = index.find(tx, owner, asked.memory_id)
+            place = index.find(w.tx, w.owner, asked.memory_id)
             if place is None:
                 raise NotFound(f"memory {asked.memory_id} was erased after it was accepted")
-            return writer.current_entry(tx, owner, place).state(author.scope.user)
+            return w.read_memory(place)
         own = WriteStamp(origin=asked.origin, reason="it was proposed and accepted")
-        memory = writer.add_memory(tx, runtime, owner, author, draft, own)
+        memory = w.add_memory(draft, own)
         body = {"proposal": proposal, "memory": memory.id}
-        _append(tx, runtime, owner, author, "accept", asked.origin, body, stamp)
+        _append(w, "accept", asked.origin, body, stamp)
         return memory
 
 
-def reject(runtime: Runtime, author: Author, proposal: str, stamp: WriteStamp) -> Proposal:
-    with writer.write_transaction(runtime, author.scope) as (tx, owner):
-        asked = find(tx, owner, proposal)
-        _check_key(tx, owner, stamp, "reject", proposal)
-        if asked.answer == "accept":
-            raise Conflict(
-                f"proposal {proposal} was accepted as {asked.memory_id}: forget that memory instead"
-            )
-        if asked.answer is None:
-            body = {"proposal": proposal}
-            _append(tx, runtime, owner, author, "reject", asked.origin, body, stamp)
-        return find(tx, owner, proposal)
+def reject(w: Writer, proposal: str, stamp: WriteStamp) -> Proposal:
+    """Answer that a proposal is not to be remembered."""
+    asked = find(w.tx, w.owner, proposal)
+    _check_key(w, stamp, "reject", proposal)
+    if asked.answer == "accept":
+        raise Conflict(
+            f"proposal {proposal} was accepted as {asked.memory_id}: forget that memory instead"
+        )
+    if asked.answer is None:
+        _append(w, "reject", asked.origin, {"proposal": proposal}, stamp)
+    return find(w.tx, w.owner, proposal)
 
 
-def _check_key(tx: Transaction, owner: Owner, stamp: WriteStamp, op: Op, proposal: str) -> None:
-    done = writer.find_repeated(tx, owner, stamp, about_session=True)
+def _check_key(w: Writer, stamp: WriteStamp, op: Op, proposal: str) -> None:
+    """Raise KeyConflict if the stamp's key was used for anything but this answer."""
+    done = w.repeated(stamp, about_session=True)
     if done is not None and (done.op, (done.body or {}).get("proposal")) != (op, proposal):
         raise KeyConflict(stamp.key or "")
 
 
 def draft_from_proposal(runtime: Runtime, asked: Proposal | ProposedFact) -> Draft:
+    """Build the draft of the memory that a proposal would become."""
     return validate.build_draft(
         runtime,
         asked.content,
@@ -103,25 +97,17 @@ def draft_from_proposal(runtime: Runtime, asked: Proposal | ProposedFact) -> Dra
 
 
 def _append(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    op: Op,
-    origin: Origin,
-    body: Mapping[str, str | None],
-    stamp: WriteStamp,
+    w: Writer, op: Op, origin: Origin, body: Mapping[str, str | None], stamp: WriteStamp
 ) -> None:
-    """An entry about a proposal stands with the event that gave rise to it."""
-    entry = writer.append_to_session(tx, runtime, owner, author, stamp, op, *origin, body)
-    apply_entry(tx, owner, entry)
+    """Append an entry about a proposal, filed under the event that the proposal came from."""
+    apply_entry(w.tx, w.owner, w.append_to_session(stamp, op, *origin, body))
 
 
 Answer = Literal["accept", "reject"]
 
 
 def apply_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None:
-    """Let the list show what an entry proposes or answers."""
+    """Update the table of proposals from a stored entry."""
     body = entry.body or {}
     if entry.op == "propose" and entry.body is not None:
         tx.run(
@@ -138,7 +124,8 @@ def apply_entry(tx: Transaction, owner: Owner, entry: LogEntry) -> None:
 
 
 def find(tx: Transaction, owner: Owner, proposal: str) -> Proposal:
-    # What no database can store cannot be there.
+    """Read a proposal, or raise NotFound."""
+    # PostgreSQL raises for a NUL character in text.
     found = [] if "\0" in proposal else _read(tx, owner, " AND p.proposal = ?", (proposal,))
     if not found:
         raise NotFound(
@@ -148,6 +135,7 @@ def find(tx: Transaction, owner: Owner, proposal: str) -> Proposal:
 
 
 def exists(tx: Transaction, owner: Owner, proposal: str) -> bool:
+    """Tell whether the owner has a proposal with this id."""
     row = tx.one(
         "SELECT 1 FROM proposals WHERE space = ? AND owner = ? AND proposal = ?",
         (*owner, proposal),
@@ -156,7 +144,7 @@ def exists(tx: Transaction, owner: Owner, proposal: str) -> bool:
 
 
 def list_proposals(tx: Transaction, owner: Owner, *, answered: bool = False) -> list[Proposal]:
-    """Proposals, the oldest first: those that wait for an answer, or all of them."""
+    """List the proposals without an answer, or with ``answered`` all of them, the oldest first."""
     return _read(tx, owner, "" if answered else " AND p.answer IS NULL", ())
 
 
@@ -195,7 +183,7 @@ def _proposal(
 
 
 def erase_for_memory(tx: Transaction, owner: Owner, memory: str) -> list[int]:
-    """Destroy what a memory was accepted from; the positions of the entries that held it."""
+    """Blank the proposals a memory was accepted from; return the positions of their entries."""
     rows = tx.all(
         "SELECT position FROM proposals WHERE space = ? AND owner = ? AND memory = ?",
         (*owner, memory),
@@ -204,7 +192,7 @@ def erase_for_memory(tx: Transaction, owner: Owner, memory: str) -> list[int]:
 
 
 def erase_for_event(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:
-    """Destroy what an event gave rise to."""
+    """Blank the proposals that came from an event; return the positions of their entries."""
     rows = tx.all(
         "SELECT p.position FROM proposals p JOIN log l ON l.space = p.space "
         "AND l.position = p.position "
@@ -215,7 +203,7 @@ def erase_for_event(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:
 
 
 def erase_proposal(tx: Transaction, owner: Owner, position: int) -> None:
-    """Destroy one proposal."""
+    """Blank the proposal whose entry is at this position."""
     _erase(tx, owner, [position])
 
 

@@ -1,6 +1,6 @@
-"""Which memories were recalled, for dreaming: buffered, and written with the next write.
+"""The log of recalls: notes of what was recalled, buffered and written with the next write.
 
-A recall never waits for this and never fails because of it.
+A recall never waits for its note to be written and never fails because of it. Dreams read them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DAY_MS = 24 * 60 * 60_000
 
 
 class PendingRecall(NamedTuple):
-    """One recall: when, a hash of what was asked, the ids found, best first, and its event."""
+    """One recall: its time, a hash of the query, the ids found, best first, and its event."""
 
     scope: Scope
     at: int
@@ -32,7 +32,7 @@ class PendingRecall(NamedTuple):
 
 
 def read_notes(tx: Transaction, owner: Owner, session: str) -> list[RecallNote]:
-    """What was recalled within a session, in order."""
+    """Read the recalls of a session, in order; damaged rows are left out and counted."""
     found = []
     for *row, seal in tx.all(
         f"SELECT {seals.RECALL_COLUMNS}, seal FROM recalls WHERE space = ? AND owner = "
@@ -56,7 +56,7 @@ def _damaged(owner: Owner, session: str) -> StoreDamaged:
 
 
 class RecallNotes:
-    """The notes not yet written. When too many wait, the oldest are given up."""
+    """The notes that are not written yet. Beyond ``MAX_BUFFERED`` the oldest are dropped."""
 
     def __init__(self) -> None:
         self._pending: deque[PendingRecall] = deque(maxlen=MAX_BUFFERED)
@@ -65,27 +65,29 @@ class RecallNotes:
     def add(
         self, scope: Scope, at: int, query: str, hits: tuple[str, ...], sequence: int | None = None
     ) -> None:
+        """Buffer the note of one recall; of the query only a hash is kept."""
         digest = hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         with self._lock:
             self._pending.append(PendingRecall(scope, at, digest, hits, sequence))
 
     def drop(self, scope: Scope) -> None:
-        """Give up the notes of one session."""
+        """Drop the buffered notes of one session."""
         with self._lock:
             for note in [note for note in self._pending if note.scope == scope]:
                 self._pending.remove(note)
 
     def waiting(self, scope: Scope) -> list[PendingRecall]:
-        """The notes of one session that are not written yet, in order."""
+        """Return the buffered notes of one session, in order."""
         with self._lock:
             return [note for note in self._pending if note.scope == scope]
 
     def spaces(self) -> set[str]:
+        """Return the names of the spaces that have buffered notes."""
         with self._lock:
             return {note.scope.space for note in self._pending}
 
     def write(self, tx: Transaction, space: str) -> None:
-        """Write the notes of one space, and see that old ones will be pruned."""
+        """Write the buffered notes of one space, and queue the pruning of old ones."""
         with self._lock:
             ready = [note for note in self._pending if note.scope.space == space]
             for note in ready:

@@ -1,4 +1,4 @@
-"""What every verb works with."""
+"""What the functions of an open store share: engine, clock, settings, models and caches."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from reverie.write.visible_positions import VisiblePositions
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
+    """The parts of one open store. Handles pass it to the functions that do the work."""
+
     engine: Engine
     clock: Clock
     ids: Ids
@@ -26,6 +28,6 @@ class Runtime:
     profiles: ProfileCache = field(default_factory=ProfileCache)
     visible_positions: VisiblePositions = field(default_factory=VisiblePositions)
     verified_embedders: set[str] = field(default_factory=set)
-    """Embedders whose vectors the store was seen to hold."""
+    """Identities of embedders that were checked to be the store's current one."""
     changed: set[Owner] = field(default_factory=set)
-    """Owners whose changes the vault is to show, as far as this process made them."""
+    """Owners with changes by this process that are not mirrored to the vault yet."""

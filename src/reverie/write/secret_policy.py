@@ -1,4 +1,4 @@
-"""What is done about secrets in all that comes in: the setting ``secrets`` in one place."""
+"""The setting ``secrets``: what is done about secrets in texts that are to be stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reverie.text.secrets import detect
 
 log = logging.getLogger("reverie.secrets")
 
-# What is shorter is no key, and would be found in words.
+# A shorter value is not a key, and would be redacted within ordinary words.
 MIN_KEY_CHARS = 8
 
 Optional = TypeVar("Optional", str, str | None)
@@ -22,18 +22,18 @@ Optional = TypeVar("Optional", str, str | None)
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """``redact``, ``block``, ``warn`` or ``off``; ``own`` are the keys this program itself uses.
+    """A policy (``redact``, ``block``, ``warn`` or ``off``) and the API keys Reverie itself uses.
 
-    Those, and tokens of ours, are kept under no policy.
+    Those in ``own``, and Reverie's tokens, are redacted under every policy.
     """
 
     policy: str = "redact"
     own: tuple[str, ...] = ()
 
     def text(self, text: Optional, what: str, most: int) -> Optional:
-        """The text as it may be kept. Raises InvalidInput when secrets are blocked.
+        """Return a text as it may be stored; raise InvalidInput when the policy blocks it.
 
-        It is measured before it is scanned: one of more than ``most`` characters is refused.
+        A text of more than ``most`` characters is refused before it is scanned.
         """
         if isinstance(text, str) and len(text) > most:
             raise InvalidInput(f"{what} has {len(text)} characters, at most {most} are allowed")
@@ -41,21 +41,21 @@ class Redaction:
         return cleaned
 
     def each(self, texts: Any, what: str) -> Any:
-        """The same for every text within plain values that were measured, such as a message."""
+        """Apply the policy to every text within JSON values whose size was checked."""
         return self._apply(texts, what, self.policy)
 
     def quiet(self, text: Optional, what: str) -> Optional:
-        """The same for what a model answered or somebody asks: never raises."""
+        """Redact a text that nobody can correct, such as a model's answer: never raises."""
         cleaned: Optional = self.clean_values(text, what)
         return cleaned
 
     def clean_values(self, texts: Any, what: str) -> Any:
-        """The same for every text within plain values: never raises."""
+        """Redact every text within JSON values, where ``block`` counts as ``redact``."""
         policy = "redact" if self.policy == "block" else self.policy
         return self._apply(texts, what, policy)
 
     def refused_kinds(self, value: Any) -> tuple[str, ...]:
-        """Return the kinds of secrets within plain values that the policy does not keep."""
+        """Return the kinds of secrets within JSON values that the policy does not keep."""
         if self.policy in {"off", "warn"}:
             return () if detect.remove_own_secrets(value, self.own) == value else (detect.OWN_KIND,)
         return detect.redact_values(value, self.own)[1]
@@ -80,7 +80,7 @@ class Redaction:
 def redaction_from_settings(
     settings: Settings, environ: Mapping[str, str] = os.environ
 ) -> Redaction:
-    """What the settings ask for, and the keys that they hold or name."""
+    """Build the policy from the settings, with the API keys that they hold or name."""
     held = [
         getattr(settings, each.name)
         for each in fields(settings)

@@ -1,4 +1,4 @@
-"""Sessions and proposals as the log tells them: one entry after the other, or all of them anew."""
+"""Projecting the log to the tables of sessions and proposals: one entry, or all of an owner."""
 
 from __future__ import annotations
 
@@ -7,40 +7,37 @@ from collections.abc import Callable
 from reverie.engine import log, sessions
 from reverie.engine.log import LogEntry
 from reverie.protocols import Owner, Transaction
-from reverie.write import events, proposals, writer
-from reverie.write.runtime import Runtime
+from reverie.write import events, proposals
+from reverie.write.writer import Writer
 
 
-def apply_entry(
-    tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry, *, indexed: bool = True
-) -> None:
-    """Let the views show one entry about a session. Not ``indexed``: no recall finds it."""
+def apply_entry(w: Writer, entry: LogEntry, *, indexed: bool = True) -> None:
+    """Apply a stored entry about a session. An event that is not ``indexed`` is not recalled."""
     assert entry.session is not None
     if entry.op == "append":
-        _apply_event(tx, runtime, owner, entry, indexed)
+        _apply_event(w, entry, indexed)
     elif entry.op in {"hide", "restore"}:
-        events.apply_hidden(tx, runtime, owner, entry)
+        events.apply_visibility(w, entry)
     elif entry.op == "erase":
         if sessions.is_session_erasure(entry):
-            sessions.mark_ended(tx, owner, entry.session)
+            sessions.mark_ended(w.tx, w.owner, entry.session)
     else:
-        proposals.apply_entry(tx, owner, entry)
+        proposals.apply_entry(w.tx, w.owner, entry)
 
 
-def _apply_event(
-    tx: Transaction, runtime: Runtime, owner: Owner, entry: LogEntry, indexed: bool
-) -> None:
+def _apply_event(w: Writer, entry: LogEntry, indexed: bool) -> None:
     if entry.body is None or not indexed:
-        sessions.add_event(tx, owner, entry, [])
+        sessions.add_event(w.tx, w.owner, entry, [])
         return
-    text = events.prepare_stored_message(tx, runtime, entry.body["message"])
-    first = sessions.add_event(tx, owner, entry, text.passages)
+    text = events.prepare_stored_message(w, entry.body["message"])
+    first = sessions.add_event(w.tx, w.owner, entry, text.passages)
     if text.passages:
-        writer.put_vectors(tx, runtime, owner, first, text)
+        w.put_vectors(first, text)
 
 
-def rebuild(tx: Transaction, runtime: Runtime, owner: Owner, advance: Callable[[], None]) -> None:
-    """All sessions and proposals of an owner, whose views are empty."""
+def rebuild(w: Writer, advance: Callable[[], None]) -> None:
+    """Fill the empty tables of an owner from the log, calling ``advance`` for each event."""
+    tx, owner = w.tx, w.owner
     hidden = find_hidden(tx, owner)
     names = set()
     for entry in log.all_entries(tx, owner):
@@ -49,7 +46,7 @@ def rebuild(tx: Transaction, runtime: Runtime, owner: Owner, advance: Callable[[
         names.add(entry.session)
         if entry.op in {"hide", "restore"}:
             continue
-        apply_entry(tx, runtime, owner, entry, indexed=entry.session not in hidden)
+        apply_entry(w, entry, indexed=entry.session not in hidden)
         if entry.op == "append" and entry.body is not None:
             advance()
     sessions.rechain_forks(tx, owner)
@@ -59,7 +56,7 @@ def rebuild(tx: Transaction, runtime: Runtime, owner: Owner, advance: Callable[[
 
 
 def find_hidden(tx: Transaction, owner: Owner) -> dict[str, int]:
-    """The sessions that are hidden in the end, and since when."""
+    """Map each session that is hidden at the end of the log to the time it was hidden."""
     hidden: dict[str, int] = {}
     for entry in log.all_entries(tx, owner):
         if entry.session is None:

@@ -1,25 +1,26 @@
-"""What a session keeps beside its events: its summary, its scratchpad, its view of the profile.
+"""The state of a session besides its events: summary, scratchpad and position of the profile.
 
-The summary is one state, written by compare-and-swap: who read an older one is told so.
+The summary is written by compare-and-swap on its epoch.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
 from reverie.engine import log, log_rows, seals, sessions
 from reverie.engine.sessions import EventRange
 from reverie.errors import InvalidInput, StoreDamaged
-from reverie.model import Summary
+from reverie.model import Summary, optional_datetime
 from reverie.protocols import Owner, Transaction
 from reverie.text.normalize import require_utf8
 
 MAX_SUMMARY_CHARS = 16_000
 MAX_ITEMS = 32
-# Of what is given, blank ones included.
+# How many items a caller may give, blank ones included.
 MAX_GIVEN_ITEMS = 1_000
 MAX_ITEM_CHARS = 240
 MAX_BYTES = 8 * 1024
@@ -31,9 +32,13 @@ class ScratchpadState(NamedTuple):
     items: tuple[str, ...] = ()
     updated_at: int | None = None
 
+    @property
+    def updated_time(self) -> datetime | None:
+        return optional_datetime(self.updated_at)
+
 
 class _State(NamedTuple):
-    """All that a session keeps beside its events."""
+    """The columns of a row of ``session_state``."""
 
     frozen: int | None = None
     epoch: int = 0
@@ -44,7 +49,7 @@ class _State(NamedTuple):
 
 
 def _read(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) -> _State:
-    """What is kept, if it is as it was written. ``skip``: what is damaged is as if not there."""
+    """Read the state of a session. A damaged row raises StoreDamaged, or with ``skip`` is empty."""
     try:
         row = tx.one(
             f"SELECT {seals.STATE_COLUMNS}, seal FROM session_state "
@@ -69,7 +74,7 @@ def _read(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) ->
 
 
 def _update(tx: Transaction, owner: Owner, session: str, **values: object) -> None:
-    """Write some of it, over what is there and is as it was written."""
+    """Write some columns; raise StoreDamaged rather than overwrite a damaged row."""
     _read(tx, owner, session)
     ensure_row(tx, owner, session)
     changed = ", ".join(f"{name} = ?" for name in values)
@@ -81,6 +86,7 @@ def _update(tx: Transaction, owner: Owner, session: str, **values: object) -> No
 
 
 def ensure_row(tx: Transaction, owner: Owner, session: str) -> None:
+    """Insert the row of a session unless there is one."""
     tx.run(
         "INSERT INTO session_state (space, owner, session, frozen, epoch, upper, summary, "
         "scratchpad, scratched_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -90,7 +96,7 @@ def ensure_row(tx: Transaction, owner: Owner, session: str) -> None:
 
 
 def exists(tx: Transaction, owner: Owner, session: str) -> bool:
-    """Whether a session has anything beside its events."""
+    """Tell whether a session has a summary or a scratchpad."""
     row = tx.one(
         "SELECT 1 FROM session_state WHERE space = ? AND owner = ? AND session = ? "
         "AND (summary <> '' OR scratchpad IS NOT NULL)",
@@ -100,7 +106,7 @@ def exists(tx: Transaction, owner: Owner, session: str) -> bool:
 
 
 def wipe(tx: Transaction, owner: Owner, session: str) -> None:
-    """Leave nothing but an epoch: whoever is writing a summary has lost the race."""
+    """Clear the state, and advance the epoch so that a summary being written is refused."""
     epoch = _read(tx, owner, session).epoch + 1
     _update(tx, owner, session, **_State(epoch=epoch)._asdict())
 
@@ -109,28 +115,29 @@ def wipe(tx: Transaction, owner: Owner, session: str) -> None:
 
 
 def read_summary(tx: Transaction, owner: Owner, session: str, *, skip: bool = False) -> Summary:
+    """Read the summary that a session itself has. ``skip``: a damaged one is empty."""
     kept = _read(tx, owner, session, skip=skip)
     return Summary(kept.summary, kept.epoch, kept.upper)
 
 
 def find_summary(
-    tx: Transaction, owner: Owner, stretches: Sequence[EventRange], *, skip: bool = False
+    tx: Transaction, owner: Owner, ranges: Sequence[EventRange], *, skip: bool = False
 ) -> Summary:
-    """The summary of a session; until it has its own, that of what it was forked from.
+    """Read the summary of a session; until it has one, that of the session it was forked from.
 
-    Only where that covers nothing behind the fork. ``skip``: a damaged one is as if not there.
+    A summary that covers events after the fork is not used. ``skip``: a damaged one is empty.
     """
-    if not stretches:
+    if not ranges:
         return Summary()
-    own = read_summary(tx, owner, stretches[-1].session, skip=skip)
-    for stretch in reversed(stretches[:-1]):
+    own = read_summary(tx, owner, ranges[-1].session, skip=skip)
+    for range_ in reversed(ranges[:-1]):
         if own.text:
             break
-        earlier = read_summary(tx, owner, stretch.session, skip=skip)
+        earlier = read_summary(tx, owner, range_.session, skip=skip)
         if (
             earlier.text
-            and stretch.end_sequence is not None
-            and earlier.upper <= stretch.end_sequence
+            and range_.end_sequence is not None
+            and earlier.upper <= range_.end_sequence
         ):
             return Summary(earlier.text, own.epoch, earlier.upper)
     return own
@@ -139,7 +146,7 @@ def find_summary(
 def write_summary(
     tx: Transaction, owner: Owner, session: str, text: str, upper: int, expected_epoch: int
 ) -> Summary:
-    """The next epoch, or the current state with ``applied=False`` when another came first."""
+    """Write the next epoch, or return the current one with ``applied=False`` if that is newer."""
     current = read_summary(tx, owner, session)
     if current.epoch != expected_epoch:
         return Summary(current.text, current.epoch, current.upper, applied=False)
@@ -153,12 +160,13 @@ def write_summary(
 
 
 def put_summary(tx: Transaction, owner: Owner, session: str, summary: Summary) -> None:
-    """A summary as it was elsewhere, its epoch included."""
+    """Write a summary from another store or a vault, with the epoch it had there."""
     _update(tx, owner, session, summary=summary.text, upper=summary.upper, epoch=summary.epoch)
     sessions.count_unsummed(tx, owner, session)
 
 
 def check_summary(text: str, upper: int) -> str:
+    """Check a summary and the last sequence it covers; return its text as it can be stored."""
     if isinstance(upper, bool) or not isinstance(upper, int) or upper < 0:
         raise InvalidInput(f"upper must be the sequence of an event, not {upper!r}")
     if len(require_utf8(text, "the summary")) > MAX_SUMMARY_CHARS:
@@ -170,7 +178,7 @@ def check_summary(text: str, upper: int) -> str:
 
 
 def check_item_count(items: Iterable[str]) -> list[str]:
-    """The items as they are, if they are few enough to be worth looking at."""
+    """Return the items as a list; raise InvalidInput for a text or far too many items."""
     if isinstance(items, str):
         raise InvalidInput("the scratchpad takes a list of items, not one text")
     given = list(islice(items, MAX_GIVEN_ITEMS + 1))
@@ -180,7 +188,7 @@ def check_item_count(items: Iterable[str]) -> list[str]:
 
 
 def check_items(items: Iterable[str]) -> tuple[str, ...]:
-    """The items trimmed, blank ones left out. Too much is an error, never a cut."""
+    """Return the items trimmed and without blank ones; raise InvalidInput if they are too many."""
     kept = [item for item in (require_utf8(each, "an item").strip() for each in items) if item]
     if not kept:
         raise InvalidInput("the scratchpad needs an item that is not blank: 'clear' empties it")
@@ -202,6 +210,7 @@ def check_items(items: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_scratchpad(tx: Transaction, owner: Owner, session: str) -> ScratchpadState:
+    """Read the scratchpad of a session."""
     kept = _read(tx, owner, session)
     if kept.scratchpad is None:
         return ScratchpadState()
@@ -209,24 +218,25 @@ def read_scratchpad(tx: Transaction, owner: Owner, session: str) -> ScratchpadSt
 
 
 def write_scratchpad(tx: Transaction, owner: Owner, session: str, pad: ScratchpadState) -> None:
+    """Replace the scratchpad of a session."""
     items = log.encode(pad.items) if pad.items else None
     _update(tx, owner, session, scratchpad=items, scratched_at=pad.updated_at)
 
 
-# -- where the profile stands ---------------------------------------------------------------------
+# -- the position of the profile ------------------------------------------------------------------
 
 
 def profile_position(tx: Transaction, owner: Owner, session: str) -> int | None:
-    """The position a session first saw the profile at."""
+    """Return the position at which a session sees the profile, if it has seen it."""
     return _read(tx, owner, session, skip=True).frozen
 
 
 def inherited_profile_position(
-    tx: Transaction, owner: Owner, stretches: Sequence[EventRange]
+    tx: Transaction, owner: Owner, ranges: Sequence[EventRange]
 ) -> int | None:
-    """The same, or where the nearest session it was forked from did."""
-    for stretch in reversed(stretches):
-        frozen = profile_position(tx, owner, stretch.session)
+    """Return that position of the nearest session in a fork's lineage that has one."""
+    for range_ in reversed(ranges):
+        frozen = profile_position(tx, owner, range_.session)
         if frozen is not None:
             return frozen
     return None
@@ -235,5 +245,6 @@ def inherited_profile_position(
 def freeze_profile(
     tx: Transaction, owner: Owner, session: str, position: int, *, again: bool = False
 ) -> None:
+    """Set the position at which a session sees the profile, once unless ``again``."""
     if again or _read(tx, owner, session).frozen is None:
         _update(tx, owner, session, frozen=position)

@@ -1,7 +1,7 @@
-"""Tokens: who may do what in which spaces. A store keeps only what a token hashes to.
+"""Access tokens: each grants a right, in some spaces or all. A store keeps only their hashes.
 
-A token is ``rv_``, an id and a secret of 256 random bits, so that one round of SHA-256 is enough:
-there is nothing to guess.
+A token is ``rv_``, an id and a secret of 256 random bits. One round of SHA-256 is enough for a
+secret that cannot be guessed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_NAME_CHARS = 200
 
 
 def new_secret(id: str) -> str:
-    """A token that nobody else has."""
+    """Return the text of a new token with this id and a random secret."""
     return f"rv_{id}_{secrets.token_urlsafe(32)}"
 
 
@@ -36,7 +36,7 @@ def create(
     spaces: Iterable[str] | None,
     user: str | None,
 ) -> tuple[Token, str]:
-    """A new token, and the one time that it can be read."""
+    """Create a token; return it with its text, which cannot be read again."""
     require_name(name, "the name of a token", MAX_NAME_CHARS)
     if right not in RIGHTS:
         raise InvalidInput(f"a right must be one of {', '.join(RIGHTS)}, not {right!r}")
@@ -67,7 +67,7 @@ def create(
 
 
 def list_tokens(runtime: Runtime) -> list[Token]:
-    """Every token that is as it was made, the oldest first; nobody gets in with another."""
+    """List the tokens, the oldest first; damaged ones, which grant nothing, are left out."""
     found = []
     with runtime.engine.read() as tx:
         for key, value in read_rows(tx):
@@ -79,7 +79,7 @@ def list_tokens(runtime: Runtime) -> list[Token]:
 
 
 def revoke(runtime: Runtime, id: str) -> None:
-    """From now on nobody gets in with it."""
+    """Delete a token, or raise NotFound."""
     with runtime.engine.write() as tx:
         tx.enter_all_owners()
         if not tx.run("DELETE FROM meta WHERE key = ?", (_KEY + id,)):
@@ -89,7 +89,7 @@ def revoke(runtime: Runtime, id: str) -> None:
 
 
 def authenticate(runtime: Runtime, secret: str) -> Token | None:
-    """Whose token this is."""
+    """Return the token with this text; None when there is none."""
     shape = _TOKEN_PATTERN.fullmatch(secret)
     if shape is None:
         return None
@@ -107,15 +107,15 @@ def authenticate(runtime: Runtime, secret: str) -> Token | None:
 
 
 def read_rows(tx: Transaction) -> list[tuple[str, str]]:
-    """What a store keeps of its tokens."""
+    """Read the stored keys and values of all tokens, as ``replace_all`` takes them."""
     found = tx.all("SELECT key, value FROM meta WHERE SUBSTR(key, 1, 6) = ?", (_KEY,))
     return [(str(key), str(value)) for key, value in found]
 
 
 def replace_all(tx: Transaction, kept: Iterable[tuple[str, str]]) -> None:
-    """Put these in the place of all that a store has.
+    """Replace all tokens of a store with these.
 
-    A backup that comes back must not let in whoever was shut out since it was made.
+    A restored backup must not bring back tokens that were revoked after it was made.
     """
     tx.run("DELETE FROM meta WHERE SUBSTR(key, 1, 6) = ?", (_KEY,))
     for row in kept:

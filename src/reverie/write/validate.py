@@ -1,4 +1,4 @@
-"""What a caller wants remembered, checked and brought into shape before anything is locked."""
+"""Checking, redacting, splitting and embedding what a caller gives, before the transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MAX_REASON_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class PreparedText:
-    """A content with all that the index needs of it. vectors is None when a job will make them."""
+    """A content with its passages. ``vectors`` is None when a job will make them."""
 
     content: str
     passages: list[Passage]
@@ -58,7 +58,7 @@ class PreparedText:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A memory that has no id yet."""
+    """A checked memory that is not stored yet and has no id."""
 
     text: PreparedText
     kind: Kind
@@ -76,12 +76,12 @@ class Draft:
 
 
 def prepare_text(runtime: Runtime, content: str) -> PreparedText:
-    """Split, analyse and, with a local embedder, embed."""
+    """Split a content into passages, tag it and, with a local embedder, embed it."""
     return prepare_texts(runtime, [content])[0]
 
 
 def prepare_texts(runtime: Runtime, contents: Sequence[str]) -> list[PreparedText]:
-    """The same for many at once: one call to the embedder."""
+    """Prepare many contents with one call to the embedder."""
     split = [content_passages(content) for content in contents]
     return [
         PreparedText(content, parts, concept_tags(content), rows)
@@ -94,7 +94,7 @@ def prepare_texts(runtime: Runtime, contents: Sequence[str]) -> list[PreparedTex
 def prepare_split(
     runtime: Runtime, contents: Sequence[str], split: Sequence[list[Passage]]
 ) -> list[PreparedText]:
-    """Texts with their passages and, from a local embedder, their vectors."""
+    """Prepare contents that are split already; they get no concept tags."""
     return [
         PreparedText(content, parts, (), rows)
         for content, parts, rows in zip(
@@ -104,9 +104,9 @@ def prepare_split(
 
 
 def _embed_passages(runtime: Runtime, split: Sequence[list[Passage]]) -> list[Matrix | None]:
-    """What a local embedder makes of the passages of each text."""
+    """Embed the passages of each text with a local embedder; None for each with any other."""
     embedder = runtime.embedder
-    # The write itself looks again: what is remembered here only saves a look before it.
+    # The write transaction checks the model again; this check only comes before the work.
     if embedder is not None and embedder.identity not in runtime.verified_embedders:
         with runtime.engine.read() as tx:
             if embeddings.require(tx, embedder) is not None:
@@ -120,7 +120,7 @@ def _embed_passages(runtime: Runtime, split: Sequence[list[Passage]]) -> list[Ma
 
 
 def redact_content(runtime: Runtime, content: str, kind: str) -> str:
-    """A content checked and without secrets; it is measured before it is scanned."""
+    """Check and redact a content. It is measured before it is scanned."""
     if isinstance(content, str):
         measure_content(content, kind, runtime.settings)
     kept = runtime.redaction.text(content, "content", MAX_CHARS)
@@ -128,6 +128,7 @@ def redact_content(runtime: Runtime, content: str, kind: str) -> str:
 
 
 def check_content(content: str, kind: str, settings: Settings) -> str:
+    """Return a content that is not empty and not too long, or raise InvalidInput."""
     measure_content(require_utf8(content, "content"), kind, settings)
     if not one_line(content):
         raise InvalidInput("content must not be empty")
@@ -135,6 +136,7 @@ def check_content(content: str, kind: str, settings: Settings) -> str:
 
 
 def measure_content(content: str, kind: str, settings: Settings) -> None:
+    """Raise InvalidInput for a content that is too long for its kind."""
     if kind == "fact" and len(content) > settings.fact_chars:
         raise InvalidInput(
             f"a fact has at most {settings.fact_chars} characters, this has {len(content)}: "
@@ -145,19 +147,21 @@ def measure_content(content: str, kind: str, settings: Settings) -> None:
 
 
 def check_kind(kind: str) -> Kind:
+    """Return a kind of memory, or raise InvalidInput."""
     if kind not in KINDS:
         raise InvalidInput(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     return kind
 
 
 def check_limit(value: int, most: int, what: str = "limit") -> int:
+    """Return a whole number from 1, at most ``most``, or raise InvalidInput."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInput(f"{what} must be a whole number from 1, not {value!r}")
     return min(value, most)
 
 
 def check_ranking(ranking: Ranking | str) -> Ranking:
-    """A ranking, or the one of a name, that can be computed with."""
+    """Return a ranking, given itself or by name, whose values are in range."""
     if isinstance(ranking, str):
         if ranking not in RANKINGS:
             raise InvalidInput(f"ranking must be one of {', '.join(RANKINGS)}, not {ranking!r}")
@@ -191,12 +195,14 @@ _RANKING_RANGES = (
 
 
 def check_hit_kind(kind: str) -> HitKind:
+    """Return a kind of hit, or raise InvalidInput."""
     if kind not in HIT_KINDS:
         raise InvalidInput(f"kinds must be of {', '.join(HIT_KINDS)}, not {kind!r}")
     return kind
 
 
 def check_category(category: str) -> str:
+    """Return a category as it is stored, a slug."""
     if isinstance(category, str) and len(category) > MAX_CATEGORY_CHARS:
         raise InvalidInput(
             f"category has {len(category)} characters, at most {MAX_CATEGORY_CHARS} are allowed"
@@ -205,26 +211,30 @@ def check_category(category: str) -> str:
 
 
 def redact_category(runtime: Runtime, category: str) -> str:
+    """Redact and check a category."""
     return check_category(runtime.redaction.text(category, "category", MAX_CATEGORY_CHARS))
 
 
 def redact_subject(runtime: Runtime, subject: str | None) -> str | None:
+    """Redact and check a subject."""
     return check_subject(runtime.redaction.text(subject, "subject", MAX_SUBJECT_CHARS))
 
 
 def redact_source(runtime: Runtime, source: str | None) -> str | None:
+    """Redact and check the name of a source."""
     kept = runtime.redaction.text(source, "source", MAX_SOURCE_CHARS)
     return check_optional(kept, "source", MAX_SOURCE_CHARS)
 
 
 def check_subject(subject: str | None) -> str | None:
+    """Return a subject as it is stored; a blank one is None."""
     if subject is None or not one_line(require_utf8(subject, "subject")):
         return None
     return require_name(subject, "subject", MAX_SUBJECT_CHARS)
 
 
 def subject_filter_key(subject: str) -> str:
-    """What the subjects of memories are compared with in a list."""
+    """Return the key that a listing compares the subjects of memories with."""
     if len(require_utf8(subject, "subject")) > MAX_SUBJECT_CHARS:
         raise InvalidInput(
             f"subject has {len(subject)} characters, at most {MAX_SUBJECT_CHARS} are allowed"
@@ -233,11 +243,12 @@ def subject_filter_key(subject: str) -> str:
 
 
 def check_optional(value: str | None, what: str, limit: int) -> str | None:
+    """Return a name of at most ``limit`` characters, or None."""
     return None if value is None else require_name(value, what, limit)
 
 
 def redact_tags(runtime: Runtime, tags: Iterable[str]) -> tuple[str, ...]:
-    """Looked at before they are cleaned: in small letters a key is no longer known as one."""
+    """Redact tags, then clean them: an API key in lower case is no longer recognised as one."""
     redact = runtime.redaction.text
     return clean_tags(
         [redact(tag, "a tag", MAX_GIVEN_TAG_CHARS) for tag in require_tag_limits(tags)]
@@ -245,18 +256,20 @@ def redact_tags(runtime: Runtime, tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_reason(runtime: Runtime, reason: str | None) -> str | None:
+    """Redact and check the reason of a change."""
     kept = runtime.redaction.text(reason, "reason", MAX_REASON_CHARS)
     return check_optional(kept, "reason", MAX_REASON_CHARS)
 
 
 def check_origin(origin: Origin | Sequence[Any] | None) -> Origin | None:
+    """Return an origin, given as session and sequence, or raise InvalidInput."""
     if origin is None:
         return None
     if (
         not isinstance(origin, Sequence)
         or isinstance(origin, str)
         or len(origin) != 2
-        or type(origin[1]) is not int  # a bool is stored as a number, and sealed as none
+        or type(origin[1]) is not int  # a bool is stored as a number, but sealed as a bool
         or not 0 <= origin[1] < 1 << 62
     ):
         raise InvalidInput("origin must be the session and the sequence of an event")
@@ -278,6 +291,7 @@ def build_draft(
     pinned: bool,
     session: str | None = None,
 ) -> Draft:
+    """Check, redact, split and embed all that a new memory consists of."""
     checked = check_kind(kind)
     content = redact_content(runtime, content, checked)
     fields = {
@@ -296,16 +310,17 @@ def build_draft(
 
 
 def check_key(key: str | None) -> str | None:
+    """Return an idempotency key, or raise InvalidInput."""
     return check_optional(key, "key", MAX_KEY_CHARS)
 
 
 def key_hash(key: str | None) -> str | None:
-    """What the log keeps of a key: keys are only compared, and a hash need not be erased."""
+    """Return the hash of an idempotency key, which the log stores and never has to erase."""
     return None if key is None else hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 def request_hash(key: str | None, verb: str, *arguments: object) -> str | None:
-    """What a key stands for: the same verb with the same arguments."""
+    """Return the hash of a request, to tell a repeated request from another with the same key."""
     if key is None:
         return None
     text = json.dumps([verb, *arguments], ensure_ascii=True, default=str)
@@ -313,7 +328,7 @@ def request_hash(key: str | None, verb: str, *arguments: object) -> str | None:
 
 
 def memory_body(state: Memory, **more: Any) -> dict[str, Any]:
-    """The whole state as the log keeps it."""
+    """Return the body of the log entry for a state of a memory."""
     return {
         "kind": state.kind,
         "content": state.content,

@@ -1,4 +1,4 @@
-"""The vault that a store is mirrored to: where it is, and that it hears of every change."""
+"""The link from a store to its vault: the folder, and the jobs that mirror changes to it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from reverie.write.runtime import Runtime
 
 KEY = "vault"
 CREATED_KEY = "vault.made"
-# Who mirrors an owner and who commits it follow each other.
+# Jobs that mirror an owner run one after the other.
 LANE = "vault"
-# A commit waits no longer than this for what may follow.
+# ``flush`` runs commits that are due within this time at once.
 COMMIT_AHEAD_MS = 2_500
 
 
 def read_path(tx: Transaction) -> str | None:
-    """The folder of the vault, if there is one. Writers read it with the rules of the index."""
+    """Read the folder of the vault, if there is one; it is cached for the transaction."""
     if KEY not in tx.kept:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (KEY,))
         tx.kept[KEY] = None if row is None else row[0]
@@ -26,12 +26,16 @@ def read_path(tx: Transaction) -> str | None:
 
 
 def find_path(runtime: Runtime) -> str | None:
+    """Read the folder of the vault in a transaction of its own."""
     with runtime.engine.read() as tx:
         return read_path(tx)
 
 
 def attach(runtime: Runtime, path: str | None, *, first: bool = False) -> None:
-    """Mirror the store to this folder from now on, or to none; what is there already goes first."""
+    """Mirror the store to this folder from now on, or with None to no folder.
+
+    Mirroring of all that is stored already is queued. ``first``: do nothing if there is a vault.
+    """
     with runtime.engine.write() as tx:
         tx.enter_all_owners()
         known = read_path(tx)
@@ -47,24 +51,28 @@ def attach(runtime: Runtime, path: str | None, *, first: bool = False) -> None:
 
 
 def partial_replay_problem(runtime: Runtime) -> str | None:
-    """That the store knows only a part of what a vault's log says, if so, and the way out."""
+    """Return a message if a rebuild of this store from a vault was not finished, else None."""
     with runtime.engine.read() as tx:
         return read_partial_replay(tx)
 
 
 def read_partial_replay(tx: Transaction) -> str | None:
+    """Return the same within a transaction of the caller."""
     row = tx.one("SELECT value FROM meta WHERE key = ?", (REPLAY_KEY,))
     return None if row is None else unfinished_rebuild(row[0])
 
 
 def attach_if_none(runtime: Runtime, path: str) -> None:
-    """The same for a store that has none yet; another keeps the one it has."""
+    """Mirror a store that has no vault to this folder; leave any other as it is."""
     if find_path(runtime) is None:
         attach(runtime, path, first=True)
 
 
 def mark_created(runtime: Runtime, path: str) -> None:
-    """The folder is there: from now on it may be away, but is not made again by itself."""
+    """Record that the folder of the vault was created.
+
+    If it is missing later, for example on a disk that is not mounted, it is not created again.
+    """
     with runtime.engine.write() as tx:
         tx.enter_all_owners()
         tx.run("DELETE FROM meta WHERE key = ?", (CREATED_KEY,))
@@ -72,13 +80,14 @@ def mark_created(runtime: Runtime, path: str) -> None:
 
 
 def is_created(runtime: Runtime, path: str) -> bool:
+    """Tell whether this folder was recorded as created."""
     with runtime.engine.read() as tx:
         row = tx.one("SELECT value FROM meta WHERE key = ?", (CREATED_KEY,))
     return row is not None and row[0] == path
 
 
 def queue_mirror(tx: Transaction, runtime: Runtime, owner: Owner) -> None:
-    """See that the vault will show what this transaction changes."""
+    """Queue the mirroring of an owner, if the store has a vault."""
     if read_path(tx) is not None:
         runtime.changed.add(owner)
         _queue_mirror(tx, runtime, owner)
@@ -90,13 +99,13 @@ def _queue_mirror(tx: Transaction, runtime: Runtime, owner: Owner) -> None:
 
 
 def queue_commit(tx: Transaction, runtime: Runtime, owner: Owner, wait_ms: int) -> None:
-    """See that git will hold what the vault shows. What follows soon goes along."""
+    """Queue a git commit of an owner's files; changes within ``wait_ms`` are part of it."""
     now = runtime.clock.now()
     jobs.add_once(tx, owner, "commit", due_at=now + wait_ms, now=now, lane=None)
 
 
 def queue_summary_mirror(tx: Transaction, runtime: Runtime, owner: Owner, session: str) -> None:
-    """The same for a summary, of which the log knows nothing."""
+    """Queue the mirroring of a session's summary, which is not in the log."""
     if read_path(tx) is not None:
         runtime.changed.add(owner)
         now = runtime.clock.now()
@@ -105,9 +114,9 @@ def queue_summary_mirror(tx: Transaction, runtime: Runtime, owner: Owner, sessio
 
 
 def flush(runtime: Runtime) -> str | None:
-    """Let the vault show what this process changed, and git hold it; why that failed.
+    """Mirror and commit what this process changed; return why that failed, else None.
 
-    What another worker is at is left to it.
+    Jobs that another worker has claimed are left to it.
     """
     from reverie.agenda import worker
 

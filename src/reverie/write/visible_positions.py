@@ -1,4 +1,4 @@
-"""Which positions of the log each user sees, cached for the users that asked last."""
+"""Which owners and which positions of the log a scope sees; positions are cached."""
 
 from __future__ import annotations
 
@@ -9,33 +9,46 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reverie.engine import log
+from reverie.model import Scope
 from reverie.protocols import Owner, Transaction
 
 MAX_POSITIONS = 4_000_000
-"""How many positions are kept in all, 8 bytes each; of users beyond it they are read again."""
+"""How many positions the cache holds, 8 bytes each; those of other users are read again."""
+
+
+def visible_owners(tx: Transaction, scope: Scope) -> dict[Owner, str | None]:
+    """Map each of the one or two owners that a scope reads, its own first, to its user."""
+    space = log.find_space(tx, scope.space, scope.user)
+    if space is None:
+        return {}
+    own = log.find_owner(tx, space, scope.user)
+    owners: dict[Owner, str | None] = {} if own is None else {own: scope.user}
+    owners[Owner(space, log.SHARED_OWNER)] = None
+    return owners
+
 
 _Key = tuple[int, tuple[Owner, ...]]
 
 
 class _Visible(NamedTuple):
-    """The positions of the entries that a user sees, and how far the log was looked through."""
+    """The positions of the entries that a user sees, up to the position ``until``."""
 
     positions: array[int]
     until: int
 
 
 class VisiblePositions:
-    """What was read of the log so far, for the users that asked last."""
+    """The visible positions of the users that asked most recently; threads may share it."""
 
     def __init__(self) -> None:
         self._cache: OrderedDict[_Key, _Visible] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, tx: Transaction, owners: Sequence[Owner]) -> array[int]:
-        """The positions that these owners' entries have, in order."""
+        """Return the positions of these owners' entries, in order."""
         if not owners:
             return array("q")
-        # A backup that came back may hold other entries at the same positions.
+        # A restored backup may hold other entries at the same positions.
         key = (log.restore_epoch(tx), tuple(owners))
         with self._lock:
             known = self._cache.get(key, _Visible(array("q"), 0))
@@ -51,7 +64,7 @@ class VisiblePositions:
         return found.positions
 
     def _drop_oldest(self) -> None:
-        """Forget the users that asked longest ago; the newest one always stays."""
+        """Drop the positions of the users that asked least recently, but never the newest."""
         size = sum(len(kept.positions) for kept in self._cache.values())
         while size > MAX_POSITIONS and len(self._cache) > 1:
             _, dropped = self._cache.popitem(last=False)

@@ -1,54 +1,41 @@
-"""The only sequencer of writes: each verb is one transaction that appends to the log.
+"""The unit of work of the write path: one write transaction of one owner.
 
-The state, the index, the vectors of a local embedder and the jobs a change causes are written in
-that same transaction, so that nothing is ever half there.
+A ``Writer`` appends entries to the log. The current state, the index, the vectors of a local
+embedder and the jobs that follow from an entry are written in the same transaction, so a crash
+leaves either all of them or none.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from reverie.agenda import jobs
-from reverie.engine import (
-    index,
-    index_check,
-    log,
-    sessions,
-)
+from reverie.engine import index, index_check, log
 from reverie.engine.index import MemoryRow
 from reverie.engine.log import LogEntry
-from reverie.errors import (
-    KeyConflict,
-    NotFound,
-    SharedReadOnly,
-    StoreError,
-    SubjectExists,
-    VersionConflict,
-)
-from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Scope, Trust
+from reverie.errors import KeyConflict, NotFound, StoreError
+from reverie.model import Memory, Op, Origin, Scope, Trust
 from reverie.protocols import Owner, Transaction
-from reverie.text.normalize import subject_key
-from reverie.write import embeddings, proposals, vault_link
+from reverie.write import embeddings, vault_link
 from reverie.write.runtime import Runtime
-from reverie.write.validate import (
-    Draft,
-    PreparedText,
-    key_hash,
-    memory_body,
-)
+from reverie.write.validate import Draft, PreparedText, key_hash, memory_body
 
-# Who writes what was learned from turns.
+# The actor of entries that were learned from conversations.
 LEARNER = "learn"
-# In one write, and at least what a batch of an import brings; a cap that was lowered is reached
-# over several.
+# How many memories one transaction evicts. It must not be smaller than a batch of an import. A cap
+# that was lowered by more is reached over several writes.
 MAX_EVICTED = 1_000
+
+StateChange = Callable[[Memory, int], Memory | None]
+"""Returns the next state of a memory for its current state and the time of the change, in
+milliseconds; None when nothing is to change."""
 
 
 class Author(NamedTuple):
-    """Who writes: the scope of the handle, and what the surface that made it said of the writer."""
+    """Who writes: the scope of the handle, and the actor and trust that the surface gave it."""
 
     scope: Scope
     actor: str | None
@@ -62,13 +49,13 @@ class WriteStamp(NamedTuple):
     request: str | None = None
     reason: str | None = None
     origin: Origin | None = None
-    # Set by an import only: when and under which uuid the version was first written.
+    # Set by imports only: when, and with which uuid, the version was first written.
     recorded_at: int | None = None
     uuid: str | None = None
 
 
 class PendingMemory(NamedTuple):
-    """A memory to be added, under an id that is free."""
+    """A memory to be added, with an id that is free."""
 
     memory: str
     draft: Draft
@@ -76,221 +63,35 @@ class PendingMemory(NamedTuple):
 
 
 @contextlib.contextmanager
-def write_transaction(runtime: Runtime, scope: Scope) -> Iterator[tuple[Transaction, Owner]]:
-    """A write transaction of one owner. Recall notes of its space go along."""
+def open_writer(runtime: Runtime, author: Author) -> Iterator[Writer]:
+    """Open a write transaction for the owner of the author's scope, made on its first write.
+
+    Buffered recall notes of the space are written with it.
+    """
+    scope = author.scope
     with runtime.engine.write() as tx:
         owner = log.ensure_owner(tx, scope.space, scope.user)
         index.require_current_index(tx)
-        yield tx, owner
+        yield Writer(tx, runtime, owner, author)
         runtime.notes.write(tx, scope.space)
 
 
-def append(tx: Transaction, runtime: Runtime, owner: Owner, *entries: LogEntry) -> None:
-    """Write entries to the log, and see that the vault will show them."""
-    log.append(tx, owner, *entries)
-    vault_link.queue_mirror(tx, runtime, owner)
+def system_writer(tx: Transaction, runtime: Runtime, owner: Owner) -> Writer:
+    """Return a writer for changes that Reverie makes by itself, in a transaction of the caller."""
+    return Writer(tx, runtime, owner, system_author(log.scope_of(tx, owner)))
 
 
-def find_repeated(
-    tx: Transaction, owner: Owner, stamp: WriteStamp, *, about_session: bool = False
-) -> LogEntry | None:
-    """The entry an idempotency key already stands for."""
-    hashed = key_hash(stamp.key)
-    entry = None if hashed is None else log.find_by_key(tx, owner, hashed)
-    if entry is None or stamp.key is None:
-        return None
-    # What was erased lost its request: then the kind of thing it was about has to do.
-    same = entry.request == stamp.request if entry.request else bool(entry.memory) != about_session
-    if not same:
-        raise KeyConflict(stamp.key)
-    return entry
-
-
-def repeated_state(entry: LogEntry, author: Author) -> Memory:
-    if entry.body is None or entry.op == "erase":
-        raise NotFound(f"memory {entry.memory} was erased after this key was used")
-    return entry.state(author.scope.user)
-
-
-# -- verbs ----------------------------------------------------------------------------------------
-
-
-def remember(
-    runtime: Runtime, author: Author, draft: Draft, stamp: WriteStamp, force: bool
-) -> Memory:
-    with write_transaction(runtime, author.scope) as (tx, owner):
-        done = find_repeated(tx, owner, stamp)
-        if done is not None:
-            return repeated_state(done, author)
-        key = subject_key(draft.subject)
-        if key is not None and not force:
-            now = runtime.clock.now()
-            existing = index.find_subject(tx, owner, draft.category, key, now, draft.session)
-            if existing is not None:
-                raise SubjectExists(current_entry(tx, owner, existing).state(author.scope.user))
-        return add_memory(tx, runtime, owner, author, draft, stamp)
-
-
-def add_memory(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    draft: Draft,
-    stamp: WriteStamp,
-) -> Memory:
-    """Append version 1 of a new memory and index it."""
-    new = PendingMemory(_new_memory_id(tx, runtime, owner), draft, stamp)
-    return add_memories(tx, runtime, owner, author, [new])[0]
-
-
-def add_memories(
-    tx: Transaction, runtime: Runtime, owner: Owner, author: Author, news: Sequence[PendingMemory]
-) -> list[Memory]:
-    """The same for many, in their order. Their ids are free, and no two are equal."""
-    if not news:
-        return []
-    now = runtime.clock.now()
-    whens = log.advance_each(tx, owner, [_recording_time(new.stamp, now) for new in news])
-    states = [_first_state(author, new, when[1]) for new, when in zip(news, whens, strict=True)]
-    added = list(zip(news, states, whens, strict=True))
-    entries = [
-        _entry(runtime, author, new.stamp, "remember", state, when, new.draft.document)
-        for new, state, when in added
-    ]
-    append(tx, runtime, owner, *entries)
-    indexed = [
-        index.IndexedMemory(position, position, state, new.draft.text.passages)
-        for new, state, (position, _) in added
-    ]
-    first = index.add_memories(tx, owner, indexed)
-    put_vectors(tx, runtime, owner, first, *(new.draft.text for new in news))
-    for new, state, (position, _) in added:
-        if new.draft.document is not None and state.source is not None:
-            put_document(tx, owner, state.source, position, new.draft.document)
-        if state.expires_at is not None:
-            queue_expiry(tx, runtime, owner, state)
-    for kind, last in {state.kind: position for _, state, (position, _) in added}.items():
-        evict(tx, runtime, owner, kind, sparing=last)
-    return states
-
-
-def _first_state(author: Author, new: PendingMemory, recorded_at: int) -> Memory:
-    draft = new.draft
-    created_at = recorded_at if draft.created_at is None else draft.created_at
-    return Memory(
-        id=new.memory,
-        kind=draft.kind,
-        content=draft.text.content,
-        category=draft.category,
-        subject=draft.subject,
-        tags=draft.tags,
-        concept_tags=draft.text.concept_tags,
-        version=1,
-        user=author.scope.user,
-        session=draft.session,
-        source=draft.source,
-        trust=author.trust,
-        pinned=draft.pinned,
-        created_at=created_at,
-        updated_at=created_at,
-        happened_at=draft.happened_at,
-        forgotten_at=None,
-        expires_at=draft.expires_at,
-    )
-
-
-def change(
-    runtime: Runtime,
-    author: Author,
-    memory_id: str,
-    op: Op,
-    stamp: WriteStamp,
-    alter: Callable[[Memory, int], Memory | None],
-    text: PreparedText | None = None,
-    document: str | None = None,
-) -> Memory:
-    """Append the next version. ``alter`` gives the new state, or None when nothing is to change."""
-    with write_transaction(runtime, author.scope) as (tx, owner):
-        done = find_repeated(tx, owner, stamp)
-        if done is not None:
-            return repeated_state(done, author)
-        place = find_writable(tx, owner, author, memory_id)
-        return change_in(tx, runtime, owner, author, place, op, stamp, alter, text, document)
-
-
-def change_in(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    place: MemoryRow,
-    op: Op,
-    stamp: WriteStamp,
-    alter: Callable[[Memory, int], Memory | None],
-    text: PreparedText | None = None,
-    document: str | None = None,
-) -> Memory:
-    entry = current_entry(tx, owner, place)
-    old = entry.state(author.scope.user)
-    now = _recording_time(stamp, runtime.clock.now())
-    altered = alter(old, log.recording_time(tx, owner, now))
-    if altered is None and stamp.key is None:
-        return old
-    position, recorded_at = log.advance(tx, owner.space, now)
-    # With a key even "nothing to do" is written down: repeated later, it must not act.
-    new = replace(altered or old, version=old.version + 1)
-    hash_ = document or (entry.body or {}).get("document")
-    when = (position, recorded_at)
-    append(tx, runtime, owner, _entry(runtime, author, stamp, op, new, when, hash_))
-    was, is_now = old.forgotten_at is None, new.forgotten_at is None
-    if was == is_now and text is None:
-        index.update_metadata(tx, owner, place, position, old, new)
-        return new
-    index.remove_memory(tx, owner, place, old)
-    if is_now and text is None:
-        text = prepare_stored(tx, runtime, new)
-    first = index.add_memory(
-        tx, owner, place.first_position, position, new, text.passages if text else []
-    )
-    if text is not None and is_now:
-        put_vectors(tx, runtime, owner, first, text)
-    if document is not None and new.source is not None:
-        put_document(tx, owner, new.source, place.first_position, document)
-    return new
-
-
-def erase(
-    runtime: Runtime, author: Author, memory_id: str, with_source: bool, stamp: WriteStamp
-) -> ErasureReport:
-    """Destroy every version of a memory, then see that the bytes are gone from the files too."""
-    with write_transaction(runtime, author.scope) as (tx, owner):
-        done = find_repeated(tx, owner, stamp)
-        if done is not None:
-            if (done.op, done.memory) != ("erase", memory_id):
-                raise KeyConflict(stamp.key or "")
-            return _report(done, pending=jobs.has_job(tx, owner, "scrub"))
-        place = find_writable(tx, owner, author, memory_id)
-        held = log.versions(tx, owner, memory_id)
-        erased = {log.encode(entry.body["content"])[1:-1] for entry in held if entry.body}
-        if with_source:
-            said = [
-                sessions.find_event_entry(tx, owner, entry.origin) for entry in held if entry.origin
-            ]
-            erased |= {encoded_text(entry) for entry in said if entry is not None}
-        entry = erase_in(tx, runtime, owner, author, place, held, with_source, stamp)
-        job = queue_scrub(tx, runtime, owner)
-    return _report(entry, pending=not finish_scrub(runtime, owner, job, sorted(erased)))
-
-
-def queue_scrub(tx: Transaction, runtime: Runtime, owner: Owner) -> int:
-    """Queue the end of an erasure, in the transaction that blanks what is erased."""
-    now = runtime.clock.now()
-    return jobs.add(tx, owner, "scrub", {}, due_at=now, now=now)
+def system_author(scope: Scope) -> Author:
+    """Return the author of changes that Reverie makes by itself."""
+    return Author(scope, "reverie", "agent")
 
 
 def finish_scrub(runtime: Runtime, owner: Owner, job: int, erased: Sequence[str]) -> bool:
-    """Whether these texts are gone from the files; while they are not, the job stays."""
+    """Remove erased texts from the database files. Return False when that has to wait.
+
+    ``job`` is the ``scrub`` job that was queued in the transaction of the erasure; it is dropped
+    once the texts are gone.
+    """
     gone = runtime.engine.scrub(erased)
     if gone:
         with runtime.engine.write() as tx, contextlib.suppress(NotFound):
@@ -299,255 +100,331 @@ def finish_scrub(runtime: Runtime, owner: Owner, job: int, erased: Sequence[str]
     return gone
 
 
-def erase_in(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    place: MemoryRow,
-    held: list[LogEntry],
-    with_source: bool,
-    stamp: WriteStamp,
-) -> LogEntry:
-    old = current_entry(tx, owner, place).state(author.scope.user)
-    index.remove_memory(tx, owner, place, old)
-    tx.run(
-        "DELETE FROM documents WHERE space = ? AND owner = ? AND born = ?",
-        (*owner, place.first_position),
-    )
-    positions = [entry.position for entry in held] + proposals.erase_for_memory(tx, owner, old.id)
-    sources = sorted({entry.origin for entry in held if entry.origin}) if with_source else []
-    events = [found for origin in sources for found in erase_event(tx, owner, origin)]
-    log.erase_content(tx, owner, positions + events)
-    when = log.advance(tx, owner.space, runtime.clock.now())
-    body = {"entries": positions + events, "passages": place.passages, "sources": sources}
-    entry = replace(
-        build_entry(runtime, author, stamp, "erase", when, body),
-        memory=old.id,
-        version=held[-1].version + 1,
-    )
-    append(tx, runtime, owner, entry)
-    return entry
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One write transaction of one owner, and the author of what it writes."""
 
+    tx: Transaction
+    runtime: Runtime
+    owner: Owner
+    author: Author
 
-def encoded_text(entry: LogEntry) -> str:
-    """The text of an event as the log spells it, to look for in the files."""
-    return log.encode(sessions.event_from_entry(entry, None).text)[1:-1]
+    @property
+    def user(self) -> str | None:
+        """The user whose memories are written; None for the shared ones."""
+        return self.author.scope.user
 
+    def now(self) -> int:
+        """Return the time of the injected clock, in milliseconds."""
+        return self.runtime.clock.now()
 
-def erase_event(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:
-    """Destroy what one event said; the positions of the entries that held it."""
-    entry = sessions.find_event_entry(tx, owner, origin)
-    if entry is None:
-        return []
-    sessions.drop_event(tx, owner, entry)
-    log.erase_content(tx, owner, [entry.position])
-    sessions.recompute_session(tx, owner, *origin)
-    return [entry.position, *proposals.erase_for_event(tx, owner, origin)]
+    def by(self, author: Author) -> Writer:
+        """Return a writer of the same transaction that writes in the name of another author."""
+        return replace(self, author=author)
 
+    # -- idempotency --------------------------------------------------------------------------
 
-def evict(
-    tx: Transaction, runtime: Runtime, owner: Owner, kind: str, sparing: int | None = None
-) -> None:
-    """Beyond a cap the oldest is forgotten, with the reason; never what is pinned or just came."""
-    cap = runtime.settings.max_facts if kind == "fact" else runtime.settings.max_notes
-    if not cap:
-        return
-    statistics = index.statistics(tx, owner)
-    excess = (statistics.facts if kind == "fact" else statistics.notes) - cap
-    if excess <= 0:
-        return
-    author = Author(log.scope_of(tx, owner), "reverie", "agent")
-    for place in index.oldest_unpinned(tx, owner, kind, min(excess, MAX_EVICTED)):
-        if place.first_position == sparing:
-            continue
-        change_in(
-            tx,
-            runtime,
-            owner,
-            author,
-            place,
-            "forget",
-            WriteStamp(reason=f"the cap of {cap} {kind}s was reached"),
-            lambda old, at: replace(old, forgotten_at=at),
+    def repeated(self, stamp: WriteStamp, *, about_session: bool = False) -> LogEntry | None:
+        """Return the entry that was written with the stamp's idempotency key, if there is one.
+
+        Raises KeyConflict when that was another request.
+        """
+        hashed = key_hash(stamp.key)
+        entry = None if hashed is None else log.find_by_key(self.tx, self.owner, hashed)
+        if entry is None or stamp.key is None:
+            return None
+        # An erased entry has lost its request: all that can be compared is whether it was about a
+        # memory or a session.
+        same = (
+            entry.request == stamp.request if entry.request else bool(entry.memory) != about_session
+        )
+        if not same:
+            raise KeyConflict(stamp.key)
+        return entry
+
+    # -- the log ------------------------------------------------------------------------------
+
+    def next_position(self) -> tuple[int, int]:
+        """Take the next position of the log, with the time that an entry there is recorded at."""
+        return log.advance(self.tx, self.owner.space, self.now())
+
+    def build_entry(
+        self,
+        stamp: WriteStamp,
+        op: Op,
+        when: tuple[int, int],
+        body: Mapping[str, Any],
+        memory: str = "",
+        version: int = 0,
+    ) -> LogEntry:
+        """Build an entry of the author. ``when`` is its position and its time."""
+        return LogEntry(
+            position=when[0],
+            op=op,
+            recorded_at=when[1],
+            actor=self.author.actor,
+            trust=self.author.trust,
+            reason=stamp.reason,
+            origin=stamp.origin,
+            key=key_hash(stamp.key),
+            request=stamp.request,
+            memory=memory,
+            version=version,
+            uuid=stamp.uuid or self.runtime.ids.uuid(),
+            body=body,
+        )
+
+    def append(self, *entries: LogEntry) -> None:
+        """Append entries to the log and queue their mirroring to the vault, if there is one."""
+        log.append(self.tx, self.owner, *entries)
+        vault_link.queue_mirror(self.tx, self.runtime, self.owner)
+
+    def append_to_session(
+        self,
+        stamp: WriteStamp,
+        op: Op,
+        session: str,
+        sequence: int | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> LogEntry:
+        """Append an entry about a session, or about one event of it."""
+        entry = self.build_entry(stamp, op, self.next_position(), {} if body is None else body)
+        entry = replace(entry, session=session, sequence=sequence)
+        self.append(entry)
+        return entry
+
+    # -- jobs ---------------------------------------------------------------------------------
+
+    def queue(
+        self,
+        kind: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        due_at: int | None = None,
+        lane: str | None = None,
+    ) -> int:
+        """Queue a job, due now unless told otherwise. Jobs of one lane run in order."""
+        now = self.now()
+        due_at = now if due_at is None else due_at
+        return jobs.add(self.tx, self.owner, kind, payload or {}, due_at=due_at, now=now, lane=lane)
+
+    def queue_expiry(self, state: Memory) -> None:
+        """Queue the job that forgets a memory at its ``expires_at``, if it has one."""
+        if state.expires_at is not None:
+            self.queue("expire", {"memory": state.id}, due_at=state.expires_at)
+
+    def queue_summary_mirror(self, session: str) -> None:
+        """Queue the mirroring of a session's summary, which is not in the log."""
+        vault_link.queue_summary_mirror(self.tx, self.runtime, self.owner, session)
+
+    # -- memories -----------------------------------------------------------------------------
+
+    def read_memory(self, place: MemoryRow) -> Memory:
+        """Read the current state of a memory."""
+        return index_check.read_current(self.tx, self.owner, place).state(self.user)
+
+    def add_memory(self, draft: Draft, stamp: WriteStamp) -> Memory:
+        """Append version 1 of a new memory and index it."""
+        return self.add_memories([PendingMemory(self._new_memory_id(), draft, stamp)])[0]
+
+    def add_memories(self, news: Sequence[PendingMemory]) -> list[Memory]:
+        """Append version 1 of many memories, in order. Their ids are free, no two are equal."""
+        if not news:
+            return []
+        tx, owner, now = self.tx, self.owner, self.now()
+        whens = log.advance_each(tx, owner, [_recording_time(new.stamp, now) for new in news])
+        states = [self._first_state(new, when[1]) for new, when in zip(news, whens, strict=True)]
+        added = list(zip(news, states, whens, strict=True))
+        self.append(
+            *(
+                self._version_entry(new.stamp, "remember", state, when, new.draft.document)
+                for new, state, when in added
+            )
+        )
+        indexed = [
+            index.IndexedMemory(position, position, state, new.draft.text.passages)
+            for new, state, (position, _) in added
+        ]
+        first = index.add_memories(tx, owner, indexed)
+        self.put_vectors(first, *(new.draft.text for new in news))
+        for new, state, (position, _) in added:
+            self._put_document(state.source, position, new.draft.document)
+            self.queue_expiry(state)
+        for kind, last in {state.kind: position for _, state, (position, _) in added}.items():
+            self.evict(kind, sparing=last)
+        return states
+
+    def change_memory(
+        self,
+        place: MemoryRow,
+        op: Op,
+        stamp: WriteStamp,
+        alter: StateChange,
+        text: PreparedText | None = None,
+        document: str | None = None,
+    ) -> Memory:
+        """Append the next version of a memory.
+
+        ``text`` is given when the content changes, ``document`` is the hash of the document that
+        the new content comes from.
+        """
+        tx, owner = self.tx, self.owner
+        entry = index_check.read_current(tx, owner, place)
+        old = entry.state(self.user)
+        now = _recording_time(stamp, self.now())
+        altered = alter(old, log.recording_time(tx, owner, now))
+        if altered is None and stamp.key is None:
+            return old
+        position, recorded_at = log.advance(tx, owner.space, now)
+        # With a key, a version is written even when nothing changes: the repeated request must
+        # find it, and not act on what the memory has become since.
+        new = replace(altered or old, version=old.version + 1)
+        hash_ = document or (entry.body or {}).get("document")
+        self.append(self._version_entry(stamp, op, new, (position, recorded_at), hash_))
+        if text is None and (old.forgotten_at is None) == (new.forgotten_at is None):
+            index.update_metadata(tx, owner, place, position, old, new)
+            return new
+        index.remove_memory(tx, owner, place, old)
+        self.index_memory(place.first_position, position, new, text, document)
+        return new
+
+    def evict(self, kind: str, sparing: int | None = None) -> None:
+        """Forget the oldest memories beyond the cap of their kind, and say so as the reason.
+
+        Pinned memories stay, and so does the one with the first position ``sparing``.
+        """
+        settings = self.runtime.settings
+        cap = settings.max_facts if kind == "fact" else settings.max_notes
+        if not cap:
+            return
+        statistics = index.statistics(self.tx, self.owner)
+        excess = (statistics.facts if kind == "fact" else statistics.notes) - cap
+        if excess <= 0:
+            return
+        system = self.by(system_author(self.author.scope))
+        stamp = WriteStamp(reason=f"the cap of {cap} {kind}s was reached")
+        for place in index.oldest_unpinned(self.tx, self.owner, kind, min(excess, MAX_EVICTED)):
+            if place.first_position != sparing:
+                system.change_memory(
+                    place, "forget", stamp, lambda old, at: replace(old, forgotten_at=at)
+                )
+
+    # -- the index ----------------------------------------------------------------------------
+
+    def index_memory(
+        self,
+        first_position: int,
+        position: int,
+        state: Memory,
+        text: PreparedText | None = None,
+        document: str | None = None,
+    ) -> None:
+        """Put a state of a memory, which the index does not hold, into the index.
+
+        ``position`` is the position of its entry, ``first_position`` that of version 1. Without
+        ``text`` the stored content is split and embedded here.
+        """
+        if state.forgotten_at is not None:
+            index.add_memory(self.tx, self.owner, first_position, position, state, [])
+        else:
+            if text is None:
+                text = self.embed(state.content, index.content_passages(state.content))
+            first = index.add_memory(
+                self.tx, self.owner, first_position, position, state, text.passages
+            )
+            self.put_vectors(first, text)
+        self._put_document(state.source, first_position, document)
+
+    def embed(self, content: str, passages: list[index.Passage]) -> PreparedText:
+        """Embed the passages of a stored content, if the embedder is local."""
+        embedder = self.runtime.embedder
+        vectors = None
+        if embedder is not None and not embedder.remote and passages:
+            embeddings.require(self.tx, embedder)
+            vectors = embedder.embed([passage.text for passage in passages])
+        return PreparedText(content, passages, (), vectors)
+
+    def put_vectors(self, first: int, *texts: PreparedText) -> None:
+        """Store the vectors of texts whose passages are numbered from ``first`` without a gap.
+
+        Where they have none yet, queue the job that makes them.
+        """
+        tx, owner, embedder = self.tx, self.owner, self.runtime.embedder
+        made = [text.vectors for text in texts if text.vectors is not None]
+        if made and embedder is not None:
+            import numpy as np
+
+            assert len(made) == len(texts)
+            rows = np.concatenate(made)
+            generation = embeddings.ensure(tx, embedder, rows.shape[1])
+            tx.put_vectors(owner, generation.number, first, rows)
+            return
+        tx.many(
+            "INSERT INTO unembedded (space, owner, passage) VALUES (?, ?, ?)",
+            [(*owner, first + i) for i in range(sum(len(text.passages) for text in texts))],
+        )
+        if embedder is not None:
+            embeddings.ensure(tx, embedder, None)
+            now = self.now()
+            jobs.add_once(tx, owner, "embed", due_at=now, now=now)
+
+    # -- parts --------------------------------------------------------------------------------
+
+    def _new_memory_id(self) -> str:
+        for _ in range(100):
+            candidate = self.runtime.ids.memory()
+            if not log.id_taken(self.tx, self.owner, candidate):
+                return candidate
+        raise StoreError("the id source gave a hundred ids that are all taken: use another one")
+
+    def _first_state(self, new: PendingMemory, recorded_at: int) -> Memory:
+        draft = new.draft
+        created_at = recorded_at if draft.created_at is None else draft.created_at
+        return Memory(
+            id=new.memory,
+            kind=draft.kind,
+            content=draft.text.content,
+            category=draft.category,
+            subject=draft.subject,
+            tags=draft.tags,
+            concept_tags=draft.text.concept_tags,
+            version=1,
+            user=self.user,
+            session=draft.session,
+            source=draft.source,
+            trust=self.author.trust,
+            pinned=draft.pinned,
+            created_at=created_at,
+            updated_at=created_at,
+            happened_at=draft.happened_at,
+            forgotten_at=None,
+            expires_at=draft.expires_at,
+        )
+
+    def _version_entry(
+        self,
+        stamp: WriteStamp,
+        op: Op,
+        state: Memory,
+        when: tuple[int, int],
+        document: str | None,
+    ) -> LogEntry:
+        more = {} if document is None else {"document": document}
+        body = memory_body(state, **more)
+        return self.build_entry(stamp, op, when, body, state.id, state.version)
+
+    def _put_document(self, source: str | None, first_position: int, hash_: str | None) -> None:
+        """Remember which memory a document was stored as, and the hash of its content."""
+        if source is None or hash_ is None:
+            return
+        self.tx.run(
+            "INSERT INTO documents (space, owner, source, born, hash) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (space, owner, source) DO UPDATE SET born = excluded.born, "
+            "hash = excluded.hash",
+            (*self.owner, source, first_position, hash_),
         )
 
 
-# -- parts ----------------------------------------------------------------------------------------
-
-
-def find_writable(tx: Transaction, owner: Owner, author: Author, memory_id: str) -> MemoryRow:
-    """The memory this handle may write."""
-    place = index.find(tx, owner, memory_id)
-    if place is not None:
-        return place
-    shared = Owner(owner.space, log.SHARED_OWNER)
-    if owner != shared and index.find(tx, shared, memory_id) is not None:
-        raise SharedReadOnly(memory_id)
-    raise memory_not_found(memory_id)
-
-
-def memory_not_found(memory_id: str) -> NotFound:
-    return NotFound(
-        f"there is no memory {memory_id!r} here: a list shows the ones there are, "
-        "and another space or user may have it"
-    )
-
-
-def current_entry(tx: Transaction, owner: Owner, place: MemoryRow) -> LogEntry:
-    return index_check.read_current(tx, owner, place)
-
-
-def check_version(memory: Memory, version: int | None) -> None:
-    if version is not None and memory.version != version:
-        raise VersionConflict(memory.id, version, memory.version)
-
-
-def less_trusted(one: Trust, other: Trust) -> Trust:
-    return max(one, other, key=TRUSTS.index)
-
-
-def put_vectors(
-    tx: Transaction, runtime: Runtime, owner: Owner, first: int, *texts: PreparedText
-) -> None:
-    """Store the vectors of texts that follow each other, or note that a job has to make them."""
-    now = runtime.clock.now()
-    made = [text.vectors for text in texts if text.vectors is not None]
-    if made and runtime.embedder is not None:
-        import numpy as np
-
-        assert len(made) == len(texts)
-        rows = np.concatenate(made)
-        generation = embeddings.ensure(tx, runtime.embedder, rows.shape[1])
-        tx.put_vectors(owner, generation.number, first, rows)
-        return
-    tx.many(
-        "INSERT INTO unembedded (space, owner, passage) VALUES (?, ?, ?)",
-        [(*owner, first + i) for i in range(sum(len(text.passages) for text in texts))],
-    )
-    if runtime.embedder is not None:
-        embeddings.ensure(tx, runtime.embedder, None)
-        jobs.add_once(tx, owner, "embed", due_at=now, now=now)
-
-
-def queue_expiry(tx: Transaction, runtime: Runtime, owner: Owner, state: Memory) -> None:
-    assert state.expires_at is not None
-    now = runtime.clock.now()
-    jobs.add(tx, owner, "expire", {"memory": state.id}, due_at=state.expires_at, now=now)
-
-
-def put_document(
-    tx: Transaction, owner: Owner, source: str, first_position: int, hash_: str
-) -> None:
-    tx.run(
-        "INSERT INTO documents (space, owner, source, born, hash) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (space, owner, source) DO UPDATE SET born = excluded.born, "
-        "hash = excluded.hash",
-        (*owner, source, first_position, hash_),
-    )
-
-
-def prepare_stored(tx: Transaction, runtime: Runtime, state: Memory) -> PreparedText:
-    """What the index needs of a content that is stored already."""
-    parts = index.content_passages(state.content)
-    if state.forgotten_at is not None:
-        return PreparedText(state.content, parts, state.concept_tags, None)
-    return replace(embed_in(tx, runtime, state.content, parts), concept_tags=state.concept_tags)
-
-
-def embed_in(
-    tx: Transaction, runtime: Runtime, content: str, parts: list[index.Passage]
-) -> PreparedText:
-    """Passages and, from a local embedder, their vectors, within a transaction."""
-    embedder = runtime.embedder
-    vectors = None
-    if embedder is not None and not embedder.remote and parts:
-        embeddings.require(tx, embedder)
-        vectors = embedder.embed([part.text for part in parts])
-    return PreparedText(content, parts, (), vectors)
-
-
-def _entry(
-    runtime: Runtime,
-    author: Author,
-    stamp: WriteStamp,
-    op: Op,
-    state: Memory,
-    when: tuple[int, int],
-    document: str | None,
-) -> LogEntry:
-    more = {} if document is None else {"document": document}
-    body = memory_body(state, **more)
-    return build_entry(runtime, author, stamp, op, when, body, state.id, state.version)
-
-
-def append_to_session(
-    tx: Transaction,
-    runtime: Runtime,
-    owner: Owner,
-    author: Author,
-    stamp: WriteStamp,
-    op: Op,
-    session: str,
-    sequence: int | None = None,
-    body: Mapping[str, Any] | None = None,
-) -> LogEntry:
-    """Append an entry about a session, or about one event of it."""
-    when = log.advance(tx, owner.space, runtime.clock.now())
-    entry = build_entry(runtime, author, stamp, op, when, {} if body is None else body)
-    entry = replace(entry, session=session, sequence=sequence)
-    append(tx, runtime, owner, entry)
-    return entry
-
-
-def build_entry(
-    runtime: Runtime,
-    author: Author,
-    stamp: WriteStamp,
-    op: Op,
-    when: tuple[int, int],
-    body: Mapping[str, Any],
-    memory: str = "",
-    version: int = 0,
-) -> LogEntry:
-    """An entry as its author writes it. ``when``: position and time."""
-    return LogEntry(
-        position=when[0],
-        op=op,
-        recorded_at=when[1],
-        actor=author.actor,
-        trust=author.trust,
-        reason=stamp.reason,
-        origin=stamp.origin,
-        key=key_hash(stamp.key),
-        request=stamp.request,
-        memory=memory,
-        version=version,
-        uuid=stamp.uuid or runtime.ids.uuid(),
-        body=body,
-    )
-
-
-def _new_memory_id(tx: Transaction, runtime: Runtime, owner: Owner) -> str:
-    for _ in range(100):
-        candidate = runtime.ids.memory()
-        if not log.id_taken(tx, owner, candidate):
-            return candidate
-    raise StoreError("the id source gave a hundred ids that are all taken: use another one")
-
-
 def _recording_time(stamp: WriteStamp, now: int) -> int:
-    """An import keeps its times, but never runs ahead of the clock."""
+    """Return the time to record: that of an import if it brought one, but never a future one."""
     return now if stamp.recorded_at is None else min(stamp.recorded_at, now)
-
-
-def _report(entry: LogEntry, pending: bool) -> ErasureReport:
-    body = entry.body or {}
-    return ErasureReport(
-        memory_id=entry.memory,
-        entries=tuple(body.get("entries", ())),
-        passages=body.get("passages", 0),
-        sources=tuple(Origin(*source) for source in body.get("sources", ())),
-        position=entry.position,
-        pending=pending,
-    )

@@ -23,7 +23,7 @@ def told(url: str) -> dict[str, object]:
     return dict(conninfo_to_dict(dsn.parse(url).conninfo))
 
 
-def test_what_an_address_says_comes_before_what_we_say() -> None:
+def test_dsn_values_override_our_defaults() -> None:
     given = told("postgresql://ana:pw@db.example:5433/memories?connect_timeout=9&sslmode=require")
     assert (given["user"], given["password"]) == ("ana", "pw")
     assert (given["host"], given["port"], given["dbname"]) == ("db.example", "5433", "memories")
@@ -33,7 +33,7 @@ def test_what_an_address_says_comes_before_what_we_say() -> None:
     assert told("postgres://ana@/d?application_name=mine")["application_name"] == "mine"
 
 
-def test_parameters_reach_the_driver_as_they_are_written() -> None:
+def test_dsn_parameters_reach_the_driver_unchanged() -> None:
     given = told("postgresql:///d?options=-c%20jit%3Doff&password=a+b%26c&host=/a/b")
     assert given["options"] == "-c jit=off"
     assert (given["password"], given["host"]) == ("a+b&c", "/a/b")
@@ -52,7 +52,9 @@ def test_parameters_reach_the_driver_as_they_are_written() -> None:
         ("postgresql:///d?host=/mode=ro", False, None),
     ],
 )
-def test_mode_is_ours(url: str, read_only: bool, shown: str | None) -> None:
+def test_dsn_mode_parameter_is_ours_and_not_passed_on(
+    url: str, read_only: bool, shown: str | None
+) -> None:
     if shown is None:
         with pytest.raises(ConfigError):
             dsn.parse(url)
@@ -62,7 +64,7 @@ def test_mode_is_ours(url: str, read_only: bool, shown: str | None) -> None:
     assert "mode" not in conninfo_to_dict(found.conninfo)
 
 
-def test_of_several_servers_the_one_that_can_be_written_is_taken() -> None:
+def test_dsn_with_several_hosts_prefers_the_writable_server() -> None:
     assert told("postgresql://one,two/d")["target_session_attrs"] == "read-write"
     assert told("postgresql:///d?host=one,two")["target_session_attrs"] == "read-write"
     assert told("postgresql://one,two/d?target_session_attrs=any")["target_session_attrs"] == "any"
@@ -83,7 +85,7 @@ def test_of_several_servers_the_one_that_can_be_written_is_taken() -> None:
         f"postgresql://host/d?sslpassword={SECRET}&sslcert=x",
     ],
 )
-def test_a_password_is_not_shown(url: str) -> None:
+def test_dsn_password_is_not_shown(url: str) -> None:
     found = dsn.parse(url)
     assert SECRET in found.conninfo and SECRET not in found.shown
     assert "host" in found.shown and "/d" in found.shown
@@ -101,7 +103,7 @@ def test_a_password_is_not_shown(url: str) -> None:
         f"postgresql://host/d?password={SECRET}=&x",
     ],
 )
-def test_what_is_no_address_is_an_error_without_the_password(url: str) -> None:
+def test_invalid_dsn_is_an_error_without_the_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         dsn.parse(url)
     said = str(caught.value)
@@ -114,7 +116,7 @@ WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FFF), min_size=
 @given(url=WORDS.map(lambda text: f"postgresql://ana:{SECRET}@host/d?{text}"))
 @example(url=f"postgresql://ana:{SECRET}@host/d?@")
 @example(url=f"postgresql://ana:{SECRET}@host/d?a@b")
-def test_whatever_follows_the_password_is_not_shown(url: str) -> None:
+def test_dsn_password_with_any_suffix_is_not_shown(url: str) -> None:
     try:
         shown = dsn.parse(url).shown
     except ConfigError as error:
@@ -128,7 +130,7 @@ def test_whatever_follows_the_password_is_not_shown(url: str) -> None:
 @example(before="a?b@")
 @example(before="/")
 @example(before="://")
-def test_whatever_stands_before_the_password_is_no_help(before: str) -> None:
+def test_dsn_password_with_any_prefix_is_not_shown(before: str) -> None:
     try:
         shown = dsn.parse(f"postgresql://ana:{before}{SECRET}@host/d").shown
     except ConfigError as error:
@@ -152,7 +154,7 @@ def open_store(address: str) -> reverie.Store:
         f"postgresql://ana:{SECRET}@127.0.0.1:1/d",
     ],
 )
-def test_a_server_that_is_not_there(url: str) -> None:
+def test_unreachable_server_is_a_typed_error(url: str) -> None:
     with pytest.raises(StoreUnavailable) as caught:
         open_store(url)
     said = str(caught.value)
@@ -176,7 +178,7 @@ def guarded() -> Iterator[Server]:
         yield server
 
 
-def test_a_wrong_password_and_a_missing_one(guarded: Server) -> None:
+def test_wrong_and_missing_passwords_are_typed_errors(guarded: Server) -> None:
     for login in ("ana:wrong", f"ana:{SECRET}x", "ana", f"bob:{SECRET}"):
         with pytest.raises(StoreUnavailable) as caught:
             open_store(f"postgresql://{login}@/d?host={guarded.folder}")
@@ -184,14 +186,14 @@ def test_a_wrong_password_and_a_missing_one(guarded: Server) -> None:
         assert "\n" not in str(caught.value) and "password" in str(caught.value)
 
 
-def test_a_database_that_is_not_there(guarded: Server) -> None:
+def test_missing_database_is_a_typed_error(guarded: Server) -> None:
     with pytest.raises(StoreUnavailable, match='"nothing" does not exist') as caught:
         open_store(f"postgresql://ana:{SECRET}@/nothing?host={guarded.folder}")
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 @pytest.mark.parametrize("place", ["ana:{}@/d?", "ana@/d?password={}&"])
-def test_an_open_store_tells_nobody_its_password(guarded: Server, place: str) -> None:
+def test_open_store_exposes_its_password_nowhere(guarded: Server, place: str) -> None:
     url = f"postgresql://{place.format(SECRET)}host={guarded.folder}"
     with open_store(url) as store:
         store.space("s").remember("a thing")

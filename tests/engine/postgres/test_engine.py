@@ -96,7 +96,7 @@ with reverie.open(sys.argv[1], settings=reverie.Settings(), embedder="hashing") 
 """
 
 
-def test_six_processes_open_an_empty_database_at_once(fresh: Server) -> None:
+def test_concurrent_opens_of_an_empty_database_create_the_schema_once(fresh: Server) -> None:
     """Roles included: they are the whole server's, and nobody has made them yet."""
     address = fresh.database()
     started = [
@@ -123,7 +123,7 @@ def test_six_processes_open_an_empty_database_at_once(fresh: Server) -> None:
         ]
 
 
-def test_engines_of_several_databases_open_at_once(fresh: Server) -> None:
+def test_engines_of_several_databases_are_open_at_once(fresh: Server) -> None:
     wanted = [fresh.database() for _ in range(4) for _ in range(2)]
     addresses = [address for address in wanted for _ in range(2)]
     together(lambda address: PostgresEngine(address).close(), addresses)
@@ -133,7 +133,7 @@ def test_engines_of_several_databases_open_at_once(fresh: Server) -> None:
             assert store.verify().ok
 
 
-def test_opening_again_changes_nothing(postgres: Server) -> None:
+def test_opening_an_existing_database_changes_nothing(postgres: Server) -> None:
     address = postgres.database(template="made")
     with open_store(address) as store:
         store.space("s").remember("a thing")
@@ -179,7 +179,7 @@ def use_everything(store: Store) -> None:
     assert not rows(store, "SELECT 1 FROM jobs WHERE kind = 'scrub'")
 
 
-def test_an_owner_that_may_make_roles_needs_nobody(fresh: Server) -> None:
+def test_owner_with_createrole_sets_up_roles_itself(fresh: Server) -> None:
     with running() as server, login(server, server.database(), "CREATEROLE") as address:
         administer(server, address, "CREATE EXTENSION vector")
         with open_store(address) as store:
@@ -190,7 +190,7 @@ def test_an_owner_that_may_make_roles_needs_nobody(fresh: Server) -> None:
 
 
 @pytest.mark.parametrize("rights", ["", "NOINHERIT"])
-def test_an_owner_that_may_not_is_told_what_to_ask_for(postgres: Server, rights: str) -> None:
+def test_owner_without_createrole_is_told_what_to_ask_for(postgres: Server, rights: str) -> None:
     with login(postgres, postgres.database(), rights) as address:
         for _ in range(2):
             with pytest.raises(ConfigError) as caught:
@@ -205,7 +205,7 @@ def test_an_owner_that_may_not_is_told_what_to_ask_for(postgres: Server, rights:
             use_everything(store)
 
 
-def test_a_user_that_owns_nothing_works_where_the_tables_are(postgres: Server) -> None:
+def test_user_without_ownership_works_on_existing_tables(postgres: Server) -> None:
     address = postgres.database(template="made")
     administer(postgres, address, "CREATE ROLE guest LOGIN")
     guest = postgres.address(name_of(address), "guest")
@@ -247,7 +247,7 @@ def asked(store: Store, mode: Mode) -> list[Any]:
     ]
 
 
-def test_without_pgvector_words_still_find(
+def test_keyword_recall_works_without_pgvector(
     postgres: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     with open_store(postgres.database(template="made")) as store:
@@ -281,7 +281,7 @@ def test_without_pgvector_words_still_find(
             assert store.verify().ok
 
 
-def test_pgvector_in_a_schema_of_its_own(postgres: Server) -> None:
+def test_pgvector_in_another_schema_is_used(postgres: Server) -> None:
     address = postgres.database()
     administer(
         postgres,
@@ -298,7 +298,7 @@ def test_pgvector_in_a_schema_of_its_own(postgres: Server) -> None:
 # -- versions -------------------------------------------------------------------------------------
 
 
-def test_a_newer_schema_is_left_alone(postgres: Server) -> None:
+def test_newer_schema_version_is_refused_and_unchanged(postgres: Server) -> None:
     address = postgres.database(template="made")
     newer = str(schema.SCHEMA_VERSION + 1)
     administer(postgres, address, f"UPDATE reverie.meta SET value = '{newer}' WHERE key = 'schema'")
@@ -310,7 +310,7 @@ def test_a_newer_schema_is_left_alone(postgres: Server) -> None:
     assert kept == [(newer,)]
 
 
-def test_an_old_server_is_refused(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_server_version_is_refused(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     address = postgres.database()
     monkeypatch.setattr(postgres_schema, "MIN_SERVER_VERSION", 990_000)
     with pytest.raises(StoreError, match="too old"):
@@ -352,7 +352,7 @@ def make_older(connection: psycopg.Connection[Any], number: int) -> None:
 
 @pytest.mark.parametrize("rights", ["SUPERUSER", "", "NOINHERIT"])
 @pytest.mark.parametrize("number", range(1, schema.SCHEMA_VERSION))
-def test_older_tables_are_upgraded(
+def test_older_schema_is_upgraded(
     postgres: Server, number: int, rights: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with login(postgres, postgres.database(), rights) as address:
@@ -416,7 +416,7 @@ def test_mode_ro_reads_and_refuses_to_write(postgres: Server) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_databases_of_another_encoding(postgres: Server, encoding: str) -> None:
+def test_text_outside_the_database_encoding_is_refused(postgres: Server, encoding: str) -> None:
     database = f"in_{encoding.lower()}"
     with postgres.connect() as connection:
         connection.execute(

@@ -68,7 +68,7 @@ def end_all(beside: psycopg.Connection[Any]) -> int:
 # -- lost connections -----------------------------------------------------------------------------
 
 
-def test_an_idle_connection_that_was_ended_is_replaced(
+def test_idle_connection_closed_by_the_server_is_replaced(
     store: Store, beside: psycopg.Connection[Any]
 ) -> None:
     space = store.space("s")
@@ -83,7 +83,7 @@ def test_an_idle_connection_that_was_ended_is_replaced(
     assert store.verify().ok and store.run_pending_jobs() == 0
 
 
-def test_many_idle_connections_that_were_ended_are_replaced(
+def test_many_idle_connections_closed_by_the_server_are_replaced(
     store: Store, beside: psycopg.Connection[Any]
 ) -> None:
     space, gate = store.space("s"), threading.Barrier(8)
@@ -117,7 +117,7 @@ def run_all(calls: list[Callable[[], None]]) -> None:
 
 
 @pytest.mark.parametrize("writing", [False, True])
-def test_a_connection_lost_in_the_middle(
+def test_connection_lost_within_a_transaction_is_a_typed_error(
     store: Store, beside: psycopg.Connection[Any], writing: bool
 ) -> None:
     space = store.space("s")
@@ -140,12 +140,12 @@ def test_a_connection_lost_in_the_middle(
     assert store.verify().ok
 
 
-def test_a_connection_lost_before_the_commit(
+def test_connection_lost_before_commit_is_not_acknowledged(
     store: Store, beside: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The write is repeated with its key, and is there once."""
     space = store.space("s")
-    runtime = space._runtime
+    runtime = space.runtime
 
     def ended(*_: Any) -> None:
         end_all(beside)
@@ -159,7 +159,7 @@ def test_a_connection_lost_before_the_commit(
     assert store.verify().ok
 
 
-def test_a_lost_connection_ends_what_it_held_alone(
+def test_lost_connection_releases_its_exclusive_lock(
     store: Store, beside: psycopg.Connection[Any]
 ) -> None:
     engine = engine_of(store)
@@ -176,7 +176,7 @@ def test_a_lost_connection_ends_what_it_held_alone(
 # -- locks ----------------------------------------------------------------------------------------
 
 
-def test_a_lock_held_for_too_long(
+def test_lock_held_too_long_is_store_busy(
     store: Store, beside: psycopg.Connection[Any], address: str
 ) -> None:
     store.space("s").remember("the river is cold")
@@ -193,7 +193,7 @@ def test_a_lock_held_for_too_long(
     assert store.space("s").remember("and deep")
 
 
-def test_opening_behind_one_who_makes_the_tables_has_the_deadline(postgres: Server) -> None:
+def test_open_waits_for_schema_creation_until_the_deadline(postgres: Server) -> None:
     address = postgres.database()
     with psycopg.connect(address, autocommit=True) as maker:
         maker.execute("SELECT pg_advisory_lock(%s)", (schema.SCHEMA_LOCK,))
@@ -203,7 +203,7 @@ def test_opening_behind_one_who_makes_the_tables_has_the_deadline(postgres: Serv
     postgres.drop(address)
 
 
-def test_writers_stuck_in_one_space_leave_connections_to_the_others(
+def test_writers_blocked_in_one_space_leave_connections_for_others(
     store: Store, beside: psycopg.Connection[Any], address: str
 ) -> None:
     """Half again as many as there are connections wait for one space; others go on meanwhile."""
@@ -243,7 +243,7 @@ def test_writers_stuck_in_one_space_leave_connections_to_the_others(
     assert store.verify().ok
 
 
-def test_a_deadlock_is_busy(store: Store, beside: psycopg.Connection[Any]) -> None:
+def test_deadlock_is_store_busy(store: Store, beside: psycopg.Connection[Any]) -> None:
     """Two that wait for each other: one of them is told, and can do it again."""
     for space in ("one", "two"):
         store.space(space).remember("the river is cold")
@@ -267,7 +267,7 @@ def test_a_deadlock_is_busy(store: Store, beside: psycopg.Connection[Any]) -> No
 # -- values that no text of PostgreSQL can hold ---------------------------------------------------
 
 
-def test_nul_is_a_typed_error_or_kept(store: Store) -> None:
+def test_nul_character_is_a_typed_error_or_stored(store: Store) -> None:
     space, session = store.space("s"), store.space("s").session("c")
     kept = space.remember("plain", subject="plain", tags=["plain"], source="plain")
     session.append(user("plain"))
@@ -316,7 +316,7 @@ def test_nul_is_a_typed_error_or_kept(store: Store) -> None:
     assert all("\0" not in memory.content or memory.content == nul for memory in space.memories())
 
 
-def test_a_failed_pipeline_leaves_a_connection_that_works(store: Store) -> None:
+def test_failed_pipeline_leaves_a_usable_connection(store: Store) -> None:
     """Statements behind the one that failed were never prepared, whatever the driver thinks."""
     space, append = store.space("s"), log.append
     for warm in range(4):
@@ -332,7 +332,7 @@ def test_a_failed_pipeline_leaves_a_connection_that_works(store: Store) -> None:
     assert store.verify().ok
 
 
-def test_what_is_erased_is_erased_though_it_cannot_be_cleaned_up_yet(
+def test_erase_succeeds_though_cleanup_must_wait(
     store: Store, beside: psycopg.Connection[Any], address: str
 ) -> None:
     impatience = Settings(busy_timeout=1)
@@ -346,7 +346,7 @@ def test_what_is_erased_is_erased_though_it_cannot_be_cleaned_up_yet(
         assert impatient.run_pending_jobs() == 1 and impatient.jobs() == []
 
 
-def test_a_backup_that_cannot_be_written(store: Store, tmp_path: Path) -> None:
+def test_backup_that_cannot_be_written_is_a_typed_error(store: Store, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):
         store.backup(tmp_path / "file" / "copy.db")

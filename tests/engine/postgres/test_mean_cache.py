@@ -39,7 +39,7 @@ Mean = NDArray[np.float32] | None
     dimensions=st.sampled_from([2, 3, 64, 256]),
     cuts=st.lists(st.integers(0, 60), max_size=6),
 )
-def test_a_sum_is_the_same_in_however_many_parts(
+def test_vector_sum_is_the_same_in_any_number_of_parts(
     seed: int, count: int, dimensions: int, cuts: list[int]
 ) -> None:
     chance = np.random.default_rng(seed)
@@ -215,7 +215,7 @@ def world_of(postgres: Server, tmp_path: Path) -> Iterator[Callable[[int], World
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_a_middle_that_is_followed_is_that_of_all_rows(
+def test_cached_mean_vector_equals_the_mean_of_all_rows(
     world_of: Callable[[int], World], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_math, "MEAN_SAMPLE_SIZE", ANCHORED)
@@ -235,7 +235,7 @@ def test_a_middle_that_is_followed_is_that_of_all_rows(
     assert seen and world.store.verify().ok
 
 
-def test_a_reader_of_an_earlier_snapshot_spoils_nothing(
+def test_reader_of_an_older_snapshot_does_not_spoil_the_mean_cache(
     world_of: Callable[[int], World],
 ) -> None:
     """Two readers of one process: the one that began first ends last."""

@@ -83,7 +83,9 @@ def contents(address: str) -> list[list[tuple[Any, ...]]]:
         ]
 
 
-def test_rows_keys_indexes_policies_and_rights_are_kept(postgres: Server, filled: str) -> None:
+def test_partitioning_keeps_rows_keys_indexes_policies_and_grants(
+    postgres: Server, filled: str
+) -> None:
     address = postgres.database(template=filled)
     with postgres.connect(name_of(address)) as connection:
         connection.execute("CREATE ROLE reader; GRANT SELECT ON reverie.log TO reader")
@@ -102,7 +104,9 @@ def test_rows_keys_indexes_policies_and_rights_are_kept(postgres: Server, filled
         connection.execute("DROP OWNED BY reader; DROP ROLE reader")
 
 
-def test_everything_asked_is_answered_as_before(postgres: Server, filled: str, parted: str) -> None:
+def test_partitioned_store_gives_the_same_answers(
+    postgres: Server, filled: str, parted: str
+) -> None:
     with opened(postgres.database(template=filled)) as store:
         before, verified = answers(store), store.verify()
     with opened(postgres.database(template=parted)) as store:
@@ -111,12 +115,12 @@ def test_everything_asked_is_answered_as_before(postgres: Server, filled: str, p
     assert verified.ok and verified.memories > 80
 
 
-def test_spaces_are_spread_over_the_partitions(postgres: Server, parted: str) -> None:
+def test_spaces_are_distributed_over_the_partitions(postgres: Server, parted: str) -> None:
     found = catalogue(postgres, parted, "SELECT DISTINCT tableoid FROM reverie.counters")
     assert 3 < len(found) <= len(SPACES)
 
 
-def test_partitions_are_closed_to_both_roles(postgres: Server, parted: str) -> None:
+def test_partitions_are_not_accessible_to_either_role(postgres: Server, parted: str) -> None:
     with postgres.connect(parted) as connection:
         for role in (row_security.APPLICATION, row_security.OPERATOR):
             connection.execute(f"SET ROLE {role}".encode())
@@ -131,7 +135,7 @@ def test_partitions_are_closed_to_both_roles(postgres: Server, parted: str) -> N
     assert open_ones == []
 
 
-def test_walls_stand_in_front_of_partitions(postgres: Server, parted: str) -> None:
+def test_row_security_policies_apply_to_partitions(postgres: Server, parted: str) -> None:
     with postgres.connect(parted) as connection:
         connection.execute(f"SET ROLE {row_security.APPLICATION}".encode())
         assert connection.execute("SELECT COUNT(*) FROM reverie.log").fetchall() == [(0,)]
@@ -197,7 +201,7 @@ def test_backup_restore_and_migration_work_on_partitions(
     assert len(set(whole_tables(postgres, name_of(empty)).values())) == len(schema_tables()) - 2
 
 
-def test_partitions_are_upgraded_like_plain_tables(
+def test_partitioned_tables_are_upgraded_like_plain_ones(
     postgres: Server, parted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A table that a step makes is a plain one; the same command splits it."""
@@ -222,7 +226,9 @@ def test_partitions_are_upgraded_like_plain_tables(
 # -- when it is run -------------------------------------------------------------------------------
 
 
-def test_a_plan_changes_nothing_and_is_what_runs(postgres: Server, filled: str) -> None:
+def test_partition_plan_changes_nothing_and_equals_what_is_run(
+    postgres: Server, filled: str
+) -> None:
     address = postgres.database(template=filled)
     before = shape(postgres, name_of(address))
     engine = open_engine(address)
@@ -235,7 +241,7 @@ def test_a_plan_changes_nothing_and_is_what_runs(postgres: Server, filled: str) 
     assert len(whole_tables(postgres, name_of(address))) == 4 * len(plan.tables)
 
 
-def test_run_by_hand_a_plan_does_the_same(postgres: Server, filled: str) -> None:
+def test_partition_plan_run_by_hand_has_the_same_result(postgres: Server, filled: str) -> None:
     address = postgres.database(template=filled)
     before, held = shape(postgres, name_of(address)), contents(address)
     engine = open_engine(address)
@@ -249,14 +255,14 @@ def test_run_by_hand_a_plan_does_the_same(postgres: Server, filled: str) -> None
     assert contents(address) == held
 
 
-def test_what_was_opened_to_read_is_not_changed(postgres: Server, filled: str) -> None:
+def test_partition_of_a_read_only_store_is_refused(postgres: Server, filled: str) -> None:
     address = postgres.database(template=filled)
     with pytest.raises(StoreReadOnly, match="mode=ro"):
         split(f"{address}&mode=ro")
     assert whole_tables(postgres, name_of(address)) == {}
 
 
-def test_done_again_it_does_nothing(postgres: Server, parted: str) -> None:
+def test_partition_of_a_partitioned_store_does_nothing(postgres: Server, parted: str) -> None:
     address = postgres.database(template=parted)
     assert split(address) == sharding.Plan((), ())
     assert split(address, PARTS) == sharding.Plan((), ())
@@ -264,7 +270,9 @@ def test_done_again_it_does_nothing(postgres: Server, parted: str) -> None:
         split(address, 8)
 
 
-def test_nothing_is_done_while_others_have_the_store_open(postgres: Server, filled: str) -> None:
+def test_partition_is_refused_while_others_have_the_store_open(
+    postgres: Server, filled: str
+) -> None:
     address = postgres.database(template=filled)
     with opened(address) as store:
         store.space("ana").recall("boat")
@@ -275,7 +283,7 @@ def test_nothing_is_done_while_others_have_the_store_open(postgres: Server, fill
 
 
 @pytest.mark.parametrize("user", ["keeper", "postgres"])
-def test_an_owner_who_is_no_superuser_loses_no_row(user: str) -> None:
+def test_partition_by_an_owner_without_superuser_loses_no_row(user: str) -> None:
     """Forced walls hide the rows from the owner of the tables as well, whoever splits them."""
     with running() as server:
         with server.connect() as connection:
@@ -299,7 +307,7 @@ def test_an_owner_who_is_no_superuser_loses_no_row(user: str) -> None:
             assert store.verify().ok
 
 
-def test_killed_half_way_nothing_is_done(postgres: Server, filled: str) -> None:
+def test_failed_partition_leaves_the_store_unchanged(postgres: Server, filled: str) -> None:
     """The name of a late partition is taken by a transaction that is still open."""
     address = postgres.database(template=filled)
     name = name_of(address)

@@ -205,7 +205,7 @@ CALLS: dict[str, Callable[[Space], object]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_no_table_is_read_from_end_to_end(
+def test_no_statement_scans_a_whole_table(
     handle: Space, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with explained(monkeypatch) as seen:
@@ -231,7 +231,7 @@ def _led_by_space(node: Plan) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name in CALLS if name.startswith("recall")])
-def test_walls_cost_nothing_for_each_row(
+def test_row_security_policies_are_evaluated_once_per_query(
     handle: Space, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with explained(monkeypatch) as seen:
@@ -253,7 +253,7 @@ def test_walls_cost_nothing_for_each_row(
     assert found == wanted
 
 
-def test_the_walls_are_in_the_plans_of_every_table(
+def test_row_security_policies_are_in_the_plans_of_every_table(
     handle: Space, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plans above are those of who stands behind the walls."""
@@ -268,7 +268,7 @@ def test_the_walls_are_in_the_plans_of_every_table(
             assert "reverie.owner" in json.dumps(plan), sql
 
 
-def test_the_plans_are_of_a_full_store(postgres: Server, loaded: str) -> None:
+def test_query_plans_are_taken_from_a_filled_store(postgres: Server, loaded: str) -> None:
     with postgres.connect(urlsplit(loaded).path[1:]) as connection:
         small = connection.execute(
             "SELECT relname FROM pg_class WHERE relnamespace = 'reverie'::regnamespace "

@@ -152,7 +152,7 @@ def expected(everything: Counter[Row], owner: Owner) -> Counter[Row]:
 # -- what the catalogue says ----------------------------------------------------------------------
 
 
-def test_every_table_has_its_walls_forced(filled: str, engine: PostgresEngine) -> None:
+def test_every_table_has_forced_row_security(filled: str, engine: PostgresEngine) -> None:
     with engine.read() as tx:
         tables = tx.all(
             "SELECT relname, relrowsecurity, relforcerowsecurity FROM pg_class "
@@ -175,7 +175,7 @@ def test_every_table_has_its_walls_forced(filled: str, engine: PostgresEngine) -
 
 
 @pytest.mark.parametrize("writing", [False, True])
-def test_a_transaction_has_no_rights_of_its_own(engine: PostgresEngine, writing: bool) -> None:
+def test_transaction_role_has_no_rights_of_its_own(engine: PostgresEngine, writing: bool) -> None:
     with engine.write() if writing else engine.read() as tx:
         ((name, owner, superuser, bypasses, logs_in, makes_roles),) = tx.all(
             "SELECT rolname, EXISTS (SELECT 1 FROM pg_class c WHERE c.relowner = r.oid), rolsuper, "
@@ -197,7 +197,7 @@ def test_a_transaction_has_no_rights_of_its_own(engine: PostgresEngine, writing:
         assert (superuser, bypasses) == (False, False)
 
 
-def test_a_lent_connection_says_nothing_when_it_comes_back(engine: PostgresEngine) -> None:
+def test_connection_returned_to_the_pool_has_no_scope_set(engine: PostgresEngine) -> None:
     owner = numbers_of(engine)["one", "alice"]
     with engine.read() as tx:
         tx.restrict_to_names("one", "alice")
@@ -217,7 +217,7 @@ def test_a_lent_connection_says_nothing_when_it_comes_back(engine: PostgresEngin
 # -- statements without a condition ---------------------------------------------------------------
 
 
-def test_there_is_something_of_everybody_in_every_table(engine: PostgresEngine) -> None:
+def test_sample_data_has_rows_of_every_owner_in_every_table(engine: PostgresEngine) -> None:
     owners = set(numbers_of(engine).values())
     assert len(owners) == len(OWNERS)
     with engine.read() as tx:
@@ -233,7 +233,7 @@ def test_there_is_something_of_everybody_in_every_table(engine: PostgresEngine) 
 
 
 @pytest.mark.parametrize("who", OWNERS, ids=str)
-def test_select_without_a_condition(engine: PostgresEngine, who: Who) -> None:
+def test_select_without_a_condition_returns_own_rows_only(engine: PostgresEngine, who: Who) -> None:
     owner = numbers_of(engine)[who]
     for table, columns in tables_of(engine).items():
         if table == "meta":
@@ -251,7 +251,9 @@ def test_select_without_a_condition(engine: PostgresEngine, who: Who) -> None:
 
 
 @pytest.mark.parametrize("who", OWNERS[:5], ids=str)
-def test_update_and_delete_without_a_condition(engine: PostgresEngine, who: Who) -> None:
+def test_update_and_delete_without_a_condition_change_own_rows_only(
+    engine: PostgresEngine, who: Who
+) -> None:
     owner = numbers_of(engine)[who]
     for table, columns in tables_of(engine).items():
         if table == "meta":
@@ -283,7 +285,7 @@ def others(owner: Owner) -> dict[str, Owner]:
 
 
 @pytest.mark.parametrize("which", ["beside", "elsewhere", "shared elsewhere"])
-def test_nobody_writes_a_row_of_another(engine: PostgresEngine, which: str) -> None:
+def test_insert_of_a_row_of_another_owner_is_refused(engine: PostgresEngine, which: str) -> None:
     owner = numbers_of(engine)["two", "alice"]
     other = others(owner)[which]
     assert other in numbers_of(engine).values()
@@ -316,13 +318,13 @@ def test_nobody_writes_a_row_of_another(engine: PostgresEngine, which: str) -> N
 
 
 @pytest.mark.parametrize("writing", [False, True])
-def test_who_has_said_nothing_sees_nothing(engine: PostgresEngine, writing: bool) -> None:
+def test_transaction_without_a_scope_sees_no_rows(engine: PostgresEngine, writing: bool) -> None:
     for table in tables_of(engine):
         with engine.write() if writing else engine.read() as tx:
             assert bool(tx.all(f"SELECT * FROM {table}")) == (table == "meta"), table
 
 
-def test_a_name_shows_only_what_has_it(engine: PostgresEngine) -> None:
+def test_lookup_by_name_shows_only_rows_of_that_name(engine: PostgresEngine) -> None:
     numbers = numbers_of(engine)
     for table in tables_of(engine):
         with engine.read() as tx:
@@ -339,7 +341,7 @@ def test_a_name_shows_only_what_has_it(engine: PostgresEngine) -> None:
         assert {row[0] for row in tx.all("SELECT name FROM owners")} == {"", "alice"}
 
 
-def test_across_owners_shows_the_log_of_the_space_alone(engine: PostgresEngine) -> None:
+def test_across_owners_shows_the_log_of_one_space_only(engine: PostgresEngine) -> None:
     numbers = numbers_of(engine)
     owner = numbers["one", "alice"]
     space = {tuple(number) for (name, _), number in numbers.items() if name == "one"}
@@ -362,7 +364,7 @@ def test_across_owners_shows_the_log_of_the_space_alone(engine: PostgresEngine) 
 # -- with the conditions of the application broken ------------------------------------------------
 
 
-class Careless(PostgresTransaction):
+class UnscopedTransaction(PostgresTransaction):
     """Says ``space = ? AND owner = ?`` as everybody does, and means nothing by it."""
 
     broken = re.compile(r"(?:\b\w\.)?\b(?:space|owner) = \?")
@@ -379,7 +381,7 @@ class Careless(PostgresTransaction):
         return self.broken.sub("CAST(? AS BIGINT) IS NOT NULL", sql)
 
 
-class ForgetsTheSpace(Careless):
+class UnscopedSpaceTransaction(UnscopedTransaction):
     broken = re.compile(r"(?:\b\w\.)?\bspace = \?")
 
 
@@ -437,7 +439,7 @@ def ids_of(store: Store) -> dict[Who, list[str]]:
 
 
 @pytest.mark.parametrize("who", OWNERS, ids=str)
-def test_a_forgotten_space_changes_no_answer(
+def test_answers_do_not_change_when_sql_omits_the_space_condition(
     world: Store, who: Who, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle, made = world.space(who[0], user=who[1]), ids_of(world)
@@ -445,23 +447,23 @@ def test_a_forgotten_space_changes_no_answer(
     assert all(made[other] for other in OWNERS)
     before = told(handle, ids)
     assert seen_in(before) == visible(who)
-    monkeypatch.setattr(postgres_engine, "PostgresTransaction", ForgetsTheSpace)
+    monkeypatch.setattr(postgres_engine, "PostgresTransaction", UnscopedSpaceTransaction)
     assert told(handle, ids) == before
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_shared_answers_do_not_need_their_conditions(
+def test_answers_of_the_shared_owner_do_not_change_without_sql_conditions(
     world: Store, space: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handle = world.space(space)
     ids = [id for listed in ids_of(world).values() for id in listed]
     before = told(handle, ids)
-    monkeypatch.setattr(postgres_engine, "PostgresTransaction", Careless)
+    monkeypatch.setattr(postgres_engine, "PostgresTransaction", UnscopedTransaction)
     assert told(handle, ids) == before
 
 
 @pytest.mark.parametrize("who", [who for who in OWNERS if who[1]], ids=str)
-def test_a_user_without_conditions_sees_nobody_else(
+def test_user_sees_nobody_else_without_sql_conditions(
     world: Store, who: Who, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own rows and the shared ones have the same numbers, so that a recall cannot tell them
@@ -469,7 +471,7 @@ def test_a_user_without_conditions_sees_nobody_else(
     """
     given: list[Row] = []
 
-    class Noting(Careless):
+    class Noting(UnscopedTransaction):
         def all(self, sql: str, values: Sequence[Any] = (), *, binary: bool = False) -> list[Row]:
             found = super().all(sql, values, binary=binary)
             given.extend(found)
@@ -493,7 +495,7 @@ def test_a_user_without_conditions_sees_nobody_else(
     assert seen_in(given) == visible(who)
 
 
-def test_without_walls_the_same_shows_everybody(
+def test_same_query_without_row_security_shows_everybody(
     postgres: Server, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the tests above break is broken: without walls it would be seen."""
@@ -507,19 +509,19 @@ def test_without_walls_the_same_shows_everybody(
         handle, made = store.space("one"), ids_of(store)
         # The seals would not let others' entries pass for this owner's.
         monkeypatch.setattr(seals, "is_intact", lambda *given: True)
-        monkeypatch.setattr(postgres_engine, "PostgresTransaction", Careless)
+        monkeypatch.setattr(postgres_engine, "PostgresTransaction", UnscopedTransaction)
         assert seen_in(list(handle.export())) == set(OWNERS)
         assert all(seen_in(handle.history(made[who][0])) == {who} for who in OWNERS)
-        monkeypatch.setattr(postgres_engine, "PostgresTransaction", ForgetsTheSpace)
+        monkeypatch.setattr(postgres_engine, "PostgresTransaction", UnscopedSpaceTransaction)
         assert seen_in(list(handle.export())) == {(space, None) for space in SPACES}
 
 
-def test_a_careless_write_changes_nothing_of_others(
+def test_update_without_a_condition_changes_no_other_owner(
     postgres: Server, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Statements that change rows lose their conditions as well."""
 
-    class Reckless(Careless):
+    class Reckless(UnscopedTransaction):
         def run(self, sql: str, values: Sequence[Any] = ()) -> int:
             return super().run(self.broken.sub("CAST(? AS BIGINT) IS NOT NULL", sql), values)
 
@@ -579,7 +581,7 @@ def quoting(request: pytest.FixtureRequest, postgres: Server) -> Iterator[Store]
 @given(space=NAMES, name=NAMES)
 @example(space="\\", name="'")
 @example(space=HOSTILE[0], name=HOSTILE[1])
-def test_any_name_is_said_as_it_is(quoting: Store, space: str, name: str) -> None:
+def test_scope_setting_accepts_any_name(quoting: Store, space: str, name: str) -> None:
     with engine_of(quoting).read() as tx:
         tx.restrict_to_names(space, name)
         said = tx.all(
@@ -592,7 +594,7 @@ def test_any_name_is_said_as_it_is(quoting: Store, space: str, name: str) -> Non
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(space=st.one_of(NAMES, st.sampled_from(HOSTILE)), name=NAMES)
 @example(space=HOSTILE[0], name=HOSTILE[0])
-def test_any_name_has_a_memory_of_its_own(quoting: Store, space: str, name: str) -> None:
+def test_any_space_name_has_separate_memories(quoting: Store, space: str, name: str) -> None:
     before = {info.name for info in quoting.spaces()}
     handle = quoting.space(space, user=name)
     kept = handle.remember(f"of {space!r} {name!r}", subject="who", force=True)

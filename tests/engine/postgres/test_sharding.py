@@ -60,7 +60,7 @@ COLUMNS = """SELECT t.relname, array_agg(a.attname::text) FROM pg_attribute a
     GROUP BY t.relname"""
 
 
-def test_every_table_but_two_has_a_space(postgres: Server) -> None:
+def test_every_table_but_two_has_a_space_column(postgres: Server) -> None:
     found = dict(catalogue(postgres, "made", COLUMNS, EVERYWHERE))
     assert len(found) == len(schema_tables()) - len(EVERYWHERE)
     assert {table for table, columns in found.items() if "space" not in columns} == set()
@@ -124,7 +124,7 @@ def test_the_space_leads_every_foreign_key(postgres: Server) -> None:
         ),
     ],
 )
-def test_nothing_is_used_that_citus_does_not_have(postgres: Server, what: str, query: str) -> None:
+def test_schema_uses_nothing_that_citus_lacks(postgres: Server, what: str, query: str) -> None:
     tables = "SELECT oid FROM pg_class WHERE relnamespace = 'reverie'::regnamespace"
     assert catalogue(postgres, "made", query.format(tables)) == [], what
     assert catalogue(postgres, "made", f"SELECT COUNT(*) > 20 FROM ({tables}) t") == [(True,)]
@@ -173,7 +173,7 @@ def on_parts(
 Look = Callable[[Callable[[Store], None]], set[str]]
 
 
-def test_a_statement_without_its_space_would_be_seen(
+def test_statement_without_its_space_is_detected(
     postgres: Server, parted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The proof below proves something: what it looks for is found where it is."""
@@ -190,7 +190,7 @@ def test_a_statement_without_its_space_would_be_seen(
 
 
 @pytest.mark.parametrize("user", [None, "kim"])
-def test_a_recall_reads_one_partition_of_each_table(on_parts: Look, user: str | None) -> None:
+def test_recall_reads_one_partition_of_each_table(on_parts: Look, user: str | None) -> None:
     def recall(store: Store) -> None:
         space = store.space("dee", user=user)
         for query in QUERIES:
@@ -201,7 +201,7 @@ def test_a_recall_reads_one_partition_of_each_table(on_parts: Look, user: str | 
     assert on_parts(recall) >= {"postings", "vectors", "passages", "log", "memories", "statistics"}
 
 
-def test_a_turn_of_a_session_reads_and_writes_one_partition_of_each_table(on_parts: Look) -> None:
+def test_append_reads_and_writes_one_partition_of_each_table(on_parts: Look) -> None:
     def turn(store: Store) -> None:
         session = store.space("dee", user="kim").session("talk")
         assert session.context("where is the boat", tokens=2000)
@@ -212,7 +212,7 @@ def test_a_turn_of_a_session_reads_and_writes_one_partition_of_each_table(on_par
     assert on_parts(turn) >= {"events", "sessions", "session_state", "postings", "jobs", "due"}
 
 
-def test_a_remember_writes_one_partition_of_each_table(on_parts: Look) -> None:
+def test_remember_writes_one_partition_of_each_table(on_parts: Look) -> None:
     def remember(store: Store) -> None:
         space = store.space("dee", user="kim")
         made = space.remember("The mast is of spruce", subject="mast", tags=["wood"], key="once")
@@ -225,7 +225,7 @@ def test_a_remember_writes_one_partition_of_each_table(on_parts: Look) -> None:
     assert on_parts(remember) >= wanted
 
 
-def test_a_worker_claims_and_finishes_in_one_partition_of_each_table(
+def test_worker_claims_and_finishes_in_one_partition_of_each_table(
     postgres: Server, parted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the question who has something due is asked of all."""
@@ -242,7 +242,7 @@ def test_a_worker_claims_and_finishes_in_one_partition_of_each_table(
         assert touched_by(store, asked, space, whole) >= {"jobs", "due", "log"}
 
 
-def test_a_transaction_takes_on_its_role_before_it_asks_anything(
+def test_transaction_sets_its_role_before_its_first_query(
     postgres: Server, parted: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Citus has a connection for each role: one transaction cannot be on two of them."""
@@ -262,7 +262,7 @@ def test_a_transaction_takes_on_its_role_before_it_asks_anything(
     assert len(begun_before) > 8 and not any(begun_before)
 
 
-def test_numbers_of_spaces_are_asked_for_by_themselves(
+def test_space_ids_are_allocated_in_a_statement_of_their_own(
     postgres: Server, parted: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The sequence is on the coordinator, where no statement about rows may be run."""
@@ -306,7 +306,7 @@ def like_citus() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_what_would_be_run_on_citus_runs(like_citus: Server, full: bool) -> None:
+def test_distribute_statements_run_against_citus_stand_ins(like_citus: Server, full: bool) -> None:
     """Citus cannot be installed from a package registry. Functions of its names stand in for it:
     they note their calls and hold to the order it documents, and move no row."""
     with opened(like_citus.address("d")) as store:
@@ -345,7 +345,7 @@ def test_what_would_be_run_on_citus_runs(like_citus: Server, full: bool) -> None
     assert catalogue(like_citus, "d", "SHOW citus.propagate_set_commands") == [("local",)]
 
 
-def test_what_was_cut_short_is_finished(like_citus: Server) -> None:
+def test_interrupted_distribute_is_completed(like_citus: Server) -> None:
     """Some tables are distributed already, and what they held is still there."""
     opened(like_citus.address("d")).close()
     with like_citus.connect("d") as connection:
@@ -360,7 +360,7 @@ def test_what_was_cut_short_is_finished(like_citus: Server) -> None:
     assert any("'reverie.meta'" in step.sql for step in plan.transactions[-1])
 
 
-def test_an_owner_with_walls_may_distribute(like_citus: Server) -> None:
+def test_owner_under_row_security_may_distribute(like_citus: Server) -> None:
     """Rows are copied into shards by the owner, who is not let through forced walls."""
     with like_citus.connect("d") as connection:
         connection.execute("CREATE ROLE keeper LOGIN CREATEROLE")
@@ -381,7 +381,7 @@ def test_an_owner_with_walls_may_distribute(like_citus: Server) -> None:
         assert lowered < copied < raised
 
 
-def test_without_citus_it_says_what_to_install(postgres: Server, parted: str) -> None:
+def test_distribute_without_citus_says_what_to_install(postgres: Server, parted: str) -> None:
     engine = open_engine(postgres.address("made"))
     assert isinstance(engine, PostgresEngine)
     for do in (sharding.plan_distribution, sharding.distribute):

@@ -36,7 +36,8 @@ from reverie.engine.postgres import schema
 from reverie.engine.postgres.transaction import PostgresTransaction
 from reverie.maintenance import rebuild
 from reverie.protocols import Embedder, Owner
-from reverie.write import embeddings, writer
+from reverie.write import embeddings
+from reverie.write.writer import Writer
 from tests.conftest import FakeClock, FakeEmbedder, engine_of, rows, tamper
 from tests.servers import Server
 
@@ -102,7 +103,7 @@ def each(servers: Sequence[Store], many: int = WRITERS) -> list[Store]:
 
 
 @pytest.mark.parametrize("round_", range(3))
-def test_one_key_is_one_memory(servers: list[Store], round_: int) -> None:
+def test_concurrent_writes_with_one_key_make_one_memory(servers: list[Store], round_: int) -> None:
     """In a space that each of them would be the first in."""
     given = from_each(lambda s, n: s.space("s", user="a").remember("cold", key="k"), each(servers))
     assert len(set(map(repr, given))) == 1 and isinstance(given[0], Memory)
@@ -110,7 +111,7 @@ def test_one_key_is_one_memory(servers: list[Store], round_: int) -> None:
     assert servers[0].verify().ok
 
 
-def test_one_key_for_different_things_is_a_conflict(servers: list[Store]) -> None:
+def test_concurrent_different_writes_with_one_key_conflict(servers: list[Store]) -> None:
     given = from_each(lambda s, n: s.space("s").remember(f"cold {n}", key="k"), each(servers))
     kept = [one for one in given if isinstance(one, Memory)]
     assert len(kept) == 1 and servers[0].space("s").memories() == kept
@@ -125,7 +126,9 @@ with reverie.open(sys.argv[1], settings=reverie.Settings(), embedder="hashing") 
 """
 
 
-def test_one_key_from_many_processes(address: str, opened: Callable[..., Store]) -> None:
+def test_writes_with_one_key_from_many_processes_make_one_memory(
+    address: str, opened: Callable[..., Store]
+) -> None:
     started = [
         subprocess.Popen(
             [sys.executable, "-c", REMEMBERS, address],
@@ -145,7 +148,9 @@ def test_one_key_from_many_processes(address: str, opened: Callable[..., Store])
     assert len(store.space("s").memories()) == 20 and store.verify().ok
 
 
-def test_of_those_that_expect_a_version_one_wins(servers: list[Store]) -> None:
+def test_concurrent_revisions_with_an_expected_version_have_one_winner(
+    servers: list[Store],
+) -> None:
     kept = servers[0].space("s").remember("version 1")
 
     def revise(version: int, store: Store, number: int) -> Memory:
@@ -160,7 +165,7 @@ def test_of_those_that_expect_a_version_one_wins(servers: list[Store]) -> None:
     assert servers[0].verify().ok
 
 
-def test_revisions_that_expect_nothing_all_happen(servers: list[Store]) -> None:
+def test_concurrent_revisions_without_an_expected_version_all_succeed(servers: list[Store]) -> None:
     kept = servers[0].space("s").remember("version 1")
     given = from_each(lambda s, n: s.space("s").revise(kept.id, "again"), each(servers))
     versions = sorted(one.version for one in given if isinstance(one, Memory))
@@ -168,7 +173,7 @@ def test_revisions_that_expect_nothing_all_happen(servers: list[Store]) -> None:
     assert servers[0].verify().ok
 
 
-def test_a_subject_is_remembered_once(servers: list[Store]) -> None:
+def test_concurrent_writes_of_one_subject_make_one_memory(servers: list[Store]) -> None:
     def remember(subject: str, store: Store, number: int) -> Memory:
         return store.space("s").remember(f"{number}", subject=subject)
 
@@ -180,7 +185,7 @@ def test_a_subject_is_remembered_once(servers: list[Store]) -> None:
     assert len(servers[0].space("s").memories()) == 3
 
 
-def test_a_new_space_and_a_new_user_are_made_once(servers: list[Store]) -> None:
+def test_concurrent_writers_create_a_space_and_user_once(servers: list[Store]) -> None:
     def share(name: str, store: Store, number: int) -> Memory:
         return store.space(name).remember("shared")
 
@@ -202,13 +207,13 @@ def test_a_new_space_and_a_new_user_are_made_once(servers: list[Store]) -> None:
     assert servers[0].verify().ok
 
 
-def test_new_spaces_are_made_beside_each_other(servers: list[Store]) -> None:
+def test_new_spaces_are_created_concurrently(servers: list[Store]) -> None:
     given = from_each(lambda s, n: s.space(f"space {n}", user="a").remember("mine"), each(servers))
     assert all(isinstance(one, Memory) for one in given), given
     assert len(servers[0].spaces()) == WRITERS and servers[0].verify().ok
 
 
-def test_times_never_run_backwards(servers: list[Store]) -> None:
+def test_recorded_at_never_decreases_across_processes(servers: list[Store]) -> None:
     clocks = [engine_clock(store) for store in servers]
     clocks[1].step(-3_600_000)
     from_each(lambda s, n: [s.space("s").remember("x") for _ in range(5)], each(servers))
@@ -217,12 +222,14 @@ def test_times_never_run_backwards(servers: list[Store]) -> None:
 
 
 def engine_clock(store: Store) -> FakeClock:
-    clock = store._runtime.clock
+    clock = store.runtime.clock
     assert isinstance(clock, FakeClock)
     return clock
 
 
-def test_of_two_embedders_that_begin_at_once_one_does(opened: Callable[..., Store]) -> None:
+def test_concurrent_first_writes_with_two_embedders_have_one_winner(
+    opened: Callable[..., Store],
+) -> None:
     servers = [opened(FakeEmbedder(f"fake:{number % 2}")) for number in range(4)]
     given = from_each(lambda s, n: s.space(f"s{n}").remember("cold"), servers)
     kept = [n for n, one in enumerate(given) if isinstance(one, Memory)]
@@ -233,7 +240,7 @@ def test_of_two_embedders_that_begin_at_once_one_does(opened: Callable[..., Stor
     assert servers[kept[0]].verify().ok
 
 
-def test_who_begins_a_generation_second_waits_for_the_first(
+def test_second_writer_waits_for_the_first_to_create_a_generation(
     address: str, opened: Callable[..., Store], postgres: Server
 ) -> None:
     first, second = FakeEmbedder("fake:first"), FakeEmbedder("fake:second")
@@ -285,7 +292,7 @@ def queue(store: Store, many: int, lanes: int) -> Owner:
     return owner
 
 
-def test_each_job_runs_once_and_lanes_in_order(
+def test_concurrent_workers_run_each_job_once_and_lanes_in_order(
     opened: Callable[..., Store], noted: list[tuple[int, str, int]]
 ) -> None:
     servers = [opened() for _ in range(4)]
@@ -302,7 +309,7 @@ def test_each_job_runs_once_and_lanes_in_order(
     assert servers[0].jobs() == [] and rows(servers[0], "SELECT * FROM due") == []
 
 
-def test_a_job_that_another_is_claiming_is_passed_over(
+def test_job_being_claimed_is_skipped_by_other_workers(
     opened: Callable[..., Store], noted: list[tuple[int, str, int]]
 ) -> None:
     """Nobody waits: the claim of the first is not committed, and ends in nothing."""
@@ -334,7 +341,7 @@ def test_a_job_that_another_is_claiming_is_passed_over(
     assert other.run_pending_jobs() == 1 and [job for job, _, _ in noted] == [2, 3, 1]
 
 
-def test_a_job_added_while_a_worker_looks_is_not_forgotten(
+def test_job_added_during_a_worker_scan_is_not_missed(
     opened: Callable[..., Store], noted: list[tuple[int, str, int]]
 ) -> None:
     """``due`` is the only way to a job: whoever empties an agenda must not lose what comes."""
@@ -357,7 +364,7 @@ def test_a_job_added_while_a_worker_looks_is_not_forgotten(
     assert Counter(job for job, _, _ in noted) == Counter(range(1, 42))
 
 
-def test_who_finds_nothing_due_takes_nothing_from_who_adds(
+def test_empty_worker_scan_keeps_the_due_row_of_a_concurrent_add(
     address: str,
     opened: Callable[..., Store],
     postgres: Server,
@@ -396,14 +403,14 @@ def add_one(store: Store, owner: Owner) -> None:
 HOLDS = """
 import sys, reverie
 with reverie.open(sys.argv[1], settings=reverie.Settings(), embedder="hashing") as store:
-    with store._resources.engine.exclusive():
+    with store.runtime.engine.exclusive():
         print("held", flush=True)
         sys.stdin.readline()
         store.space("s").remember("alone")
 """
 
 
-def test_exclusive_stops_the_writers_of_other_processes(
+def test_exclusive_blocks_writers_of_other_processes(
     address: str, opened: Callable[..., Store], postgres: Server
 ) -> None:
     store = opened()
@@ -449,7 +456,7 @@ def await_waiting(beside: psycopg.Connection[Any], thread: threading.Thread | No
     raise AssertionError("nobody waits")
 
 
-def test_a_killed_holder_holds_nothing(address: str, opened: Callable[..., Store]) -> None:
+def test_killed_holder_releases_its_locks(address: str, opened: Callable[..., Store]) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDS, address],
         stdin=subprocess.PIPE,
@@ -462,7 +469,7 @@ def test_a_killed_holder_holds_nothing(address: str, opened: Callable[..., Store
     assert opened().space("s").remember("after")
 
 
-def test_writers_of_different_spaces_wait_for_nobody(servers: list[Store]) -> None:
+def test_writers_of_different_spaces_do_not_block_each_other(servers: list[Store]) -> None:
     for name in ("one", "two"):
         servers[0].space(name).remember("first")
     with engine_of(servers[0]).write() as tx:
@@ -472,7 +479,7 @@ def test_writers_of_different_spaces_wait_for_nobody(servers: list[Store]) -> No
             late.enter(Owner(1, 0))
 
 
-def test_a_transaction_that_the_server_undid_is_not_acknowledged(servers: list[Store]) -> None:
+def test_transaction_aborted_by_the_server_is_not_acknowledged(servers: list[Store]) -> None:
     engine = engine_of(servers[0])
     with pytest.raises(StoreError, match="undone: repeat it"), engine.write() as tx:
         tx.enter_all_owners()
@@ -480,7 +487,7 @@ def test_a_transaction_that_the_server_undid_is_not_acknowledged(servers: list[S
             tx.all("SELECT 1 / 0")
 
 
-def test_where_there_is_citus_every_setting_goes_alone(
+def test_settings_are_sent_separately_with_citus(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Citus tells its workers the whole text in which a setting stands."""
@@ -505,12 +512,12 @@ def test_where_there_is_citus_every_setting_goes_alone(
     assert not any(text.startswith("BEGIN") for text in settings)
 
 
-def test_a_job_that_ends_while_a_worker_finds_nothing_wakes_the_next(
+def test_job_finished_during_an_empty_scan_wakes_the_next_in_its_lane(
     opened: Callable[..., Store], noted: list[tuple[int, str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The head of a lane is finished between a worker's look and its leaving."""
     one, other = opened(), opened()
-    owner, now = queue(one, 0, lanes=0), one._runtime.clock.now()
+    owner, now = queue(one, 0, lanes=0), one.runtime.clock.now()
     with engine_of(one).write() as tx:
         tx.enter(owner)
         for _ in range(2):
@@ -545,14 +552,14 @@ def test_a_job_that_ends_while_a_worker_finds_nothing_wakes_the_next(
     assert one.run_pending_jobs() == 1
 
 
-def test_who_writes_by_old_rules_is_waited_for(
+def test_rebuild_waits_for_writers_with_the_old_analyzer_version(
     opened: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An owner that is made while the index is made anew is made anew as well, or refused."""
     one, other = opened(), opened()
     one.space("s").remember("there already")
     began, go = threading.Event(), threading.Event()
-    add_memory = writer.add_memory
+    add_memory = Writer.add_memory
 
     def slow(*given: Any) -> Any:
         made = add_memory(*given)
@@ -560,7 +567,7 @@ def test_who_writes_by_old_rules_is_waited_for(
         go.wait(0.5)
         return made
 
-    monkeypatch.setattr(writer, "add_memory", slow)
+    monkeypatch.setattr(Writer, "add_memory", slow)
     thread = threading.Thread(target=lambda: one.space("fresh").remember("by the old rules"))
     thread.start()
     assert began.wait(60)
@@ -572,8 +579,8 @@ def test_who_writes_by_old_rules_is_waited_for(
         seen.append(all_owners(tx))
         return seen[-1]
 
-    monkeypatch.setattr(log, "list_owners", noting)
-    rebuild.refresh_index(other._runtime)
+    monkeypatch.setattr(rebuild, "list_owners", noting)
+    rebuild.refresh_index(other.runtime)
     go.set()
     thread.join()
     assert len(seen[0]) == 2

@@ -96,8 +96,8 @@ def every_verb(store: reverie.Store, id: str, folder: Path) -> dict[str, Verb]:
 
 
 _VERBS = """remember,remember_file,revise,relabel,forget,restore,erase,recall,recall as of,get,
-history,memories,profile,export,import_records,spaces,drain,jobs,retry_job,drop_job,rebuild,reembed,
-verify,backup,restore_backup,doctor,vacuum"""
+history,memories,profile,export,import_records,spaces,run_pending_jobs,jobs,retry_job,drop_job,
+rebuild,reembed,verify,backup,restore_backup,doctor,vacuum"""
 VERBS = [name.strip() for name in _VERBS.split(",")]
 
 
@@ -145,7 +145,7 @@ def test_every_verb_refuses_a_handle_from_before_a_fork(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("closing", [True, False])
-def test_a_child_that_exits_harms_nothing(tmp_path: Path, closing: bool) -> None:
+def test_exiting_child_does_not_harm_the_parents_store(tmp_path: Path, closing: bool) -> None:
     """It ends as programs do, with every destructor run, while the parent has open connections."""
     script = f"""
 import os, sys, reverie
@@ -175,13 +175,13 @@ os._exit(0)
         assert store.verify().problems == ()
 
 
-def test_a_child_does_not_hold_the_parents_lock(tmp_path: Path) -> None:
+def test_child_does_not_hold_the_parents_lock(tmp_path: Path) -> None:
     """A child forked in the middle of a write must not keep other processes from writing."""
     path = tmp_path / "store.db"
     with open_store(path) as store:
         store.space("s").remember("first")
         end, begin = os.pipe()
-        with store._runtime.engine.write() as tx:
+        with store.runtime.engine.write() as tx:
             log.ensure_owner(tx, "elsewhere", None)
             child = os.fork()
             if not child:
@@ -209,7 +209,7 @@ def test_every_verb_refuses_a_closed_store(tmp_path: Path, name: str) -> None:
         verbs[name]()
 
 
-def test_closing_leaves_one_file_and_its_lock(tmp_path: Path) -> None:
+def test_close_leaves_the_store_file_and_its_lock_file(tmp_path: Path) -> None:
     with open_store(tmp_path / "store.db") as store:
         store.space("s").remember("x")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["store.db", "store.db-lock"]
@@ -232,18 +232,22 @@ def test_closing_leaves_one_file_and_its_lock(tmp_path: Path) -> None:
         ("user_version", schema.SCHEMA_VERSION),
     ],
 )
-def test_pragmas_hold_on_every_connection(
+def test_pragmas_are_set_on_every_connection(
     engine: SQLiteEngine, pragma: str, expected: object
 ) -> None:
-    with engine._lend() as first, engine._lend() as second, engine._lend() as third:
+    with (
+        engine._lease_connection() as first,
+        engine._lease_connection() as second,
+        engine._lease_connection() as third,
+    ):
         for connection in (first, second, third):
             found = connection.execute(f"PRAGMA {pragma}").fetchone()
             assert (found[0] if found else expected) == expected
-    with engine._lend() as lent:
+    with engine._lease_connection() as lent:
         assert lent in {first, second, third}
 
 
-def test_files_are_private(tmp_path: Path) -> None:
+def test_store_and_backup_files_have_mode_0600(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with open_store(tmp_path / "new" / "folder" / "store.db") as store:
@@ -269,7 +273,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"not a database at all", b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 8192]
 )
-def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(content)
     with pytest.raises(StoreDamaged):
@@ -278,7 +282,7 @@ def test_a_file_that_is_no_database(tmp_path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("keep", [0.1, 0.3, 0.5, 0.9])
-def test_a_truncated_file(tmp_path: Path, keep: float) -> None:
+def test_truncated_file_is_refused_or_detected(tmp_path: Path, keep: float) -> None:
     """Opening refuses it, or looking does: no call returns as if all were well."""
     path = tmp_path / "store.db"
     with open_store(path) as store:
@@ -296,7 +300,7 @@ def test_a_truncated_file(tmp_path: Path, keep: float) -> None:
 
 @pytest.mark.parametrize("vacuum", [0, 1, 2])
 @pytest.mark.parametrize("journal", ["delete", "wal"])
-def test_another_programs_database_is_refused_and_left_alone(
+def test_database_of_another_program_is_refused_and_unchanged(
     tmp_path: Path, vacuum: int, journal: str
 ) -> None:
     path = tmp_path / "store.db"
@@ -313,12 +317,12 @@ def test_another_programs_database_is_refused_and_left_alone(
     assert path.read_bytes() == content
 
 
-def test_a_folder_instead_of_a_file(tmp_path: Path) -> None:
+def test_folder_instead_of_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreDamaged, match="folder"):
         open_store(tmp_path)
 
 
-def test_a_parent_that_is_a_file(tmp_path: Path) -> None:
+def test_parent_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     for path in (tmp_path / "file" / "store.db", tmp_path / "file" / "deeper" / "store.db"):
         with pytest.raises(StoreError):
@@ -326,7 +330,7 @@ def test_a_parent_that_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
-def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path, journal: str) -> None:
+def test_newer_schema_version_is_refused_and_unchanged(tmp_path: Path, journal: str) -> None:
     path = tmp_path / "store.db"
     with open_store(path) as store:
         store.space("s").remember("x")
@@ -342,7 +346,7 @@ def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path, journal: str) 
         open_store(f"sqlite://{path}?mode=ro")
 
 
-def test_a_read_only_store_reads_and_refuses_to_write(tmp_path: Path) -> None:
+def test_read_only_store_reads_and_refuses_to_write(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with open_store(path) as store:
         id = store.space("s").remember("green tea").id
@@ -375,7 +379,9 @@ def test_a_read_only_store_reads_and_refuses_to_write(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
-def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sqlite_urls_are_parsed_to_path_and_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     parse = store_file.parse_url
@@ -394,7 +400,7 @@ def test_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain.db", "with space.db", "what?.db", "100%.db", "a#b.db"])
-def test_the_url_of_a_store_opens_the_same_store(tmp_path: Path, name: str) -> None:
+def test_store_url_opens_the_same_store(tmp_path: Path, name: str) -> None:
     with open_store(tmp_path / name) as store:
         id = store.space("s").remember("x").id
         url = store.url
@@ -404,7 +410,7 @@ def test_the_url_of_a_store_opens_the_same_store(tmp_path: Path, name: str) -> N
     assert sorted(file.name for file in tmp_path.iterdir()) == [name, f"{name}-lock"]
 
 
-def test_an_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_sqlite_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(StoreError, match="upgrade apsw"):
         SQLiteEngine(str(tmp_path / "store.db"))
@@ -425,7 +431,7 @@ def put(tx: SQLiteTransaction, name: str) -> None:
     tx.run("INSERT INTO meta (key, value) VALUES (?, '')", (name,))
 
 
-def test_a_write_cannot_start_inside_a_read(engine: SQLiteEngine) -> None:
+def test_write_inside_a_read_transaction_is_refused(engine: SQLiteEngine) -> None:
     with engine.read(), pytest.raises(StoreError, match="inside a read"), engine.write():
         pytest.fail("it started")
     with engine.write() as tx:
@@ -433,7 +439,7 @@ def test_a_write_cannot_start_inside_a_read(engine: SQLiteEngine) -> None:
     assert count(engine) == 1
 
 
-def test_reads_nest_and_keep_one_snapshot(engine: SQLiteEngine, tmp_path: Path) -> None:
+def test_nested_reads_share_one_snapshot(engine: SQLiteEngine, tmp_path: Path) -> None:
     other = SQLiteEngine(str(tmp_path / "store.db"))
     with engine.read() as outer:
         assert outer.all("SELECT * FROM meta") == []
@@ -459,9 +465,7 @@ def test_reads_and_writes_nest_inside_a_write(engine: SQLiteEngine) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_a_write_that_raises_leaves_nothing(
-    engine: SQLiteEngine, error: type[BaseException]
-) -> None:
+def test_write_that_raises_is_rolled_back(engine: SQLiteEngine, error: type[BaseException]) -> None:
     with pytest.raises(error), engine.write() as tx:
         put(tx, "a")
         tx.put_vectors(Owner(1, 0), 1, 0, np.ones((3, 4), np.float32))
@@ -478,7 +482,7 @@ def test_a_write_that_raises_leaves_nothing(
     assert count(engine) == 1
 
 
-def test_a_new_connection_of_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
+def test_new_reader_connection_does_not_wait_for_a_writer(tmp_path: Path) -> None:
     engine = SQLiteEngine(str(tmp_path / "store.db"), busy_timeout=0.05)
     said: list[object] = []
 
@@ -497,7 +501,7 @@ def test_a_new_connection_of_a_reader_does_not_wait_for_a_writer(tmp_path: Path)
     engine.close()
 
 
-def test_a_constraint_is_enforced(engine: SQLiteEngine) -> None:
+def test_foreign_key_constraint_is_enforced(engine: SQLiteEngine) -> None:
     with pytest.raises(apsw.ConstraintError), engine.write() as tx:
         tx.run(
             "INSERT INTO memories (space, owner, born, memory, position, version, kind, category, "
@@ -602,7 +606,7 @@ def a_row(chance: random.Random) -> np.ndarray:
     ),
     held=st.sampled_from([1, 2_000, 1 << 30]),
 )
-def test_vectors_answer_as_a_plain_matrix_does(
+def test_vector_search_equals_a_plain_matrix_product(
     tmp_path_factory: pytest.TempPathFactory, seed: int, steps: list[str], held: int
 ) -> None:
     chance = random.Random(seed)
@@ -632,7 +636,7 @@ def test_vectors_answer_as_a_plain_matrix_does(
         shutil.rmtree(folder)
 
 
-def test_the_cache_gives_up_the_least_recently_used(
+def test_vector_cache_evicts_the_least_recently_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vectors = Vectors(tmp_path / "store.db")
@@ -656,7 +660,7 @@ def test_the_cache_gives_up_the_least_recently_used(
     vectors.close()
 
 
-def test_a_write_undone_leaves_no_trace_in_the_cache(tmp_path: Path) -> None:
+def test_rolled_back_write_leaves_no_trace_in_the_vector_cache(tmp_path: Path) -> None:
     """Vectors looked at within a write that is then undone were never there."""
     vectors = Vectors(tmp_path / "store.db")
     chance = random.Random(2)
@@ -674,7 +678,7 @@ def test_a_write_undone_leaves_no_trace_in_the_cache(tmp_path: Path) -> None:
     vectors.close()
 
 
-def test_an_older_snapshot_does_not_spoil_the_cache(tmp_path: Path) -> None:
+def test_older_snapshot_does_not_spoil_the_vector_cache(tmp_path: Path) -> None:
     """A read that began before a write must not make later reads forget that write."""
     vectors = Vectors(tmp_path / "store.db")
     chance = random.Random(3)
@@ -730,7 +734,7 @@ def fill(space: reverie.Space, chance: random.Random, sizes: list[int]) -> dict[
     words: dict[str, list[str]] = {}
     for size in sizes:
         content, said = secret(chance, size)
-        kind = "fact" if len(content) <= 500 else "note"
+        kind: reverie.Kind = "fact" if len(content) <= 500 else "note"
         extra = token(chance)
         memory = space.remember(content, kind=kind, tags=[extra], subject=f"about {extra}")
         words[memory.id] = [*said, extra]
@@ -748,7 +752,7 @@ SIZES = [20, 60, 200, 400, 700, 2_000, 4_000, 4_200, 9_000, 30_000]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_erased_content_is_in_no_file(tmp_path: Path, seed: int) -> None:
+def test_erased_content_is_in_no_file_of_the_store(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     sizes = chance.choices(SIZES, k=70 if seed else 35)
     with open_store(tmp_path / "store.db") as store:
@@ -778,7 +782,7 @@ def test_erased_content_is_in_no_file(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_erasing_waits_for_a_reader_in_another_process(tmp_path: Path, seed: int) -> None:
+def test_erase_waits_for_a_reader_in_another_process(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     path = tmp_path / "store.db"
     with open_store(path) as store, peers(1) as (reader,):
@@ -795,7 +799,7 @@ def test_erasing_waits_for_a_reader_in_another_process(tmp_path: Path, seed: int
         assert store.verify().problems == ()
 
 
-def test_an_erase_repeated_while_bytes_remain_says_so(tmp_path: Path) -> None:
+def test_repeated_erase_reports_that_bytes_remain(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with open_store(path) as store, peers(1) as (reader,):
         space = store.space("s")
@@ -810,7 +814,7 @@ def test_an_erase_repeated_while_bytes_remain_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indexed", [False, True])
-def test_a_store_of_the_step_before_is_upgraded(
+def test_store_of_an_earlier_schema_is_upgraded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
 ) -> None:
     """Some stores of the second step have an index of the third already."""
@@ -874,7 +878,7 @@ def make_unsealed(path: Path, monkeypatch: pytest.MonkeyPatch, entries: int) -> 
     connection.close()
 
 
-def test_a_store_without_seals_is_sealed_when_it_is_opened(
+def test_store_without_seals_is_sealed_when_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "old.db"
@@ -895,7 +899,7 @@ def test_a_store_without_seals_is_sealed_when_it_is_opened(
 
 
 @pytest.mark.parametrize("at", range(1, 14, 3))
-def test_sealing_that_is_killed_is_undone_as_a_whole_and_done_again(
+def test_killed_sealing_is_rolled_back_and_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     path = tmp_path / "old.db"

@@ -66,7 +66,7 @@ def test_acquire_returns_as_soon_as_the_lock_is_free(path: Path, held: FileLock)
     lock.close()
 
 
-def test_lock_that_came_after_the_deadline_is_let_go(path: Path, held: FileLock) -> None:
+def test_lock_acquired_after_the_deadline_is_released(path: Path, held: FileLock) -> None:
     """The abandoned wait is granted the lock when nobody wants it any more."""
     lock, third = FileLock(path), FileLock(path)
     assert not lock.acquire(0.02)
@@ -97,7 +97,7 @@ def test_close_while_waiting_leaves_nothing_locked(path: Path, held: FileLock) -
     assert held.acquire(0)
 
 
-def test_holder_is_named_by_the_kernel_and_not_by_an_old_record(path: Path) -> None:
+def test_holder_is_named_by_the_kernel_and_not_by_a_stale_record(path: Path) -> None:
     lock, other = FileLock(path), FileLock(path)
     with _holding(path) as process:
         assert not lock.acquire(0)
@@ -150,7 +150,7 @@ class _Holding:
         self._process.communicate(b"\n")
 
 
-def test_mark_survives_holders_and_can_be_taken_back(path: Path) -> None:
+def test_mark_survives_its_holder_and_can_be_cleared(path: Path) -> None:
     lock = FileLock(path)
     assert not lock.is_marked()
     assert lock.acquire(0)
@@ -177,7 +177,7 @@ def test_mark_survives_holders_and_can_be_taken_back(path: Path) -> None:
         ([], ""),
     ],
 )
-def test_command_is_named_without_what_it_was_given(line: list[str], said: str) -> None:
+def test_command_of_the_holder_is_shown_without_its_arguments(line: list[str], said: str) -> None:
     assert command_name(line) == said
 
 
@@ -197,7 +197,7 @@ for _ in range(int(sys.argv[4])):
 """
 
 
-def test_waiting_processes_take_turns(tmp_path: Path) -> None:
+def test_waiting_processes_acquire_the_lock_in_turn(tmp_path: Path) -> None:
     """Between two turns of one writer every other one has about one: nobody starves."""
     lock, order = tmp_path / "lock", tmp_path / "order"
     writers = [
@@ -236,7 +236,7 @@ def test_lock_of_the_parent_survives_a_fork(path: Path) -> None:
     assert lock.acquire(0)
     child = os.fork()
     if not child:
-        lock.forget()
+        lock.close_after_fork()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert not other.acquire(0)

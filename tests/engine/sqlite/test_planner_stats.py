@@ -337,7 +337,7 @@ def test_each_statement_uses_its_index(engine: SQLiteEngine) -> None:
     assert found == {name: expected for name, (_, expected) in CALLS.items()}
 
 
-def test_a_filter_is_looked_up_for_each_passage(engine: SQLiteEngine) -> None:
+def test_filter_is_looked_up_by_index_for_each_passage(engine: SQLiteEngine) -> None:
     ways = ways_of(engine, lambda tx: search.postings(tx, OWNER, ["river"], FACTS))
     assert ways[:2] == ["key: space owner term", "key: space owner passage"]
     assert "key: space owner born" in ways
@@ -356,14 +356,14 @@ def test_every_index_has_statistics(tmp_path: Path) -> None:
     assert found == {*made, *((name, name) for (name,) in clustered)}
 
 
-def test_statistics_do_not_depend_on_what_a_store_holds(tmp_path: Path) -> None:
+def test_planner_statistics_do_not_depend_on_the_data(tmp_path: Path) -> None:
     fill(tmp_path / "full.db")
     open_store(tmp_path / "empty.db").close()
     expected = statistics_of(tmp_path / "empty.db")
     assert expected and statistics_of(tmp_path / "full.db") == expected
 
 
-def test_gathered_statistics_and_samples_are_replaced(tmp_path: Path) -> None:
+def test_gathered_planner_statistics_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     fill(path)
     expected = statistics_of(path)
@@ -378,7 +378,7 @@ def test_gathered_statistics_and_samples_are_replaced(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_an_open_store_sees_what_another_process_brings(tmp_path: Path) -> None:
+def test_open_store_follows_statistics_changed_by_another_process(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     fill(path)
     drop_statistics(path)
@@ -397,7 +397,7 @@ def test_an_open_store_sees_what_another_process_brings(tmp_path: Path) -> None:
     reading.close()
 
 
-def test_a_store_opened_for_reading_is_left_alone(tmp_path: Path) -> None:
+def test_read_only_open_writes_no_statistics(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     fill(path)
     drop_statistics(path)
@@ -407,7 +407,7 @@ def test_a_store_opened_for_reading_is_left_alone(tmp_path: Path) -> None:
     assert statistics_of(path) == []
 
 
-def test_opening_again_writes_nothing(tmp_path: Path) -> None:
+def test_reopening_does_not_change_the_file(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     fill(path)
     before = path.read_bytes()
@@ -415,7 +415,7 @@ def test_opening_again_writes_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_store_without_room_for_them_opens(tmp_path: Path) -> None:
+def test_store_on_a_full_disk_opens_without_statistics(tmp_path: Path) -> None:
     path, vfs = tmp_path / "store.db", FailingVFS()
     fill(path)
     expected = statistics_of(path)
@@ -433,7 +433,7 @@ def test_a_store_without_room_for_them_opens(tmp_path: Path) -> None:
     assert statistics_of(path) == expected
 
 
-def test_backups_and_rewritten_files_keep_them(tmp_path: Path) -> None:
+def test_backup_and_vacuum_keep_the_statistics(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     fill(path)
     expected = statistics_of(path)

@@ -70,7 +70,7 @@ def test_store_on_a_read_only_medium_can_be_read(tmp_path: Path) -> None:
         assert store.space("s").recall("river")
 
 
-def test_writes_that_only_the_log_holds_are_read_or_asked_for(tmp_path: Path) -> None:
+def test_read_only_open_reads_the_wal_or_says_what_it_needs(tmp_path: Path) -> None:
     """A writer was killed: what it wrote last is in the write-ahead log alone."""
     with open_store(tmp_path / "store.db") as store:
         store.space("s").remember("the river is cold")
@@ -90,7 +90,7 @@ def test_writes_that_only_the_log_holds_are_read_or_asked_for(tmp_path: Path) ->
     assert "\n" not in str(told.value)
 
 
-def test_reader_of_a_read_only_mount_sees_a_writer_that_comes_another_way(tmp_path: Path) -> None:
+def test_reader_on_a_read_only_mount_sees_a_writer_elsewhere(tmp_path: Path) -> None:
     """What is read-only here may be written elsewhere: a bind mount, a shared folder."""
     real, seen = tmp_path / "real", tmp_path / "seen"
     seen.mkdir()
@@ -124,7 +124,7 @@ def test_reader_of_a_read_only_mount_sees_a_writer_that_comes_another_way(tmp_pa
         reader.close()
 
 
-def test_store_in_a_writable_place_is_never_taken_for_unchanging(tmp_path: Path) -> None:
+def test_store_in_a_writable_folder_is_never_opened_as_immutable(tmp_path: Path) -> None:
     with open_store(tmp_path / "store.db") as store:
         store.space("s").remember("the river is cold")
     with open_store(f"{tmp_path / 'store.db'}?mode=ro") as reader:
@@ -138,7 +138,7 @@ def test_store_in_a_writable_place_is_never_taken_for_unchanging(tmp_path: Path)
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_store_cut_to_nothing_is_damaged_and_not_new(tmp_path: Path, size: int) -> None:
+def test_store_truncated_to_zero_bytes_is_damaged_and_not_new(tmp_path: Path, size: int) -> None:
     path = tmp_path / "store.db"
     with open_store(path) as store:
         store.space("s").remember("the river is cold")
@@ -156,7 +156,7 @@ def test_store_cut_to_nothing_is_damaged_and_not_new(tmp_path: Path, size: int) 
 
 
 @pytest.mark.parametrize("size", [0, 1])
-def test_store_cut_beside_its_log_keeps_that_log(tmp_path: Path, size: int) -> None:
+def test_truncated_store_keeps_its_wal(tmp_path: Path, size: int) -> None:
     """A lock file that was lost as well says nothing, and SQLite would delete the log."""
     with open_store(tmp_path / "store.db") as store:
         store.space("s").remember("the river is cold")
@@ -168,7 +168,7 @@ def test_store_cut_beside_its_log_keeps_that_log(tmp_path: Path, size: int) -> N
     assert (tmp_path / "cut.db-wal").stat().st_size > 0
 
 
-def test_empty_file_where_no_store_was_becomes_one(tmp_path: Path) -> None:
+def test_empty_file_without_a_wal_becomes_a_store(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.touch()
     with open_store(path) as store:
@@ -183,7 +183,7 @@ def test_empty_file_where_no_store_was_becomes_one(tmp_path: Path) -> None:
     open_store(path).close()
 
 
-def test_creation_that_was_killed_is_done_again(tmp_path: Path) -> None:
+def test_killed_creation_is_repeated(tmp_path: Path) -> None:
     """The lock file is there and the store is still empty: nothing was lost."""
     path = tmp_path / "store.db"
     for content in (b"", b"S"):
@@ -228,7 +228,7 @@ def test_impossible_path_is_a_typed_error(
 
 
 @pytest.mark.parametrize("name", IMPOSSIBLE)
-def test_impossible_place_for_a_backup_is_a_typed_error(tmp_path: Path, name: str) -> None:
+def test_impossible_backup_path_is_a_typed_error(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     text = IMPOSSIBLE[name].format(file=tmp_path / "file", folder=tmp_path)
     if text.startswith("sqlite"):
@@ -240,7 +240,7 @@ def test_impossible_place_for_a_backup_is_a_typed_error(tmp_path: Path, name: st
             assert "\n" not in str(told.value)
 
 
-def test_impossible_path_on_the_command_line_is_one_line(tmp_path: Path) -> None:
+def test_impossible_path_on_the_command_line_is_reported_on_one_line(tmp_path: Path) -> None:
     cases = {
         LONG: ["remember", "x"],
         "~nobody-of-that-name/x.db": ["recall", "x"],
@@ -262,7 +262,7 @@ def test_impossible_path_on_the_command_line_is_one_line(tmp_path: Path) -> None
 # -- a lock that somebody else holds --------------------------------------------------------------
 
 
-def test_making_or_upgrading_a_store_behind_a_writer_has_the_deadline(
+def test_create_and_upgrade_wait_for_a_writer_until_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "store.db"

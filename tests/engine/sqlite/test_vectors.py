@@ -13,7 +13,7 @@ WORDS = ("zebra", "horse", "river", "amber", "violin", "carpet", "lemon", "winte
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_warm_reader_finds_what_a_fresh_one_does(
+def test_cached_reader_finds_the_same_vectors_as_a_fresh_one(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Also behind the vectors that give the middle, where only what is new is computed."""

@@ -70,12 +70,12 @@ def rows(table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text", OWN)
-def test_own_words_of_a_plain_message_are_all_of_it(text: str) -> None:
+def test_own_words_of_a_plain_message_are_the_whole_message(text: str) -> None:
     assert find_own_words(text) == OwnWords((text,), is_whole=True)
 
 
 @pytest.mark.parametrize(("text", "own"), PARTS)
-def test_own_words_leave_pasted_text_out(text: str, own: str) -> None:
+def test_own_words_exclude_pasted_text(text: str, own: str) -> None:
     found = find_own_words(text)
     assert found.text.strip() == own
     assert not found.is_whole and found.text_with_omission.endswith(OMISSION_MARK)
@@ -88,7 +88,7 @@ def test_own_words_of_a_message_not_to_be_remembered_are_none(text: str) -> None
 
 
 @pytest.mark.parametrize("text", rows(REMEMBERED))
-def test_own_words_are_kept_when_nothing_is_to_be_withheld(text: str) -> None:
+def test_own_words_are_kept_without_a_request_to_withhold(text: str) -> None:
     assert not find_own_words(text).opted_out
     assert find_own_words(text).segments
 
@@ -111,7 +111,7 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize(("text", "count"), REQUESTS)
-def test_requests_count_in_a_sentence_of_the_persons_own(text: str, count: int) -> None:
+def test_request_counts_only_in_a_sentence_of_the_persons_own(text: str, count: int) -> None:
     assert len(list(extract_requests(text))) == count
 
 
@@ -180,7 +180,7 @@ PIECES = st.sampled_from(
 
 @settings(deadline=None, max_examples=300, derandomize=True)
 @given(st.one_of(st.text(), st.lists(PIECES, max_size=30).map("".join)))
-def test_own_words_are_stretches_of_the_message(text: str) -> None:
+def test_own_words_are_substrings_of_the_message(text: str) -> None:
     found = find_own_words(text)
     assert found == find_own_words(text)
     assert not (found.opted_out and found.segments)

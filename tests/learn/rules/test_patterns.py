@@ -383,7 +383,7 @@ EXPLICIT = [
 
 
 @pytest.mark.parametrize(("text", "contents"), SAID)
-def test_what_is_said_outright_is_found(text: str, contents: str) -> None:
+def test_plain_statements_are_extracted(text: str, contents: str) -> None:
     found = extract_statements(text)
     assert "; ".join(statement.content for statement in found) == contents
     assert not any(statement.explicit for statement in found)
@@ -397,17 +397,19 @@ def lines_of(table: dict[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize("text", lines_of(LEFT_ALONE))
-def test_what_is_in_doubt_is_left_alone(text: str) -> None:
+def test_doubtful_statements_are_not_extracted(text: str) -> None:
     assert extract_statements(text) == []
 
 
 @pytest.mark.parametrize("text", HARDER_TO_SEE, ids=lambda text: ascii(text)[:60])
-def test_what_is_not_the_persons_own_is_left_alone(text: str) -> None:
+def test_statements_that_are_not_the_persons_own_are_not_extracted(text: str) -> None:
     assert extract_statements(text) == []
 
 
 @pytest.mark.parametrize(("text", "category", "content"), EXPLICIT)
-def test_what_is_asked_to_be_kept_is_explicit(text: str, category: str, content: str) -> None:
+def test_statement_after_a_request_to_remember_is_explicit(
+    text: str, category: str, content: str
+) -> None:
     (statement,) = extract_statements(text)
     assert (statement.category, statement.content) == (category, content)
     assert statement.explicit
@@ -441,14 +443,14 @@ ENDED = [
     ("text", "category", "subject", "single", "value", "retracts"),
     [*((*row, False) for row in ABOUT), *((*row, True) for row in ENDED)],
 )
-def test_a_statement_says_what_it_is_about(
+def test_statement_has_its_subject(
     text: str, category: str, subject: str | None, single: bool, value: str, retracts: bool
 ) -> None:
     (found,) = extract_statements(text)
     assert found == Statement(found.content, category, subject, single, retracts, value)
 
 
-def test_a_request_that_says_more_than_a_rule_is_kept_whole_as_well() -> None:
+def test_request_that_says_more_than_a_pattern_is_also_kept_whole() -> None:
     found = extract_statements("Remember that my wife is Anne and her birthday is 3 May")
     assert [statement.content for statement in found] == [
         "The user's wife is Anne",
@@ -465,17 +467,17 @@ def test_several_facts_in_one_request_are_each_explicit() -> None:
     ]
 
 
-def test_what_is_said_last_comes_last() -> None:
+def test_repeated_statement_keeps_its_last_position() -> None:
     found = extract_statements("I live in Rome. No, I live in Bari. Sorry, I live in Rome.")
     assert [statement.value for statement in found] == ["Bari", "Rome"]
 
 
-def test_what_was_asked_for_once_stays_explicit() -> None:
+def test_statement_requested_once_stays_explicit_when_repeated() -> None:
     (statement,) = extract_statements("Remember that I love tea. I love tea.")
     assert statement.explicit
 
 
-def test_of_many_the_last_ten_are_given() -> None:
+def test_only_the_last_ten_statements_are_returned() -> None:
     things = [
         "tea",
         "jam",
@@ -517,7 +519,7 @@ def test_of_many_the_last_ten_are_given() -> None:
         ("", False),
     ],
 )
-def test_asking_to_remember(text: str, asks: bool) -> None:
+def test_asks_to_remember_recognizes_requests(text: str, asks: bool) -> None:
     assert asks_to_remember(text) is asks
 
 
@@ -550,7 +552,7 @@ PIECES = st.sampled_from(
 
 @check
 @given(st.one_of(ANY_TEXT, st.lists(PIECES, max_size=40).map("".join)))
-def test_any_text_gives_sound_statements(text: str) -> None:
+def test_extract_statements_returns_valid_statements_for_any_text(text: str) -> None:
     found = extract_statements(text)
     assert found == extract_statements(text)
     assert len(found) <= MAX_STATEMENTS
@@ -568,7 +570,7 @@ def test_any_text_gives_sound_statements(text: str) -> None:
 
 @check
 @given(st.lists(PIECES, max_size=12).map("".join), st.sampled_from(["> ", "    ", "\t"]))
-def test_no_quoted_line_says_anything(text: str, mark: str) -> None:
+def test_quoted_lines_give_no_statement(text: str, mark: str) -> None:
     quoted = "".join(f"{mark}{line}\n" for line in text.splitlines())
     assert extract_statements(quoted) == []
 
@@ -588,6 +590,6 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text)[:30])
-def test_long_and_hostile_texts_are_read(text: str) -> None:
+def test_long_and_hostile_texts_are_parsed(text: str) -> None:
     assert len(extract_statements(text)) <= MAX_STATEMENTS
     asks_to_remember(text)

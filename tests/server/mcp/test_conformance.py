@@ -1,6 +1,6 @@
 """The official inspector and the conformance suite of MCP, from npm, against our server.
 
-They take a minute and are fetched from the registry of npm, so they run with REVERIE_PROVE=1 only.
+They take a minute and are fetched from the registry of npm, so they run with --prove only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.conftest import PROVE
 from tests.server.agents import arguments, environment
 from tests.server.conftest import Running, Serve
 
-pytestmark = pytest.mark.skipif(not PROVE, reason="runs with REVERIE_PROVE=1: it installs from npm")
+pytestmark = pytest.mark.skipif(not PROVE, reason="runs with --prove: it installs from npm")
 # They need a newer node than many systems have; npm has that as well.
 PACKAGES = (
     "node@22",
@@ -108,7 +108,7 @@ def inspect(request: pytest.FixtureRequest, npm: Npm, tmp_path: Path, running: R
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_inspector_finds_nothing_wrong(inspect: Inspect, era: str) -> None:
+def test_mcp_inspector_finds_no_problem(inspect: Inspect, era: str) -> None:
     tools = inspect("tools/list", "--strict", era=era)["tools"]
     assert len(tools) == 7
     given = ["--tool-name", "remember", "--tool-args-json", json.dumps({"content": "It is blue"})]
@@ -129,7 +129,7 @@ def test_the_inspector_finds_nothing_wrong(inspect: Inspect, era: str) -> None:
     assert "It is blue" in prompt["messages"][0]["content"]["text"]
 
 
-def test_the_inspectors_load_meets_no_error(inspect: Inspect) -> None:
+def test_mcp_inspector_load_test_meets_no_error(inspect: Inspect) -> None:
     found = inspect(
         "tools/call",
         *("--tool-name", "recall", "--tool-args-json", '{"query": "boat"}'),
@@ -139,7 +139,7 @@ def test_the_inspectors_load_meets_no_error(inspect: Inspect) -> None:
     assert (found["ok"], found["toolErrors"], found["errors"]) == (300, 0, 0)
 
 
-def test_the_conformance_suite(
+def test_mcp_conformance_suite_passes(
     npm: Npm, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from reverie.server import app

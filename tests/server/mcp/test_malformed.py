@@ -1,6 +1,6 @@
 """Malformed messages over both transports: no crash, no hang, no growth.
 
-500 messages by default; with REVERIE_PROVE=1 it is 5,000, and how much the process grew counts.
+500 messages by default; with --prove it is 5,000, and how much the process grew counts.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def report(what: str, told: Counter[Any], grown: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_over_http(tmp_path: Path) -> None:
+def test_malformed_mcp_requests_over_http_do_not_stop_the_server(tmp_path: Path) -> None:
     with started(
         "serve", "--port", "0", "--json", "--url", str(tmp_path / "fuzzed.db"), REVERIE_TOKEN=TOKEN
     ) as process:
@@ -123,7 +123,7 @@ async def _sent(url: str, process: subprocess.Popen[bytes]) -> tuple[Counter[int
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-def test_on_stdio(tmp_path: Path) -> None:
+def test_malformed_mcp_requests_on_stdio_do_not_stop_the_server(tmp_path: Path) -> None:
     with started(*arguments(tmp_path / "fuzzed.db")) as process:
         talk = _Stdio(process)
         talk.send({"id": "hello", "method": "initialize", "params": _HELLO})

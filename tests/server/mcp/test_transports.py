@@ -22,7 +22,7 @@ from tests.server.conftest import Running, Serve
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 
 
-def test_http_keeps_no_session_and_has_nothing_to_get(running: Running) -> None:
+def test_mcp_http_is_stateless_and_refuses_get(running: Running) -> None:
     with running.client() as client:
         answer = client.post("/mcp", json=LIST, headers=ACCEPT)
         assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
@@ -32,7 +32,7 @@ def test_http_keeps_no_session_and_has_nothing_to_get(running: Running) -> None:
             assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
 
 
-def test_http_stands_behind_the_guard(running: Running) -> None:
+def test_mcp_http_requires_token_host_and_origin(running: Running) -> None:
     with running.client("") as client:
         assert client.post("/mcp", json=LIST, headers=ACCEPT).status_code == 401
     with running.client() as client:
@@ -45,7 +45,7 @@ def test_http_stands_behind_the_guard(running: Running) -> None:
             assert answer.status_code == status
 
 
-def test_a_name_that_is_not_utf8_is_told_so(running: Running) -> None:
+def test_query_string_that_is_not_utf8_is_refused(running: Running) -> None:
     with running.client() as client:
         refused = client.get("/api/memory/?space=%ff")
         assert (refused.status_code, refused.json()["detail"]) == (422, "the query is not UTF-8")
@@ -53,7 +53,7 @@ def test_a_name_that_is_not_utf8_is_told_so(running: Running) -> None:
         assert answer.json()["error"]["message"] == "the query is not UTF-8"
 
 
-def test_an_empty_user_is_not_everyone(running: Running) -> None:
+def test_mcp_empty_user_is_refused(running: Running) -> None:
     """A variable that was never set must not turn one user's memory into everyone's."""
     with running.client() as client:
         for query, headers in (("?user=", {}), ("", {"X-Reverie-User": ""})):
@@ -63,7 +63,7 @@ def test_an_empty_user_is_not_everyone(running: Running) -> None:
             assert "must not be empty" in answer.json()["error"]["message"]
 
 
-def test_without_the_extra_the_server_says_what_to_install(
+def test_server_without_the_mcp_extra_says_what_to_install(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mcp_types", None)
@@ -104,13 +104,13 @@ def piped(store: Path, *lines: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_stdio_answers_what_cannot_be_read(tmp_path: Path) -> None:
+def test_mcp_stdio_answers_unreadable_lines(tmp_path: Path) -> None:
     odd = '{"jsonrpc": "2.0", "id": 7, "method": 5}'
     said = piped(tmp_path / "own.db", "no json", json.dumps(HELLO), "[1, 2]", odd, "{")
     assert sorted(str(each["id"]) for each in said) == ["1", "None", "None", "None", "None"]
 
 
-def test_stdio_answers_all_before_it_ends(tmp_path: Path) -> None:
+def test_mcp_stdio_answers_every_request_before_it_ends(tmp_path: Path) -> None:
     calls = [
         {
             "jsonrpc": "2.0",
@@ -144,7 +144,7 @@ def process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         started.kill()
 
 
-def test_stdio_ends_quietly_when_its_client_is_gone(process: subprocess.Popen[str]) -> None:
+def test_mcp_stdio_ends_quietly_when_its_client_is_gone(process: subprocess.Popen[str]) -> None:
     assert process.stdin and process.stdout and process.stderr
     process.stdout.close()
     process.stdin.write('{"jsonrpc": "2.0", "id": 2, "method": "ping"}\n')
@@ -155,13 +155,15 @@ def test_stdio_ends_quietly_when_its_client_is_gone(process: subprocess.Popen[st
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stdio_ends_with_a_signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+def test_mcp_stdio_ends_with_a_signal(
+    process: subprocess.Popen[str], number: signal.Signals
+) -> None:
     process.send_signal(number)
     assert process.wait(30) == -number
     assert process.stderr and process.stderr.read() == ""
 
 
-def test_what_failed_to_load_is_told_and_loaded_for_the_next_who_asks(
+def test_mcp_library_that_failed_to_load_is_loaded_by_the_next_request(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, failures = (
@@ -180,7 +182,7 @@ def test_what_failed_to_load_is_told_and_loaded_for_the_next_who_asks(
     assert [answer.status_code for answer in answers] == [500, 501, 200]
 
 
-def test_an_endpoint_that_is_started_again_answers_again() -> None:
+def test_mcp_endpoint_answers_after_a_restart() -> None:
     endpoint, ping = http.McpEndpoint(), {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
     async def ask() -> int:

@@ -84,7 +84,7 @@ def official(it: Proxied, **options: Any) -> openai.OpenAI:
     )
 
 
-def test_openai(proxy: Proxy) -> None:
+def test_openai_client_gets_memory_through_the_proxy(proxy: Proxy) -> None:
     it = proxy()
     remembering(it)
     with official(it) as client:
@@ -103,7 +103,7 @@ def test_openai(proxy: Proxy) -> None:
     assert texts(it).count(SAID) == 2
 
 
-def test_openai_async(proxy: Proxy) -> None:
+def test_openai_async_client_works_through_the_proxy(proxy: Proxy) -> None:
     it = proxy()
 
     async def talk() -> str:
@@ -129,7 +129,7 @@ def test_openai_async(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_openai_with_tools(proxy: Proxy, stream: bool) -> None:
+def test_openai_client_with_tools_works_through_the_proxy(proxy: Proxy, stream: bool) -> None:
     it = proxy(calling)
     messages: list[Any] = [{"role": "user", "content": "How is the weather on Naxos?"}]
     with official(it) as client:
@@ -154,7 +154,7 @@ def test_openai_with_tools(proxy: Proxy, stream: bool) -> None:
     assert [role for role, _, _ in events] == ["user", "assistant", "tool", "assistant"]
 
 
-def test_openai_reads_our_errors_and_the_upstreams(proxy: Proxy) -> None:
+def test_openai_client_reads_errors_of_proxy_and_upstream(proxy: Proxy) -> None:
     refused = b'{"error": {"message": "slow down", "type": "rate_limit", "code": "rate"}}'
     it = proxy(lambda _: Whole(refused, 429, [("Content-Type", "application/json"),
                                               ("Retry-After", "3")]))  # fmt: skip
@@ -174,7 +174,7 @@ def test_openai_reads_our_errors_and_the_upstreams(proxy: Proxy) -> None:
         stranger.chat.completions.create(model="m", messages=messages)
 
 
-def test_openai_lists_models_and_embeds(proxy: Proxy) -> None:
+def test_openai_client_lists_models_and_embeds_through_the_proxy(proxy: Proxy) -> None:
     def script(received: Received) -> Reply:
         if received.target == "/v1/models":
             return Whole(b'{"object": "list", "data": [{"id": "m", "object": "model"}]}')
@@ -191,7 +191,7 @@ def test_openai_lists_models_and_embeds(proxy: Proxy) -> None:
 # -- others ---------------------------------------------------------------------------------------
 
 
-def test_pydantic_ai(proxy: Proxy) -> None:
+def test_pydantic_ai_agent_works_through_the_proxy(proxy: Proxy) -> None:
     from pydantic_ai import Agent
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -220,7 +220,7 @@ def test_pydantic_ai(proxy: Proxy) -> None:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 @pytest.mark.parametrize("stream", [False, True])
-def test_curl(proxy: Proxy, stream: bool) -> None:
+def test_curl_works_through_the_proxy(proxy: Proxy, stream: bool) -> None:
     it = proxy()
     body = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": "Say a word"}]}
     done = subprocess.run(
@@ -249,7 +249,7 @@ TASKS = [
 ]
 
 
-def test_open_webui(proxy: Proxy) -> None:
+def test_open_webui_requests_work_through_the_proxy(proxy: Proxy) -> None:
     """A chat with files and switches of its own, then what it asks for by itself."""
     it = proxy()
     store = it.running.store
@@ -331,7 +331,7 @@ def ai_sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_ai_sdk_of_vercel(proxy: Proxy, ai_sdk: Path) -> None:
+def test_vercel_ai_sdk_works_through_the_proxy(proxy: Proxy, ai_sdk: Path) -> None:
     it = proxy(calling)
     remembering(it)
     done = subprocess.run(

@@ -17,7 +17,7 @@ def said(it: Proxied, text: str, **more: Any) -> str:
     return content
 
 
-def test_the_list_groups_by_category(proxy: Proxy) -> None:
+def test_memory_command_lists_by_category(proxy: Proxy) -> None:
     it = proxy()
     assert said(it, "/memory") == "No memories stored yet."
     alec = it.space.remember("Alec is the user's boss", category="person", subject="Alec")
@@ -40,7 +40,7 @@ def test_the_list_groups_by_category(proxy: Proxy) -> None:
     assert not it.upstream.requests and it.told() == {}
 
 
-def test_delete_and_undo(proxy: Proxy) -> None:
+def test_memory_delete_and_undo_commands_work(proxy: Proxy) -> None:
     it = proxy()
     one = it.space.remember("User prefers Thursday due dates")
     two = it.space.remember("User likes tea")
@@ -58,7 +58,7 @@ def test_delete_and_undo(proxy: Proxy) -> None:
     assert history[1].reason == "the user said /memory delete"
 
 
-def test_search(proxy: Proxy) -> None:
+def test_memory_search_command_shows_hits(proxy: Proxy) -> None:
     it = proxy()
     assert said(it, "/memory search tea") == "No memories found for 'tea'."
     tea = it.space.remember("User likes tea", subject="tea")
@@ -70,7 +70,7 @@ def test_search(proxy: Proxy) -> None:
     assert said(it, "/memory search") == "Usage: /memory search <words>"
 
 
-def test_a_long_list_says_what_is_left_out(proxy: Proxy) -> None:
+def test_memory_command_says_how_many_it_omits(proxy: Proxy) -> None:
     it = proxy()
     for number in range(103):
         it.space.remember(f"Fact number {number}", subject=str(number))
@@ -79,7 +79,7 @@ def test_a_long_list_says_what_is_left_out(proxy: Proxy) -> None:
     assert "… and 3 more: /memory search <words> finds them." in lines
 
 
-def test_a_command_is_streamed_to_those_who_stream(proxy: Proxy) -> None:
+def test_memory_command_is_streamed_when_streaming_is_requested(proxy: Proxy) -> None:
     it = proxy()
     answer = it.chat("/memory", stream=True)
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -90,7 +90,7 @@ def test_a_command_is_streamed_to_those_who_stream(proxy: Proxy) -> None:
     assert chunks[-1]["finish_reason"] == "stop"
 
 
-def test_neither_a_command_nor_its_answer_is_kept_or_learned(proxy: Proxy) -> None:
+def test_memory_commands_and_replies_are_neither_stored_nor_learned(proxy: Proxy) -> None:
     it = proxy()
     memory = it.space.remember("The code word is heliotrope", subject="code")
     asked = {"role": "user", "content": f"/memory delete {memory.id}"}
@@ -105,7 +105,7 @@ def test_neither_a_command_nor_its_answer_is_kept_or_learned(proxy: Proxy) -> No
     assert "heliotrope" not in it.upstream.last.body.decode()
 
 
-def test_without_an_upstream_commands_still_work(serve: Serve) -> None:
+def test_memory_commands_work_without_an_upstream(serve: Serve) -> None:
     running = serve()
     body = {"messages": [{"role": "user", "content": "/memory"}]}
     with running.client() as client:
@@ -127,19 +127,19 @@ def test_without_an_upstream_commands_still_work(serve: Serve) -> None:
         "/memory, please",
     ],
 )
-def test_what_only_looks_like_a_command_goes_to_the_model(proxy: Proxy, text: str) -> None:
+def test_text_that_only_resembles_a_command_goes_to_the_model(proxy: Proxy, text: str) -> None:
     it = proxy()
     assert said(it, text) == "All is well" and len(it.upstream.requests) == 1
     assert [events[0][1] for events in it.told().values()] == [text]
 
 
-def test_help_is_a_command(proxy: Proxy) -> None:
+def test_memory_help_is_a_command(proxy: Proxy) -> None:
     it = proxy()
     assert said(it, "/memory help").startswith("Usage: /memory list")
     assert not it.upstream.requests
 
 
-def test_who_may_only_read_deletes_nothing(proxy: Proxy) -> None:
+def test_memory_delete_needs_the_write_right(proxy: Proxy) -> None:
     it = proxy()
     memory = it.space.remember("User likes tea")
     token, read = it.running.token("read"), {"X-Reverie-Mode": "read"}
@@ -149,12 +149,12 @@ def test_who_may_only_read_deletes_nothing(proxy: Proxy) -> None:
     assert it.space.get(memory.id).forgotten_at is None
 
 
-def test_off_leaves_commands_to_the_model(proxy: Proxy) -> None:
+def test_mode_off_passes_commands_to_the_model(proxy: Proxy) -> None:
     it = proxy()
     assert said(it, "/memory", headers={"X-Reverie-Mode": "off"}) == "All is well"
 
 
-def test_a_user_deletes_and_restores_only_their_own(proxy: Proxy) -> None:
+def test_memory_delete_and_undo_are_limited_to_the_user(proxy: Proxy) -> None:
     it = proxy()
     shared = it.space.remember("The office closes at six")
     ana = it.running.store.space("default", user="ana").remember("Ana likes tea")
@@ -168,7 +168,9 @@ def test_a_user_deletes_and_restores_only_their_own(proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("model", ["scripted", "half \\ud83d"])
 @pytest.mark.parametrize("said", ["/memory search x", "/memory search half \\ud83d"])
-def test_half_a_character_in_a_command_is_answered(proxy: Proxy, model: str, said: str) -> None:
+def test_memory_command_with_a_lone_surrogate_is_answered(
+    proxy: Proxy, model: str, said: str
+) -> None:
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "{said}"}}]}}'
     with proxy().running.client() as client:
         answer = client.post("/v1/chat/completions", content=body.encode())

@@ -231,7 +231,7 @@ def test_stream_with_error_in_the_event_of_its_end_is_interrupted() -> None:
     assert stream.done and not stream.is_complete(interrupted=False)
 
 
-def test_completion_that_says_it_failed_is_kept_as_interrupted(proxy: Proxy) -> None:
+def test_completion_with_an_error_is_stored_as_interrupted(proxy: Proxy) -> None:
     message = {"role": "assistant", "content": "So far"}
     failed = {"choices": [{"message": message, "finish_reason": "error"}]}
     it = proxy(lambda _: Whole(json.dumps(failed).encode()))
@@ -239,7 +239,7 @@ def test_completion_that_says_it_failed_is_kept_as_interrupted(proxy: Proxy) -> 
     assert replies_of(it) == [("So far", True)]
 
 
-def test_completion_that_speaks_of_errors_is_whole(proxy: Proxy) -> None:
+def test_completion_that_mentions_errors_is_complete(proxy: Proxy) -> None:
     message = {"role": "assistant", "content": 'the field "error" is null'}
     it = proxy(
         lambda _: Whole(json.dumps({"choices": [{"message": message}], "error": None}).encode())
@@ -253,7 +253,7 @@ def test_completion_that_speaks_of_errors_is_whole(proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("status", ["999", "600", "099", "000", "1000", "abc", "-1", "199"])
 @pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
-def test_upstream_status_that_http_does_not_know_is_a_bad_gateway(
+def test_upstream_status_unknown_to_http_is_a_bad_gateway(
     proxy: Proxy, status: str, path: str
 ) -> None:
     raw = f"HTTP/1.1 {status} Odd\r\nContent-Length: 2\r\n\r\n{{}}".encode()
@@ -280,22 +280,20 @@ def leave(it: Proxied, path: str, body: bytes, asked: int) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_client_that_leaves_before_the_upstreams_headers_ends_the_request(
-    proxy: Proxy, stream: bool
-) -> None:
+def test_disconnect_before_upstream_headers_cancels_the_request(proxy: Proxy, stream: bool) -> None:
     it = proxy(lambda _: Silent())
     leave(it, CHAT, json.dumps({**asks(it), "stream": stream}).encode(), 1)
     assert it.upstream.left.get(timeout=PATIENCE) == 0
     assert list(it.told().values()) == [[("user", asks(it)["messages"][0]["content"], False)]]
 
 
-def test_client_of_a_passed_path_that_leaves_early_ends_the_request(proxy: Proxy) -> None:
+def test_disconnect_on_a_passed_through_path_cancels_the_request(proxy: Proxy) -> None:
     it = proxy(lambda _: Silent())
     leave(it, "/v1/embeddings", b'{"input": "x"}', 1)
     assert it.upstream.left.get(timeout=PATIENCE) == 0
 
 
-def test_client_that_leaves_within_a_whole_reply_ends_the_request(proxy: Proxy) -> None:
+def test_disconnect_within_a_whole_reply_cancels_the_request(proxy: Proxy) -> None:
     pace = threading.Semaphore(0)
     kind = [("Content-Type", "application/json")]
     it = proxy(lambda _: Pieces([b'{"choices": ', b"[]}"], pace=pace, headers=kind))
@@ -315,13 +313,13 @@ def test_large_reply_reaches_the_client_before_it_is_stored(
     pieces = stream_of([text])
     whole = json.dumps({"choices": [{"message": {"role": "user", "content": text}}]}).encode()
     it = proxy(lambda _: Pieces(pieces) if stream else Whole(whole))
-    received, keep = threading.Event(), ChatTurn.keep
+    received, keep = threading.Event(), ChatTurn.store_reply
 
     def after(turn: ChatTurn, *given: Any, **more: Any) -> None:
         assert received.wait(PATIENCE), "the client waits for the storing"
         keep(turn, *given, **more)
 
-    monkeypatch.setattr(ChatTurn, "keep", after)
+    monkeypatch.setattr(ChatTurn, "store_reply", after)
     answer = it.chat(ASKED, stream=stream)
     assert answer.status_code == 200 and text[:1000] in answer.text
     assert replies_of(it) == []
@@ -330,21 +328,21 @@ def test_large_reply_reaches_the_client_before_it_is_stored(
     assert replies_of(it) == [(text, False)]
 
 
-def test_client_that_goes_on_before_a_large_reply_is_stored_doubles_nothing(
+def test_next_turn_before_a_large_reply_is_stored_duplicates_nothing(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same holds when the server dies between the two: the client brings the reply along."""
     text = "word " * (proxy_module.STORED_FIRST_CHARS // 4)
     left = [text, "Fine"]
     it = proxy(lambda _: Pieces(stream_of([left.pop(0)])))
-    received, keep = threading.Event(), ChatTurn.keep
+    received, keep = threading.Event(), ChatTurn.store_reply
 
     def after(turn: ChatTurn, reply: Any, **more: Any) -> None:
         if reply["content"] == text:
             assert received.wait(PATIENCE)
         keep(turn, reply, **more)
 
-    monkeypatch.setattr(ChatTurn, "keep", after)
+    monkeypatch.setattr(ChatTurn, "store_reply", after)
     it.chat(ASKED, stream=True)
     it.chat(ASKED, {"role": "assistant", "content": text}, "Go on then", stream=True)
     received.set()

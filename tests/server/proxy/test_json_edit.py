@@ -19,7 +19,7 @@ def sent(raw: str, profile: str = PROFILE, recalled: str = RECALLED) -> str:
     return json_edit.parse_request(raw.encode()).with_memory(profile, recalled).decode()
 
 
-def test_only_what_is_put_in_differs() -> None:
+def test_edited_body_differs_only_by_what_was_inserted() -> None:
     raw = (
         '{ "model":"m",\n\t"temperature": 1.0e-0, "seed":-0, "x":1, "x" : 2,"big":12345678901234567'
         '89012, "messages" : [ {"content":"Be \\u00e9\\/x", "role":"system"} ,{"role":"user",'
@@ -32,7 +32,7 @@ def test_only_what_is_put_in_differs() -> None:
     assert sent(raw, "", "") == raw
 
 
-def test_without_a_system_prompt_there_is_a_message_in_front() -> None:
+def test_edit_adds_a_system_message_where_there_is_none() -> None:
     got = sent('{"messages":[ {"role":"user","content":"hi"}]}')
     assert json.loads(got)["messages"] == [
         {"role": "system", "content": PROFILE.strip()},
@@ -42,7 +42,7 @@ def test_without_a_system_prompt_there_is_a_message_in_front() -> None:
 
 
 @pytest.mark.parametrize("content", ["null", "7", '{"a": 1}'])
-def test_a_system_prompt_that_holds_no_text_stays_as_it_is(content: str) -> None:
+def test_edit_leaves_a_system_prompt_without_text_unchanged(content: str) -> None:
     raw = (
         f'{{"messages":[{{"role":"system","content":{content}}},{{"role":"user","content":"x"}}]}}'
     )
@@ -51,12 +51,12 @@ def test_a_system_prompt_that_holds_no_text_stays_as_it_is(content: str) -> None
     assert messages[1]["content"] == json.loads(content)
 
 
-def test_an_empty_system_message_is_never_made() -> None:
+def test_edit_never_adds_an_empty_system_message() -> None:
     raw = '{"messages":[{"role":"user","content":"hi"}]}'
     assert sent(raw, "", "") == raw
 
 
-def test_lists_of_parts_get_one_more_part() -> None:
+def test_edit_adds_a_part_to_a_list_of_parts() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     raw = json.dumps(
         {
@@ -72,13 +72,13 @@ def test_lists_of_parts_get_one_more_part() -> None:
     assert user["content"][1:] == [image, {"type": "text", "text": "what is it?"}]
 
 
-def test_empty_lists_get_no_comma() -> None:
+def test_edit_of_an_empty_list_adds_no_comma() -> None:
     raw = '{"messages":[{"role":"system","content":[ ]},{"role":"user","content":[]}]}'
     system, user = json.loads(sent(raw))["messages"]
     assert len(system["content"]) == len(user["content"]) == 1
 
 
-def test_behind_a_tool_result_it_is_still_the_user_who_is_reminded() -> None:
+def test_edit_inserts_before_the_latest_user_message_despite_tool_results() -> None:
     raw = json.dumps(
         {
             "messages": [
@@ -94,7 +94,7 @@ def test_behind_a_tool_result_it_is_still_the_user_who_is_reminded() -> None:
     assert [m["content"] for m in (messages[0], messages[3])] == ["first", "rain"]
 
 
-def test_a_system_message_further_on_is_not_the_prompt() -> None:
+def test_edit_ignores_a_later_system_message() -> None:
     raw = json.dumps(
         {"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]}
     )
@@ -103,7 +103,7 @@ def test_a_system_message_further_on_is_not_the_prompt() -> None:
     assert messages[2]["content"] == "b"
 
 
-def test_of_two_keys_with_one_name_the_last_counts() -> None:
+def test_edit_uses_the_last_of_duplicate_json_keys() -> None:
     message = '{"role":"assistant","role":"user","content":"a","content":"b"}'
     raw = f'{{"messages":[],"messages":[{message}]}}'
     assert sent(raw, "") == raw.replace('"b"', r'"Recalled:\n- \u00e9\n\nb"')
@@ -124,7 +124,7 @@ def test_of_two_keys_with_one_name_the_last_counts() -> None:
         ),
     ],
 )
-def test_our_own_fields_are_cut_out(raw: str, left: str) -> None:
+def test_edit_removes_our_own_fields(raw: str, left: str) -> None:
     assert sent(raw) == left
 
 
@@ -137,18 +137,18 @@ def test_our_own_fields_are_cut_out(raw: str, left: str) -> None:
         b'{"a":' + b"9" * 5_000 + b"}",
     ],
 )  # fmt: skip
-def test_what_is_no_object_in_json_is_unreadable(raw: bytes) -> None:
+def test_parse_request_refuses_bodies_that_are_no_json_object(raw: bytes) -> None:
     with pytest.raises(MalformedBody):
         json_edit.parse_request(raw)
 
 
 @pytest.mark.parametrize("messages", ["null", "[]", '"hi"', "[1]", '[{"role":"user"}, "x"]', "{}"])
-def test_what_are_no_messages_passes_as_it_is(messages: str) -> None:
+def test_edit_leaves_invalid_messages_unchanged(messages: str) -> None:
     raw = f'{{"messages":{messages}, "memory_id": "x"}}'
     assert sent(raw) == f'{{"messages":{messages}}}'
 
 
-def test_a_member_more() -> None:
+def test_add_member_appends_to_a_json_object() -> None:
     assert json_edit.add_member(b'{"a": 1.0 }\n', "b", [1]) == b'{"a": 1.0 , "b": [1]}\n'
     assert json_edit.add_member(b"{}", "b", "}") == b'{"b": "}"}'
     for other in (b"[1]", b"oops", b"\xff"):
@@ -184,7 +184,7 @@ REQUEST = st.fixed_dictionaries(
 
 
 @given(REQUEST, st.text(min_size=1), st.text(min_size=1), st.booleans(), st.integers(0, 3))
-def test_the_rest_means_the_same(
+def test_edited_body_parses_to_the_same_values(
     request: dict[str, Any], profile: str, recalled: str, ascii_only: bool, indent: int
 ) -> None:
     raw = json.dumps(request, ensure_ascii=ascii_only, indent=indent or None)

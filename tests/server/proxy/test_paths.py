@@ -83,7 +83,7 @@ def asked(it: Proxied, target: str, method: str = "GET", token: str | None = Non
 
 
 @pytest.mark.parametrize("target", HOSTILE)
-def test_no_path_leaves_the_upstream(proxy: Proxy, target: str) -> None:
+def test_proxied_path_never_leaves_the_upstream(proxy: Proxy, target: str) -> None:
     it = proxy()
     status = asked(it, target)
     for received in it.upstream.requests:
@@ -110,7 +110,9 @@ def test_no_path_leaves_the_upstream(proxy: Proxy, target: str) -> None:
         ("/v1", "/v1/files/f-1/content", "/v1/files/f-1/content"),
     ],
 )
-def test_where_a_path_leads(proxy: Proxy, base: str, target: str, expected: str) -> None:
+def test_proxied_path_leads_to_its_upstream_url(
+    proxy: Proxy, base: str, target: str, expected: str
+) -> None:
     with running(says("x")) as upstream:
         it = proxy(upstream=upstream.url.removesuffix("/v1") + base)
         assert asked(it, target) == 200
@@ -118,7 +120,7 @@ def test_where_a_path_leads(proxy: Proxy, base: str, target: str, expected: str)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-def test_any_method_passes_with_its_body(proxy: Proxy, method: str) -> None:
+def test_proxy_passes_any_method_with_its_body(proxy: Proxy, method: str) -> None:
     it = proxy(lambda _: Whole(b"" if method == "HEAD" else b'{"ok": true}', 201))
     content = None if method in {"GET", "HEAD", "OPTIONS"} else b"\x00any bytes\xff"
     with it.running.client() as client:
@@ -129,14 +131,14 @@ def test_any_method_passes_with_its_body(proxy: Proxy, method: str) -> None:
     assert it.told() == {}
 
 
-def test_a_body_without_a_length_is_streamed(proxy: Proxy) -> None:
+def test_proxy_streams_a_body_without_a_length(proxy: Proxy) -> None:
     it = proxy()
     with it.running.client() as client:
         client.post("/v1/files", content=iter([b"one ", b"two ", b"three"]))
     assert it.upstream.last.body == b"one two three"
 
 
-def test_a_redirect_is_passed_on_and_not_followed(proxy: Proxy) -> None:
+def test_proxy_passes_redirects_without_following_them(proxy: Proxy) -> None:
     """The operator's key goes to no other host."""
     with running(says("x")) as other:
 
@@ -151,7 +153,7 @@ def test_a_redirect_is_passed_on_and_not_followed(proxy: Proxy) -> None:
         assert not other.requests
 
 
-def test_a_request_never_chooses_the_upstream(proxy: Proxy) -> None:
+def test_proxied_request_cannot_choose_the_upstream(proxy: Proxy) -> None:
     with running(says("x")) as other:
         it = proxy()
         headers = {
@@ -163,7 +165,7 @@ def test_a_request_never_chooses_the_upstream(proxy: Proxy) -> None:
         assert len(it.upstream.requests) == 1 and not other.requests
 
 
-def test_proxies_of_the_environment_are_not_used(
+def test_proxy_ignores_proxy_variables_of_the_environment(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(says("x")) as other:
@@ -174,7 +176,7 @@ def test_proxies_of_the_environment_are_not_used(
         assert len(it.upstream.requests) == 1 and not other.requests
 
 
-def test_a_packed_answer_passes_packed(proxy: Proxy) -> None:
+def test_proxy_passes_a_compressed_response_unchanged(proxy: Proxy) -> None:
     import gzip
 
     packed = gzip.compress(b'{"data": []}')
@@ -185,7 +187,7 @@ def test_a_packed_answer_passes_packed(proxy: Proxy) -> None:
         assert answer.headers["content-encoding"] == "gzip"
 
 
-def test_a_chat_under_another_spelling_is_a_chat(proxy: Proxy) -> None:
+def test_chat_path_in_another_spelling_is_treated_as_a_chat(proxy: Proxy) -> None:
     it = proxy()
     said = {"messages": [{"role": "user", "content": "What is for dinner?"}]}
     with it.running.client() as client:
@@ -254,7 +256,7 @@ OPERATORS = [
 
 
 @pytest.mark.parametrize("bound", [{}, {"user": "bob"}, {"spaces": ["here"]}])
-def test_token_that_writes_reaches_only_stateless_calls(
+def test_write_token_reaches_only_stateless_upstream_calls(
     proxy: Proxy, bound: dict[str, object]
 ) -> None:
     it = proxy(lambda received: Whole(b"" if received.method == "HEAD" else b"{}"))
@@ -267,7 +269,7 @@ def test_token_that_writes_reaches_only_stateless_calls(
     assert len(it.upstream.requests) == len(EVERYONES)
 
 
-def test_token_that_reads_reaches_models_alone(proxy: Proxy) -> None:
+def test_read_token_reaches_only_the_model_list(proxy: Proxy) -> None:
     it = proxy(lambda received: Whole(b"" if received.method == "HEAD" else b"{}"))
     token = it.running.token("read")
     for method, target in EVERYONES:
@@ -278,7 +280,7 @@ def test_token_that_reads_reaches_models_alone(proxy: Proxy) -> None:
     assert {received.method for received in it.upstream.requests} == {"GET", "HEAD"}
 
 
-def test_method_cannot_be_overridden_by_a_header(proxy: Proxy) -> None:
+def test_proxied_method_cannot_be_overridden_by_a_header(proxy: Proxy) -> None:
     it = proxy()
     names = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL")
     with it.running.client(it.running.token("write")) as client:

@@ -27,7 +27,7 @@ def finished(stream: ReplyStream) -> bool:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, None])
-def test_however_it_is_cut_into_pieces(size: int | None) -> None:
+def test_reply_stream_is_parsed_whatever_its_chunks(size: int | None) -> None:
     raw = b"".join(stream_of(["Grüße", "aus", "Köln", "😀"]))
     stream = read(raw, size)
     assert stream.done and stream.is_complete(interrupted=True)
@@ -58,7 +58,7 @@ def test_tool_calls_are_put_together_by_their_index() -> None:
     assert not any("index" in call for call in message["tool_calls"])
 
 
-def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
+def test_tool_calls_without_an_index_are_separated_by_their_ids() -> None:
     raw = b"".join(
         event({"tool_calls": [{"id": id, "function": {"name": id, "arguments": "{}"}}]})
         for id in ("a", "b")
@@ -68,7 +68,7 @@ def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     assert [call["id"] for call in message["tool_calls"]] == ["a", "b"]
 
 
-def test_what_a_model_thinks_is_not_what_it_says() -> None:
+def test_reasoning_is_not_part_of_the_message() -> None:
     raw = event({"reasoning_content": "hm"}) + event({"content": "Yes", "reasoning": "so"})
     assert read(raw).message == {"role": "assistant", "content": "Yes"}
     whole = {"choices": [{"message": {"role": "assistant", "content": "Yes", "reasoning": "hm"}}]}
@@ -78,12 +78,12 @@ def test_what_a_model_thinks_is_not_what_it_says() -> None:
     }
 
 
-def test_a_refusal_is_said() -> None:
+def test_refusal_is_part_of_the_message() -> None:
     stream = read(event({"refusal": "I can"}) + event({"refusal": "not."}, "stop"))
     assert stream.message == {"role": "assistant", "content": None, "refusal": "I cannot."}
 
 
-def test_what_is_said_aloud_is_said() -> None:
+def test_audio_transcript_is_the_content_of_the_message() -> None:
     stream = ReplyStream()
     for audio in (
         {"id": "audio_1"},
@@ -102,7 +102,7 @@ def test_what_is_said_aloud_is_said() -> None:
     assert text_of(stream.message) == "The train is late"
 
 
-def test_the_first_choice_counts() -> None:
+def test_only_the_first_choice_is_parsed() -> None:
     raw = event({"content": "no"}, index=1) + event({"content": "yes"}) + event({}, "stop", 1)
     stream = read(raw)
     assert stream.message == {"role": "assistant", "content": "yes"} and not finished(stream)
@@ -111,7 +111,7 @@ def test_the_first_choice_counts() -> None:
     assert message == {"role": "assistant", "content": "0"}
 
 
-def test_a_content_of_parts_and_an_old_function_call() -> None:
+def test_list_content_and_old_function_call_are_parsed() -> None:
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Hi"}]
     assert read(event({"content": parts})).message == {"role": "assistant", "content": "Hi"}
     raw = event({"function_call": {"name": "f", "arguments": "{"}})
@@ -135,7 +135,7 @@ def test_a_content_of_parts_and_an_old_function_call() -> None:
         b"\x00\xff\r\n\r\n",
     ],
 )
-def test_where_nothing_is_said_there_is_no_message(raw: bytes) -> None:
+def test_empty_reply_gives_no_message(raw: bytes) -> None:
     stream = read(raw)
     assert stream.message is None and not finished(stream)
 
@@ -143,18 +143,18 @@ def test_where_nothing_is_said_there_is_no_message(raw: bytes) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"choices": 1}', b'{"choices": [{"message": {"content": ""}}]}']
 )
-def test_a_completion_without_a_message(body: bytes) -> None:
+def test_completion_without_a_message_gives_none(body: bytes) -> None:
     assert reply_parser.parse_completion(body) is None
 
 
-def test_line_ends_and_events_of_several_lines() -> None:
+def test_all_line_ends_and_multi_line_events_are_parsed() -> None:
     raw = b'data: {"choices": [{"index": 0,\r\ndata: "delta": {"content": "a"}}]}\r\n\r\n'
     raw += b'id: 1\ndata:{"choices":[{"delta":{"content":"b"}}]}\n\ndata: [DONE]'
     stream = read(raw)
     assert stream.done and stream.message == {"role": "assistant", "content": "ab"}
 
 
-def test_noise_raises_nothing() -> None:
+def test_random_bytes_raise_no_error() -> None:
     chance = random.Random(0)
     good = b"".join(stream_of(["a", "b"]))
     for _ in range(300):

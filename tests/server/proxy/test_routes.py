@@ -26,7 +26,7 @@ from tests.server.proxy.upstream import (
 TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}
 
 
-def test_a_name_told_once_is_known_in_the_next_chat(proxy: Proxy) -> None:
+def test_fact_told_in_one_chat_is_known_in_the_next(proxy: Proxy) -> None:
     it = proxy()
     assert it.chat("My name is Alice").status_code == 200
     it.running.store.run_pending_jobs()
@@ -34,7 +34,7 @@ def test_a_name_told_once_is_known_in_the_next_chat(proxy: Proxy) -> None:
     assert "Alice" in it.upstream.last.body.decode()
 
 
-def test_the_body_passes_byte_for_byte_where_nothing_is_known(proxy: Proxy) -> None:
+def test_request_body_passes_unchanged_when_nothing_is_known(proxy: Proxy) -> None:
     it = proxy()
     raw = (
         b'{"model" : "m", "temperature":1.0E+0,"seed": -0, "tools":[{"type":"function","function":'
@@ -47,7 +47,7 @@ def test_the_body_passes_byte_for_byte_where_nothing_is_known(proxy: Proxy) -> N
     assert it.upstream.last.body == raw.replace(b'"memory_id":"k",', b"")
 
 
-def test_memory_goes_in_at_two_places_and_nothing_of_it_is_kept(proxy: Proxy) -> None:
+def test_memory_is_inserted_at_two_places_and_not_stored(proxy: Proxy) -> None:
     it = proxy()
     it.space.remember("The user drinks tea", subject="drink")
     it.space.session("before").append({"role": "user", "content": "The kettle is in the attic"})
@@ -65,7 +65,7 @@ def test_memory_goes_in_at_two_places_and_nothing_of_it_is_kept(proxy: Proxy) ->
     ]
 
 
-def test_the_turn_is_stored_before_the_upstream_is_asked(proxy: Proxy) -> None:
+def test_turn_is_stored_before_the_upstream_is_asked(proxy: Proxy) -> None:
     seen: list[dict[str, Any]] = []
 
     def script(received: Received) -> Reply:
@@ -78,7 +78,7 @@ def test_the_turn_is_stored_before_the_upstream_is_asked(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_hits_and_session_are_reported(proxy: Proxy, stream: bool) -> None:
+def test_response_headers_report_hits_and_session(proxy: Proxy, stream: bool) -> None:
     it = proxy()
     memory = it.space.remember("The user drinks tea", subject="drink")
     it.space.session("bu, né").append({"role": "user", "content": "Tea is what I drink"})
@@ -94,7 +94,7 @@ def test_hits_and_session_are_reported(proxy: Proxy, stream: bool) -> None:
                    hits.values())  # fmt: skip
 
 
-def test_a_reply_keeps_its_bytes_but_for_the_hits(proxy: Proxy) -> None:
+def test_reply_bytes_are_unchanged_but_for_the_hits(proxy: Proxy) -> None:
     body = (
         b'{ "choices" : [{"index":0,"message":{"role":"assistant","content":"\\u00e9"}}],"x":1e2}\n'
     )
@@ -105,7 +105,9 @@ def test_a_reply_keeps_its_bytes_but_for_the_hits(proxy: Proxy) -> None:
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 409, 413, 422, 429, 500, 502, 503, 529])
 @pytest.mark.parametrize("stream", [False, True])
-def test_errors_pass_unchanged_and_are_no_reply(proxy: Proxy, code: int, stream: bool) -> None:
+def test_upstream_errors_pass_unchanged_and_are_not_stored(
+    proxy: Proxy, code: int, stream: bool
+) -> None:
     body = b'{"error": {"message": "no", "choices": [{"message": {"content": "x"}}]}}'
     headers = [
         ("Content-Type", "application/json; charset=utf-8"),
@@ -127,13 +129,13 @@ def test_errors_pass_unchanged_and_are_no_reply(proxy: Proxy, code: int, stream:
     assert list(it.told().values()) == [[("user", "Will this work?", False)]]
 
 
-def test_what_is_neither_json_nor_a_stream_passes_and_is_not_kept(proxy: Proxy) -> None:
+def test_reply_that_is_neither_json_nor_a_stream_passes_and_is_not_stored(proxy: Proxy) -> None:
     it = proxy(lambda _: Whole(b"<html>", headers=[("Content-Type", "text/html")]))
     assert it.chat("How do you do it").content == b"<html>"
     assert list(it.told().values()) == [[("user", "How do you do it", False)]]
 
 
-def test_an_answer_that_is_packed_all_the_same_is_unpacked(proxy: Proxy) -> None:
+def test_reply_compressed_despite_the_request_is_decompressed(proxy: Proxy) -> None:
     import gzip
 
     headers = [("Content-Type", "application/json"), ("Content-Encoding", "gzip")]
@@ -146,7 +148,7 @@ def test_an_answer_that_is_packed_all_the_same_is_unpacked(proxy: Proxy) -> None
 # -- headers and keys -----------------------------------------------------------------------------
 
 
-def test_only_what_is_the_upstreams_reaches_it(proxy: Proxy) -> None:
+def test_only_upstream_headers_are_forwarded(proxy: Proxy) -> None:
     it = proxy()
     it.chat(
         "How do you do it",
@@ -174,13 +176,13 @@ def test_only_what_is_the_upstreams_reaches_it(proxy: Proxy) -> None:
     assert it.running.server_context.token not in str(it.upstream.last)
 
 
-def test_without_an_operators_key_none_is_sent(proxy: Proxy) -> None:
+def test_no_key_is_sent_without_an_operators_key(proxy: Proxy) -> None:
     it = proxy(upstream_api_key="")
     it.chat("How do you do it")
     assert it.upstream.last.header("authorization") is None
 
 
-def test_by_setting_the_clients_own_key_is_sent_on(proxy: Proxy) -> None:
+def test_upstream_key_client_forwards_the_clients_key(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
     own = {"X-Reverie-Token": it.running.server_context.token}
     assert it.chat("How do you do it", token="sk-mine", headers=own).status_code == 200
@@ -188,7 +190,7 @@ def test_by_setting_the_clients_own_key_is_sent_on(proxy: Proxy) -> None:
     assert it.running.server_context.token not in str(it.upstream.last)
 
 
-def test_a_token_of_ours_never_goes_to_the_upstream(proxy: Proxy) -> None:
+def test_own_token_is_never_forwarded(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
     refused = it.chat("How do you do it")
     assert refused.status_code == 401 and "X-Reverie-Token" in refused.json()["error"]["message"]
@@ -212,7 +214,7 @@ SPELLED = [
 
 @pytest.mark.parametrize("spelled", SPELLED)
 @pytest.mark.parametrize("trust_local", [False, True])
-def test_however_a_token_of_ours_is_spelled_it_stays_here(
+def test_own_token_in_any_spelling_is_never_forwarded(
     proxy: Proxy, spelled: str, trust_local: bool
 ) -> None:
     own = "an-operators-own-choice-of-a-token-0123456789"
@@ -228,7 +230,7 @@ def test_however_a_token_of_ours_is_spelled_it_stays_here(
     assert not it.upstream.requests and it.told() == {}
 
 
-def test_a_token_of_ours_within_basic_stays_here(proxy: Proxy) -> None:
+def test_own_token_in_basic_auth_is_never_forwarded(proxy: Proxy) -> None:
     it = proxy(upstream_key="client")
     own = {"X-Reverie-Token": it.running.server_context.token}
 
@@ -244,7 +246,7 @@ def test_a_token_of_ours_within_basic_stays_here(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("key", ["sk-mine", "sk-rv_x", "x" * 200, "serv_1"])
-def test_a_key_that_is_none_of_ours_goes_on(proxy: Proxy, key: str) -> None:
+def test_foreign_key_is_forwarded(proxy: Proxy, key: str) -> None:
     it = proxy(upstream_key="client")
     own = {"X-Reverie-Token": it.running.token()}
     assert it.chat("How do you do it", token=key, headers=own).status_code == 200
@@ -252,7 +254,7 @@ def test_a_key_that_is_none_of_ours_goes_on(proxy: Proxy, key: str) -> None:
 
 
 @pytest.mark.parametrize("upstream_key", ["operator", "client"])
-def test_a_token_of_ours_in_any_other_header_stays_here(proxy: Proxy, upstream_key: str) -> None:
+def test_own_token_in_any_other_header_is_never_forwarded(proxy: Proxy, upstream_key: str) -> None:
     it = proxy(upstream_key=upstream_key)
     headers = {
         "X-Reverie-Token": it.running.server_context.token,
@@ -265,7 +267,7 @@ def test_a_token_of_ours_in_any_other_header_stays_here(proxy: Proxy, upstream_k
     assert it.upstream.last.header("x-custom") == "stays"
 
 
-def test_a_token_in_the_other_header_is_for_the_proxy_alone(proxy: Proxy) -> None:
+def test_x_reverie_token_header_is_accepted_by_the_proxy_only(proxy: Proxy) -> None:
     it = proxy()
     own = {"X-Reverie-Token": it.running.server_context.token}
     with it.running.client("", headers=own) as client:
@@ -273,7 +275,7 @@ def test_a_token_in_the_other_header_is_for_the_proxy_alone(proxy: Proxy) -> Non
         assert client.get("/api/memory/").status_code == 401
 
 
-def test_trust_local_takes_any_key(proxy: Proxy) -> None:
+def test_trust_local_accepts_any_key(proxy: Proxy) -> None:
     it = proxy(trust_local=True)
     assert it.chat("How do you do it", token="dummy").status_code == 200
     assert it.upstream.last.header("authorization") == "Bearer operators-key"
@@ -289,7 +291,7 @@ def known(it: Proxied) -> None:
     it.space.remember("The user drinks tea", subject="drink")
 
 
-def test_off_is_a_plain_pass_through(proxy: Proxy) -> None:
+def test_mode_off_passes_everything_through(proxy: Proxy) -> None:
     it = proxy()
     known(it)
     answer = it.chat("What do I drink?", memory_id="x", headers={"X-Reverie-Mode": "off"})
@@ -301,14 +303,14 @@ def test_off_is_a_plain_pass_through(proxy: Proxy) -> None:
     assert it.told() == {} and "x-reverie-hits" not in answer.headers
 
 
-def test_off_passes_even_what_cannot_be_read(proxy: Proxy) -> None:
+def test_mode_off_passes_unreadable_bodies(proxy: Proxy) -> None:
     it = proxy()
     with it.running.client(headers={"X-Reverie-Mode": "off"}) as client:
         client.post(CHAT, content=b"\x1f\x8b any bytes")
     assert it.upstream.last.body == b"\x1f\x8b any bytes"
 
 
-def test_a_large_body_passes_byte_for_byte(proxy: Proxy) -> None:
+def test_large_body_passes_unchanged(proxy: Proxy) -> None:
     it = proxy()
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 2_000_000}}
     said = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]}
@@ -318,14 +320,14 @@ def test_a_large_body_passes_byte_for_byte(proxy: Proxy) -> None:
     assert it.upstream.last.body == raw and len(it.told()) == 1
 
 
-def test_a_session_of_any_name_is_reported(proxy: Proxy) -> None:
+def test_session_of_any_name_is_reported_in_a_header(proxy: Proxy) -> None:
     it = proxy()
     answer = it.chat("What is for dinner?", memory_id="café, ☕")
     raw = dict(answer.headers.raw)[b"x-reverie-session"]
     assert raw.decode() == "café, ☕" and list(it.told()) == ["café, ☕"]
 
 
-def test_read_recalls_and_stores_nothing(proxy: Proxy) -> None:
+def test_mode_read_recalls_and_stores_nothing(proxy: Proxy) -> None:
     it = proxy()
     known(it)
     answer = it.chat("What do I drink?", headers={"X-Reverie-Mode": "read"})
@@ -346,7 +348,7 @@ def test_read_recalls_and_stores_nothing(proxy: Proxy) -> None:
         ("write", "sometimes", 400),
     ],
 )
-def test_rights(proxy: Proxy, right: str, mode: str, status: int) -> None:
+def test_proxy_mode_needs_its_right(proxy: Proxy, right: str, mode: str, status: int) -> None:
     it = proxy()
     token = it.running.token(right)
     answer = it.chat("How do you do it", token=token, headers={"X-Reverie-Mode": mode})
@@ -357,7 +359,7 @@ def test_rights(proxy: Proxy, right: str, mode: str, status: int) -> None:
 
 
 @pytest.mark.parametrize(("mode", "status"), [("write", 403), ("read", 200), ("off", 200)])
-def test_who_pays_with_their_own_key_needs_to_read_only(
+def test_client_with_an_own_upstream_key_needs_only_the_read_right(
     proxy: Proxy, mode: str, status: int
 ) -> None:
     it = proxy(upstream_key="client")
@@ -369,7 +371,7 @@ def test_who_pays_with_their_own_key_needs_to_read_only(
 
 
 @pytest.mark.parametrize("mode", ["read", "off"])
-def test_a_token_that_reads_spends_nothing_of_the_operators(proxy: Proxy, mode: str) -> None:
+def test_read_token_cannot_spend_the_operators_key(proxy: Proxy, mode: str) -> None:
     it = proxy()
     chore = "### Task:\nGive it a title.\n<chat_history>\nhello\n</chat_history>"
     asked = [{"role": "user", "content": chore}]
@@ -382,7 +384,7 @@ def test_a_token_that_reads_spends_nothing_of_the_operators(proxy: Proxy, mode: 
     assert not it.upstream.requests
 
 
-def test_a_token_of_another_space_or_user_is_refused(proxy: Proxy) -> None:
+def test_token_of_another_space_or_user_is_refused(proxy: Proxy) -> None:
     it = proxy()
     token = it.running.token("write", spaces=["work"], user="ana")
     assert it.chat("How do you do it", token=token).status_code == 200
@@ -394,7 +396,7 @@ def test_a_token_of_another_space_or_user_is_refused(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "rv_nobody"])
-def test_without_a_token_nothing_is_served(proxy: Proxy, token: str) -> None:
+def test_proxy_without_a_token_serves_nothing(proxy: Proxy, token: str) -> None:
     it = proxy()
     answer = it.chat("How do you do it", token=token)
     assert answer.status_code == 401 and answer.json()["error"]["type"] == "authentication_error"
@@ -403,7 +405,7 @@ def test_without_a_token_nothing_is_served(proxy: Proxy, token: str) -> None:
     assert not it.upstream.requests
 
 
-def test_other_paths_need_write_to_change_anything(proxy: Proxy) -> None:
+def test_other_upstream_paths_need_the_write_right_to_change_anything(proxy: Proxy) -> None:
     it = proxy()
     with it.running.client(it.running.token("read")) as client:
         assert client.get("/v1/models").status_code == 200
@@ -414,7 +416,7 @@ def test_other_paths_need_write_to_change_anything(proxy: Proxy) -> None:
 # -- what a request wants -------------------------------------------------------------------------
 
 
-def test_top_k_of_nothing_leaves_the_body_alone_and_keeps_the_turn(proxy: Proxy) -> None:
+def test_top_k_zero_leaves_the_body_unchanged_and_stores_the_turn(proxy: Proxy) -> None:
     it = proxy()
     known(it)
     answer = it.chat("What do I drink?", memory_top_k=0)
@@ -422,7 +424,7 @@ def test_top_k_of_nothing_leaves_the_body_alone_and_keeps_the_turn(proxy: Proxy)
     assert answer.json()["memory_hits"] == [] and len(it.told()) == 1
 
 
-def test_top_k_recency_and_threshold(proxy: Proxy) -> None:
+def test_top_k_recency_and_threshold_are_honoured(proxy: Proxy) -> None:
     it = proxy()
     for number in range(5):
         said = {"role": "user", "content": f"On day {number} I drink tea number {number}"}
@@ -450,7 +452,7 @@ def test_top_k_recency_and_threshold(proxy: Proxy) -> None:
         {"user": "x" * 10_000},
     ],
 )
-def test_a_wish_that_cannot_be_is_refused(proxy: Proxy, asked: dict[str, Any]) -> None:
+def test_invalid_memory_option_is_refused(proxy: Proxy, asked: dict[str, Any]) -> None:
     it = proxy()
     answer = it.chat("How do you do it", **asked)
     assert answer.status_code in {400, 422} and answer.json()["error"]["message"]
@@ -458,7 +460,7 @@ def test_a_wish_that_cannot_be_is_refused(proxy: Proxy, asked: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"a": "\xff"}', b"{} x"])
-def test_a_body_that_cannot_be_read_is_not_sent_on(proxy: Proxy, raw: bytes) -> None:
+def test_unreadable_body_is_not_forwarded(proxy: Proxy, raw: bytes) -> None:
     it = proxy()
     with it.running.client() as client:
         answer = client.post(CHAT, content=raw)
@@ -468,7 +470,7 @@ def test_a_body_that_cannot_be_read_is_not_sent_on(proxy: Proxy, raw: bytes) -> 
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"messages": []}', b'{"messages": "hi"}'])
-def test_a_request_without_messages_is_the_upstreams_to_refuse(proxy: Proxy, body: bytes) -> None:
+def test_request_without_messages_is_left_to_the_upstream(proxy: Proxy, body: bytes) -> None:
     it = proxy(lambda _: Whole(b'{"error": {}}', 400))
     with it.running.client() as client:
         assert client.post(CHAT, content=body).status_code == 400
@@ -478,7 +480,7 @@ def test_a_request_without_messages_is_the_upstreams_to_refuse(proxy: Proxy, bod
 # -- the upstream is not there --------------------------------------------------------------------
 
 
-def test_without_an_upstream_the_setting_is_named(serve: Serve) -> None:
+def test_missing_upstream_names_the_setting(serve: Serve) -> None:
     running = serve()
     with running.client() as client:
         for answer in (client.post(CHAT, json={"messages": []}), client.get("/v1/models")):
@@ -487,7 +489,7 @@ def test_without_an_upstream_the_setting_is_named(serve: Serve) -> None:
     assert running.store.space("default").sessions() == []
 
 
-def test_an_upstream_that_is_not_there_is_a_bad_gateway(serve: Serve) -> None:
+def test_unreachable_upstream_is_a_bad_gateway(serve: Serve) -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         running = serve(upstream=f"http://127.0.0.1:{bound.getsockname()[1]}/v1")
@@ -499,9 +501,7 @@ def test_an_upstream_that_is_not_there_is_a_bad_gateway(serve: Serve) -> None:
     assert [info.events for info in running.store.space("default").sessions()] == [1]
 
 
-def test_a_store_that_is_busy_says_when_to_come_back(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_busy_store_answers_with_retry_after(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(*_: object, **__: object) -> None:
         raise StoreBusy("somebody else writes")
 
@@ -516,7 +516,7 @@ def test_a_store_that_is_busy_says_when_to_come_back(
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
 
-def test_an_accident_is_said_as_openais_clients_read_it(
+def test_unexpected_error_has_the_format_of_openai(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*given: Any, **more: Any) -> None:
@@ -530,7 +530,7 @@ def test_an_accident_is_said_as_openais_clients_read_it(
 
 
 @pytest.mark.parametrize("cut", [0, 20])
-def test_a_reply_that_breaks_off_as_a_whole_is_no_reply(proxy: Proxy, cut: int) -> None:
+def test_incomplete_whole_reply_is_not_stored(proxy: Proxy, cut: int) -> None:
     json_type = [("Content-Type", "application/json")]
     it = proxy(lambda _: Pieces([completion("never")[:cut] or b" "], cut=True, headers=json_type))
     assert it.chat("How do you do it").status_code == 502
@@ -542,12 +542,12 @@ def test_a_reply_that_breaks_off_as_a_whole_is_no_reply(proxy: Proxy, cut: int) 
     ["ftp://host/v1", "host/v1", "http://", "http://u:p@host/v1", "http://host/v1?x=1",
      "http://h h", "http://host/#x", "http://host:port/", "http://host\\@evil/", "//host"],
 )  # fmt: skip
-def test_an_upstream_must_be_an_address(address: str) -> None:
+def test_upstream_setting_must_be_a_url(address: str) -> None:
     with pytest.raises(ConfigError, match="upstream must be an address"):
         Settings(upstream=address)
 
 
-def test_streams_of_others_are_not_touched(proxy: Proxy) -> None:
+def test_streams_of_other_paths_pass_unchanged(proxy: Proxy) -> None:
     pieces = stream_of(["never", "kept"])
     it = proxy(lambda _: Pieces(pieces))
     with it.running.client() as client:

@@ -48,7 +48,7 @@ def before_the_last_user(raw: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("system", [True, False])
-def test_every_prompt_begins_as_the_one_before_it(proxy: Proxy, system: bool) -> None:
+def test_each_prompt_starts_with_the_previous_one(proxy: Proxy, system: bool) -> None:
     """Up to its last user message, byte for byte, whatever is remembered meanwhile."""
     chance = random.Random(5)
     it = proxy(lambda received: says(f"Reply {len(received.messages)}")(received))
@@ -79,7 +79,7 @@ def test_every_prompt_begins_as_the_one_before_it(proxy: Proxy, system: bool) ->
     assert len(it.told()[session]) == len(history) - system
 
 
-def test_two_chats_that_begin_alike_never_mix(proxy: Proxy) -> None:
+def test_chats_with_the_same_beginning_never_mix(proxy: Proxy) -> None:
     it = proxy(replies(["Hello!", "Hello!", "Noted, a dog.", "Noted, a cat."]))
     first = [user("hi"), reply_of(it.chat(user("hi")))]
     second = [user("hi"), reply_of(it.chat(user("hi")))]
@@ -91,7 +91,7 @@ def test_two_chats_that_begin_alike_never_mix(proxy: Proxy) -> None:
     assert not any("dog" in str(each) and "cat" in str(each) for each in texts)
 
 
-def test_a_regenerated_and_an_edited_turn_are_forks(proxy: Proxy) -> None:
+def test_regenerated_and_edited_turns_are_forks(proxy: Proxy) -> None:
     it = proxy(replies(["Paris is nice", "Rome is nicer", "Oslo is cold", "Indeed"]))
     asked = user("Where shall I go in May?")
     it.chat(asked)
@@ -106,7 +106,7 @@ def test_a_regenerated_and_an_edited_turn_are_forks(proxy: Proxy) -> None:
     ]
 
 
-def test_the_same_request_again_doubles_nothing(proxy: Proxy) -> None:
+def test_repeated_request_duplicates_nothing(proxy: Proxy) -> None:
     it = proxy(says("The answer is 42"))
     for _ in range(3):
         it.chat("What is the answer to everything?")
@@ -116,7 +116,7 @@ def test_the_same_request_again_doubles_nothing(proxy: Proxy) -> None:
     ]  # fmt: skip
 
 
-def test_requests_at_once_lose_and_double_nothing(proxy: Proxy) -> None:
+def test_concurrent_requests_lose_and_duplicate_nothing(proxy: Proxy) -> None:
     it = proxy(lambda received: says("To " + asked_in(received))(received))
     threads = [
         threading.Thread(target=it.chat, args=(f"Question number {n % 4} of the day",))
@@ -132,7 +132,7 @@ def test_requests_at_once_lose_and_double_nothing(proxy: Proxy) -> None:
     assert len(kept) == 4
 
 
-def test_a_client_that_is_quicker_than_its_reply_is_stored(proxy: Proxy) -> None:
+def test_next_turn_before_the_reply_is_stored_continues_the_session(proxy: Proxy) -> None:
     """The next turn comes with the reply before the reply was kept: it is kept once."""
     history = [user("Count to two"), assistant("One two"), user("Go on")]
 
@@ -159,13 +159,13 @@ def test_a_client_that_is_quicker_than_its_reply_is_stored(proxy: Proxy) -> None
         {"headers": {"X-Reverie-Session": "daily"}, "memory_id": "other"},
     ],
 )
-def test_a_session_can_be_named(proxy: Proxy, asked: dict[str, Any]) -> None:
+def test_session_is_named_by_the_client(proxy: Proxy, asked: dict[str, Any]) -> None:
     it = proxy()
     answer = it.chat("Good to be here today", **asked)
     assert answer.headers["x-reverie-session"] == "daily" and list(it.told()) == ["daily"]
 
 
-def test_a_client_with_a_window_keeps_its_session(proxy: Proxy) -> None:
+def test_client_that_truncates_its_history_keeps_its_session(proxy: Proxy) -> None:
     """What it no longer sends is recalled for it, where it fits."""
     it = proxy(lambda received: says(f"Reply to {asked_in(received)}")(received))
     said = [user("My ferry to Naxos leaves at seven")]
@@ -179,7 +179,7 @@ def test_a_client_with_a_window_keeps_its_session(proxy: Proxy) -> None:
     assert "leaves at seven" in it.upstream.requests[-1].messages[-1]["content"]
 
 
-def test_another_history_under_the_same_name_is_a_session_beside_it(proxy: Proxy) -> None:
+def test_different_history_under_one_session_name_is_another_session(proxy: Proxy) -> None:
     it = proxy()
     it.chat("The first chat of the day", memory_id="daily")
     answer = it.chat("The second chat of the day", memory_id="daily")
@@ -196,7 +196,7 @@ def test_another_history_under_the_same_name_is_a_session_beside_it(proxy: Proxy
         {"headers": {"X-Reverie-User": "ana"}, "user": "bob"},
     ],
 )
-def test_users_have_their_own(proxy: Proxy, asked: dict[str, Any]) -> None:
+def test_users_have_separate_memories(proxy: Proxy, asked: dict[str, Any]) -> None:
     it = proxy()
     it.space.remember("The office closes at six", subject="office")
     it.running.store.space("default", user="bob").remember("Bob likes the sea", subject="sea")
@@ -207,21 +207,21 @@ def test_users_have_their_own(proxy: Proxy, asked: dict[str, Any]) -> None:
     assert it.upstream.last.json.get("user") == asked.get("user")
 
 
-def test_a_user_that_is_no_name_is_nobody(proxy: Proxy) -> None:
+def test_invalid_user_field_means_no_user(proxy: Proxy) -> None:
     it = proxy()
     it.chat("Good to be here today", user={"id": 7})
     assert len(it.told()) == 1 and it.upstream.last.json["user"] == {"id": 7}
 
 
 @pytest.mark.parametrize("header", ["X-Reverie-User", "X-Reverie-Space"])
-def test_a_name_that_was_left_blank_is_not_everyone(proxy: Proxy, header: str) -> None:
+def test_blank_space_or_user_header_is_refused(proxy: Proxy, header: str) -> None:
     it = proxy()
     answer = it.chat("The rent is due on Friday", headers={header: ""})
     assert answer.status_code == 422 and "must not be empty" in answer.json()["error"]["message"]
     assert it.told() == {} and it.upstream.requests == []
 
 
-def test_spaces_are_walls(proxy: Proxy) -> None:
+def test_proxy_never_crosses_spaces(proxy: Proxy) -> None:
     it = proxy()
     it.space.remember("The secret is blue", subject="secret")
     it.chat("What is the secret?", headers={"X-Reverie-Space": "other"})
@@ -229,7 +229,7 @@ def test_spaces_are_walls(proxy: Proxy) -> None:
     assert [info.events for info in it.running.store.space("other").sessions()] == [2]
 
 
-def test_system_prompts_do_not_part_a_chat(proxy: Proxy) -> None:
+def test_changed_system_prompt_continues_the_session(proxy: Proxy) -> None:
     it = proxy(replies(["One thing", "Another thing"]))
     first = it.chat({"role": "system", "content": "It is Monday"}, user("Tell me a thing"))
     it.chat(
@@ -241,7 +241,7 @@ def test_system_prompts_do_not_part_a_chat(proxy: Proxy) -> None:
     assert [len(events) for events in it.told().values()] == [4]
 
 
-def test_what_is_said_in_the_proxy_is_learned_once(proxy: Proxy) -> None:
+def test_turn_through_the_proxy_is_learned_once(proxy: Proxy) -> None:
     it = proxy(lambda received: says(f"Fine, {len(received.messages)}")(received))
     history: list[Message] = []
     for text in ("My name is Alice", "And what is new?", "What is my name?"):
@@ -251,7 +251,7 @@ def test_what_is_said_in_the_proxy_is_learned_once(proxy: Proxy) -> None:
     assert ["Alice" in memory.content for memory in it.space.memories()] == [True]
 
 
-def test_a_tool_loop_is_one_turn(proxy: Proxy) -> None:
+def test_tool_loop_is_one_turn(proxy: Proxy) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": None,
                                                  "tool_calls": [call]}}]}  # fmt: skip

@@ -47,7 +47,7 @@ def replies_of(it: Proxied) -> list[tuple[str, bool]]:
     ]
 
 
-def test_each_piece_is_passed_on_when_it_comes(proxy: Proxy) -> None:
+def test_stream_chunks_are_forwarded_as_they_arrive(proxy: Proxy) -> None:
     """The upstream goes on only when the client has read what came before."""
     pieces, pace = stream_of(WORDS[:10]), threading.Semaphore(0)
     it = proxy(lambda _: Pieces(pieces, pace=pace))
@@ -61,7 +61,7 @@ def test_each_piece_is_passed_on_when_it_comes(proxy: Proxy) -> None:
     assert replies_of(it) == [(" ".join(WORDS[:10]), False)]
 
 
-def test_whoever_is_told_that_this_was_all_may_rely_on_it(proxy: Proxy) -> None:
+def test_stream_is_stored_before_its_end_is_forwarded(proxy: Proxy) -> None:
     pieces, pace = stream_of(WORDS[:3]), threading.Semaphore(0)
     it = proxy(lambda _: Pieces(pieces, pace=pace))
     with it.running.client() as client, client.stream("POST", CHAT, json=asks(it)) as answer:
@@ -72,7 +72,7 @@ def test_whoever_is_told_that_this_was_all_may_rely_on_it(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("end", [[b"data: [DONE]\n\n"], [b"data: [DO", b"NE]", b"\n", b"\n"], []])
-def test_a_reply_that_ends_with_every_piece_is_kept_to_its_end(
+def test_stream_with_finish_reason_in_every_chunk_is_stored_to_its_end(
     proxy: Proxy, end: list[bytes]
 ) -> None:
     """Some gateways give a reason to finish with each piece of a reply."""
@@ -92,7 +92,7 @@ def test_a_reply_that_ends_with_every_piece_is_kept_to_its_end(
     assert replies_of(it) == [("The answer is 42.", False)]
 
 
-def test_a_reply_that_ends_with_every_piece_can_be_cut_off(proxy: Proxy) -> None:
+def test_stream_with_finish_reason_in_every_chunk_can_be_interrupted(proxy: Proxy) -> None:
     pieces = [event({"content": text}, "stop") for text in ("The ", "answer is ")]
     it = proxy(lambda _: Pieces(pieces, cut=True))
     with it.running.client() as client, pytest.raises(httpx2.HTTPError):
@@ -101,7 +101,7 @@ def test_a_reply_that_ends_with_every_piece_can_be_cut_off(proxy: Proxy) -> None
 
 
 @pytest.mark.parametrize("batch", range(5))
-def test_an_upstream_that_dies_leaves_what_it_said(proxy: Proxy, batch: int) -> None:
+def test_stream_of_an_upstream_that_dies_is_stored_as_interrupted(proxy: Proxy, batch: int) -> None:
     """Behind each of the first fifty pieces."""
     pieces = stream_of(WORDS)
     cut = [0]
@@ -124,7 +124,9 @@ def test_an_upstream_that_dies_leaves_what_it_said(proxy: Proxy, batch: int) -> 
 
 
 @pytest.mark.parametrize("batch", range(5))
-def test_a_client_that_leaves_leaves_what_was_said(proxy: Proxy, batch: int) -> None:
+def test_stream_of_a_client_that_disconnects_is_stored_as_interrupted(
+    proxy: Proxy, batch: int
+) -> None:
     """Behind each of the first fifty pieces; and the upstream is told to stop."""
     pieces, pace = stream_of(WORDS), threading.Semaphore(0)
     it = proxy(lambda _: Pieces(pieces, pace=pace))
@@ -150,7 +152,7 @@ def test_a_client_that_leaves_leaves_what_was_said(proxy: Proxy, batch: int) -> 
         figure("cuts", 1)
 
 
-def test_an_interrupted_reply_is_found_again_and_gone_on_from(proxy: Proxy) -> None:
+def test_interrupted_reply_is_matched_and_continued(proxy: Proxy) -> None:
     script = [
         Pieces(stream_of(["Once", "upon", "a"], done=False), cut=True),
         Pieces(stream_of(["time"])),
@@ -175,7 +177,7 @@ def test_an_interrupted_reply_is_found_again_and_gone_on_from(proxy: Proxy) -> N
     ]
 
 
-def test_a_request_that_is_repeated_after_a_cut_keeps_both_replies(proxy: Proxy) -> None:
+def test_request_repeated_after_an_interruption_keeps_both_replies(proxy: Proxy) -> None:
     script = [
         Pieces(stream_of(["Once"], done=False), cut=True),
         Pieces(stream_of(["Once", "more"])),
@@ -191,21 +193,21 @@ def test_a_request_that_is_repeated_after_a_cut_keeps_both_replies(proxy: Proxy)
 
 
 @pytest.mark.parametrize("end", [b"data: [DONE]\n\n", event({}, "stop"), event({}, "length")])
-def test_a_stream_is_whole_when_it_says_so(proxy: Proxy, end: bytes) -> None:
+def test_stream_with_a_done_event_is_complete(proxy: Proxy, end: bytes) -> None:
     it = proxy(lambda _: Pieces([*stream_of(["All", "of", "it"], done=False), end], cut=True))
     with it.running.client() as client, pytest.raises(httpx2.HTTPError):
         client.post(CHAT, json=asks(it))
     assert replies_of(it) == [("All of it", False)]
 
 
-def test_a_stream_that_ends_without_saying_so_was_cut(proxy: Proxy) -> None:
+def test_stream_without_a_done_event_is_interrupted(proxy: Proxy) -> None:
     it = proxy(lambda _: Pieces(stream_of(["Only", "a", "part"], done=False)))
     with it.running.client() as client:
         assert client.post(CHAT, json=asks(it)).status_code == 200
     assert replies_of(it) == [("Only a part", True)]
 
 
-def test_an_error_within_a_stream_passes_and_is_not_said(proxy: Proxy) -> None:
+def test_error_event_in_a_stream_is_forwarded_and_not_stored(proxy: Proxy) -> None:
     error = b'data: {"error": {"message": "overloaded", "code": 529}}\n\n'
     pieces = [*stream_of(["So", "far"], done=False), error]
     it = proxy(lambda _: Pieces(pieces))
@@ -214,7 +216,7 @@ def test_an_error_within_a_stream_passes_and_is_not_said(proxy: Proxy) -> None:
     assert replies_of(it) == [("So far", True)]
 
 
-def test_a_stream_of_tool_calls_is_one_message(proxy: Proxy) -> None:
+def test_stream_of_tool_calls_is_stored_as_one_message(proxy: Proxy) -> None:
     call = {
         "index": 0,
         "id": "c",
@@ -238,7 +240,7 @@ def test_a_stream_of_tool_calls_is_one_message(proxy: Proxy) -> None:
     ]
 
 
-def test_a_client_that_leaves_before_the_first_word_leaves_the_turn(proxy: Proxy) -> None:
+def test_disconnect_before_the_first_chunk_keeps_the_turn(proxy: Proxy) -> None:
     pace = threading.Semaphore(0)
     it = proxy(lambda _: Pieces([b": wait\n\n", *stream_of(["x"])], pace=pace))
     with it.running.client() as client, client.stream("POST", CHAT, json=asks(it)) as answer:
@@ -247,7 +249,7 @@ def test_a_client_that_leaves_before_the_first_word_leaves_the_turn(proxy: Proxy
     assert list(it.told().values()) == [[("user", SAID, False)]]
 
 
-def test_a_reply_that_cannot_be_stored_reaches_the_client(
+def test_reply_that_cannot_be_stored_reaches_the_client(
     proxy: Proxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It comes back with the next turn, and is stored then."""
@@ -259,7 +261,7 @@ def test_a_reply_that_cannot_be_stored_reaches_the_client(
         raise StoreBusy("somebody else writes")
 
     with pytest.MonkeyPatch.context() as patch, it.running.client() as client:
-        patch.setattr(chat_turn.ChatTurn, "keep", fail)
+        patch.setattr(chat_turn.ChatTurn, "store_reply", fail)
         assert client.post(CHAT, json=asks(it)).content.endswith(b"[DONE]\n\n")
     assert "could not be stored" in caplog.text and replies_of(it) == []
     body = asks(it)
@@ -272,7 +274,7 @@ def test_a_reply_that_cannot_be_stored_reaches_the_client(
     assert [len(events) for events in it.told().values()] == [4]
 
 
-def test_reply_under_way_is_stored_when_the_server_stops(
+def test_reply_in_progress_is_stored_when_the_server_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "GRACE_SECONDS", 1)

@@ -103,7 +103,7 @@ def changed(sent: bytes, arrived: bytes) -> int:
     return differing + abs(len(sent) - len(arrived))
 
 
-def test_pairs_pass_byte_for_byte(proxy: Proxy) -> None:
+def test_recorded_request_and_response_pairs_pass_unchanged(proxy: Proxy) -> None:
     current: list[Pair] = []
 
     def script(_: Received) -> Reply:

@@ -105,7 +105,7 @@ class Reads:
             eventually(lambda looked=looked: self.positions >= looked + 3)
 
 
-def test_idle_feeds_share_one_look(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_feeds_share_one_query(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = Reads(monkeypatch)
     running.store.space("default").remember("known before")
     with feeds(running, 40):
@@ -115,7 +115,9 @@ def test_idle_feeds_share_one_look(running: Running, monkeypatch: pytest.MonkeyP
         assert reads.changes == before
 
 
-def test_nobody_looks_without_a_feed(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_is_not_polled_without_a_feed(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reads = Reads(monkeypatch)
     with feeds(running, 3):
         reads.settle()
@@ -126,7 +128,7 @@ def test_nobody_looks_without_a_feed(running: Running, monkeypatch: pytest.Monke
     assert reads.positions == before
 
 
-def test_every_feed_is_told_every_change_once_and_in_order(running: Running) -> None:
+def test_every_feed_gets_every_change_once_and_in_order(running: Running) -> None:
     space = running.store.space("default")
     with feeds(running, 5) as opened:
         for number in range(30):
@@ -146,7 +148,7 @@ def test_feed_sees_writes_of_another_process(running: Running) -> None:
         eventually(lambda: feed.positions == [1])
 
 
-def test_feed_is_told_nothing_of_other_scopes(running: Running) -> None:
+def test_feed_contains_nothing_of_other_scopes(running: Running) -> None:
     """A change of another user wakes it, and it finds nothing of its own."""
     ana = running.token("read", spaces=["a"], user="ana")
     with feeds(running, 1, token=ana) as (feed,):
@@ -158,15 +160,13 @@ def test_feed_is_told_nothing_of_other_scopes(running: Running) -> None:
         assert [change["user"] for change in feed.changes] == ["ana"]
 
 
-def test_quiet_feed_says_that_it_is_there(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_feed_sends_heartbeats(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin, "HEARTBEAT_SECONDS", 0.2)
     with feeds(running, 1) as (feed,):
         eventually(lambda: feed.comments.count("still here") >= 3)
 
 
-def test_feed_of_a_user_beats_as_often_while_others_write(
+def test_feed_of_a_user_sends_heartbeats_while_others_write(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin, "HEARTBEAT_SECONDS", 1.5)
@@ -187,7 +187,7 @@ def test_feed_ends_when_the_server_stops(running: Running) -> None:
         eventually(lambda: all(feed.over.is_set() for feed in opened))
 
 
-def test_feed_ends_when_the_store_is_away(
+def test_feed_ends_when_the_store_is_unavailable(
     running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def away(*_: Any, **__: Any) -> None:
@@ -206,7 +206,7 @@ def test_feed_ends_when_the_store_is_away(
     assert not any(record.exc_info for record in logged)
 
 
-def test_feeds_are_counted_by_token(serve: Serve) -> None:
+def test_feeds_are_limited_by_token(serve: Serve) -> None:
     running = serve(limits=Limits(feeds=2, total_feeds=3))
     one, other = running.token("read"), running.token("read")
     with feeds(running, 2, token=one) as opened, running.client(one) as client:

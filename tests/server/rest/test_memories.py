@@ -45,7 +45,7 @@ def remember(client: httpx2.Client, **fields: Any) -> dict[str, Any]:
     return made
 
 
-def test_a_memory_lives_its_life(client: httpx2.Client) -> None:
+def test_memory_is_created_revised_forgotten_restored_and_erased(client: httpx2.Client) -> None:
     made = client.post("/api/memory/", json=ALEC)
     memory = made.json()
     assert made.status_code == 201
@@ -75,7 +75,7 @@ def test_a_memory_lives_its_life(client: httpx2.Client) -> None:
     problem(client.get(f"/api/memory/{memory['id']}"), 404)
 
 
-def test_a_known_subject_is_a_suggestion(client: httpx2.Client) -> None:
+def test_known_subject_is_a_conflict_with_a_suggestion(client: httpx2.Client) -> None:
     first = remember(client, **ALEC)
     found = problem(client.post("/api/memory/", json={**ALEC, "content": "Alec likes tea"}), 409)
     assert (found["existing_id"], found["existing_content"]) == (first["id"], first["content"])
@@ -85,7 +85,7 @@ def test_a_known_subject_is_a_suggestion(client: httpx2.Client) -> None:
     )
 
 
-def test_a_change_to_what_has_changed_is_refused(client: httpx2.Client) -> None:
+def test_patch_with_a_stale_if_match_is_refused(client: httpx2.Client) -> None:
     memory = remember(client, **ALEC)
     path = f"/api/memory/{memory['id']}"
     assert client.patch(path, json={"pinned": True}).json()["version"] == 2
@@ -94,7 +94,7 @@ def test_a_change_to_what_has_changed_is_refused(client: httpx2.Client) -> None:
     problem(client.patch(path, json={"pinned": False}, headers={"If-Match": "one"}), 422)
 
 
-def test_what_has_changed_is_not_forgotten_by_whoever_saw_it_before(client: httpx2.Client) -> None:
+def test_delete_with_a_stale_if_match_is_refused(client: httpx2.Client) -> None:
     memory = remember(client, **ALEC)
     path = f"/api/memory/{memory['id']}"
     client.patch(path, json={"content": "Seabrook is my boss"})
@@ -105,7 +105,7 @@ def test_what_has_changed_is_not_forgotten_by_whoever_saw_it_before(client: http
     assert client.get(path).json()["version"] == 3
 
 
-def test_a_key_makes_repeating_safe(client: httpx2.Client) -> None:
+def test_repeated_request_with_a_key_has_one_effect(client: httpx2.Client) -> None:
     headers = {"Idempotency-Key": "one"}
     first = client.post("/api/memory/", json=ALEC, headers=headers)
     again = client.post("/api/memory/", json=ALEC, headers=headers)
@@ -130,19 +130,19 @@ def test_a_key_makes_repeating_safe(client: httpx2.Client) -> None:
         "text",
     ],
 )
-def test_what_cannot_be_kept_is_said_in_one_line(client: httpx2.Client, body: Any) -> None:
+def test_invalid_body_is_refused_on_one_line(client: httpx2.Client, body: Any) -> None:
     problem(client.post("/api/memory/", json=body), 422)
     assert client.get("/api/memory/").json()["total"] == 0
 
 
-def test_a_request_can_only_lower_its_trust(running: Running) -> None:
+def test_request_can_only_lower_its_trust(running: Running) -> None:
     with running.client(running.token("write")) as client:
         assert remember(client, content="plain")["trust"] == "agent"
         assert remember(client, content="from a tool", trust="tool")["trust"] == "tool"
         assert remember(client, content="no person", trust="person")["trust"] == "agent"
 
 
-def test_a_list_comes_in_parts(client: httpx2.Client) -> None:
+def test_list_is_paged(client: httpx2.Client) -> None:
     made = [remember(client, content=f"thing {number}")["id"] for number in range(7)]
     found, after = [], None
     while True:
@@ -156,7 +156,7 @@ def test_a_list_comes_in_parts(client: httpx2.Client) -> None:
     assert found == made[::-1]
 
 
-def test_an_earlier_moment_can_be_listed(client: httpx2.Client) -> None:
+def test_list_accepts_as_of(client: httpx2.Client) -> None:
     remember(client, content="first")
     position = client.get("/api/memory/").json()["position"]
     remember(client, content="second")
@@ -165,7 +165,7 @@ def test_an_earlier_moment_can_be_listed(client: httpx2.Client) -> None:
     assert then["total"] == 1
 
 
-def test_recall_takes_its_score_apart(client: httpx2.Client) -> None:
+def test_recall_returns_the_parts_of_each_score(client: httpx2.Client) -> None:
     remember(client, **ALEC)
     hits = client.post("/api/recall", json={"query": "who is my boss?", "explain": True}).json()
     (hit,) = hits["hits"]
@@ -173,7 +173,7 @@ def test_recall_takes_its_score_apart(client: httpx2.Client) -> None:
     assert "Alec is my boss" in client.get("/api/profile").json()["profile"]
 
 
-def test_spaces_and_users_stay_apart(client: httpx2.Client) -> None:
+def test_spaces_and_users_are_separate(client: httpx2.Client) -> None:
     for space, user in (("a", None), ("a", "ana"), ("b", None)):
         headers = {"X-Reverie-Space": space} | ({"X-Reverie-User": user} if user else {})
         client.post("/api/memory/", json={"content": f"{space} {user}"}, headers=headers)
@@ -190,7 +190,7 @@ def test_spaces_and_users_stay_apart(client: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["space", "user"])
-def test_a_name_that_was_left_blank_is_no_name(client: httpx2.Client, name: str) -> None:
+def test_blank_user_or_space_is_refused(client: httpx2.Client, name: str) -> None:
     for query, headers in ({name: ""}, {}), ({}, {f"X-Reverie-{name}": ""}):
         new = {"content": "whose is it?"}
         answer = client.post("/api/memory/", json=new, params=query, headers=headers)
@@ -198,7 +198,7 @@ def test_a_name_that_was_left_blank_is_no_name(client: httpx2.Client, name: str)
     assert client.get("/api/spaces").json()["spaces"] == []
 
 
-def test_a_name_may_be_any_text(client: httpx2.Client) -> None:
+def test_space_and_user_names_may_be_any_text(client: httpx2.Client) -> None:
     made = client.post(
         "/api/memory/", params={"space": "日本/%41 &"}, json={"content": "far away"}
     ).json()
@@ -207,7 +207,7 @@ def test_a_name_may_be_any_text(client: httpx2.Client) -> None:
     assert client.get("/api/memory/", params={"space": "日本/A &"}).json()["total"] == 0
 
 
-def test_sessions_keep_what_was_said(client: httpx2.Client) -> None:
+def test_session_returns_appended_events(client: httpx2.Client) -> None:
     remember(client, **ALEC)
     id = client.post("/api/sessions").json()["id"]
     path = f"/api/sessions/{id}"
@@ -241,7 +241,7 @@ def test_sessions_keep_what_was_said(client: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("id", ["a/b", "日本 ü%2F", "..", "a?b#c", "follow"])
-def test_a_session_may_have_any_name(client: httpx2.Client, id: str) -> None:
+def test_session_id_may_be_any_text(client: httpx2.Client, id: str) -> None:
     path = f"/api/sessions/{quote(id, safe='')}".replace("..", "%2E%2E")
     said = {"messages": [{"role": "user", "content": "hello there"}]}
     assert client.post(f"{path}/events", json=said).status_code == 201
@@ -249,12 +249,12 @@ def test_a_session_may_have_any_name(client: httpx2.Client, id: str) -> None:
     assert found["id"] == id == client.get(path).json()["id"]
 
 
-def test_a_name_that_is_no_text_is_refused(client: httpx2.Client) -> None:
+def test_name_with_invalid_utf8_is_refused(client: httpx2.Client) -> None:
     said = {"messages": [{"role": "user", "content": "hello there"}]}
     problem(client.post("/api/sessions/%ff/events", json=said), 422)
 
 
-def test_who_only_looks_is_not_noted(client: httpx2.Client) -> None:
+def test_recall_without_note_is_not_logged(client: httpx2.Client) -> None:
     remember(client, **ALEC)
     for note in (False, True):
         asked = {"query": "who is my boss?", "note": note}
@@ -262,7 +262,7 @@ def test_who_only_looks_is_not_noted(client: httpx2.Client) -> None:
         assert len(client.get("/api/sessions/chat/recalls").json()["recalls"]) == note
 
 
-def test_a_resent_history_goes_on(client: httpx2.Client) -> None:
+def test_resent_history_continues_its_session(client: httpx2.Client) -> None:
     history = [{"role": "user", "content": "tell me of zebras"}]
     first = client.post("/api/sessions/follow", json={"history": history}).json()
     history += [{"role": "assistant", "content": "striped"}, {"role": "user", "content": "and?"}]
@@ -271,7 +271,7 @@ def test_a_resent_history_goes_on(client: httpx2.Client) -> None:
     assert client.get(f"/api/sessions/{first['id']}").json()["events"] == 3
 
 
-def test_out_and_in_again(running: Running, client: httpx2.Client) -> None:
+def test_export_is_imported_again(running: Running, client: httpx2.Client) -> None:
     memory = remember(client, **ALEC)
     client.patch(f"/api/memory/{memory['id']}", json={"pinned": True})
     exported = client.get("/api/export")
@@ -290,9 +290,7 @@ def test_out_and_in_again(running: Running, client: httpx2.Client) -> None:
     assert broken.json()["added"] == 1 and len(broken.json()["skipped"]) == 1
 
 
-def test_an_import_brings_no_more_rights_than_its_token_has(
-    running: Running, client: httpx2.Client
-) -> None:
+def test_import_has_no_more_rights_than_its_token(running: Running, client: httpx2.Client) -> None:
     memory = remember(client, content="The spare key is at Bob's house")
     (record,) = map(json.loads, client.get("/api/export").text.splitlines())
     forged = {**record, "memory": "zzzz1234", "uuid": str(UUID(int=1)), "actor": "operator"}
@@ -308,7 +306,7 @@ def test_an_import_brings_no_more_rights_than_its_token_has(
     assert found["versions"][0]["actor"] == "a write token"
 
 
-def test_stalled_imports_hold_up_nobody(running: Running, client: httpx2.Client) -> None:
+def test_stalled_imports_block_nobody(running: Running, client: httpx2.Client) -> None:
     head = (
         f"POST /api/import HTTP/1.1\r\nHost: 127.0.0.1:{running.server_context.port}\r\n"
         f"Authorization: Bearer {running.server_context.token}\r\nContent-Length: 1000\r\n\r\n{{"
@@ -321,7 +319,7 @@ def test_stalled_imports_hold_up_nobody(running: Running, client: httpx2.Client)
         assert remember(client, **ALEC)["version"] == 1
 
 
-def test_half_a_character_is_kept_and_given_back(client: httpx2.Client) -> None:
+def test_lone_surrogate_is_stored_and_returned(client: httpx2.Client) -> None:
     """Clients that cut text at sixteen bits send such a thing."""
     body = rb'{"messages": [{"role": "user", "content": "cut emoji \ud83d in Lisbon"}]}'
     headers = {"Content-Type": "application/json"}
@@ -340,7 +338,7 @@ def test_half_a_character_is_kept_and_given_back(client: httpx2.Client) -> None:
     assert answer.status_code == 200 and "Lisbon" in answer.text
 
 
-def test_a_token_for_two_spaces_can_ask_which(running: Running) -> None:
+def test_token_for_two_spaces_can_list_them(running: Running) -> None:
     for space in ("a", "b", "c"):
         running.store.space(space).remember("known")
     with running.client(running.token("read", spaces=["a", "b"])) as client:
@@ -348,7 +346,7 @@ def test_a_token_for_two_spaces_can_ask_which(running: Running) -> None:
         assert [each["name"] for each in client.get("/api/spaces").json()["spaces"]] == ["a", "b"]
 
 
-def test_changes_can_be_followed(client: httpx2.Client) -> None:
+def test_changes_can_be_streamed(client: httpx2.Client) -> None:
     memory = remember(client, **ALEC)
     with client.stream("GET", "/api/changes", params={"after": "0"}) as feed:
         lines = feed.iter_lines()
@@ -365,7 +363,7 @@ def test_changes_can_be_followed(client: httpx2.Client) -> None:
     problem(client.get("/api/changes", headers={"Last-Event-ID": "x"}), 422)
 
 
-def test_jobs_can_be_looked_at(client: httpx2.Client) -> None:
+def test_jobs_can_be_listed_retried_and_dropped(client: httpx2.Client) -> None:
     session = client.post("/api/sessions").json()["id"]
     said = {"messages": [{"role": "user", "content": "remember that I like tea"}]}
     client.post(f"/api/sessions/{session}/events", json=said)
@@ -378,7 +376,7 @@ def test_jobs_can_be_looked_at(client: httpx2.Client) -> None:
     problem(client.delete(path), 404)
 
 
-def test_numbers_for_prometheus(client: httpx2.Client) -> None:
+def test_metrics_have_requests_and_memory_counts(client: httpx2.Client) -> None:
     remember(client, **ALEC)
     text = client.get("/metrics").text
     assert 'reverie_requests_total{method="POST",route="/api/memory/",status="201"} 1.0' in text
@@ -386,7 +384,7 @@ def test_numbers_for_prometheus(client: httpx2.Client) -> None:
     assert "Alec" not in text
 
 
-def test_the_page_opens_with_a_code_once(running: Running, client: httpx2.Client) -> None:
+def test_page_code_opens_the_page_once(running: Running, client: httpx2.Client) -> None:
     code = running.server_context.new_login_code()
     with running.client("") as stranger:
         assert stranger.post("/login", json={"code": code}).json() == {
@@ -396,7 +394,7 @@ def test_the_page_opens_with_a_code_once(running: Running, client: httpx2.Client
         problem(stranger.post("/login", json={"code": ""}), 403)
 
 
-def test_the_api_describes_itself(running: Running) -> None:
+def test_openapi_description_is_served(running: Running) -> None:
     with running.client("") as client:
         described = client.get("/openapi.json").json()
         assert "/api/memory/{id}" in described["paths"]
@@ -405,7 +403,7 @@ def test_the_api_describes_itself(running: Running) -> None:
         problem(client.get("/docs/..%2f..%2fetc"), 404)
 
 
-def test_categories_with_how_many_each_has(running: Running) -> None:
+def test_categories_are_returned_with_counts(running: Running) -> None:
     space = running.store.space("main")
     for category in ("person", "work", "person"):
         space.remember(f"something of {category}", category=category)
@@ -420,7 +418,7 @@ def test_categories_with_how_many_each_has(running: Running) -> None:
     assert theos["categories"][1] == {"name": "work", "memories": 2}
 
 
-def test_events_up_to_one_of_them(running: Running) -> None:
+def test_events_are_read_up_to_a_sequence(running: Running) -> None:
     session = running.store.space("main").session("long")
     session.append_many([{"role": "user", "content": f"number {at}"} for at in range(1, 31)])
     session.erase_event(29)

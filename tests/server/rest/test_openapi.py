@@ -34,7 +34,7 @@ def lines(ctx: Any, value: Any) -> bytes:
     )
 
 
-def test_no_request_makes_the_server_fail(serve: Serve) -> None:
+def test_no_generated_request_causes_a_server_error(serve: Serve) -> None:
     running = serve()
     space = running.store.space("default")
     known = space.remember("known")

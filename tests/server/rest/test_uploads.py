@@ -65,7 +65,7 @@ def refused(answer: httpx2.Response, status: int, advice: str) -> None:
 
 
 @pytest.mark.parametrize("length", [LONG, None], ids=["with a length", "in chunks"])
-def test_uploads_are_counted_by_token_and_in_all(serve: Serve, length: int | None) -> None:
+def test_uploads_are_limited_by_token_and_in_total(serve: Serve, length: int | None) -> None:
     running = serve(limits=Limits(uploads=2, total_uploads=3))
     one, other = running.token(), running.token()
     sent = 0 if length else LONG
@@ -87,7 +87,7 @@ def test_uploads_are_counted_by_token_and_in_all(serve: Serve, length: int | Non
         assert asked(client).status_code == 422
 
 
-def test_imports_are_counted_by_token_and_in_all(serve: Serve) -> None:
+def test_imports_are_limited_by_token_and_in_total(serve: Serve) -> None:
     running = serve(limits=Limits(imports=1, total_imports=2))
     tokens = [running.token() for _ in range(3)]
     line = b'{"content": "imported"}\n'
@@ -101,7 +101,7 @@ def test_imports_are_counted_by_token_and_in_all(serve: Serve) -> None:
         assert one.post("/api/import", content=line).status_code == 200
 
 
-def test_import_that_drips_is_dropped(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dripping_import_is_dropped(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """A byte now and then keeps no place among the imports."""
     monkeypatch.setattr(guard, "MIN_BYTES_PER_SECOND", 1e9)
     running = serve(limits=Limits(body_seconds=0.5))
@@ -116,21 +116,21 @@ def test_import_that_drips_is_dropped(serve: Serve, monkeypatch: pytest.MonkeyPa
         pytest.fail("the server waited as long as bytes came")
 
 
-def test_body_without_a_token_is_short(running: Running) -> None:
+def test_body_without_a_token_is_limited_to_a_small_size(running: Running) -> None:
     with running.client("") as client:
         body = {"code": "x" * guard.ANONYMOUS_BODY_BYTES}
         refused(client.post("/login", json=body), 413, "send less")
         assert client.post("/login", json={"code": "guess"}).status_code == 403
 
 
-def test_too_long_a_body_is_refused_before_it_is_read(running: Running) -> None:
+def test_oversized_body_is_refused_before_it_is_read(running: Running) -> None:
     for path, most in (("/api/memory/", 8 << 20), ("/api/import", 4 << 30), ("/mcp", 8 << 20)):
         token = running.server_context.token
         with contextlib.closing(begin(running, path, token, most + 1)) as wire:
             assert answered(wire) == 413
 
 
-def test_quota_gives_its_places_back() -> None:
+def test_quota_is_released_after_each_request() -> None:
     quota = Quota("feeds", 2, 3, "close one")
     with contextlib.ExitStack() as stack:
         stack.enter_context(quota.hold("a"))
@@ -151,7 +151,7 @@ def test_request_refused_for_its_length_leaves_no_second_request(running: Runnin
         assert until_closed(wire).count(b"HTTP/1.1 ") == 1
 
 
-def test_long_chat_frees_its_place_while_the_model_thinks(proxy: Proxy) -> None:
+def test_long_chat_releases_its_upload_quota_while_the_model_answers(proxy: Proxy) -> None:
     held: list[int] = []
 
     def thinks(_: Received) -> Silent:

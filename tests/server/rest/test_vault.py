@@ -24,7 +24,7 @@ def remembered(running: Running, content: str, user: str | None = None) -> str:
     return memory.id
 
 
-def test_a_memory_leads_to_its_file(running: Running, root: Path) -> None:
+def test_memory_returns_its_vault_file(running: Running, root: Path) -> None:
     id = remembered(running, "Alec is my boss")
     with running.client() as operator, running.client(running.token("read")) as reader:
         whole = operator.get(f"/api/memory/{id}").json()
@@ -34,7 +34,7 @@ def test_a_memory_leads_to_its_file(running: Running, root: Path) -> None:
     assert str(root) not in str(part)
 
 
-def test_without_a_vault_there_is_no_file(running: Running) -> None:
+def test_memory_without_a_vault_has_no_file(running: Running) -> None:
     id = running.store.space("default").remember("Alec is my boss").id
     with running.client() as client:
         shown = client.get(f"/api/memory/{id}").json()
@@ -43,7 +43,7 @@ def test_without_a_vault_there_is_no_file(running: Running) -> None:
         assert client.post("/api/vault/checkpoint").status_code == 404
 
 
-def test_history_and_checkpoint(running: Running, root: Path) -> None:
+def test_vault_history_and_checkpoint_routes_work(running: Running, root: Path) -> None:
     id = remembered(running, "Alec is my boss")
     remembered(running, "Berta is my aunt")
     with running.client(running.token("write")) as client:
@@ -63,7 +63,7 @@ def test_history_and_checkpoint(running: Running, root: Path) -> None:
         assert client.post("/api/vault/checkpoint").json() == {"commit": None}
 
 
-def test_a_user_learns_nothing_of_others(running: Running, root: Path) -> None:
+def test_vault_routes_reveal_nothing_of_other_users(running: Running, root: Path) -> None:
     secret = remembered(running, "Bob has debts", "bob")
     remembered(running, "Eve likes tea", "eve")
     service.sync(running.store)
@@ -79,7 +79,7 @@ def test_a_user_learns_nothing_of_others(running: Running, root: Path) -> None:
     assert "Bob" not in told and "Eve" not in told and "users" not in told
 
 
-def test_what_is_wrong_with_the_vault_is_told_to_the_operator_alone(
+def test_vault_errors_are_shown_to_the_operator_only(
     running: Running, root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     id = remembered(running, "Alec is my boss")

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from reverie import Origin, Store
 from reverie.agenda import jobs
-from reverie.write import writer
 from tests.conftest import DAY, HOUR, FakeClock
 from tests.talking import propose, reply, user
 
@@ -92,10 +91,9 @@ def _fail_a_job(store: Store, clock: FakeClock) -> None:
     """A turn that a model could not be asked about, until nobody tried any more."""
     space = store.space("workshop", actor="chat")
     space.session("fitting").append(user("The lathe needs a new belt"))
-    runtime, scope = space._runtime, space._author.scope
     for attempt in range(jobs.MAX_ATTEMPTS):
         clock.step(2 * HOUR)
-        with writer.write_transaction(runtime, scope) as (tx, owner):
-            claim = jobs.claim(tx, owner, clock.now(), f"token-{attempt}")
+        with space.writer() as w:
+            claim = jobs.claim(w.tx, w.owner, clock.now(), f"token-{attempt}")
             assert claim is not None
-            claim.fail(tx, clock.now(), "ModelFailed: the model at 127.0.0.1 does not answer")
+            claim.fail(w.tx, clock.now(), "ModelFailed: the model at 127.0.0.1 does not answer")

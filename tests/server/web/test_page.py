@@ -40,7 +40,7 @@ def has_title(seen: Window, title: str) -> None:
 # -- coming in ------------------------------------------------------------------------------------
 
 
-def test_a_code_opens_the_page_once_and_leaves_the_address(
+def test_login_code_opens_the_page_once_and_is_removed_from_the_url(
     opened: Open, told: tuple[Running, Story]
 ) -> None:
     running, _ = told
@@ -55,7 +55,7 @@ def test_a_code_opens_the_page_once_and_leaves_the_address(
     shows(again.page.locator(".wrong"), "used already")
 
 
-def test_a_token_is_pasted_and_signed_out(opened: Open, told: tuple[Running, Story]) -> None:
+def test_token_login_and_logout_work(opened: Open, told: tuple[Running, Story]) -> None:
     running, _ = told
     seen = opened(token="")
     seen.page.get_by_label("Token").fill("rv_of_nobody")
@@ -73,9 +73,7 @@ def test_a_token_is_pasted_and_signed_out(opened: Open, told: tuple[Running, Sto
     shows(seen.page.get_by_label("Token"))
 
 
-def test_a_token_that_is_revoked_leads_back_to_the_door(
-    opened: Open, told: tuple[Running, Story]
-) -> None:
+def test_revoked_token_returns_to_the_login(opened: Open, told: tuple[Running, Story]) -> None:
     running, _ = told
     seen = opened(token=running.token("write"))
     shows(seen.rows().first)
@@ -91,7 +89,7 @@ def test_a_token_that_is_revoked_leads_back_to_the_door(
 # -- memories -------------------------------------------------------------------------------------
 
 
-def test_memories_are_shown_by_category_and_narrowed(opened: Open) -> None:
+def test_memories_are_grouped_by_category_and_filtered(opened: Open) -> None:
     seen = opened()
     shows(seen.page.locator(".group").first, "appointment")
     groups = seen.page.locator(".group").all_inner_texts()
@@ -110,7 +108,7 @@ def test_memories_are_shown_by_category_and_narrowed(opened: Open) -> None:
     shows(seen.page.locator(".row-link.forgotten"), "heron")
 
 
-def test_search_as_you_type_takes_scores_apart(opened: Open) -> None:
+def test_search_as_you_type_shows_score_parts(opened: Open) -> None:
     seen = opened()
     seen.press("/")
     seen.page.keyboard.type("who is my boss")
@@ -133,7 +131,7 @@ def test_search_as_you_type_takes_scores_apart(opened: Open) -> None:
     shows(seen.page.locator(".turn.meant"))
 
 
-def test_what_fits_badly_does_not_look_like_a_match(opened: Open) -> None:
+def test_poor_hits_are_not_shown_as_matches(opened: Open) -> None:
     seen = opened("#/memories?q=quantum+chromodynamics+lattice")
     shows(seen.page.locator(".rows .note"), "Nothing fits well")
     drawn = seen.page.locator(".score-stack").first.locator(".stage")
@@ -144,7 +142,7 @@ def test_what_fits_badly_does_not_look_like_a_match(opened: Open) -> None:
     is_gone(seen.page.locator(".rows .note"))
 
 
-def test_the_list_at_an_earlier_moment(opened: Open, told: tuple[Running, Story]) -> None:
+def test_list_shows_an_earlier_position(opened: Open, told: tuple[Running, Story]) -> None:
     _, story = told
     seen = opened(f"#/memories/{story.boss}")
     shows(seen.page.locator(".timeline .life").last, "remembered by cli")
@@ -156,7 +154,9 @@ def test_the_list_at_an_earlier_moment(opened: Open, told: tuple[Running, Story]
     shows(seen.page.locator(".list-foot"), "6 of 6 memories")
 
 
-def test_a_memory_has_a_life_with_differences(opened: Open, told: tuple[Running, Story]) -> None:
+def test_memory_view_shows_versions_with_differences(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
     _, story = told
     seen = opened(f"#/memories/{story.boss}")
     life = seen.page.locator(".life")
@@ -168,7 +168,9 @@ def test_a_memory_has_a_life_with_differences(opened: Open, told: tuple[Running,
     assert life.count() == 3
 
 
-def test_the_turn_it_came_from(opened: Open, told: tuple[Running, Story]) -> None:
+def test_memory_view_shows_the_event_it_came_from(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
     _, story = told
     seen = opened(f"#/memories/{story.dentist}")
     seen.page.locator(".origin").click()
@@ -178,7 +180,7 @@ def test_the_turn_it_came_from(opened: Open, told: tuple[Running, Story]) -> Non
     assert meant.evaluate("each => each === document.activeElement")
 
 
-def test_edit_and_undo(opened: Open, told: tuple[Running, Story]) -> None:
+def test_edit_can_be_undone(opened: Open, told: tuple[Running, Story]) -> None:
     running, story = told
     seen = opened(f"#/memories/{story.dentist}")
     shows(seen.page.locator(".content"), "9:30")
@@ -195,7 +197,7 @@ def test_edit_and_undo(opened: Open, told: tuple[Running, Story]) -> None:
     assert running.store.space(SPACE).get(story.dentist).version == 3
 
 
-def test_who_was_slower_sees_both(opened: Open, told: tuple[Running, Story]) -> None:
+def test_edit_conflict_shows_both_versions(opened: Open, told: tuple[Running, Story]) -> None:
     running, story = told
     space = running.store.space(SPACE)
     seen = opened(f"#/memories/{story.dentist}")
@@ -212,7 +214,7 @@ def test_who_was_slower_sees_both(opened: Open, told: tuple[Running, Story]) -> 
     assert space.get(story.dentist).version == 3
 
 
-def test_forget_undo_and_restore(opened: Open, told: tuple[Running, Story]) -> None:
+def test_forget_can_be_undone_and_restored(opened: Open, told: tuple[Running, Story]) -> None:
     running, story = told
     space = running.store.space(SPACE)
     seen = opened()
@@ -233,7 +235,7 @@ def test_forget_undo_and_restore(opened: Open, told: tuple[Running, Story]) -> N
     assert space.get(story.dentist).forgotten_at is None
 
 
-def test_pin_and_remember(opened: Open, told: tuple[Running, Story]) -> None:
+def test_memory_is_pinned_and_created(opened: Open, told: tuple[Running, Story]) -> None:
     running, story = told
     space = running.store.space(SPACE)
     seen = opened(f"#/memories/{story.dentist}")
@@ -254,7 +256,9 @@ def test_pin_and_remember(opened: Open, told: tuple[Running, Story]) -> None:
     assert space.count(category="appointment") == 2
 
 
-def test_what_is_known_already_is_revised(opened: Open, told: tuple[Running, Story]) -> None:
+def test_new_memory_of_a_known_subject_becomes_a_revision(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
     running, story = told
     space = running.store.space(SPACE)
     seen = opened()
@@ -287,7 +291,7 @@ def recalled(running: Running, sequence: int) -> list[str]:
     return [f"#/sessions/{id}/{n}" if at else f"#/memories/{id}" for id, at, n in parts]
 
 
-def test_a_fork_counts_what_it_shows(opened: Open, told: tuple[Running, Story]) -> None:
+def test_fork_shows_its_number_of_events(opened: Open, told: tuple[Running, Story]) -> None:
     running, _ = told
     space = running.store.space(SPACE)
     before = [event.message for event in space.session(CHAT).events()[:4]]
@@ -298,7 +302,7 @@ def test_a_fork_counts_what_it_shows(opened: Open, told: tuple[Running, Story]) 
     shows(seen.page.locator(f"[data-row='{fork.id}']"), "5 events")
 
 
-def test_what_was_recalled_stands_beside_its_turn(
+def test_session_view_shows_recalled_memories_beside_their_turn(
     opened: Open, told: tuple[Running, Story]
 ) -> None:
     seen = opened()
@@ -318,9 +322,7 @@ def test_what_was_recalled_stands_beside_its_turn(
     shows(seen.page.locator(".content"), "Priya is my boss")
 
 
-def test_a_long_session_opens_around_the_turn_that_is_meant(
-    opened: Open, told: tuple[Running, Story]
-) -> None:
+def test_long_session_opens_at_the_linked_event(opened: Open, told: tuple[Running, Story]) -> None:
     running, _ = told
     session = running.store.space(SPACE).session("long")
     session.append_many([user(f"this is number {at}") for at in range(1, 401)])
@@ -343,7 +345,7 @@ def test_a_long_session_opens_around_the_turn_that_is_meant(
     shows(turns.last, "and the last")
 
 
-def test_proposals_are_answered(opened: Open, told: tuple[Running, Story]) -> None:
+def test_proposals_are_accepted_and_rejected(opened: Open, told: tuple[Running, Story]) -> None:
     running, _ = told
     space = running.store.space(SPACE)
     seen = opened()
@@ -378,7 +380,7 @@ def test_parked_jobs_are_retried_and_dropped(opened: Open, told: tuple[Running, 
     assert not [job for job in running.store.jobs() if job.space == "workshop"]
 
 
-def test_spaces_and_users(opened: Open, told: tuple[Running, Story]) -> None:
+def test_space_and_user_can_be_switched(opened: Open, told: tuple[Running, Story]) -> None:
     running, _ = told
     seen = opened()
     seen.page.get_by_label("User").select_option("theo")
@@ -394,7 +396,9 @@ def test_spaces_and_users(opened: Open, told: tuple[Running, Story]) -> None:
     assert own.page.get_by_label("Space").locator("option").all_inner_texts() == [SPACE]
 
 
-def test_what_a_token_may_not_do_is_not_offered(opened: Open, told: tuple[Running, Story]) -> None:
+def test_actions_without_the_right_are_not_offered(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
     running, story = told
     seen = opened(f"#/memories/{story.boss}", token=running.token("read"))
     shows(seen.page.locator(".content"), "Priya")
@@ -409,7 +413,7 @@ def test_what_a_token_may_not_do_is_not_offered(opened: Open, told: tuple[Runnin
     assert not [each for each in seen.asked if "/api/jobs" in each]
 
 
-def test_the_list_follows_what_others_do(opened: Open, told: tuple[Running, Story]) -> None:
+def test_list_updates_when_others_write(opened: Open, told: tuple[Running, Story]) -> None:
     running, story = told
     space = running.store.space(SPACE)
     seen = opened(f"#/memories/{story.dentist}")
@@ -423,7 +427,7 @@ def test_the_list_follows_what_others_do(opened: Open, told: tuple[Running, Stor
     is_gone(seen.page.locator(f"[data-row='{made.id}']"))
 
 
-def test_keys(opened: Open) -> None:
+def test_keyboard_shortcuts_work(opened: Open) -> None:
     seen = opened()
     shows(seen.rows().first)
     seen.press("?")
@@ -445,7 +449,7 @@ def test_keys(opened: Open) -> None:
         has_title(seen, title)
 
 
-def test_a_server_that_went_away_is_said_in_one_line_and_found_again(
+def test_lost_server_connection_is_shown_and_recovers(
     browser: Browser, kept: tuple[Store, Story]
 ) -> None:
     store, story = kept
@@ -488,14 +492,14 @@ def test_a_server_that_went_away_is_said_in_one_line_and_found_again(
         ("né à Köln", "né à Lyon", [["same", "né à "], ["out", "Köln"], ["in", "Lyon"]]),
     ],
 )
-def test_differences_word_by_word(
+def test_differences_are_shown_word_by_word(
     opened: Open, before: str, after: str, steps: list[list[str]]
 ) -> None:
     seen = opened()
     assert differences(seen, before, after) == steps
 
 
-def test_any_two_texts_have_a_difference_that_holds_both(opened: Open) -> None:
+def test_word_difference_of_any_two_texts_contains_both(opened: Open) -> None:
     seen, chance = opened(), random.Random(6)
     for size in (*[6] * 60, 400, 4_000, 40_000):
         texts = [" ".join(chance.choices("abcdef,.", k=size)) for _ in range(2)]
@@ -514,7 +518,7 @@ def differences(seen: Window, before: str, after: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("section", ["memories", "sessions"])
-def test_what_is_not_there_is_said_in_its_place(
+def test_unknown_id_is_reported_in_the_detail_pane(
     opened: Open, told: tuple[Running, Story], section: str
 ) -> None:
     _, story = told
@@ -533,7 +537,7 @@ def test_what_is_not_there_is_said_in_its_place(
 # -- the vault ------------------------------------------------------------------------------------
 
 
-def test_a_memory_leads_to_its_file(
+def test_memory_view_links_to_its_vault_file(
     kept: tuple[Store, Story], opened: Open, told: tuple[Running, Story], tmp_path: Path
 ) -> None:
     store, story = kept

@@ -45,7 +45,7 @@ def settled(seen: Window) -> None:
     seen.page.wait_for_load_state("domcontentloaded")
 
 
-def test_hostile_texts_stay_text_everywhere(browser: Browser, running: Running) -> None:
+def test_hostile_texts_are_shown_as_text_in_every_view(browser: Browser, running: Running) -> None:
     space = running.store.space("main")
     session = space.session('<b onclick="hurt()">session & ?#%')
     ids = []
@@ -88,7 +88,7 @@ def test_hostile_texts_stay_text_everywhere(browser: Browser, running: Running) 
         assert seen.page.locator("iframe, img, svg, a[href^=java]").count() == 0
 
 
-def test_every_view_keeps_to_the_policy_and_to_this_host(
+def test_every_view_obeys_the_csp_and_loads_from_this_host_only(
     browser: Browser, told: tuple[Running, Story]
 ) -> None:
     running, story = told
@@ -102,7 +102,7 @@ def test_every_view_keeps_to_the_policy_and_to_this_host(
     # A window that is closed was looked through: no violation, no error, no other host.
 
 
-def test_a_policy_that_is_broken_is_noticed(browser: Browser, running: Running) -> None:
+def test_csp_violation_is_detected_by_these_tests(browser: Browser, running: Running) -> None:
     """The listener works: otherwise the tests above would prove nothing."""
     seen: Window
     with pytest.raises(AssertionError), window(browser, running.url) as seen:
@@ -115,7 +115,7 @@ def test_a_policy_that_is_broken_is_noticed(browser: Browser, running: Running) 
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_nothing_scrolls_sideways(
+def test_no_view_scrolls_horizontally(
     browser: Browser, told: tuple[Running, Story], width: int
 ) -> None:
     running, story = told
@@ -132,7 +132,9 @@ def test_nothing_scrolls_sideways(
             assert seen.width_needed() <= width, where
 
 
-def test_a_phone_shows_one_thing_at_a_time(browser: Browser, told: tuple[Running, Story]) -> None:
+def test_narrow_screen_shows_one_pane_at_a_time(
+    browser: Browser, told: tuple[Running, Story]
+) -> None:
     running, story = told
     options: dict[str, Any] = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
     with window(browser, running.url, **options) as seen:
@@ -146,7 +148,7 @@ def test_a_phone_shows_one_thing_at_a_time(browser: Browser, told: tuple[Running
         seen.page.locator(f"[data-row='{story.boss}']").wait_for()
 
 
-def test_dark_and_light(browser: Browser, running: Running) -> None:
+def test_page_follows_dark_and_light_colour_scheme(browser: Browser, running: Running) -> None:
     paper = "getComputedStyle(document.documentElement).backgroundColor"
     with window(browser, running.url, color_scheme="dark") as seen:
         seen.open("", running.server_context.token)
@@ -179,7 +181,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_nobody_is_shut_out(
+def test_page_passes_accessibility_checks(
     browser: Browser, told: tuple[Running, Story], axe: str, scheme: Any
 ) -> None:
     running, story = told
@@ -220,7 +222,7 @@ def _barriers(seen: Window, axe: str, where: str) -> list[str]:
     ]
 
 
-def test_ten_thousand_memories_come_part_by_part(browser: Browser, running: Running) -> None:
+def test_ten_thousand_memories_are_loaded_in_pages(browser: Browser, running: Running) -> None:
     from playwright.sync_api import expect
 
     space = running.store.space("main")
@@ -246,7 +248,7 @@ def test_ten_thousand_memories_come_part_by_part(browser: Browser, running: Runn
 # -- the files ------------------------------------------------------------------------------------
 
 
-def test_files_have_types_and_are_kept_until_they_change(running: Running) -> None:
+def test_static_files_have_content_types_and_are_cached_until_changed(running: Running) -> None:
     with running.client("") as client:
         page = client.get("/")
         assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -274,7 +276,7 @@ def test_files_have_types_and_are_kept_until_they_change(running: Running) -> No
         assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")
 
 
-def test_a_page_that_is_opened_again_asks_for_little(browser: Browser, running: Running) -> None:
+def test_reopened_page_loads_little(browser: Browser, running: Running) -> None:
     with window(browser, running.url) as seen:
         seen.open("", running.server_context.token)
         settled(seen)
@@ -285,7 +287,7 @@ def test_a_page_that_is_opened_again_asks_for_little(browser: Browser, running: 
         assert len(seen.fetched) <= first + 10 * 2
 
 
-def test_the_page_builds_elements_and_reads_no_html() -> None:
+def test_page_scripts_never_parse_html() -> None:
     readers = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "srcdoc")
     for path in sorted(pages.PAGE_DIR.iterdir()):
         text = path.read_text("utf-8")

@@ -14,7 +14,7 @@ from tests.server.web.browsing import (
 from tests.server.web.story import SPACE, Story
 
 
-def test_each_undo_is_its_own(opened: Open, told: tuple[Running, Story]) -> None:
+def test_each_toast_undoes_its_own_change(opened: Open, told: tuple[Running, Story]) -> None:
     running, story = told
     space = running.store.space(SPACE)
     seen = opened()
@@ -35,7 +35,9 @@ def test_each_undo_is_its_own(opened: Open, told: tuple[Running, Story]) -> None
     shows(toasts, "Nothing to undo")
 
 
-def test_what_changed_since_cannot_be_undone(opened: Open, told: tuple[Running, Story]) -> None:
+def test_undo_of_a_memory_changed_since_is_refused(
+    opened: Open, told: tuple[Running, Story]
+) -> None:
     running, story = told
     seen = opened(f"#/memories/{story.dentist}")
     undo = seen.page.locator(".toast").get_by_role("button", name="Undo")
@@ -56,7 +58,7 @@ def test_what_changed_since_cannot_be_undone(opened: Open, told: tuple[Running, 
 
 
 @pytest.mark.parametrize(("width", "most"), [(360, 1), (800, 2), (1280, 2)])
-def test_few_toasts_that_cover_nothing(
+def test_toasts_are_few_and_cover_no_content(
     opened: Open, told: tuple[Running, Story], width: int, most: int
 ) -> None:
     running, _ = told

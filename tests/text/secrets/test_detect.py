@@ -57,7 +57,7 @@ PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{drawn(64)}\n{drawn(64)}\n-----END RSA 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
 @pytest.mark.parametrize("around", ["{}", "see {}, please", '{{"a": ["{}"]}}', "key=<{}>", "({})"])
-def test_keys_are_known_by_their_looks(name: str, around: str) -> None:
+def test_keys_are_detected_by_their_format(name: str, around: str) -> None:
     secret = DOCUMENTED[name]
     text, kinds = redact_text(around.format(secret))
     assert secret[12:] not in text
@@ -79,7 +79,7 @@ def test_keys_are_known_by_their_looks(name: str, around: str) -> None:
         ("curl -u ana:hunter22 https://x.test", "curl -u [redacted: password] https://x.test"),
     ],
 )
-def test_what_stands_around_a_secret_stays(text: str, left: str) -> None:
+def test_text_around_a_secret_is_kept(text: str, left: str) -> None:
     assert redact_text(text)[0] == left
 
 
@@ -116,7 +116,7 @@ def test_what_stands_around_a_secret_stays(text: str, left: str) -> None:
         '{"password_hint": "First pet 1"}',
     ],
 )
-def test_talk_of_secrets_is_none(text: str) -> None:
+def test_sentences_about_secrets_are_not_redacted(text: str) -> None:
     assert find_secrets(text) == []
 
 
@@ -129,7 +129,7 @@ def test_talk_of_secrets_is_none(text: str) -> None:
         {"password_hint": "First pet 1"},
     ],
 )
-def test_what_a_name_says_about_a_secret_is_none(named: dict[str, str]) -> None:
+def test_values_that_only_describe_a_secret_are_not_redacted(named: dict[str, str]) -> None:
     assert redact_values(named) == (named, ())
 
 
@@ -146,7 +146,7 @@ def test_what_a_name_says_about_a_secret_is_none(named: dict[str, str]) -> None:
         (f"secret: {'aB3dE6gH' * 100} end", "aB3dE6gH" * 100),
     ],
 )
-def test_secrets_that_stand_where_words_might(text: str, secret: str) -> None:
+def test_secrets_in_place_of_words_are_redacted(text: str, secret: str) -> None:
     start = text.index(secret)
     assert [each[1:] for each in find_secrets(text)] == [(start, start + len(secret))]
 
@@ -165,7 +165,7 @@ def test_secrets_that_stand_where_words_might(text: str, secret: str) -> None:
         ("", "[redacted: key] md5:0123456789abcdef0123 DB_PASSWORD=hunter22 "),
     ],
 )
-def test_a_long_text_costs_what_as_many_short_ones_cost(before: str, again: str) -> None:
+def test_long_text_costs_as_much_as_many_short_ones(before: str, again: str) -> None:
     count = max(1, 1_000 // len(again))
 
     def spent(texts: list[str]) -> float:
@@ -179,7 +179,7 @@ def test_a_long_text_costs_what_as_many_short_ones_cost(before: str, again: str)
     assert any(spent(long) < 4 * spent(short) for _ in range(3))
 
 
-def test_keys_that_the_rules_were_not_written_from() -> None:
+def test_keys_outside_the_training_examples_are_detected() -> None:
     made = secret_shapes.cases(seed=1)
     assert len(secret_shapes.SHAPES) >= 200
     named = [case for case in made if case.service in case.text.replace(case.secret, "").lower()]
@@ -190,7 +190,7 @@ def test_keys_that_the_rules_were_not_written_from() -> None:
     assert len(missed(made)) <= 0.05 * len(made)
 
 
-def test_look_alikes_are_left_alone() -> None:
+def test_values_that_resemble_keys_are_not_redacted() -> None:
     texts = lookalikes.texts(2_000, seed=1)
     figure("look-alikes", len(texts))
     figure("look-alikes redacted, share", len(falsely(texts)) / len(texts), "max")
@@ -199,18 +199,18 @@ def test_look_alikes_are_left_alone() -> None:
 
 @pytest.mark.parametrize("around", ["[redacted: {}]", "md5:{}", "etag: {}", "sha256={}", "call_{}"])
 @pytest.mark.parametrize("name", ["github token", "aws access key", "stripe"])
-def test_nothing_that_is_left_alone_hides_a_key(name: str, around: str) -> None:
+def test_exceptions_to_redaction_hide_no_key(name: str, around: str) -> None:
     assert DOCUMENTED[name][12:] not in redact_text(around.format(DOCUMENTED[name]))[0]
 
 
-def test_a_name_says_what_its_value_is() -> None:
+def test_secret_is_detected_by_the_name_of_its_field() -> None:
     message = {"input": {"password": "hunter2!", "api_key": "0a1b2c3d4e5f60718293a4b5c6d7e8f9"}}
     cleaned, kinds = redact_values([message, {"tool_call_id": f"call_{drawn(24)}"}])
     assert cleaned[0]["input"] == dict.fromkeys(message["input"], "[redacted: secret]")
     assert cleaned[1]["tool_call_id"].startswith("call_") and kinds == ("secret",)
 
 
-def test_what_a_service_signed_stays_as_it_is() -> None:
+def test_signatures_of_services_are_not_redacted() -> None:
     sealed = f"{drawn(200)}-{DOCUMENTED['github token']}-{drawn(200)}"
     block = {"type": "thinking", "thinking": "hm", "signature": sealed}
     assert redact_values(block) == (block, ())
@@ -218,13 +218,13 @@ def test_what_a_service_signed_stays_as_it_is() -> None:
     assert redact_values({"text": sealed})[1] == ("github token",)
 
 
-def test_what_holds_none_is_the_same_object() -> None:
+def test_value_without_secrets_is_returned_as_the_same_object() -> None:
     message = {"role": "user", "content": [{"type": "text", "text": "hello"}], "n": 1.5, "x": None}
     assert redact_values(message) == (message, ())
     assert redact_values(message)[0] is message
 
 
-def test_own_keys_are_found_though_they_look_like_words() -> None:
+def test_own_keys_that_look_like_words_are_redacted() -> None:
     assert (
         redact_text("use plain words", ("plain words",))[0] == "use [redacted: key of this program]"
     )
@@ -233,25 +233,25 @@ def test_own_keys_are_found_though_they_look_like_words() -> None:
     }
 
 
-def test_an_image_is_not_looked_into() -> None:
+def test_image_data_is_not_searched() -> None:
     blob = drawn(4_000, LETTERS + "+/")
     hidden = f"{blob[:2000]}/AKIA{drawn(16, 'ABCDEFGH234567')}/{blob[2000:]}"
     assert find_secrets(hidden) == []
     assert find_secrets(f"![x](data:image/png;base64,{hidden[:3000]})") == []
 
 
-def test_every_shape_has_a_kind_and_a_beginning() -> None:
+def test_every_key_format_has_a_kind_and_a_prefix() -> None:
     assert all(kind and prefixes.split() and body for kind, prefixes, body in KEY_FORMATS)
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_redacted_to_something_that_stays(text: str) -> None:
+def test_redaction_of_any_text_is_stable(text: str) -> None:
     once = redact_text(text)[0]
     assert redact_text(once)[0] == once
 
 
 @given(st.sampled_from(list(DOCUMENTED.values())), st.text(max_size=40), st.text(max_size=40))
-def test_redacting_twice_changes_nothing(secret: str, before: str, after: str) -> None:
+def test_redacting_twice_equals_redacting_once(secret: str, before: str, after: str) -> None:
     once, kinds = redact_text(f"{before} {secret} {after}")
     assert kinds and redact_text(once) == (once, ())
     assert leaked(f"x {secret}", secret) is False

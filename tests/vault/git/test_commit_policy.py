@@ -12,6 +12,7 @@ import pytest
 import reverie
 from bench import secret_shapes
 from reverie import Settings, Store
+from reverie.config import SecretPolicy
 from reverie.vault import adopt, service
 from reverie.vault.git.commit_policy import CommitPolicy
 from reverie.vault.git.repo import Repository
@@ -130,7 +131,7 @@ def begin(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("put", PLACES, ids=lambda put: put.__name__)
-def test_file_with_a_secret_stays_out_of_git_and_as_it_is(
+def test_file_with_a_secret_is_not_committed_and_unchanged(
     kept: Kept, put: Callable[[Kept, str], str]
 ) -> None:
     begin(kept)
@@ -149,7 +150,7 @@ def test_file_with_a_secret_stays_out_of_git_and_as_it_is(
 
 
 @pytest.mark.parametrize("kind", ["broken", "latin", "wide", "plain"])
-def test_every_shape_of_secret_stays_out_of_git(kept: Kept, kind: str) -> None:
+def test_every_kind_of_secret_is_not_committed(kept: Kept, kind: str) -> None:
     begin(kept)
     texts = [*SECRETS, *(case.text for case in secret_shapes.cases()[:: 1 if PROVE else 10])]
     for number, text in enumerate(texts):
@@ -171,7 +172,7 @@ def test_every_shape_of_secret_stays_out_of_git(kept: Kept, kind: str) -> None:
     assert [text for text in SECRETS if core_of(text) in held] == []
 
 
-def test_file_is_committed_once_the_secret_is_taken_out(kept: Kept) -> None:
+def test_file_is_committed_once_its_secret_is_removed(kept: Kept) -> None:
     begin(kept)
     path = in_a_key_of_their_own(kept, SECRET)
     assert kept.sync().problems
@@ -181,7 +182,7 @@ def test_file_is_committed_once_the_secret_is_taken_out(kept: Kept) -> None:
     assert service.status(kept.store).withheld == ()
 
 
-def test_withheld_file_that_is_deleted_is_no_longer_told(kept: Kept) -> None:
+def test_deleted_withheld_file_is_no_longer_reported(kept: Kept) -> None:
     begin(kept)
     path = in_an_index(kept, SECRET)
     assert kept.sync().problems
@@ -190,7 +191,7 @@ def test_withheld_file_that_is_deleted_is_no_longer_told(kept: Kept) -> None:
     assert service.status(kept.store).withheld == ()
 
 
-def test_commit_of_a_worker_and_a_checkpoint_log_what_they_leave_out(
+def test_commits_of_worker_and_checkpoint_log_withheld_files(
     kept: Kept, caplog: pytest.LogCaptureFixture
 ) -> None:
     begin(kept)
@@ -208,7 +209,7 @@ def test_commit_of_a_worker_and_a_checkpoint_log_what_they_leave_out(
     assert SECRET.encode() not in objects(kept.root)
 
 
-def test_last_clean_version_stays_in_git(kept: Kept) -> None:
+def test_last_version_without_a_secret_stays_in_git(kept: Kept) -> None:
     begin(kept)
     path = in_a_key_of_their_own(kept, SECRET)
     kept.sync()
@@ -216,7 +217,7 @@ def test_last_clean_version_stays_in_git(kept: Kept) -> None:
     assert b"tea is hot" in said and SECRET.encode() not in said
 
 
-def test_other_files_are_committed_meanwhile(kept: Kept) -> None:
+def test_other_files_are_committed_beside_a_withheld_one(kept: Kept) -> None:
     begin(kept)
     in_a_record(kept, SECRET)
     kept.ana.remember("coffee is hotter")
@@ -224,7 +225,7 @@ def test_other_files_are_committed_meanwhile(kept: Kept) -> None:
     assert b"coffee is hotter" in objects(kept.root)
 
 
-def test_secret_saved_between_the_look_and_the_commit_stays_out(
+def test_secret_saved_between_check_and_commit_is_not_committed(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin(kept)
@@ -246,7 +247,7 @@ def test_secret_saved_between_the_look_and_the_commit_stays_out(
     assert SECRET.encode() not in objects(kept.root)
 
 
-def test_messages_authors_and_names_hold_no_secret(kept: Kept) -> None:
+def test_commit_messages_authors_and_names_have_no_secret(kept: Kept) -> None:
     begin(kept)
     kept.write("ana/own.txt", "clean\n")
     service.checkpoint(kept.store, f"with {SECRET}", author=f"a {SECRET}")
@@ -272,7 +273,7 @@ def test_adopted_files_are_committed_without_their_secrets(tmp_path: Path) -> No
     assert b"Tea is hot" in objects(folder.root)
 
 
-def test_lines_of_a_log_that_are_no_entries_stay_out(kept: Kept) -> None:
+def test_log_lines_that_are_no_entries_are_not_committed(kept: Kept) -> None:
     begin(kept)
     path = kept.path(".reverie/log.jsonl")
     path.write_bytes(path.read_bytes() + f'{{"half": "{SECRET}\n'.encode())
@@ -282,7 +283,9 @@ def test_lines_of_a_log_that_are_no_entries_stay_out(kept: Kept) -> None:
     assert SECRET.encode() not in objects(kept.root)
 
 
-def test_log_is_looked_at_from_where_it_grew(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vault_log_is_checked_from_where_it_grew(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However long the log is, a commit costs what is new."""
     for number in range(200):
         kept.ana.remember(f"fact number {number}")
@@ -302,8 +305,8 @@ def test_log_is_looked_at_from_where_it_grew(kept: Kept, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("policy", "committed"), [("off", True), ("warn", True), ("block", False)])
-def test_setting_decides_as_it_does_for_every_other_way_in(
-    tmp_path: Path, policy: str, committed: bool
+def test_secrets_setting_applies_to_commits(
+    tmp_path: Path, policy: SecretPolicy, committed: bool
 ) -> None:
     with _opened(tmp_path, policy) as store:
         store.space("ana").remember("tea is hot")
@@ -314,7 +317,7 @@ def test_setting_decides_as_it_does_for_every_other_way_in(
 
 
 @pytest.mark.parametrize("policy", ["off", "warn", "redact", "block"])
-def test_own_keys_are_committed_under_no_setting(tmp_path: Path, policy: str) -> None:
+def test_own_keys_are_never_committed(tmp_path: Path, policy: SecretPolicy) -> None:
     own = "a-key-of-our-own-model"
     settings = Settings(learn="off", secrets=policy, model_api_key=own)
     with reverie.open(tmp_path / "a.db", settings=settings, embedder="none") as store:
@@ -342,7 +345,7 @@ def test_repository_without_a_policy_redacts(tmp_path: Path) -> None:
         b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 50,
     ],
 )
-def test_ordinary_files_are_not_taken_for_secrets(raw: bytes) -> None:
+def test_ordinary_files_are_not_withheld(raw: bytes) -> None:
     assert CommitPolicy(Redaction()).find_secrets("ana/facts/a.md", raw) == ()
 
 
@@ -373,11 +376,11 @@ def test_memories_about_passwords_are_committed(kept: Kept) -> None:
          " (forget x1)"),
     ],
 )  # fmt: skip
-def test_message_keeps_what_an_erasure_finds_it_by(message: str, left: str) -> None:
+def test_commit_message_keeps_the_id_that_purge_looks_for(message: str, left: str) -> None:
     assert CommitPolicy(Redaction()).message(message) == left
 
 
-def test_status_and_sync_tell_of_files_kept_out(command: CommandLine) -> None:  # noqa: F811
+def test_status_and_sync_report_withheld_files(command: CommandLine) -> None:  # noqa: F811
     command.remember("tea is hot")
     command.run("vault", "init", "vault")
     path = command.folder / "vault" / "default" / "MEMORY.md"
@@ -389,6 +392,6 @@ def test_status_and_sync_tell_of_files_kept_out(command: CommandLine) -> None:  
     assert "MEMORY.conflict-v0.md holds a secret" in command.text("vault", "status")
 
 
-def _opened(folder: Path, policy: str = "redact") -> Store:
+def _opened(folder: Path, policy: SecretPolicy = "redact") -> Store:
     settings = Settings(learn="off", secrets=policy)
     return reverie.open(folder / "store.db", settings=settings, embedder="none")

@@ -21,7 +21,7 @@ from tests.vault.repositories import by_hand, made, status, write
 
 
 def some(cases: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Each by itself takes a second: all of them with REVERIE_PROVE=1, else every eighth."""
+    """Each by itself takes a second: all of them with --prove, else every eighth."""
     return cases if PROVE else cases[::8]
 
 
@@ -189,7 +189,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-def test_the_canary_sings_for_plain_git(place: Place) -> None:
+def test_canary_program_is_run_by_plain_git(place: Place) -> None:
     place.setting("filter.evil.clean", "{it}")
     write(place.root, ".gitattributes", "* filter=evil\n")
     write(place.root, "a.md", "new\n")
@@ -197,14 +197,14 @@ def test_the_canary_sings_for_plain_git(place: Place) -> None:
     assert not place.silent()
 
 
-def test_hooks(place: Place) -> None:
+def test_git_hooks_are_not_run(place: Place) -> None:
     place.hooks(place.root / ".git" / "hooks")
     place.use()
     assert place.silent()
 
 
 @pytest.mark.parametrize("attributes", [".gitattributes", ".git/info/attributes"])
-def test_filters_and_drivers_together(attributes: str, place: Place) -> None:
+def test_git_filters_and_drivers_are_not_run(attributes: str, place: Place) -> None:
     write(place.root, attributes, EVERYTHING)
     for name, value in SETTINGS:
         if name.startswith(("filter", "diff", "merge")):
@@ -217,14 +217,16 @@ def test_filters_and_drivers_together(attributes: str, place: Place) -> None:
 @pytest.mark.parametrize(
     ("name", "value"), some([*SETTINGS, *ASTRAY]), ids=lambda value: value[:40]
 )
-def test_a_setting(name: str, value: str, place: Place) -> None:
+def test_git_setting_that_names_a_program_is_not_obeyed(
+    name: str, value: str, place: Place
+) -> None:
     write(place.root, ".gitattributes", EVERYTHING)
     place.setting(name, value)
     place.use()
     assert place.silent()
 
 
-def test_all_settings_at_once_in_each_place_settings_come_from(place: Place) -> None:
+def test_hostile_git_settings_from_every_source_are_not_obeyed(place: Place) -> None:
     write(place.root, ".gitattributes", EVERYTHING)
     for name, value in SETTINGS:
         by_hand(place.root, "config", "-f", "../all", name, value.format(**place.names))
@@ -286,7 +288,7 @@ def test_all_settings_at_once_in_each_place_settings_come_from(place: Place) -> 
         ]
     ),
 )
-def test_the_environment(
+def test_git_environment_variables_are_not_obeyed(
     name: str, value: str, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"
@@ -309,7 +311,7 @@ def test_the_environment(
 
 
 @pytest.mark.parametrize("name", ["log", "rev-list", "fast-import", "x"])
-def test_programs_named_like_commands_of_git(
+def test_programs_named_like_git_commands_are_not_run(
     name: str, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (place.root / f"git-{name}").symlink_to(place.program)
@@ -341,7 +343,7 @@ def configured_hook(place: Place) -> None:
 
 
 @pytest.mark.parametrize("prepare", [lazy, recent, configured_hook])
-def test_what_cannot_be_switched_off_is_refused(
+def test_repository_with_settings_that_cannot_be_disabled_is_refused(
     prepare: Callable[[Place], None], place: Place
 ) -> None:
     prepare(place)
@@ -352,7 +354,7 @@ def test_what_cannot_be_switched_off_is_refused(
     assert place.silent()
 
 
-def test_replacements_and_grafts_do_not_deceive(place: Place) -> None:
+def test_git_replacements_and_grafts_are_ignored(place: Place) -> None:
     head = by_hand(place.root, "rev-parse", "HEAD").decode().strip()
     tree = by_hand(place.root, "mktree").decode().strip()
     other = by_hand(place.root, "commit-tree", "-m", "forged", tree).decode().strip()
@@ -363,7 +365,7 @@ def test_replacements_and_grafts_do_not_deceive(place: Place) -> None:
     place.use()
 
 
-def test_a_repository_of_somebody_else(place: Place) -> None:
+def test_repository_owned_by_another_user_can_be_used(place: Place) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
     for path in (place.root, place.root / ".git"):
@@ -371,7 +373,7 @@ def test_a_repository_of_somebody_else(place: Place) -> None:
     place.use()
 
 
-def test_names_that_look_like_options_reach_no_command(place: Place) -> None:
+def test_names_that_look_like_options_are_never_passed_as_options(place: Place) -> None:
     for name in ("--output=../canary", "-c", "--exec-path=x", "--upload-pack=../evil.sh", "-O../x"):
         write(place.root, name, "x")
         assert place.repo.commit([name], name, author=name) is not None
@@ -381,7 +383,7 @@ def test_names_that_look_like_options_reach_no_command(place: Place) -> None:
     assert place.silent()
 
 
-def test_a_folder_that_becomes_a_link_is_not_followed(place: Place, tmp_path: Path) -> None:
+def test_folder_replaced_by_a_link_is_not_followed(place: Place, tmp_path: Path) -> None:
     write(tmp_path, "private/secret.md", "private")
     place.repo.commit([write(place.root, "s/secret.md", "mine")], "m", author="ana")
     (place.root / "s" / "secret.md").unlink()
@@ -394,7 +396,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(place: Place, tmp_path: Pa
     assert by_hand(place.root, "ls-tree", "HEAD", "s").startswith(b"120000")
 
 
-def test_without_a_vault_nothing_is_taken_from_above(tmp_path: Path) -> None:
+def test_parent_repository_is_not_used_without_a_vault(tmp_path: Path) -> None:
     above = Place(tmp_path)
     repo = Repository.at(above.root / "inner")
     assert repo is not None

@@ -53,7 +53,9 @@ def words(root: Path, word: str) -> list[str]:
     ]
 
 
-def test_a_memory_is_nowhere_after_a_scrub(store: Store, ana: Space, tmp_path: Path) -> None:
+def test_purge_removes_an_erased_memory_from_history(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
     root = tmp_path / "vault"
     other = ana.remember(KEPT)
     secret = ana.remember("soon to be revised")
@@ -77,7 +79,9 @@ def test_a_memory_is_nowhere_after_a_scrub(store: Store, ana: Space, tmp_path: P
 
 
 @pytest.mark.parametrize("space", ["ana", "a name as long as names of spaces may be " * 3])
-def test_a_long_text_is_in_no_message(store: Store, ana: Space, tmp_path: Path, space: str) -> None:
+def test_purge_removes_a_long_text_from_commit_messages(
+    store: Store, ana: Space, tmp_path: Path, space: str
+) -> None:
     long = SECRET + ", as is known to nobody but my aunt who lives in the house by the sea"
     secret = store.space(space.strip()).remember(long, subject="blue")
     service.sync(store)
@@ -88,7 +92,9 @@ def test_a_long_text_is_in_no_message(store: Store, ana: Space, tmp_path: Path, 
     assert not words(tmp_path / "vault", "combination")
 
 
-def test_a_renamed_file_is_found_as_well(store: Store, ana: Space, tmp_path: Path) -> None:
+def test_purge_finds_an_erased_memory_in_a_renamed_file(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
     root = tmp_path / "vault"
     secret = ana.remember(SECRET)
     service.sync(store)
@@ -103,7 +109,7 @@ def test_a_renamed_file_is_found_as_well(store: Store, ana: Space, tmp_path: Pat
     assert not places(root, SECRET)
 
 
-def test_what_was_said_is_nowhere(store: Store, ana: Space, tmp_path: Path) -> None:
+def test_purge_removes_erased_events_from_history(store: Store, ana: Space, tmp_path: Path) -> None:
     root = tmp_path / "vault"
     session = ana.session("chat")
     session.append({"role": "user", "content": "hello there"})
@@ -127,7 +133,7 @@ def summarise(session: reverie.Session, text: str) -> None:
 
 
 @pytest.mark.parametrize("turns", ["together", "apart"])
-def test_a_turn_is_nowhere_whatever_people_made_of_its_file(
+def test_purge_removes_an_erased_event_from_edited_files(
     store: Store, tmp_path: Path, turns: str
 ) -> None:
     root = tmp_path / "vault"
@@ -151,7 +157,7 @@ def test_a_turn_is_nowhere_whatever_people_made_of_its_file(
     assert status(root) == [] and service.scrub(store).commits == 0
 
 
-def test_a_conversation_that_was_begun_again_stays(
+def test_purge_keeps_a_session_that_was_used_again(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
@@ -167,7 +173,7 @@ def test_a_conversation_that_was_begun_again_stays(
     assert not places(root, SECRET)
 
 
-def test_words_that_gave_way_to_others_are_nowhere(
+def test_purge_removes_words_of_an_erased_session_from_earlier_versions(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
@@ -185,7 +191,7 @@ def test_words_that_gave_way_to_others_are_nowhere(
 
 
 @pytest.mark.parametrize("path", ["ana/facts/mine.md", "ana/mine.md"])
-def test_a_file_that_was_committed_before_it_had_an_id(
+def test_purge_finds_a_file_committed_before_it_had_an_id(
     store: Store, ana: Space, tmp_path: Path, path: str
 ) -> None:
     root = tmp_path / "vault"
@@ -203,7 +209,7 @@ def test_a_file_that_was_committed_before_it_had_an_id(
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_what_was_put_aside_of_the_log_is_erased_as_well(
+def test_purge_removes_erased_text_from_damaged_log_lines(
     store: Store, ana: Space, tmp_path: Path, half: bool
 ) -> None:
     root = tmp_path / "vault"
@@ -220,7 +226,9 @@ def test_what_was_put_aside_of_the_log_is_erased_as_well(
     assert not places(root, SECRET)
 
 
-def test_another_who_says_the_same_loses_nothing(store: Store, ana: Space, tmp_path: Path) -> None:
+def test_purge_keeps_other_memories_with_the_same_text(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
     root = tmp_path / "vault"
     secret, other = ana.remember(SECRET), ana.remember(SECRET, force=True)
     own = store.space("bob").remember(SECRET)
@@ -235,7 +243,9 @@ def test_another_who_says_the_same_loses_nothing(store: Store, ana: Space, tmp_p
     assert other.id in index and secret.id not in index
 
 
-def test_a_text_in_any_form_is_looked_for(store: Store, ana: Space, tmp_path: Path) -> None:
+def test_purge_finds_json_escaped_copies_of_an_erased_text(
+    store: Store, ana: Space, tmp_path: Path
+) -> None:
     root = tmp_path / "vault"
     text = '"a"\n"b"\n"c"\n"d"\n"e"\n"f"\n"g"\n"h"\n"i"\n"j"\n"k"\n"l"\n"m"\n'
     secret = ana.remember(text)
@@ -245,7 +255,7 @@ def test_a_text_in_any_form_is_looked_for(store: Store, ana: Space, tmp_path: Pa
     assert service.scrub(store).found == ("copy.txt",)
 
 
-def test_half_a_character_and_few_letters_can_be_erased(
+def test_purge_handles_lone_surrogates_and_short_texts(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
     ana.session("chat").append(said(f"{SECRET} \ud83d and on"))
@@ -257,13 +267,13 @@ def test_half_a_character_and_few_letters_can_be_erased(
     assert not places(tmp_path / "vault", SECRET)
 
 
-def test_without_anything_erased_nothing_is_rewritten(store: Store, ana: Space) -> None:
+def test_purge_without_erasures_rewrites_nothing(store: Store, ana: Space) -> None:
     ana.remember(KEPT)
     service.sync(store)
     assert service.scrub(store).commits == 0
 
 
-def test_what_a_space_that_is_not_shown_any_more_erased_is_nowhere(
+def test_purge_removes_erased_text_of_a_space_no_longer_mirrored(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
     root = tmp_path / "vault"
@@ -277,7 +287,7 @@ def test_what_a_space_that_is_not_shown_any_more_erased_is_nowhere(
     assert words(root, "suitcase-is") == words(root, "blue") == []
 
 
-def test_what_was_restored_and_then_erased_is_nowhere(
+def test_purge_removes_a_memory_that_was_restored_and_erased(
     store: Store, ana: Space, tmp_path: Path
 ) -> None:
     secret = ana.remember(SECRET)
@@ -291,7 +301,7 @@ def test_what_was_restored_and_then_erased_is_nowhere(
 
 @pytest.mark.parametrize("name", ["memory", "session", "uuid", "sequence", "origin"])
 @pytest.mark.parametrize("file", ["damaged.jsonl", "log.jsonl"])
-def test_a_line_with_something_else_in_the_place_of_a_name_is_in_nobodys_way(
+def test_erase_works_beside_log_lines_with_an_invalid_name(
     kept: Kept, name: str, file: str
 ) -> None:
     secret = kept.ana.remember(SECRET)

@@ -152,7 +152,9 @@ def rich(root: Path) -> None:
     commit(root, "an empty one\n", day=6)
 
 
-def test_a_rich_history(root: Path, repo: Repository) -> None:
+def test_rewrite_of_a_history_with_branches_tags_and_stashes_keeps_the_rest(
+    root: Path, repo: Repository
+) -> None:
     rich(root)
     refs = ("--branches", "--tags=light")
     before, on_disk = everything(root, *refs), disk(root)
@@ -186,7 +188,7 @@ def test_a_rich_history(root: Path, repo: Repository) -> None:
     assert repo.commit([write(root, "after")], "m", author="ana") is not None
 
 
-def test_trees_read_from_end_to_end_come_out_the_same(
+def test_rewrite_gives_the_same_result_when_trees_are_read_whole(
     root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rich(root)
@@ -198,9 +200,7 @@ def test_trees_read_from_end_to_end_come_out_the_same(
     by_hand(root, "fsck", "--strict")
 
 
-def test_of_a_folder_that_changed_and_then_held_only_the_erased_nothing_is_left(
-    root: Path, repo: Repository
-) -> None:
+def test_rewrite_removes_folders_that_hold_only_erased_files(root: Path, repo: Repository) -> None:
     for name in (".gitignore", ".gitattributes"):
         (root / name).unlink(missing_ok=True)
     for number in range(50):
@@ -217,7 +217,7 @@ def test_of_a_folder_that_changed_and_then_held_only_the_erased_nothing_is_left(
     by_hand(root, "fsck", "--strict")
 
 
-def test_done_again_it_changes_nothing(root: Path, repo: Repository) -> None:
+def test_repeated_rewrite_changes_nothing(root: Path, repo: Repository) -> None:
     rich(root)
     erase(repo)
     before = by_hand(root, "for-each-ref")
@@ -226,7 +226,7 @@ def test_done_again_it_changes_nothing(root: Path, repo: Repository) -> None:
     assert len(by_hand(root, "stash", "list").splitlines()) == 3
 
 
-def test_each_content_is_passed_once_for_each_path(root: Path, repo: Repository) -> None:
+def test_rewrite_reads_each_blob_once_for_each_path(root: Path, repo: Repository) -> None:
     rich(root)
     write(root, "twice/one.md", "same\n")
     write(root, "twice/two.md", "same\n")
@@ -250,7 +250,7 @@ def test_each_content_is_passed_once_for_each_path(root: Path, repo: Repository)
     assert {path for path, _ in asked} >= {"-dash.md", "new\nline.md", "tab\t/x", "link"}
 
 
-def test_what_is_staged_is_cleaned_and_stays_staged(root: Path, repo: Repository) -> None:
+def test_rewrite_cleans_staged_files_and_keeps_them_staged(root: Path, repo: Repository) -> None:
     write(root, "a.md", b"old " + SECRET)
     commit(root, "a")
     write(root, "a.md", b"staged " + SECRET)
@@ -265,7 +265,7 @@ def test_what_is_staged_is_cleaned_and_stays_staged(root: Path, repo: Repository
     assert find_bytes(repo, SECRET) == []
 
 
-def test_what_is_left_out_of_the_work_tree_stays_so(root: Path, repo: Repository) -> None:
+def test_rewrite_keeps_a_sparse_checkout(root: Path, repo: Repository) -> None:
     write(root, "here.md", "x")
     write(root, "away/a.md", SECRET)
     write(root, f"away/{SECRET.decode()}.md", "its name tells")
@@ -277,7 +277,7 @@ def test_what_is_left_out_of_the_work_tree_stays_so(root: Path, repo: Repository
     assert find_bytes(repo, SECRET) == []
 
 
-def test_names_in_an_index_that_shortens_them(root: Path, repo: Repository) -> None:
+def test_search_reads_an_index_with_compressed_names(root: Path, repo: Repository) -> None:
     write(root, f"{SECRET.decode()[:-1]}a", "x")
     write(root, SECRET.decode(), "x")
     by_hand(root, "update-index", "--index-version", "4")
@@ -285,7 +285,7 @@ def test_names_in_an_index_that_shortens_them(root: Path, repo: Repository) -> N
     assert "index: the name of a file" in find_bytes(repo, SECRET)
 
 
-def test_what_no_ref_holds_goes(root: Path, repo: Repository) -> None:
+def test_rewrite_removes_unreachable_objects(root: Path, repo: Repository) -> None:
     write(root, "a.md", b"lost " + SECRET)
     commit(root, "lost")
     by_hand(root, "reset", "-q", "--hard", "HEAD~1")
@@ -307,7 +307,9 @@ def test_what_no_ref_holds_goes(root: Path, repo: Repository) -> None:
     by_hand(root, "fsck", "--strict")
 
 
-def test_detached_heads_and_linked_work_trees(root: Path, repo: Repository, tmp_path: Path) -> None:
+def test_rewrite_handles_detached_heads_and_linked_work_trees(
+    root: Path, repo: Repository, tmp_path: Path
+) -> None:
     write(root, "a.md", SECRET)
     commit(root, "a")
     by_hand(root, "worktree", "add", "-q", "--detach", str(tmp_path / "second"))
@@ -334,7 +336,7 @@ def test_detached_heads_and_linked_work_trees(root: Path, repo: Repository, tmp_
     assert files(root)["d.md"][1] == BLANK
 
 
-def test_replaced_commits_keep_their_replacement(root: Path, repo: Repository) -> None:
+def test_rewrite_keeps_replace_refs(root: Path, repo: Repository) -> None:
     write(root, "a.md", SECRET)
     old = commit(root, "old")
     new = by_hand(root, "commit-tree", "-m", "instead", f"{old}^{{tree}}").decode().strip()
@@ -349,7 +351,7 @@ def test_replaced_commits_keep_their_replacement(root: Path, repo: Repository) -
     assert find_bytes(repo, SECRET) == []
 
 
-def test_what_a_commit_has_besides(root: Path, repo: Repository) -> None:
+def test_rewrite_keeps_odd_headers_and_drops_signatures(root: Path, repo: Repository) -> None:
     """Encodings, headers and modes that git would not write today stay; signatures do not."""
     blob = by_hand(root, "hash-object", "-w", "--stdin", given=SECRET).decode().strip()
     raw_tree = b"100664 odd\0" + bytes.fromhex(blob)
@@ -375,7 +377,9 @@ def test_what_a_commit_has_besides(root: Path, repo: Repository) -> None:
     assert find_bytes(repo, SECRET) == []
 
 
-def test_folders_that_become_empty_go_and_commits_stay(root: Path, repo: Repository) -> None:
+def test_rewrite_removes_empty_folders_and_keeps_empty_commits(
+    root: Path, repo: Repository
+) -> None:
     write(root, f"deep/er/{SECRET.decode()}", "x")
     commit(root, "only that")
     by_hand(root, "checkout", "-q", "--orphan", "alone")
@@ -390,7 +394,7 @@ def test_folders_that_become_empty_go_and_commits_stay(root: Path, repo: Reposit
     by_hand(root, "fsck", "--strict")
 
 
-def test_a_repository_named_with_sha256(root: Path) -> None:
+def test_rewrite_works_with_sha256(root: Path) -> None:
     root.mkdir()
     by_hand(root, "init", "-q", "-b", "main", "--object-format=sha256")
     repo = made(root)
@@ -401,7 +405,7 @@ def test_a_repository_named_with_sha256(root: Path) -> None:
     assert find_bytes(repo, SECRET) == []
 
 
-def test_an_empty_repository(root: Path) -> None:
+def test_rewrite_of_an_empty_repository_does_nothing(root: Path) -> None:
     root.mkdir()
     by_hand(root, "init", "-q")
     repo = Repository.at(root)
@@ -409,7 +413,7 @@ def test_an_empty_repository(root: Path) -> None:
     assert erase(repo) == RewriteReport(0, 0, 0, 0)
 
 
-def test_thousands_of_commits(root: Path, repo: Repository) -> None:
+def test_rewrite_handles_thousands_of_commits(root: Path, repo: Repository) -> None:
     stream = []
     for number in range(2000):
         text = b"fact %d\n" % number
@@ -440,7 +444,9 @@ def files_named(root: Path, commit: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("what", ["merge", "shallow", "promisor", "reftable"])
-def test_what_cannot_be_rewritten_is_left_alone(what: str, root: Path, repo: Repository) -> None:
+def test_rewrite_refuses_merges_shallow_clones_and_promisors(
+    what: str, root: Path, repo: Repository
+) -> None:
     write(root, "a.md", SECRET)
     head = commit(root, "a")
     if what == "merge":
@@ -456,7 +462,7 @@ def test_what_cannot_be_rewritten_is_left_alone(what: str, root: Path, repo: Rep
     assert (root / ".git/refs/heads/main").read_text(encoding="utf-8").strip() == head
 
 
-def test_a_call_that_fails_changes_nothing(root: Path, repo: Repository) -> None:
+def test_rewrite_with_a_failing_callback_changes_nothing(root: Path, repo: Repository) -> None:
     rich(root)
     before = by_hand(root, "for-each-ref")
     calls = []
@@ -473,7 +479,7 @@ def test_a_call_that_fails_changes_nothing(root: Path, repo: Repository) -> None
     assert status(root) == []
 
 
-def test_a_missing_object_is_said(root: Path, repo: Repository) -> None:
+def test_rewrite_reports_a_missing_object(root: Path, repo: Repository) -> None:
     write(root, "a.md", SECRET)
     commit(root, "a")
     blob = by_hand(root, "rev-parse", "HEAD:a.md").decode().strip()
@@ -486,7 +492,7 @@ def test_a_missing_object_is_said(root: Path, repo: Repository) -> None:
         find_bytes(repo, SECRET)
 
 
-def test_a_ref_that_moved_meanwhile_stops_it(
+def test_rewrite_stops_when_a_ref_moved_meanwhile(
     root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(root, "a.md", SECRET)
@@ -506,7 +512,7 @@ def test_a_ref_that_moved_meanwhile_stops_it(
     assert find_bytes(repo, SECRET) == []
 
 
-def test_killed_at_any_point_it_can_be_done_again(root: Path, repo: Repository) -> None:
+def test_killed_rewrite_can_be_repeated(root: Path, repo: Repository) -> None:
     chance = random.Random("rewriting")
     rich(root)
     before = everything(root, "--branches")
@@ -515,7 +521,7 @@ def test_killed_at_any_point_it_can_be_done_again(root: Path, repo: Repository) 
         "from reverie.vault.git.repo import Repository\n"
         "repo = Repository.at(Path(sys.argv[1])); print('go', flush=True); erase(repo)"
     )
-    for _ in range(8):
+    for _ in range(8 if PROVE else 4):
         with subprocess.Popen(
             [sys.executable, "-c", code, str(root)], stdout=subprocess.PIPE, start_new_session=True
         ) as process:
@@ -537,7 +543,7 @@ class Killed(BaseException):
     """What nothing handles, as nothing handles a kill."""
 
 
-def test_killed_between_any_two_calls_of_git_no_stash_is_lost(
+def test_rewrite_killed_between_git_calls_loses_no_stash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = Git._start
@@ -587,7 +593,7 @@ def stashed(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("step", ["_switch", "_restage", "_remove", "_restore_stashes"])
-def test_stopped_before_a_step_it_is_finished_later(
+def test_interrupted_rewrite_is_completed_later(
     step: str, root: Path, repo: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rich(root)
@@ -615,13 +621,13 @@ def test_stopped_before_a_step_it_is_finished_later(
     "name",
     ["description", "hooks/x", "logs/refs/heads/gone", "index.backup", "modules/x/packed-refs"],
 )
-def test_holds_looks_into_every_file(name: str, root: Path, repo: Repository) -> None:
+def test_search_reads_every_file(name: str, root: Path, repo: Repository) -> None:
     write(root / ".git", name, b"x" * ((1 << 20) - 7) + SECRET + b"y")
     assert find_bytes(repo, SECRET) == [f".git/{name}"]
     assert find_bytes(repo, SECRET + b"z") == []
 
 
-def test_holds_finds_names_links_and_kinds(root: Path, repo: Repository) -> None:
+def test_search_finds_names_links_and_object_kinds(root: Path, repo: Repository) -> None:
     write(root, f"{SECRET.decode()}.md", "x")
     commit(root, f"in a message {SECRET.decode()}")
     by_hand(root, "tag", "-a", "-m", SECRET.decode(), "t")
@@ -634,7 +640,7 @@ def test_holds_finds_names_links_and_kinds(root: Path, repo: Repository) -> None
     assert any("packed-refs" in one for one in found)
 
 
-def test_holds_looks_into_packs_that_git_does_not_know(root: Path, repo: Repository) -> None:
+def test_search_reads_packs_that_git_does_not_know(root: Path, repo: Repository) -> None:
     for number in range(5):
         write(root, "a.md", b"line\n" * 400 + b"%d" % number + (SECRET if number == 3 else b""))
         commit(root, "m")
@@ -647,7 +653,7 @@ def test_holds_looks_into_packs_that_git_does_not_know(root: Path, repo: Reposit
     assert find_bytes(repo, b"nothing like it") == []
 
 
-def test_holds_looks_into_packs_of_other_repositories(root: Path, repo: Repository) -> None:
+def test_search_reads_packs_of_nested_repositories(root: Path, repo: Repository) -> None:
     write(root, "a.md", SECRET)
     commit(root, "m")
     by_hand(root, "gc", "-q")
@@ -662,7 +668,7 @@ def test_holds_looks_into_packs_of_other_repositories(root: Path, repo: Reposito
     assert found.startswith("copy/.git/objects/pack/pack-")
 
 
-def test_many_needles_are_found_wherever_each_lies(root: Path, repo: Repository) -> None:
+def test_search_finds_many_texts_at_any_place(root: Path, repo: Repository) -> None:
     many = [b"needle number %05d of a stack" % number for number in range(500)] + [b"short"]
     for start in range(20):
         write(root / ".git", "description", b" " * start + many[start * 7] + b"\n")
@@ -675,7 +681,7 @@ def test_many_needles_are_found_wherever_each_lies(root: Path, repo: Repository)
     assert find_bytes(repo, *many) == []
 
 
-def test_what_cannot_be_read_proves_nothing(
+def test_search_that_cannot_read_a_file_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "a/b.txt", "hello")
@@ -688,7 +694,7 @@ def test_what_cannot_be_read_proves_nothing(
         find_files_with(tmp_path, [SECRET])
 
 
-def test_nothing_to_look_for(repo: Repository) -> None:
+def test_search_for_an_empty_text_is_refused(repo: Repository) -> None:
     with pytest.raises(VaultError):
         find_bytes(repo, b"")
 
@@ -697,7 +703,7 @@ def test_nothing_to_look_for(repo: Repository) -> None:
 
 
 @given(st.binary(max_size=400), st.binary(max_size=400), st.binary(max_size=200))
-def test_a_difference_gives_the_new_from_the_old(head: bytes, tail: bytes, other: bytes) -> None:
+def test_delta_gives_the_new_object_from_the_old(head: bytes, tail: bytes, other: bytes) -> None:
     base, new = head + b"OLD" + tail, head + other + tail
     change = delta(base, new)
     assert change is None or applied(base, change) == new
@@ -742,7 +748,7 @@ names = st.binary(min_size=1, max_size=20).filter(lambda name: not {0, 47} & set
 
 
 @given(st.dictionaries(names, st.sampled_from([b"100644", b"40000", b"120000"])))
-def test_a_tree_is_read_as_it_was_written(found: dict[bytes, bytes]) -> None:
+def test_tree_is_parsed_as_it_was_written(found: dict[bytes, bytes]) -> None:
     given_ = [TreeEntry(mode, name, bytes(20)) for name, mode in found.items()]
     raw = tree_of(given_)
     assert sorted(entries(raw, 20)) == sorted(given_)
@@ -753,9 +759,7 @@ tricky = st.lists(st.sampled_from([b"a", b" a", b"100644 a", b"b a", b"40000 a",
 
 
 @given(tricky, st.lists(st.sampled_from([b" a\0" + b"7" * 17, b"100644 a\0" + b"1" * 11])))
-def test_an_entry_is_found_where_it_is_and_nowhere_else(
-    found: list[bytes], ids: list[bytes]
-) -> None:
+def test_tree_entry_is_found_only_in_its_place(found: list[bytes], ids: list[bytes]) -> None:
     raw = b"".join(
         TreeEntry(b"100644", name, (ids * 9)[at % 9] if ids else bytes(20)).raw()
         for at, name in enumerate(found)
@@ -769,7 +773,7 @@ def test_an_entry_is_found_where_it_is_and_nowhere_else(
 
 
 @given(st.binary(max_size=60))
-def test_no_tree_no_header_and_no_person_is_too_odd(raw: bytes) -> None:
+def test_malformed_trees_headers_and_persons_are_parsed(raw: bytes) -> None:
     with contextlib.suppress(ValueError):
         assert b"".join(entry.raw() for entry in entries(raw, 20)) == raw
     found = CommitOrTag.parse(b"tree x\nauthor y\n continued\n\n" + raw)
@@ -779,6 +783,6 @@ def test_no_tree_no_header_and_no_person_is_too_odd(raw: bytes) -> None:
     CommitOrTag.parse(raw).text()
 
 
-def test_objects_are_named_as_git_names_them(root: Path, repo: Repository) -> None:
+def test_object_ids_equal_those_of_git(root: Path, repo: Repository) -> None:
     said = by_hand(root, "hash-object", "--stdin", given=b"some content").decode().strip()
     assert object_id(b"blob", b"some content", "sha1") == said

@@ -26,7 +26,7 @@ def everything(space: Space) -> str:
 
 
 @pytest.mark.parametrize("name", ["ana", "Änä & co", "q\"'\\n"])
-def test_a_handle_sees_only_its_own(living: Living, name: str) -> None:
+def test_scoped_history_shows_a_handle_its_own_files_only(living: Living, name: str) -> None:
     store = living.store
     shared, bob, eve = (store.space(name, user=user) for user in (None, "bob", "eve"))
     shared.remember("The office is in Bern")
@@ -47,7 +47,7 @@ def test_a_handle_sees_only_its_own(living: Living, name: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["users", "deleted/users", "Users"])
-def test_what_a_person_put_elsewhere_is_still_a_users(living: Living, folder: str) -> None:
+def test_scoped_history_assigns_misplaced_files_to_their_user(living: Living, folder: str) -> None:
     living.ana.remember("The office is in Bern")
     service.sync(living.store)
     path = living.root / "ana" / folder / "bob" / "secret.txt"
@@ -58,7 +58,7 @@ def test_what_a_person_put_elsewhere_is_still_a_users(living: Living, folder: st
     assert SECRET not in everything(living.ana) and "secret.txt" not in everything(living.ana)
 
 
-def test_commits_of_others_do_not_hide_ones_own(living: Living) -> None:
+def test_scoped_history_finds_own_commits_among_those_of_others(living: Living) -> None:
     living.ana.remember("First of all")
     service.sync(living.store)
     bob = living.store.space("ana", user="bob")
@@ -69,7 +69,7 @@ def test_commits_of_others_do_not_hide_ones_own(living: Living) -> None:
     assert "First of all" in found.subject
 
 
-def test_a_checkpoint_is_known_by_its_maker(living: Living) -> None:
+def test_scoped_history_shows_a_checkpoint_to_its_author(living: Living) -> None:
     bob = living.store.space("ana", user="bob")
     bob.remember(SECRET)
     living.store.space("ana", user="eve").remember("Eve likes tea")
@@ -80,7 +80,7 @@ def test_a_checkpoint_is_known_by_its_maker(living: Living) -> None:
     assert "no checkpoint was needed" in tools.memory_checkpoint(living.ana)
 
 
-def test_a_diff_is_cut_for_a_model(living: Living) -> None:
+def test_memory_history_tool_truncates_a_diff(living: Living) -> None:
     living.ana.remember("Short")
     service.sync(living.store)
     living.ana.remember("long " * 20_000, kind="note")
@@ -91,7 +91,9 @@ def test_a_diff_is_cut_for_a_model(living: Living) -> None:
     assert "Nothing has changed since." in tools.memory_history(living.ana, limit=-3, diff=True)
 
 
-def test_tools_never_raise(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vault_tools_return_errors_and_never_raise(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
     living.ana.remember("Something")
     (living.root / ".reverie" / "vault.json").write_text("{", encoding="utf-8")
     assert tools.memory_checkpoint(living.ana).startswith("Error: no checkpoint was made: ")
@@ -100,7 +102,7 @@ def test_tools_never_raise(living: Living, monkeypatch: pytest.MonkeyPatch) -> N
     assert said.startswith("Error: ")
 
 
-def test_without_a_vault_tools_say_so(tmp_path: Path) -> None:
+def test_vault_tools_without_a_vault_say_so(tmp_path: Path) -> None:
     import reverie
 
     with reverie.open(tmp_path / "x.db", embedder="none") as store:
@@ -110,7 +112,7 @@ def test_without_a_vault_tools_say_so(tmp_path: Path) -> None:
         assert store.flush_to_vault() is None
 
 
-def test_the_file_of_a_memory(living: Living) -> None:
+def test_find_memory_file_returns_the_path_within_the_scope(living: Living) -> None:
     id = living.ana.remember("Something").id
     assert living.store.flush_to_vault() is None
     found = scoped_history.find_memory_file(living.ana, id)
@@ -119,7 +121,7 @@ def test_the_file_of_a_memory(living: Living) -> None:
     assert scoped_history.find_memory_file(living.store.space("other"), id) is None
 
 
-def test_a_commit_of_nothing_but_our_own_files_is_told() -> None:
+def test_scoped_history_shows_commits_of_own_bookkeeping_files() -> None:
     from reverie.model import Scope
 
     commit = CommitInfo("0" * 40, "ana", 0, "vault init", "", (".gitignore",))

@@ -11,8 +11,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from reverie.errors import ConfigError
 
 APPLICATION_NAME = "reverie"
-# What a connection does where its address does not say: a machine that is gone without a word is
-# noticed within seconds, and of several the one that can be written is taken.
+# Connection parameters for those that the address does not set: a server that vanishes without
+# closing its connections is noticed within seconds.
 _DEFAULTS = {
     "connect_timeout": "3",
     "keepalives_idle": "5",
@@ -20,10 +20,10 @@ _DEFAULTS = {
     "keepalives_count": "2",
     "tcp_user_timeout": "5000",
     "application_name": APPLICATION_NAME,
-    # Whatever the encoding of the database is.
+    # Independent of the encoding of the database.
     "client_encoding": "utf8",
 }
-# Parameters that are never shown.
+# Parameters that are left out of Address.shown.
 _SECRET_OPTIONS = {
     "password",
     "sslpassword",
@@ -34,7 +34,7 @@ _SECRET_OPTIONS = {
 
 
 class Address(NamedTuple):
-    """A database. ``shown`` is without its password."""
+    """The address of a database: for the driver, and as shown to people, without secrets."""
 
     conninfo: str
     shown: str
@@ -42,32 +42,35 @@ class Address(NamedTuple):
 
 
 def parse(url: str) -> Address:
-    """An address as libpq has it; ``mode=ro`` among its parameters is ours."""
+    """Parse a libpq address; the parameter ``mode=ro`` is Reverie's own."""
     scheme, _, rest = url.partition("://")
-    # A name and a password end at the first @, if it stands before the first slash.
-    login, at, place = rest.partition("@") if "@" in rest.partition("/")[0] else ("", "", rest)
-    plain, _, query = place.partition("?")
+    # User and password end at the first @, if it is before the first slash.
+    login, at, rest_of_url = (
+        rest.partition("@") if "@" in rest.partition("/")[0] else ("", "", rest)
+    )
+    location, _, query = rest_of_url.partition("?")
     options = [pair for pair in query.split("&") if pair]
     kept = [pair for pair in options if _option_name(pair) != "mode"]
-    address = _join_url(f"{scheme}://{login}{at}{plain}", kept)
+    address = _join_url(f"{scheme}://{login}{at}{location}", kept)
     try:
-        if "@" in plain:
+        if "@" in location:
             raise ProgrammingError("two of them")
-        given = conninfo_to_dict(address)
+        parameters = conninfo_to_dict(address)
     except (ProgrammingError, UnicodeError) as error:
-        # What it says is not told: it may quote a password.
+        # The driver's message is not shown: it may quote a password.
         raise ConfigError(
-            f"this {scheme}:// address is none of a database: give "
+            f"this {scheme}:// address is not that of a database: give "
             "postgresql://user@host/database, and write @, / and % in a password as %40, %2F, %25"
         ) from error
-    several = "," in str(given.get("host", ""))
+    # Of several hosts, the one that accepts writes is used.
+    several = "," in str(parameters.get("host", ""))
     defaults = _DEFAULTS | ({"target_session_attrs": "read-write"} if several else {})
     user = login.partition(":")[0]
     shown = _join_url(
-        f"{scheme}://{user}{at}{plain}",
+        f"{scheme}://{user}{at}{location}",
         [pair for pair in kept if _option_name(pair) not in _SECRET_OPTIONS],
     )
-    return Address(make_conninfo("", **{**defaults, **given}), shown, "mode=ro" in options)
+    return Address(make_conninfo("", **{**defaults, **parameters}), shown, "mode=ro" in options)
 
 
 def _join_url(plain: str, options: list[str]) -> str:

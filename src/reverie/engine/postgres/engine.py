@@ -1,8 +1,8 @@
-"""PostgreSQL through psycopg: many servers on one memory, every acknowledged write synced.
+"""PostgreSQL through psycopg: many servers share one store, every acknowledged write is synced.
 
 A read is one snapshot. A write runs at READ COMMITTED: writers of one space wait for each other on
-its row in ``counters``, those of different spaces for nobody. Every transaction says whose rows it
-is about (``walls``).
+its row in ``counters``, writers of different spaces do not wait. Every transaction sets whose rows
+it may see, and row-level security policies enforce it (``row_security``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _APPLICATION = f"SET LOCAL ROLE {row_security.APPLICATION}"
 _READ = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", _APPLICATION)
 _WRITE = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", _APPLICATION)
 _NO_LOCK_WAIT = "SET LOCAL lock_timeout = 1"
-# Snapshots of sessions here and on standbys, and transactions that wait for their second phase.
+# Older snapshots of sessions here and on standbys, and prepared transactions (two-phase commit).
 _COUNT_OLDER_SNAPSHOTS = """SELECT COUNT(*) FROM (
     SELECT backend_xmin AS seen FROM pg_stat_activity WHERE pid <> pg_backend_pid()
         AND (datname = current_database() OR datname IS NULL)
@@ -52,32 +52,37 @@ _COUNT_OLDER_SNAPSHOTS = """SELECT COUNT(*) FROM (
 
 
 class PostgresEngine(BaseEngine[PostgresTransaction]):
-    """One PostgreSQL database."""
+    """A store in a PostgreSQL database; methods without a docstring: see ``protocols.Engine``."""
 
     def __init__(self, url: str, read_url: str = "", busy_timeout: float = BUSY_TIMEOUT) -> None:
         super().__init__()
         self._busy_timeout = busy_timeout
         address = dsn.parse(url)
         self.url, self.read_only = address.shown, address.read_only
-        first = ConnectionPool(
+        bootstrap_pool = ConnectionPool(
             address.conninfo, f"{postgres_schema.SCHEMA_NAME}, public", busy_timeout=busy_timeout
         )
-        with errors.translating_errors(self.url), contextlib.closing(first.connect()) as connection:
+        with (
+            errors.translating_errors(self.url),
+            contextlib.closing(bootstrap_pool.connect()) as connection,
+        ):
             try:
                 vector_type = postgres_schema.prepare(connection, read_only=self.read_only)
             except psycopg.errors.LockNotAvailable as error:
-                raise self._busy(lock_holders.longest_writer(connection)) from error
+                raise self._busy_error(lock_holders.longest_writer(connection)) from error
             search_path = postgres_schema.search_path(connection)
-            apart = postgres_schema.has_citus(connection)
+            has_citus = postgres_schema.has_citus(connection)
             self._replica: Replica | None = None
             if read_url:
-                lagging = ConnectionPool(dsn.parse(read_url).conninfo, search_path, vector_type)
-                self._replica = Replica(lagging, connection)
+                standby_pool = ConnectionPool(
+                    dsn.parse(read_url).conninfo, search_path, vector_type
+                )
+                self._replica = Replica(standby_pool, connection)
         self._pool = ConnectionPool(
             address.conninfo,
             search_path,
             vector_type,
-            separate_statements=apart,
+            separate_statements=has_citus,
             busy_timeout=busy_timeout,
         )
         self.supports_vector_search = vector_type is not None
@@ -86,39 +91,27 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
     # -- transactions -------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def read(self, *, allow_replica: bool = False) -> Iterator[PostgresTransaction]:
-        current = self._current()
-        if current is not None:
-            yield current
-            return
-        with (
-            self._detecting_damage(),
-            errors.translating_errors(self.url),
-            contextlib.ExitStack() as lent,
-        ):
-            begun = None
+    def _begin_read(self, allow_replica: bool) -> Iterator[PostgresTransaction]:
+        with errors.translating_errors(self.url), contextlib.ExitStack() as leases:
+            replica_lease = None
             if allow_replica and self._replica is not None:
-                begun = self._replica.begin_read(lent, _READ)
-            lease = begun or lent.enter_context(self._lease_connection())
+                replica_lease = self._replica.begin_read(leases, _READ)
+            lease = replica_lease or leases.enter_context(self._lease_connection())
             own = PostgresTransaction(
-                lease, () if begun else _READ, self._vectors, writing=False, damaged=self.damaged
+                lease,
+                () if replica_lease else _READ,
+                self._vectors,
+                writing=False,
+                damaged=self.damaged,
             )
             with self._as_current(own) as tx:
                 yield tx
                 tx.commit()
 
     @contextlib.contextmanager
-    def write(self, *, wait: bool = True) -> Iterator[PostgresTransaction]:
-        current = self._current_writer()
-        if current is not None:
-            yield current
-            return
+    def _begin_write(self, wait: bool) -> Iterator[PostgresTransaction]:
         begin = _WRITE if wait else (*_WRITE, _NO_LOCK_WAIT)
-        with (
-            self._detecting_damage(),
-            self._reporting_lock_holder(wait) as waiting,
-            self._lease_connection() as lease,
-        ):
+        with self._reporting_lock_holder(wait) as waiting, self._lease_connection() as lease:
             own = PostgresTransaction(
                 lease, begin, self._vectors, writing=True, damaged=self.damaged
             )
@@ -127,7 +120,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
                 yield tx
                 tx.commit()
             if self._replica is not None:
-                self._replica.wait_for(lease.connection)
+                self._replica.require_replayed(lease.connection)
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -148,23 +141,26 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
 
     @contextlib.contextmanager
     def _reporting_lock_holder(self, wait: bool = True) -> Iterator[list[PostgresTransaction]]:
-        """PostgreSQL's errors as ours; who waited for a lock in vain is told who holds it."""
+        """Translate PostgreSQL's errors; a lock timeout becomes StoreBusy that names the holder.
+
+        The block appends its transaction to the list, which tells what space it waited for.
+        """
         waiting: list[PostgresTransaction] = []
         with errors.translating_errors(self.url):
             try:
                 yield waiting
             except psycopg.errors.LockNotAvailable as error:
                 space = waiting[0].waiting_for_space if waiting else None
-                raise self._busy(self._holder(space), wait=wait) from error
+                raise self._busy_error(self._describe_holder(space), wait=wait) from error
 
-    def _busy(self, holder: str | None, *, wait: bool = True) -> StoreBusy:
+    def _busy_error(self, holder: str | None, *, wait: bool = True) -> StoreBusy:
         return StoreBusy(
             f"{holder or 'another session'} is writing to {self.url} and did not end within "
             f"{self._busy_timeout if wait else 0:g} s: try again, a write with the same key"
         )
 
-    def _holder(self, space: int | None) -> str | None:
-        """Who holds the row of a space, else who has been writing for longest."""
+    def _describe_holder(self, space: int | None) -> str | None:
+        """Describe the session that holds a space's lock, else the one writing for longest."""
         with contextlib.suppress(psycopg.Error, StoreError), self._connected() as connection:
             return lock_holders.space_lock_holder(connection, space) or lock_holders.longest_writer(
                 connection
@@ -173,7 +169,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
 
     @contextlib.contextmanager
     def table_owner_transaction(self) -> Iterator[Connection]:
-        """A transaction of the user who owns the tables, to change them. Nobody else writes."""
+        """A transaction as the owner of the tables, to change them. Nobody else can write."""
         if self.read_only:
             raise StoreReadOnly(f"{self.url} was opened with mode=ro: open it without to change it")
         with self.exclusive(), self._lease_connection() as lease:
@@ -183,7 +179,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
 
     @contextlib.contextmanager
     def _lease_connection(self) -> Iterator[Lease]:
-        """A connection; inside ``exclusive`` the thread's own."""
+        """Lease a connection; inside ``exclusive`` it is the one that holds the lock."""
         held: Connection | None = getattr(self._thread, "held", None)
         if held is None:
             with self._pool.lease() as lease:
@@ -200,27 +196,29 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
         with self._pool.lease() as lease:
             yield lease.connection
 
-    # -- upkeep -------------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------
 
     def scrub(self, erased: Sequence[str] = ()) -> bool:
-        """Take dead rows out of the tables. While a snapshot may still see them, they stay."""
+        """Remove dead rows with VACUUM; False while an older snapshot may still see them."""
         self._require_usable()
         try:
             with errors.translating_errors(self.url), self._connected() as connection:
-                # Whatever was deleted before this number was given is older than it.
+                # Rows that were deleted before now have a lower transaction id than this one.
                 ((now,),) = connection.execute("SELECT pg_current_xact_id()::xid::text").fetchall()
-                ((seen,),) = connection.execute(_COUNT_OLDER_SNAPSHOTS, (now,)).fetchall()
+                ((older_snapshots,),) = connection.execute(
+                    _COUNT_OLDER_SNAPSHOTS, (now,)
+                ).fetchall()
                 connection.execute(f"VACUUM {', '.join(self._tables(connection))}".encode())
-                # A table that this user does not own is passed over.
-                ((passed,),) = connection.execute(
+                # VACUUM skips a table that this user does not own.
+                ((skipped_tables,),) = connection.execute(
                     "SELECT COUNT(*) FROM pg_class WHERE relnamespace = $1::regnamespace "
                     "AND relkind IN ('r', 'p') AND NOT pg_has_role(relowner, 'USAGE')",
                     (postgres_schema.SCHEMA_NAME,),
                 ).fetchall()
         except (StoreBusy, StoreUnavailable):
-            # What was erased is erased; a job comes back to this.
+            # The erasure itself is done; a job repeats the scrub later.
             return False
-        return not seen and not passed
+        return not older_snapshots and not skipped_tables
 
     def _tables(self, connection: Connection) -> list[str]:
         rows = connection.execute(
@@ -231,7 +229,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
         return [row[0] for row in rows]
 
     def backup(self, target: Path) -> None:
-        """A store of its own, in one file: what SQLite makes of the same rows."""
+        """Write a backup: a SQLite store in one file that holds the same rows."""
         self._require_usable()
         with (
             store_file.new_file(target),
@@ -242,11 +240,11 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
             with copy.write() as new:
                 table_copy.copy_rows(old, new)
             copy.vacuum()
-        for beside in ("-wal", "-shm", "-lock"):
-            target.with_name(target.name + beside).unlink(missing_ok=True)
+        for suffix in ("-wal", "-shm", "-lock"):
+            target.with_name(target.name + suffix).unlink(missing_ok=True)
 
     def restore(self, source: Path) -> None:
-        """In one transaction: other servers see one big change."""
+        """Replace everything with a backup, in one transaction: other servers see one change."""
         with (
             self.exclusive(),
             contextlib.closing(SQLiteEngine(str(source))) as copy,
@@ -268,7 +266,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
                 "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') "
                 "AND setting = 'off' ORDER BY name"
             ).fetchall()
-            broken = connection.execute(
+            invalid = connection.execute(
                 "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid "
                 "AND indrelid IN (SELECT oid FROM pg_class WHERE relnamespace = $1::regnamespace)",
                 (postgres_schema.SCHEMA_NAME,),
@@ -278,7 +276,7 @@ class PostgresEngine(BaseEngine[PostgresTransaction]):
                 f"{row[0]} is off: a crash of the server can lose what it acknowledged"
                 for row in unsafe
             ),
-            *(f"the index {row[0]} is not valid: run REINDEX INDEX {row[0]}" for row in broken),
+            *(f"the index {row[0]} is not valid: run REINDEX INDEX {row[0]}" for row in invalid),
         ]
 
     def describe(self) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""What PostgreSQL and its driver raise, as ours."""
+"""Translates the errors of PostgreSQL and its driver into Reverie's."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ _BUSY = (
     errors.SerializationFailure,
     errors.TooManyConnections,
 )
-# Classes of SQLSTATE: the connection was lost, the server stops or starts, it crashed.
+# SQLSTATE prefixes: connection lost, server shutting down or starting, server crashed.
 _CONNECTION_LOST_STATES = ("08", "57P", "XX000")
 
 
 @contextlib.contextmanager
 def translating_errors(where: str) -> Iterator[None]:
+    """Raise the driver's errors in the block as Reverie's; ``where`` is the address shown."""
     try:
         yield
     except (Error, UnicodeEncodeError, OverflowError) as error:
@@ -46,42 +47,44 @@ def translating_errors(where: str) -> Iterator[None]:
 
 
 def translate_error(error: Exception, where: str) -> ReverieError:
-    """One line that says what happened and what to do next."""
-    said = _first_line(error)
+    """Reverie's error for one of the driver: one line with what happened and what to do."""
+    message = _first_line(error)
     if isinstance(error, _BUSY):
-        return StoreBusy(f"another writer kept {where} locked for too long ({said}): try again")
+        return StoreBusy(f"another writer kept {where} locked for too long ({message}): try again")
     if isinstance(error, errors.DiskFull):
         return StoreFull(f"no space left for {where}: free some and {_RETRY_HINT}")
     if isinstance(error, errors.ReadOnlySqlTransaction):
         return StoreReadOnly(f"{where} is a standby and cannot be written: give the primary")
     if isinstance(error, errors.InsufficientPrivilege):
-        return StoreReadOnly(f"the user of {where} may not do this ({said}): grant it the right to")
+        return StoreReadOnly(
+            f"the user of {where} may not do this ({message}): grant it the right to"
+        )
     if isinstance(error, errors.ProgramLimitExceeded):
-        return InvalidInput(f"a text is too long for an index ({said}): shorten it")
+        return InvalidInput(f"a text is too long for an index ({message}): shorten it")
     if _is_bad_value(error):
-        return InvalidInput(f"a value cannot be stored ({said})")
+        return InvalidInput(f"a value cannot be stored ({message})")
     if isinstance(error, errors.UndefinedTable | errors.UndefinedColumn):
-        return StoreDamaged(f"{where} is no store of this Reverie ({said}): open it again")
+        return StoreDamaged(f"{where} is no store of this Reverie ({message}): open it again")
     if isinstance(error, errors.DataCorrupted | errors.IndexCorrupted):
-        return StoreDamaged(f"{where} is damaged ({said}): bring back a backup")
+        return StoreDamaged(f"{where} is damaged ({message}): bring back a backup")
     if is_connection_lost(error):
-        return StoreUnavailable(f"{where} cannot be reached ({said}): {_RETRY_HINT}")
-    return StoreError(f"{where} could not do it ({said})")
+        return StoreUnavailable(f"{where} cannot be reached ({message}): {_RETRY_HINT}")
+    return StoreError(f"{where} could not do it ({message})")
 
 
 def _is_bad_value(error: Exception) -> bool:
-    """Whether a caller gave a value that no column can hold or be compared with."""
+    """Whether the caller passed a value that no column can hold or be compared with."""
     if isinstance(error, DataError | UnicodeEncodeError | OverflowError | errors.DatatypeMismatch):
         return True
     if isinstance(error, errors.UndefinedFunction):
-        # The statements are ours, so the type of a value is wrong, or the extension is gone.
+        # The statements are correct, so a value has the wrong type, or pgvector was removed.
         return "vector" not in str(error)
     # The driver itself did not know how to send the value.
     return isinstance(error, ProgrammingError) and error.sqlstate is None
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Whether the connection is gone, and not the statement wrong."""
+    """Whether the connection was lost, rather than the statement being wrong."""
     state: str | None = getattr(error, "sqlstate", None)
     if state is None:
         return isinstance(error, OperationalError | InterfaceError)

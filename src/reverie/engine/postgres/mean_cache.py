@@ -1,7 +1,7 @@
-"""The middle of an owner's vectors, kept in each process and followed as they change.
+"""A cache of the mean vector of each owner, one per process, updated as vectors change.
 
-A sum of a few thousand vectors is no work for every recall. What comes behind the first ones moves
-nothing; ``statistics`` and ``touched`` say whether any of those changed.
+Summing thousands of vectors would be too slow for every recall. Only the first vectors of an owner
+(``vector_math.MEAN_SAMPLE_SIZE``) count; ``statistics`` and ``touched`` tell whether they changed.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from reverie.protocols import Matrix, Transaction, Vector
 
 MAX_KEPT = 10_000
-# The vectors of an owner's passages in [first, end), in order; of those that have one.
+# Reads the vectors of an owner's passages in [first, end), in order, those that have one.
 Reader = Callable[[int, int], "Matrix"]
 
 
 @dataclass(frozen=True, slots=True)
 class VectorSum:
-    """The sum of so many vectors, of the passages below ``count``."""
+    """The sum of the ``live`` vectors of an owner's passages below ``count``."""
 
     epoch: int
     touches: int
@@ -38,13 +38,14 @@ class VectorSum:
     total: NDArray[np.float64] | None
 
     def mean(self) -> Vector | None:
+        """The mean vector; None if there are no vectors."""
         if self.total is None:
             return None
         return vector_math.mean_from_sum(self.total, self.live)
 
 
 class MeanCache:
-    """The middles this process has used, the least recently used given up."""
+    """The sums this process has used; the least recently used are dropped."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[Owner, int], VectorSum] = OrderedDict()
@@ -53,30 +54,34 @@ class MeanCache:
     def current(
         self, tx: Transaction, owner: Owner, generation: int, read: Reader, *, keep: bool
     ) -> VectorSum:
-        """As this transaction sees it. What a writer sees may yet be undone: it is not kept."""
-        known_of = index.statistics(tx, owner)
-        epoch, touches = known_of.epoch, known_of.touches
-        end = min(known_of.next_passage, vector_math.MEAN_SAMPLE_SIZE)
+        """The sum of an owner's vectors as this transaction sees them.
+
+        A write transaction passes ``keep=False``: what it sees may be rolled back, so it neither
+        uses nor changes the cache.
+        """
+        statistics = index.statistics(tx, owner)
+        epoch, touches = statistics.epoch, statistics.touches
+        end = min(statistics.next_passage, vector_math.MEAN_SAMPLE_SIZE)
         with self._lock:
-            known = self._kept.get((owner, generation)) if keep else None
-        if known is not None and known.touches != touches and known.epoch == epoch:
-            known = self._followed(tx, owner, known, touches)
-        if known is None or known.epoch != epoch or known.count > end:
-            known = VectorSum(epoch, touches, 0, 0, None)
-        if known.count < end:
-            known = _extend_sum(known, read(known.count, end), end)
+            cached = self._kept.get((owner, generation)) if keep else None
+        if cached is not None and cached.touches != touches and cached.epoch == epoch:
+            cached = self._after_touches(tx, owner, cached, touches)
+        if cached is None or cached.epoch != epoch or cached.count > end:
+            cached = VectorSum(epoch, touches, 0, 0, None)
+        if cached.count < end:
+            cached = _extend_sum(cached, read(cached.count, end), end)
         if keep:
             with self._lock:
-                self._kept[owner, generation] = known
+                self._kept[owner, generation] = cached
                 self._kept.move_to_end((owner, generation))
                 while len(self._kept) > MAX_KEPT:
                     self._kept.popitem(last=False)
-        return known
+        return cached
 
-    def _followed(
+    def _after_touches(
         self, tx: Transaction, owner: Owner, known: VectorSum, touches: int
     ) -> VectorSum | None:
-        """The same after what changed since, unless one of the first ones did."""
+        """The cached sum for a newer count of touches; None if a vector in it has changed."""
         moved = touches < known.touches or tx.one(
             "SELECT 1 FROM touched WHERE space = ? AND owner = ? AND touch > ? AND passage < ? "
             "LIMIT 1",
@@ -88,7 +93,7 @@ class MeanCache:
 
 
 def _extend_sum(known: VectorSum, rows: Matrix, count: int) -> VectorSum:
-    """Added one after the other, so that it is the same sum however it was come by."""
+    """Add vectors one after the other, so that the sum does not depend on how it was reached."""
     total = known.total
     if len(rows):
         first = np.zeros((1, rows.shape[1])) if total is None else total[np.newaxis]

@@ -1,8 +1,8 @@
-"""Connections to one server, lent and taken back.
+"""A pool of connections to one server.
 
-One that broke is replaced before anybody notices, unless it broke in the middle of a transaction. A
-server that restarts or fails over is waited for: a fixed time, at short intervals, so that nobody
-waits longer than needed once it is back.
+A broken connection is replaced before it is used, unless it broke in the middle of a transaction. A
+server that restarts or fails over is retried at short intervals for a fixed time, so that callers
+go on soon after it is back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reverie.errors import StoreBusy
 from reverie.protocols import Row
 
 MAX_CONNECTIONS = 16
-# How long a lost server is waited for.
+# How long connecting to a lost server is retried.
 RECONNECT_SECONDS = 5.0
 RETRY_INTERVAL_SECONDS = 0.1
 # Acknowledged is durable, whatever the server's default is.
@@ -37,10 +37,10 @@ _SET_SYNCHRONOUS_COMMIT = (
     "WHERE current_setting('synchronous_commit') = 'off'"
 )
 
-# What it warns of when a connection is lost is raised as well; it is for who wants to hear it.
+# psycopg warns of lost connections that it also raises: not printed unless logging is set up.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
-# A client that is gone without a word lets go of its locks within half a minute.
+# The server drops a client that vanished, and its locks, within half a minute.
 _SET_KEEPALIVES = (
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3"
 )
@@ -67,21 +67,21 @@ class ConnectionPool:
         self._vector_type = vector_type
         self._free: list[Connection] = []
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        self._waiting_places = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._waiting_slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._closed = False
 
     @property
     def _lock_timeout_ms(self) -> int:
-        """Never 0, which would wait for ever."""
+        """The busy timeout in milliseconds; never 0, which would mean no limit."""
         return max(int(self._busy_timeout * 1000), 1)
 
     @contextlib.contextmanager
     def lease(self, patience: float = RECONNECT_SECONDS) -> Iterator[Lease]:
-        """A connection to be taken back in the end; what was begun on it is undone."""
-        # Places come free without another writer's doing: even who waits for none waits for these.
+        """Lease a connection; when the block ends, an open transaction is rolled back."""
+        # Slots become free without other writers: even a write that waits for none waits here.
         longest = max(self._busy_timeout, RECONNECT_SECONDS)
-        if not self._places.acquire(timeout=longest if patience else 0.0):
+        if not self._slots.acquire(timeout=longest if patience else 0.0):
             raise StoreBusy(f"all {MAX_CONNECTIONS} connections are in use: try again")
         lease = Lease(self, patience)
         try:
@@ -90,38 +90,40 @@ class ConnectionPool:
             finally:
                 lease.end()
         finally:
-            self._end_place(lease)
+            self._free_slot(lease)
 
     def release_slot(self) -> bool:
-        """Let somebody else have the place, as far as there may be more connections."""
-        left = self._waiting_places.acquire(blocking=False)
+        """Give a lease's slot to others while it waits for a lock; False if too many did so."""
+        left = self._waiting_slots.acquire(blocking=False)
         if left:
-            self._places.release()
+            self._slots.release()
         return left
 
     def reclaim_slot(self) -> bool:
-        """Without waiting: whoever asks holds locks that others may wait for."""
-        taken = self._places.acquire(blocking=False)
+        """Take the slot back if one is free. It never waits: the caller may hold locks."""
+        taken = self._slots.acquire(blocking=False)
         if taken:
-            self._waiting_places.release()
+            self._waiting_slots.release()
         return taken
 
-    def _end_place(self, lease: Lease) -> None:
-        (self._waiting_places if lease.released_slot else self._places).release()
+    def _free_slot(self, lease: Lease) -> None:
+        (self._waiting_slots if lease.released_slot else self._slots).release()
 
-    def pop(self) -> Connection | None:
+    def take_idle(self) -> Connection | None:
+        """An idle connection, or None."""
         with self._lock:
             return self._free.pop() if self._free else None
 
     def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
-        """Statements whose answers nobody reads, in one go.
+        """Execute statements whose results are not needed, in one round trip.
 
-        Citus tells the whole text in which a setting stands to its workers: there each goes alone.
+        Citus sends the whole text that holds a SET to its workers: there each is sent separately.
         """
         for text in statements if self._separate_statements else ["; ".join(statements)]:
             connection.execute(text.encode(), prepare=False)
 
     def take_back(self, connection: Connection) -> None:
+        """Return a connection to the pool, or close it if it cannot be used again."""
         rollback(connection)
         with self._lock:
             usable = connection.info.transaction_status == TransactionStatus.IDLE
@@ -131,17 +133,18 @@ class ConnectionPool:
         connection.close()
 
     def connect(self) -> Connection:
+        """Open a new connection with the settings of the store."""
         connection: Connection = psycopg.connect(
             self._conninfo,
             autocommit=True,
             prepare_threshold=2,
             cursor_factory=psycopg.RawCursor,
-            # Who waits for a lock of ours is told who we are.
+            # Shown to processes that wait for a lock of this connection.
             application_name=self._application_name(),
         )
         try:
             connection.prepared_max = 1_000
-            # Whatever its size: one statement is prepared once.
+            # One type for every integer: otherwise a statement is prepared once for each size.
             connection.adapters.register_dumper(int, Int8BinaryDumper)
             connection.execute(
                 (
@@ -158,9 +161,9 @@ class ConnectionPool:
         return connection
 
     def _application_name(self) -> str:
-        """The name of the address; ours goes on with which process it is, as far as there is room.
+        """The application name of the address; the default one also names this process.
 
-        The first word tells all of Reverie's sessions.
+        Its first word is the same for all of Reverie's sessions. PostgreSQL keeps 63 bytes.
         """
         given = str(conninfo_to_dict(self._conninfo).get("application_name", ""))
         if given != dsn.APPLICATION_NAME:
@@ -169,6 +172,7 @@ class ConnectionPool:
         return whole.encode(errors="replace")[:63].decode(errors="ignore")
 
     def close(self) -> None:
+        """Close the idle connections; those in use are closed when they are returned."""
         with self._lock:
             self._closed = True
             idle, self._free = self._free, []
@@ -177,7 +181,7 @@ class ConnectionPool:
 
 
 class Lease:
-    """A connection of a pool, or one that somebody holds, for as long as it is lent."""
+    """A connection leased from a pool, or ``held`` by the caller, for one transaction."""
 
     def __init__(
         self, pool: ConnectionPool, patience: float, held: Connection | None = None
@@ -190,8 +194,8 @@ class Lease:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """While it waits for a lock it takes no place: those who wait for one writer must not keep
-        the connections that everybody else needs.
+        """Give up the pool's slot while waiting for a lock: transactions that wait for one writer
+        must not use up the slots that all others need.
         """
         if self._held is None and not self.released_slot:
             self.released_slot = self.pool.release_slot()
@@ -203,22 +207,23 @@ class Lease:
 
     @property
     def connection(self) -> Connection:
-        """The connection; one that answers, if it was not used yet."""
+        """The connection; on first use one is taken from the pool or opened."""
         if self._connection is None:
             self.begin([""])
         assert self._connection is not None
         return self._connection
 
     def begin(self, statements: Sequence[str]) -> None:
-        """Say this first, to a connection that answers. Nothing came before it: it can be said
-        again to another one, and a server that is away is waited for.
+        """Execute the first statements on a working connection, retrying while the server is lost.
+
+        Nothing came before them, so that they can be repeated on another connection.
         """
         if self._held is not None:
             self.execute_all(statements)
             return
         deadline = time.monotonic() + self._patience
         while True:
-            self._connection = self.pool.pop()
+            self._connection = self.pool.take_idle()
             idle = self._connection is not None
             try:
                 if self._connection is None:
@@ -226,11 +231,11 @@ class Lease:
                 self.execute_all(statements)
                 return
             except psycopg.errors.FeatureNotSupported as error:
-                # A transaction that would write cannot even begin on a standby.
-                self._give_up()
+                # On a standby, a read-write transaction already fails to begin.
+                self._discard()
                 raise psycopg.errors.ReadOnlySqlTransaction(str(error)) from error
             except psycopg.Error as error:
-                self._give_up()
+                self._discard()
                 late = time.monotonic() >= deadline
                 if not errors.is_connection_lost(error) or (late and not idle):
                     raise
@@ -238,9 +243,11 @@ class Lease:
                     time.sleep(RETRY_INTERVAL_SECONDS)
 
     def execute_all(self, statements: Sequence[str]) -> None:
+        """Execute statements whose results are not needed, in one round trip."""
         self.pool.execute_all(self.connection, statements)
 
     def end(self) -> None:
+        """Roll back what is open, and return the connection to the pool or to its holder."""
         if self._connection is None:
             return
         if self._held is None:
@@ -248,18 +255,18 @@ class Lease:
         else:
             rollback(self._connection)
 
-    def _give_up(self) -> None:
+    def _discard(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
 
 def rollback(connection: Connection) -> None:
-    """End what was begun and not committed."""
+    """Roll back the open transaction, if any."""
     if connection.info.transaction_status not in {
         TransactionStatus.IDLE,
         TransactionStatus.UNKNOWN,
     }:
-        # Through the driver: it then forgets statements that it only believes to be prepared.
+        # Through the driver, which then forgets statements whose preparation was rolled back.
         with contextlib.suppress(psycopg.Error):
             connection.rollback()

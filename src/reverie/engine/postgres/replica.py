@@ -1,4 +1,4 @@
-"""A standby that serves recalls. Who wrote reads its own writes."""
+"""A standby that serves recalls, with read-your-writes: a process always sees what it wrote."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from reverie.errors import StoreBusy
 
 log = logging.getLogger("reverie.postgres")
 
-# A standby that did not answer is asked again after so long.
+# A standby that failed is not used for this long.
 RETRY_SECONDS = 5.0
 
 _TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
 _CURRENT_LSN = f"SELECT pg_current_wal_lsn() - '0/0'::pg_lsn, {_TIMELINE}"
-# A timeline begins with each promotion: places on different ones cannot be compared. One that is
-# itself a standby is on none, so that nothing can be its replica. What a standby has on its disk is
-# never ahead of what it has replayed.
+# A timeline begins with each promotion: WAL positions on different timelines cannot be compared. A
+# primary that is itself a standby has timeline 0, which no replica has. The timeline that a standby
+# has on its disk is never ahead of the one it has replayed.
 _SOURCE_QUERY = f"""SELECT system_identifier, d.oid::bigint,
     CASE WHEN pg_is_in_recovery() THEN {{recovering}} ELSE {_TIMELINE} END
     FROM pg_control_system(), pg_control_checkpoint() c, pg_control_recovery() r, pg_database d
@@ -36,7 +36,7 @@ _STANDBY_SOURCE = _SOURCE_QUERY.format(
 
 
 class ReplicationSource(NamedTuple):
-    """Which database of which cluster, since which promotion."""
+    """The database that a standby replicates: cluster, database and timeline."""
 
     cluster: int
     database: int
@@ -44,7 +44,7 @@ class ReplicationSource(NamedTuple):
 
 
 class Replica:
-    """A standby, and how far it must have come for this process to read from it."""
+    """A standby, and the WAL position it must have replayed before this process reads from it."""
 
     def __init__(self, pool: ConnectionPool, primary: Connection) -> None:
         self.pool = pool
@@ -55,8 +55,8 @@ class Replica:
         self._away_until = 0.0
         self._lock = threading.Lock()
 
-    def wait_for(self, connection: Connection) -> None:
-        """What was committed on this connection must be there before it is read from here."""
+    def require_replayed(self, connection: Connection) -> None:
+        """Note the WAL position after a commit on this connection as the one to be replayed."""
         with self._lock:
             unknown = self._unknown
         try:
@@ -65,7 +65,7 @@ class Replica:
             row = None
         with self._lock:
             if row is None:
-                # Nobody knows where it was: a later write will be behind it.
+                # The position is unknown, but that of a later write will be after it.
                 self._unknown += 1
                 return
             self._needed = max(self._needed, int(row[0]))
@@ -74,21 +74,21 @@ class Replica:
                 self._source = self._source._replace(timeline=row[1])
 
     def begin_read(self, lent: contextlib.ExitStack, begin: Sequence[str]) -> Lease | None:
-        """A transaction on the standby, unless it is away or behind."""
+        """Begin a transaction on the standby; None if it is unavailable or lags behind."""
         with self._lock:
             if self._covered < self._unknown or time.monotonic() < self._away_until:
                 return None
-            needed, course = self._needed, self._source
+            needed, source = self._needed, self._source
         with contextlib.ExitStack() as own:
             try:
                 lease = own.enter_context(self.pool.lease(patience=0.0))
                 connection = lease.connection
-                # Before it begins: a snapshot can be older than what is replayed a moment later.
+                # Checked before the snapshot is taken, which then includes what was replayed.
                 row = connection.execute(
                     "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() - '0/0'::pg_lsn >= $1",
                     (needed,),
                 ).fetchone()
-                if row is None or not row[0] or not self._replicates_source(connection, course):
+                if row is None or not row[0] or not self._replicates_source(connection, source):
                     return None
                 lease.execute_all(begin)
             except psycopg.Error as error:
@@ -100,7 +100,7 @@ class Replica:
             return lease
 
     def _replicates_source(self, connection: Connection, course: ReplicationSource) -> bool:
-        """Whether it replays what this primary writes; asked once, it stays so."""
+        """Whether the standby replicates this primary; confirmed once for each connection."""
         if self._confirmed.get(connection) == course:
             return True
         if _read_source(connection, _STANDBY_SOURCE) != course:

@@ -1,9 +1,9 @@
-"""Walls between owners in PostgreSQL: row-level security, forced on every table.
+"""Row-level security in PostgreSQL, forced on every table: an owner sees only its own rows.
 
-A transaction takes on a role that owns nothing, and says with ``SET LOCAL`` whose rows it is about.
-A statement that forgets its condition then finds nothing of anybody else. Conditions on the space
-and the owner are index conditions, so that they cost nothing for each row, and they hold no
-subquery, so that they can be distributed.
+A transaction switches to a role that owns no table, and sets with ``SET LOCAL`` whose rows it may
+see. A statement that lacks its condition then still finds no rows of other owners. The policies'
+conditions on space and owner are index conditions, so that they cost nothing per row, and have no
+subquery, so that Citus can distribute them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from psycopg import Connection, errors, sql
 from reverie.errors import ConfigError
 from reverie.protocols import Owner, Row
 
-# The one sees what it says it is about, the other everything.
+# The role that sees the rows of one owner, and the role that sees all rows.
 APPLICATION, OPERATOR = "reverie_app", "reverie_operator"
 
-# "space,owner", and "*" behind them where the log of the whole space is meant.
+# The setting reverie.owner is "space,owner", or "space,owner,*" to read the whole space's log.
 _PART = "split_part(current_setting('reverie.owner', true), ',', {})"
 _SPACE = f"space = NULLIF({_PART.format(1)}, '')::bigint"
 _OWNER = f"owner = ANY (ARRAY[0, NULLIF({_PART.format(2)}, '')::bigint])"
@@ -36,38 +36,41 @@ CLEAR_OWNER = "SET LOCAL reverie.owner = ''"
 
 
 def set_space_name(space: str) -> str:
+    """The statement that lets the space of this name be looked up."""
     return f"SET LOCAL reverie.space_name ={_quoted(space)}"
 
 
 def set_user_name(user: str) -> str:
+    """The statement that lets the user of this name be looked up."""
     return f"SET LOCAL reverie.user_name ={_quoted(user)}"
 
 
 def set_owner(owner: Owner, *, across: bool = False) -> str:
+    """The statement that makes an owner's rows visible; ``across``: the space's log as well."""
     whole = ",*" if across else ""
     return f"SET LOCAL reverie.owner = '{int(owner.space)},{int(owner.number)}{whole}'"
 
 
 def _quoted(text: str) -> str:
-    """A literal that means the same whatever the server's settings are."""
+    """A string literal that does not depend on the server's settings."""
     return " E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def ensure_roles(connection: Connection[Row]) -> None:
-    """Roles are the whole server's: another database may have made them."""
-    # Who made a role may hand it out, and is not a member by that alone.
-    taken_on = "SET" if connection.info.server_version >= 160_000 else "MEMBER"
-    mine: dict[str, bool] = dict(
+    """Create both roles and grant them to this user. Roles are shared by all databases."""
+    # The creator of a role may grant it, but is not a member of it by that alone.
+    privilege = "SET" if connection.info.server_version >= 160_000 else "MEMBER"
+    memberships: dict[str, bool] = dict(
         connection.execute(
             "SELECT rolname::text, pg_has_role(oid, $1) FROM pg_roles WHERE rolname = ANY($2)",
-            (taken_on, [APPLICATION, OPERATOR]),
+            (privilege, [APPLICATION, OPERATOR]),
         ).fetchall()
     )
     try:
         for role in (APPLICATION, OPERATOR):
-            if role not in mine:
+            if role not in memberships:
                 _execute_ignoring(connection, f"CREATE ROLE {role} NOLOGIN", errors.DuplicateObject)
-            if not mine.get(role):
+            if not memberships.get(role):
                 _execute_ignoring(connection, f"GRANT {role} TO CURRENT_USER", errors.InternalError)
     except errors.InsufficientPrivilege as error:
         raise ConfigError(
@@ -78,7 +81,7 @@ def ensure_roles(connection: Connection[Row]) -> None:
 
 
 def _execute_ignoring(connection: Connection[Row], statement: str, done: type[Exception]) -> None:
-    """Unless this error says that it is done: another server may be at it at this moment."""
+    """Execute a statement; the error ``done`` means that another server did it already."""
     try:
         with connection.transaction():
             connection.execute(statement.encode())
@@ -87,19 +90,19 @@ def _execute_ignoring(connection: Connection[Row], statement: str, done: type[Ex
 
 
 def disable_policies(connection: Connection[Row], schema: str) -> None:
-    """Let whoever owns the tables change every row, until the walls are raised again."""
+    """Let the owner of the tables change every row, until the policies are enabled again."""
     for table in _tables(connection, schema):
         connection.execute(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY".encode())
 
 
 def enable_policies(connection: Connection[Row], schema: str) -> None:
-    """Policies and rights for every table there is, in the transaction that makes them."""
+    """Create the policies and rights of every table, in the transaction that creates the tables."""
     for statement in policy_statements(_tables(connection, schema), schema):
         connection.execute(statement.encode())
 
 
 def policy_statements(tables: Iterable[str], schema: str) -> Iterator[str]:
-    """What raises the walls of these tables."""
+    """The statements that create the policies and rights of these tables."""
     for table in tables:
         condition = _POLICIES.get(table, _OWN_ROWS)
         yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
@@ -107,7 +110,7 @@ def policy_statements(tables: Iterable[str], schema: str) -> Iterator[str]:
         yield f"DROP POLICY IF EXISTS own ON {table}"
         yield f"CREATE POLICY own ON {table} TO {APPLICATION} USING ({condition})"
         if table == "log":
-            # What is unique or ordered in a whole space can be asked of it, and only asked.
+            # Ids and positions are unique in a space: its whole log can be read, but not written.
             yield f"DROP POLICY IF EXISTS across ON {table}"
             yield (
                 f"CREATE POLICY across ON {table} FOR SELECT TO {APPLICATION} "
@@ -116,13 +119,13 @@ def policy_statements(tables: Iterable[str], schema: str) -> Iterator[str]:
         yield f"DROP POLICY IF EXISTS operator ON {table}"
         yield f"CREATE POLICY operator ON {table} TO {OPERATOR} USING (true)"
         yield f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {APPLICATION}, {OPERATOR}"
-    named = sql.Identifier(schema).as_string(None)
-    yield f"GRANT USAGE ON SCHEMA {named} TO {APPLICATION}, {OPERATOR}"
-    yield f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {named} TO {APPLICATION}, {OPERATOR}"
+    schema_name = sql.Identifier(schema).as_string(None)
+    yield f"GRANT USAGE ON SCHEMA {schema_name} TO {APPLICATION}, {OPERATOR}"
+    yield f"GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema_name} TO {APPLICATION}, {OPERATOR}"
 
 
 def grant_schema_usage(connection: Connection[Row], named: str) -> None:
-    """Let both roles use what another schema holds; often everybody may, and only its owner can."""
+    """Let both roles use another schema. Often everybody may, and only its owner can grant it."""
     _execute_ignoring(
         connection,
         f"GRANT USAGE ON SCHEMA {named} TO {APPLICATION}, {OPERATOR}",
@@ -131,10 +134,10 @@ def grant_schema_usage(connection: Connection[Row], named: str) -> None:
 
 
 def _tables(connection: Connection[Row], schema: str) -> list[str]:
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition "
         "ORDER BY c.relname",
         (schema,),
     ).fetchall()
-    return [row[0] for row in found]
+    return [row[0] for row in rows]

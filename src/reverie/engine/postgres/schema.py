@@ -1,4 +1,4 @@
-"""The tables of a PostgreSQL database, made and upgraded by whoever comes first."""
+"""Creates and upgrades the tables of a PostgreSQL database when an engine opens it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ log = logging.getLogger("reverie.postgres")
 
 MIN_SERVER_VERSION = 150_000
 SCHEMA_NAME = "reverie"
-# Held by who makes or changes the tables.
+# The advisory lock that is held while the tables are created or changed.
 SCHEMA_LOCK = 0x52455646
 NO_PGVECTOR = (
     "this PostgreSQL has no pgvector: memories are found by their words alone, and their vectors "
     "are kept for the day it is there (CREATE EXTENSION vector)"
 )
 NEXT_SPACE = "SELECT COALESCE(MAX(space), 0) + 1 FROM spaces"
-# Rows that every write changes are rewritten on their own page.
+# Tables whose rows every write changes: half of each page is left free for the new row versions.
 _HOT_TABLES = ("counters", "statistics", "due")
-# Where the rows of these tables are: in themselves, or in their partitions.
+# The tables that hold the rows of these tables: they themselves, or their partitions.
 _PHYSICAL_TABLES = """SELECT c.oid::regclass::text FROM pg_class c
     LEFT JOIN pg_inherits i ON i.inhrelid = c.oid LEFT JOIN pg_class t ON t.oid = i.inhparent
     WHERE c.relnamespace = $1::regnamespace AND c.relkind = 'r'
@@ -37,7 +37,7 @@ _PHYSICAL_TABLES = """SELECT c.oid::regclass::text FROM pg_class c
 
 
 def prepare(connection: Connection[Row], *, read_only: bool) -> TypeInfo | None:
-    """Tables of this version, and the type of vectors if the server can compare them."""
+    """Create or upgrade the tables; returns pgvector's type, or None where it is missing."""
     if connection.info.server_version < MIN_SERVER_VERSION:
         raise StoreError(
             f"PostgreSQL {connection.info.server_version // 10_000} is too old: use 15 or newer"
@@ -48,32 +48,32 @@ def prepare(connection: Connection[Row], *, read_only: bool) -> TypeInfo | None:
     if _needs_upgrade(connection, read_only):
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock($1)", (SCHEMA_LOCK,))
-            found = _version(connection)
-            if found < schema.SCHEMA_VERSION:
+            version = _version(connection)
+            if version < schema.SCHEMA_VERSION:
                 row_security.disable_policies(connection, SCHEMA_NAME)
-                _upgrade(connection, found)
+                _upgrade(connection, version)
                 row_security.enable_policies(connection, SCHEMA_NAME)
             _convert_vectors(connection)
     if not read_only:
         _sync_space_sequence(connection)
-    info = (
+    vector_type = (
         TypeInfo.fetch(connection, "vector")
         if _vector_column_type(connection) == "vector"
         else None
     )
-    if info is None:
+    if vector_type is None:
         log.warning(NO_PGVECTOR)
-    return info
+    return vector_type
 
 
 def _needs_upgrade(connection: Connection[Row], read_only: bool) -> bool:
-    found = _version(connection)
-    if found > schema.SCHEMA_VERSION:
+    version = _version(connection)
+    if version > schema.SCHEMA_VERSION:
         raise NewerSchema(
-            f"the database has schema {found}, this Reverie knows {schema.SCHEMA_VERSION}: "
+            f"the database has schema {version}, this Reverie knows {schema.SCHEMA_VERSION}: "
             "upgrade with pip install --upgrade reverie"
         )
-    if found == schema.SCHEMA_VERSION:
+    if version == schema.SCHEMA_VERSION:
         return (
             not read_only
             and _vector_column_type(connection) != "vector"
@@ -104,7 +104,7 @@ def _upgrade(connection: Connection[Row], found: int) -> None:
             connection.execute(to_postgres(statement).encode())
         if number == schema.SEAL_STEP:
             seals.seal_store(_Statements(connection), seals.log_progress("the log"))
-            # A process of an earlier version may still be connected: what it writes has no seal.
+            # Refuse rows without a seal, from a process of an earlier version that is connected.
             connection.execute("ALTER TABLE log ALTER COLUMN seal DROP DEFAULT")
     if not found:
         connection.execute(vectors.TABLE.format(type=vectors.ARRAY_TYPE).encode())
@@ -120,7 +120,7 @@ def _upgrade(connection: Connection[Row], found: int) -> None:
 
 
 class _Statements:
-    """A connection as the sealing of a store uses it."""
+    """A connection as ``seals.Statements``."""
 
     def __init__(self, connection: Connection[Row]) -> None:
         self._cursor = connection.cursor()
@@ -141,9 +141,10 @@ def _sync_space_sequence(connection: Connection[Row]) -> None:
 
 
 def advance_space_sequence(first: int) -> str:
-    """Spaces that came with their numbers have theirs; the next one gets another.
+    """The statement that lets new spaces get numbers from ``first`` on.
 
-    Apart from the rows themselves: the numbers are given out by one server, the rows may be on any.
+    Needed after rows were copied in with their space numbers. The sequence is a separate statement
+    because with Citus it is on the coordinator, while the rows may be on any server.
     """
     return (
         f"SELECT setval('space_numbers', GREATEST(nextval('space_numbers'), {int(first)}), false)"
@@ -152,16 +153,16 @@ def advance_space_sequence(first: int) -> str:
 
 @contextlib.contextmanager
 def as_operator(connection: Connection[Row]) -> Iterator[None]:
-    """Whoever owns the tables sees nothing in them by that alone."""
+    """Run the block as the operator role: with forced policies even the owner sees no rows."""
     with connection.transaction():
         connection.execute(row_security.SET_OPERATOR_ROLE.encode())
         yield
-        # The transaction may be part of another one, which goes on as who it was.
+        # This may be inside another transaction, which goes on as the role it had.
         connection.execute(b"SET LOCAL ROLE NONE")
 
 
 def to_postgres(statement: str) -> str:
-    """Texts are ordered by their bytes, as they are everywhere else."""
+    """A statement of the shared schema for PostgreSQL: texts are ordered by their bytes."""
     return statement.format(clustered="").replace("TEXT", 'TEXT COLLATE "C"')
 
 
@@ -169,7 +170,7 @@ def to_postgres(statement: str) -> str:
 
 
 def _convert_vectors(connection: Connection[Row]) -> None:
-    """Let vectors be compared where they can be; what was kept until now is converted."""
+    """Convert the column of vectors to pgvector's type if pgvector is there now."""
     if _vector_column_type(connection) == "vector" or not _has_pgvector(connection):
         return
     connection.execute(vectors.CONVERT_TO_VECTOR.encode())
@@ -177,7 +178,7 @@ def _convert_vectors(connection: Connection[Row]) -> None:
 
 
 def _has_pgvector(connection: Connection[Row]) -> bool:
-    """Whether vectors can be compared, made so if this user may."""
+    """Whether pgvector is installed; it is installed now if that is possible."""
     if connection.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchall():
         return True
     offered = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
@@ -203,6 +204,7 @@ def _vector_column_type(connection: Connection[Row]) -> str | None:
 
 
 def has_citus(connection: Connection[Row]) -> bool:
+    """Whether the database has the Citus extension."""
     rows = connection.execute(
         "SELECT to_regclass('pg_dist_partition') IS NOT NULL "
         "AND EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'create_distributed_table')"
@@ -211,7 +213,7 @@ def has_citus(connection: Connection[Row]) -> bool:
 
 
 def search_path(connection: Connection[Row]) -> str:
-    """Our tables first, then wherever pgvector lives."""
+    """The schema of the tables first, then that of pgvector."""
     return ", ".join(dict.fromkeys([SCHEMA_NAME, _pgvector_schema(connection), "public"]))
 
 

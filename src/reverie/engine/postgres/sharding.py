@@ -1,7 +1,7 @@
-"""A PostgreSQL store spread by its spaces: over hash partitions, or over machines with Citus.
+"""Sharding of a PostgreSQL store by space: hash partitions on one server, or Citus over many.
 
-Both are planned from the catalogue first, as the statements that would run, and every table that is
-spread already is left alone. Rows of one space stay together, whatever table they are in.
+Both are first planned from the catalogue, as the statements that would run; tables that are sharded
+already are left as they are. Rows of one space are in the same shard in every table.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from reverie.engine.postgres.engine import PostgresEngine
 from reverie.engine.postgres.schema import SCHEMA_NAME, has_citus
 from reverie.errors import ConfigError, StoreBusy
 
-# Few rows that every space needs, or that lead to it: each machine has them all.
+# Small tables that every space needs, or that lead to it: each server has all of their rows.
 REFERENCE_TABLES = ("meta", "spaces")
 SHARD_COLUMN = "space"
-# The table whose shards all others are kept with.
+# The table whose shards the shards of all others are colocated with.
 COLOCATION_TABLE = "owners"
 DEFAULT_PARTITIONS = 16
 
@@ -35,7 +35,7 @@ _TABLES = """SELECT c.relname, c.relkind = 'p', o.rolname, COALESCE(c.reloptions
     FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
     WHERE c.relnamespace = $1::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
     ORDER BY c.relname"""
-# Those of a table itself, not of its keys.
+# The indexes of a table that do not belong to one of its constraints.
 _INDEXES = """SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i
     WHERE i.indrelid = $1::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint c
         WHERE c.conindid = i.indexrelid AND c.conrelid = i.indrelid
@@ -44,7 +44,7 @@ _INDEXES = """SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i
 _CONSTRAINTS = """SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint
     WHERE conrelid = $1::regclass AND contype = ANY($2) AND conparentid = 0
     ORDER BY contype <> 'p', conname"""
-# Rights that somebody gave beside ours.
+# Rights that were granted to other roles than Reverie's.
 _GRANTS = """SELECT a.privilege_type, a.is_grantable,
     CASE WHEN a.grantee = 0 THEN NULL ELSE g.rolname END
     FROM pg_class c, aclexplode(c.relacl) a LEFT JOIN pg_roles g ON g.oid = a.grantee
@@ -56,16 +56,16 @@ _COUNT_OTHER_SESSIONS = """SELECT COUNT(*) FROM pg_stat_activity WHERE datname =
 
 
 class PlanStep(NamedTuple):
-    """One statement, and what it is for."""
+    """One statement of a plan, and its reason as shown to people."""
 
     sql: str
     why: str
 
 
 class Plan(NamedTuple):
-    """What would be done to which tables: one transaction after the other.
+    """The tables that would be changed, and the statements, grouped into transactions.
 
-    Cut short between two of them, it is planned again and goes on with what is left.
+    After an interruption between two transactions, a new plan has what is left.
     """
 
     tables: tuple[str, ...]
@@ -90,46 +90,46 @@ class _Table(NamedTuple):
         return f"{SCHEMA_NAME}.{self.name}"
 
 
-# -- partitions of one server ---------------------------------------------------------------------
+# -- hash partitions on one server ----------------------------------------------------------------
 
 
 def plan_partitions(engine: PostgresEngine, parts: int | None = None) -> Plan:
-    """What would turn every table with a space into one of hash partitions."""
+    """The plan that turns every table with a space column into a hash-partitioned one."""
     with engine.table_owner_transaction() as connection:
         return _partition_plan(connection, parts)
 
 
 def partition(engine: PostgresEngine, parts: int | None = None) -> Plan:
-    """Do it, in one transaction: killed at any moment, all of it is done or nothing."""
+    """Partition the tables in one transaction: an interruption leaves them as they were."""
     with engine.table_owner_transaction() as connection:
         plan = _partition_plan(connection, parts)
         if plan.transactions:
             _require_no_other_sessions(connection)
             _run(connection, plan.steps)
-            # Who began to read meanwhile would find the new tables empty.
+            # A session that began to read meanwhile would find the new tables empty.
             _require_no_other_sessions(connection)
     return plan
 
 
 def _partition_plan(connection: Connection[Any], parts: int | None) -> Plan:
     tables = _sharded_tables(_tables(connection))
-    if _distributed(connection):
+    if _distributed_tables(connection):
         raise ConfigError(
             "the tables are distributed with Citus, which splits them already: "
             "partitions are for one server"
         )
-    there = {table.parts for table in tables if table.partitioned}
-    if there and parts is not None and there != {parts}:
+    partition_counts = {table.parts for table in tables if table.partitioned}
+    if partition_counts and parts is not None and partition_counts != {parts}:
         raise ConfigError(
-            f"the tables have {max(there)} partitions already: for another number "
+            f"the tables have {max(partition_counts)} partitions already: for another number "
             "back the store up, and restore it into a fresh database"
         )
-    plain = [table for table in tables if not table.partitioned]
-    if not plain:
+    unpartitioned = [table for table in tables if not table.partitioned]
+    if not unpartitioned:
         return Plan((), ())
-    number = max(there) if there else parts or DEFAULT_PARTITIONS
-    steps = tuple(_partition_steps(connection, plain, number))
-    return Plan(tuple(table.name for table in plain), (steps,))
+    count = max(partition_counts) if partition_counts else parts or DEFAULT_PARTITIONS
+    steps = tuple(_partition_steps(connection, unpartitioned, count))
+    return Plan(tuple(table.name for table in unpartitioned), (steps,))
 
 
 def _partition_steps(
@@ -144,15 +144,17 @@ def _partition_steps(
     )
     yield PlanStep("SET LOCAL row_security = off", "no row is left out because of a wall")
     yield PlanStep(f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE", "nobody reads half of it")
-    foreign = [(table, *row) for table in tables for row in _constraints(connection, table, "f")]
-    for table, name, _ in foreign:
+    foreign_keys = [
+        (table, *row) for table in tables for row in _constraints(connection, table, "f")
+    ]
+    for table, name, _ in foreign_keys:
         yield PlanStep(
             f"ALTER TABLE {table.qualified_name} DROP CONSTRAINT {_quoted(name)}",
             "put back below, between the new tables",
         )
     for table in tables:
         yield from _replace_table_steps(connection, table, parts, user)
-    for table, name, definition in foreign:
+    for table, name, definition in foreign_keys:
         yield PlanStep(
             f"ALTER TABLE {table.qualified_name} ADD CONSTRAINT {_quoted(name)} {definition}",
             "as it was, and checked for every row",
@@ -173,7 +175,7 @@ def _partition_steps(
 def _replace_table_steps(
     connection: Connection[Any], table: _Table, parts: int, user: str
 ) -> Iterator[PlanStep]:
-    """One table replaced by one of the same columns, rows, keys, indexes, owner and rights."""
+    """The steps that replace a table by a partitioned one with the same rows, keys and rights."""
     old, new = table.qualified_name, f"{table.qualified_name}_new"
     yield PlanStep(
         f"ALTER TABLE {old} NO FORCE ROW LEVEL SECURITY", "its owner may read all of it to copy it"
@@ -217,17 +219,17 @@ def _partition_names(table: _Table, parts: int) -> list[str]:
     return [f"{table.qualified_name}_p{at:0{width}}" for at in range(parts)]
 
 
-# -- shards of many machines ----------------------------------------------------------------------
+# -- Citus shards on many servers -----------------------------------------------------------------
 
 
 def plan_distribution(engine: PostgresEngine, shards: int | None = None) -> Plan:
-    """What would distribute every table by its space, each beside the others."""
+    """The plan that distributes every table by space, colocated with each other."""
     with engine.table_owner_transaction() as connection:
         return _distribution_plan(connection, shards)
 
 
 def distribute(engine: PostgresEngine, shards: int | None = None) -> Plan:
-    """Do it. Tables that are distributed are left alone; what they left behind is taken away."""
+    """Distribute the tables that are not yet, and delete the local rows of those that are."""
     with engine.exclusive():
         plan = plan_distribution(engine, shards)
         for steps in plan.transactions:
@@ -247,43 +249,45 @@ def _distribution_plan(connection: Connection[Any], shards: int | None) -> Plan:
             "the tables are partitioned, and Citus splits them itself: back the store up, restore "
             "it into a fresh database and distribute that"
         )
-    done = _distributed(connection)
-    waiting = [table for table in tables if table.name not in done]
-    everywhere = [table for table in waiting if table.name in REFERENCE_TABLES]
-    spread = _sharded_tables(waiting)
-    # Roles are changed on connections of another user: apart from what is done to the tables.
+    distributed = _distributed_tables(connection)
+    remaining = [table for table in tables if table.name not in distributed]
+    reference = [table for table in remaining if table.name in REFERENCE_TABLES]
+    sharded = _sharded_tables(remaining)
+    # Citus changes roles on connections of another user: in a transaction of its own.
     settings = tuple(_settings(connection))
-    making = tuple(_distribution_steps(connection, everywhere, spread, shards)) if waiting else ()
-    emptying = tuple(
+    distribution = (
+        tuple(_distribution_steps(connection, reference, sharded, shards)) if remaining else ()
+    )
+    cleanup = tuple(
         PlanStep(
             "SELECT truncate_local_data_after_distributing_table("
             f"{_literal(table.qualified_name)})",
             "its rows are in the shards now; these would never be read again",
         )
-        for table in [*everywhere, *spread, *(each for each in tables if each.name in done)]
+        for table in [*reference, *sharded, *(each for each in tables if each.name in distributed)]
         if table.filled
     )
-    names = tuple(table.name for table in [*everywhere, *spread])
-    return Plan(names, tuple(steps for steps in (settings, making, emptying) if steps))
+    names = tuple(table.name for table in [*reference, *sharded])
+    return Plan(names, tuple(steps for steps in (settings, distribution, cleanup) if steps))
 
 
 def _settings(connection: Connection[Any]) -> Iterator[PlanStep]:
-    """What lets a transaction be somebody's on every machine it reaches."""
-    (database, told) = connection.execute(
+    """The steps that make the roles and settings of a transaction reach every server."""
+    (database, propagated) = connection.execute(
         "SELECT current_database(), EXISTS (SELECT 1 FROM pg_db_role_setting s "
         "JOIN pg_database d ON d.oid = s.setdatabase WHERE d.datname = current_database() "
         "AND s.setrole = 0 AND 'citus.propagate_set_commands=local' = ANY(s.setconfig))"
     ).fetchall()[0]
-    if not told:
+    if not propagated:
         yield PlanStep(
             f"ALTER DATABASE {_quoted(database)} SET citus.propagate_set_commands = 'local'",
             "SET LOCAL says on every machine whose rows a transaction is about",
         )
-    shut = connection.execute(
+    without_login = connection.execute(
         "SELECT rolname FROM pg_roles WHERE rolname = ANY($1) AND NOT rolcanlogin ORDER BY 1",
         ([row_security.APPLICATION, row_security.OPERATOR],),
     ).fetchall()
-    for (role,) in shut:
+    for (role,) in without_login:
         yield PlanStep(
             f"ALTER ROLE {_quoted(role)} LOGIN",
             "the coordinator connects to the other machines as the role of the transaction",
@@ -299,44 +303,50 @@ def _settings(connection: Connection[Any]) -> Iterator[PlanStep]:
 
 def _distribution_steps(
     connection: Connection[Any],
-    everywhere: Sequence[_Table],
-    spread: Sequence[_Table],
+    reference: Sequence[_Table],
+    sharded: Sequence[_Table],
     shards: int | None,
 ) -> Iterator[PlanStep]:
     yield PlanStep(
         "SET LOCAL citus.multi_shard_modify_mode TO 'sequential'",
         "tables that refer to each other are made in one transaction",
     )
-    (unbound,) = connection.execute(
+    (bypasses_policies,) = connection.execute(
         "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
     ).fetchall()[0]
-    walled = [] if unbound else [*everywhere, *spread]
-    for table in walled:
+    under_policies = [] if bypasses_policies else [*reference, *sharded]
+    for table in under_policies:
         yield PlanStep(
             f"ALTER TABLE {table.qualified_name} NO FORCE ROW LEVEL SECURITY",
             "its owner may copy its rows into shards",
         )
-    for table in everywhere:
+    for table in reference:
         yield PlanStep(
             f"SELECT create_reference_table({_literal(table.qualified_name)})",
             "few rows that belong to no space, or lead to it: every machine has them",
         )
-    for table in spread:
-        first = table.name == COLOCATION_TABLE
-        beside = _literal("none" if first else f"{SCHEMA_NAME}.{COLOCATION_TABLE}")
-        count = f", shard_count => {shards}" if first and shards is not None else ""
+    for table in sharded:
+        is_colocation_table = table.name == COLOCATION_TABLE
+        colocated_with = _literal(
+            "none" if is_colocation_table else f"{SCHEMA_NAME}.{COLOCATION_TABLE}"
+        )
+        count = f", shard_count => {shards}" if is_colocation_table and shards is not None else ""
         yield PlanStep(
             f"SELECT create_distributed_table({_literal(table.qualified_name)}, "
             f"{_literal(SHARD_COLUMN)}, "
-            f"colocate_with => {beside}{count})",
+            f"colocate_with => {colocated_with}{count})",
             "split by the space"
-            + ("" if first else ", each shard on the machine of the same spaces' owners"),
+            + (
+                ""
+                if is_colocation_table
+                else ", each shard on the machine of the same spaces' owners"
+            ),
         )
-    for table in walled:
+    for table in under_policies:
         yield PlanStep(f"ALTER TABLE {table.qualified_name} FORCE ROW LEVEL SECURITY", "as it was")
 
 
-def _distributed(connection: Connection[Any]) -> set[str]:
+def _distributed_tables(connection: Connection[Any]) -> set[str]:
     if not has_citus(connection):
         return set()
     rows = connection.execute(
@@ -347,7 +357,7 @@ def _distributed(connection: Connection[Any]) -> set[str]:
     return {row[0] for row in rows}
 
 
-# -- parts ----------------------------------------------------------------------------------------
+# -- shared helpers -------------------------------------------------------------------------------
 
 
 def _run(connection: Connection[Any], steps: Sequence[PlanStep]) -> None:
@@ -356,7 +366,7 @@ def _run(connection: Connection[Any], steps: Sequence[PlanStep]) -> None:
 
 
 def _require_no_other_sessions(connection: Connection[Any]) -> None:
-    """A transaction that began before the tables were replaced would find them empty."""
+    """Refuse if other sessions are connected: their open transactions would see empty tables."""
     (others,) = connection.execute(_COUNT_OTHER_SESSIONS).fetchall()[0]
     if others:
         raise StoreBusy(
@@ -366,12 +376,16 @@ def _require_no_other_sessions(connection: Connection[Any]) -> None:
 
 
 def _tables(connection: Connection[Any]) -> list[_Table]:
-    """Every table, those that others refer to before them."""
-    left = {row[0]: _Table(*row) for row in connection.execute(_TABLES, (SCHEMA_NAME,)).fetchall()}
+    """Every table of the store, ordered so that referenced tables come first."""
+    pending = {
+        row[0]: _Table(*row) for row in connection.execute(_TABLES, (SCHEMA_NAME,)).fetchall()
+    }
     ordered: list[_Table] = []
-    while left:
-        ready = [name for name, table in left.items() if not left.keys() & set(table.refers_to)]
-        ordered += [left.pop(name) for name in ready or list(left)]
+    while pending:
+        ready = [
+            name for name, table in pending.items() if not pending.keys() & set(table.refers_to)
+        ]
+        ordered += [pending.pop(name) for name in ready or list(pending)]
     return sorted(ordered, key=lambda table: table.name != COLOCATION_TABLE)
 
 

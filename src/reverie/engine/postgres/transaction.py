@@ -1,4 +1,4 @@
-"""A transaction of PostgreSQL: the shared SQL, and whose rows it is about."""
+"""A transaction of PostgreSQL: runs the shared SQL, restricted to the rows of one owner."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from reverie.protocols import Matrix, Numbers, Vector
 
-# Every writer shares it; who must be the only one of all holds it alone.
+# An advisory lock: writers hold it shared, and exclusively to be the only writer of the store.
 WRITER_LOCK = 0x52455645
-# Rows of one INSERT: few sizes, so that few statements are ever prepared.
+# The numbers of rows of one INSERT: few, so that few statements are prepared.
 ROWS_AT_ONCE = (64, 16, 4, 1)
 MAX_UNSENT = 256
 _TAKE_SHARED_LOCK = f"SELECT pg_advisory_xact_lock_shared({WRITER_LOCK})"
@@ -33,7 +33,7 @@ _VALUES = re.compile(r"VALUES \((\?(?:, \?)*)\)")
 
 
 class PostgresTransaction:
-    """One snapshot, or one write, on one connection."""
+    """A read of one snapshot, or a write, on one connection (see ``protocols.Transaction``)."""
 
     skip_locked = " FOR UPDATE OF j SKIP LOCKED"
     full_scan_hint = ""
@@ -50,21 +50,21 @@ class PostgresTransaction:
         self.damaged = damaged
         self._lease = lease
         self._vectors = vectors
-        # Said before anything else, in one go.
+        # Statements that are sent first, in one round trip.
         self._first = [*begin, *([_TAKE_SHARED_LOCK] if writing else [])]
         self._begun = not begin
-        # Settings and rows that nobody waits for.
+        # Statements without a result, sent in a pipeline with the next one that has a result.
         self._unsent: list[tuple[bytes, Sequence[Any] | None]] = []
         self._owner: Owner | None = None
         self._named = False
         self._alone_in: int | None = None
-        # The space whose row it asked for last, to say who holds that.
+        # The space whose row it last tried to lock, for the error that names the holder.
         self.waiting_for_space: int | None = None
         self.writing = writing
         self.kept: dict[object, Any] = {}
         self.means: dict[tuple[Owner, int], Vector | None] = {}
 
-    # -- whose rows it is about ---------------------------------------------------------------
+    # -- visible rows -------------------------------------------------------------------------
 
     def restrict_to_names(self, space: str, user: str) -> None:
         self._send_setting(row_security.set_space_name(space))
@@ -88,7 +88,7 @@ class PostgresTransaction:
     @contextlib.contextmanager
     def across_owners(self) -> Iterator[None]:
         owner = self._owner
-        if owner is None:  # the operator's, or nobody's: there is no more or nothing to see
+        if owner is None:  # the operator sees all rows already; without an owner there are none
             yield
             return
         self._send_setting(row_security.set_owner(owner, across=True))
@@ -97,7 +97,7 @@ class PostgresTransaction:
 
     def enter_all_owners(self) -> None:
         if self.writing and not self._begun:
-            # Two that share the lock could not both have it alone.
+            # Without the shared lock: two transactions that share it could never both upgrade it.
             self._first.remove(_TAKE_SHARED_LOCK)
             self._send_setting(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
         self._send_setting(row_security.SET_OPERATOR_ROLE)
@@ -108,7 +108,7 @@ class PostgresTransaction:
         return int(row[0])
 
     def _send_setting(self, setting: str) -> None:
-        """Tell the server, before the next statement, whose rows that is about."""
+        """Send a setting with the next statement."""
         if self._begun:
             self._unsent.append((setting.encode(), None))
         else:
@@ -126,23 +126,23 @@ class PostgresTransaction:
         return self._execute(to_numbered_params(sql), values).rowcount
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Nobody waits for these: they go out with the next statement that somebody waits for."""
-        waiting, sizes = list(rows), ROWS_AT_ONCE if _VALUES.search(sql) else (1,)
-        done = 0
-        while done < len(waiting):
-            size = next(size for size in sizes if size <= len(waiting) - done)
-            part = waiting[done : done + size]
+        """Queue a statement for many rows; it is sent with the next one that has a result."""
+        pending, sizes = list(rows), ROWS_AT_ONCE if _VALUES.search(sql) else (1,)
+        queued = 0
+        while queued < len(pending):
+            size = next(size for size in sizes if size <= len(pending) - queued)
+            part = pending[queued : queued + size]
             values = [value for row in part for value in row]
             self._unsent.append((_multi_row_insert(sql, size), values))
-            done += size
+            queued += size
         if len(self._unsent) >= MAX_UNSENT:
             self._execute(b"SELECT 1")
 
     def commit(self) -> None:
         if not self._begun and not self._unsent:
             return
-        done = self._execute(b"COMMIT").statusmessage
-        if done != "COMMIT":  # a server that undid it says so, and raises nothing
+        status = self._execute(b"COMMIT").statusmessage
+        if status != "COMMIT":  # a server that rolled back reports that, and raises nothing
             raise StoreError("the write was undone: repeat it with the same key")
 
     def _execute(
@@ -153,9 +153,9 @@ class PostgresTransaction:
             self._begun = True
         if not self._unsent:
             return self._cursor.execute(query, values, binary=binary)
-        waiting, self._unsent = self._unsent, []
+        unsent, self._unsent = self._unsent, []
         with self._lease.connection.pipeline():
-            for text, row in waiting:
+            for text, row in unsent:
                 self._sender.execute(text, row, prepare=None if row else False)
             self._cursor.execute(query, values, binary=binary)
         return self._cursor
@@ -166,7 +166,7 @@ class PostgresTransaction:
 
     @cached_property
     def _sender(self) -> Cursor[Row]:
-        """For what nobody waits for: its answers pile up behind each other, unread."""
+        """A second cursor for statements whose results are not read."""
         return self._lease.connection.cursor()
 
     # -- vectors ------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class PostgresTransaction:
         self._vectors.put(self, owner, generation, first, rows)
 
     def clear_vectors(self, owner: Owner, first: int, count: int) -> None:
-        # Named one by one: a gap in the key would have all vectors of the owner looked at.
+        # Naming every generation lets the key be used: otherwise all vectors are scanned.
         rows = self.all("SELECT value FROM meta WHERE key IN ('generation', 'generation.next')")
         last = max((json.loads(row[0])[0] for row in rows), default=0)
         self.run(
@@ -214,19 +214,19 @@ class PostgresTransaction:
         return self._vectors.similar(self, owner, generation, query, numbers)
 
     def vectors(self, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
-        return self._vectors.of(self, owner, generation, numbers)
+        return self._vectors.read(self, owner, generation, numbers)
 
 
 @lru_cache(maxsize=4_000)
 def to_numbered_params(sql: str) -> bytes:
-    """The shared SQL marks a value with a question mark, PostgreSQL with its number."""
+    """Replace the placeholders ``?`` of the shared SQL by PostgreSQL's ``$1``, ``$2``, …."""
     parts = sql.split("?")
     return "".join(part if at == 0 else f"${at}{part}" for at, part in enumerate(parts)).encode()
 
 
 @lru_cache(maxsize=400)
 def _multi_row_insert(sql: str, rows: int) -> bytes:
-    """The INSERT of one row as one of several."""
+    """Turn an INSERT of one row into one of several rows."""
     return to_numbered_params(
         _VALUES.sub(lambda found: "VALUES " + ", ".join([f"({found[1]})"] * rows), sql, count=1)
     )

@@ -1,6 +1,6 @@
-"""Vectors in PostgreSQL: a row each, compared by pgvector within their owner.
+"""Vectors in PostgreSQL: one row each, compared by pgvector within their owner.
 
-Without pgvector they are kept all the same, as arrays of numbers, and wait for it.
+Without pgvector they are stored as arrays, and are compared once pgvector is installed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CONVERT_TO_VECTOR = (
 
 
 class _Dumper(Dumper):
-    """A row of numpy as pgvector sends and takes it: two numbers, then its own."""
+    """A numpy row in pgvector's binary format: its length, a zero, then the values."""
 
     format = Format.BINARY
 
@@ -47,7 +47,7 @@ class _Dumper(Dumper):
 
 
 class _Loader(Loader):
-    """As it comes: many are read at once."""
+    """Leaves a vector as bytes: ``_matrix`` decodes many at once."""
 
     format = Format.BINARY
 
@@ -56,32 +56,33 @@ class _Loader(Loader):
 
 
 def register(connection: Connection[Any], info: TypeInfo) -> None:
-    """Let vectors go in and out in binary."""
+    """Send and receive vectors in binary on this connection."""
     dumper = type("VectorDumper", (_Dumper,), {"oid": info.oid})
     connection.adapters.register_dumper(np.ndarray, dumper)
     connection.adapters.register_loader(info.oid, _Loader)
 
 
 class PostgresVectors:
-    """The vectors of one database. ``has_pgvector``: pgvector is there."""
+    """The vectors of one database; without pgvector they are stored but never compared."""
 
     def __init__(self, *, has_pgvector: bool) -> None:
         self.has_pgvector = has_pgvector
-        self._middles = MeanCache()
+        self._means = MeanCache()
 
     def put(self, tx: Any, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
+        """Store the vectors of consecutive passages; a row of zeros is not stored."""
         tx.many(
             "INSERT INTO vectors (space, owner, generation, passage, embedding) "
             "VALUES (?, ?, ?, ?, ?) ON CONFLICT (space, owner, generation, passage) "
             "DO UPDATE SET embedding = excluded.embedding",
             [
-                (*owner, generation, first + at, self._written(row))
+                (*owner, generation, first + at, self._column_value(row))
                 for at, row in enumerate(rows)
                 if row.any()
             ],
         )
 
-    def _written(self, row: Vector) -> Any:
+    def _column_value(self, row: Vector) -> Any:
         return row if self.has_pgvector else row.tolist()
 
     def nearest(
@@ -94,39 +95,42 @@ class PostgresVectors:
         allowed: Sequence[int] | None,
         without: Sequence[int],
     ) -> list[tuple[int, float]]:
+        """The passages most similar to the query, best first; none without pgvector."""
         mean = self._mean(tx, owner, generation, query)
         if mean is None:
             return []
-        narrowed, values = "", list[Any]()
+        condition, values = "", list[Any]()
         if allowed is not None:
-            narrowed, values = " AND passage = ANY(?::bigint[])", [_array(allowed)]
+            condition, values = " AND passage = ANY(?::bigint[])", [_array(allowed)]
         if without:
-            narrowed += " AND passage <> ALL(?::bigint[])"
+            condition += " AND passage <> ALL(?::bigint[])"
             values.append(_array(without))
-        # The cosine of what lies between the middle and each: no vector is made for any row.
+        # The cosine after subtracting the mean, without making a vector for each row.
         direction = query - mean
         direction /= float(np.linalg.norm(direction)) or 1.0
         rows = tx.all(
             "SELECT passage, ((embedding <#> ?) + ?) / NULLIF(embedding <-> ?, 0) AS far "
-            f"FROM vectors WHERE space = ? AND owner = ? AND generation = ?{narrowed} "
+            f"FROM vectors WHERE space = ? AND owner = ? AND generation = ?{condition} "
             f"ORDER BY far, passage DESC LIMIT {int(limit)}",
             (direction, float(mean @ direction), mean, *owner, generation, *values),
         )
         numbers = np.array([row[0] for row in rows], np.int64)
-        # What lies in the middle itself is like nothing.
+        # A vector equal to the mean has no direction: its score is 0.
         scores = np.array([-(row[1] or 0.0) for row in rows], np.float64)
         return vector_math.top_k(scores, limit, numbers)
 
     def similar(
         self, tx: Any, owner: Owner, generation: int, query: Vector, numbers: Numbers
     ) -> NDArray[np.float64]:
+        """The similarity of these passages to the query; -inf for one without a vector."""
         mean = self._mean(tx, owner, generation, query)
-        rows = self.of(tx, owner, generation, numbers)
+        rows = self.read(tx, owner, generation, numbers)
         if mean is None or not rows.shape[1]:
             return np.full(len(numbers), -np.inf)
         return vector_math.exact_cosine(rows, mean, query)
 
-    def of(self, tx: Any, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
+    def read(self, tx: Any, owner: Owner, generation: int, numbers: Numbers) -> Matrix:
+        """The vectors of these passages, a row of zeros for one that has none."""
         rows = tx.all(
             "SELECT passage, embedding FROM vectors "
             "WHERE space = ? AND owner = ? AND generation = ? AND passage = ANY(?::bigint[])",
@@ -135,16 +139,16 @@ class PostgresVectors:
         )
         if not rows:
             return np.zeros((len(numbers), 0), np.float32)
-        read = _matrix(rows)
-        found = np.zeros((len(numbers), read.shape[1]), np.float32)
-        places = {row[0]: at for at, row in enumerate(rows)}
+        stored = _matrix(rows)
+        result = np.zeros((len(numbers), stored.shape[1]), np.float32)
+        row_of = {row[0]: at for at, row in enumerate(rows)}
         for at, number in enumerate(numbers.tolist()):
-            if number in places:
-                found[at] = read[places[number]]
-        return found
+            if number in row_of:
+                result[at] = stored[row_of[number]]
+        return result
 
     def _mean(self, tx: Any, owner: Owner, generation: int, query: Vector) -> Vector | None:
-        """The middle; in a snapshot it stays where it is."""
+        """The mean of the owner's vectors; a read transaction computes it once."""
         if not self.has_pgvector:
             return None
         key = (owner, generation)
@@ -166,7 +170,7 @@ class PostgresVectors:
                 )
             )
 
-        return self._middles.current(tx, owner, generation, read, keep=not tx.writing).mean()
+        return self._means.current(tx, owner, generation, read, keep=not tx.writing).mean()
 
 
 def _array(numbers: Sequence[int]) -> str:
@@ -174,7 +178,7 @@ def _array(numbers: Sequence[int]) -> str:
 
 
 def _matrix(rows: Sequence[Row]) -> Matrix:
-    """The second column of these rows."""
+    """The vectors in the second column of these rows."""
     if not rows:
         return np.zeros((0, 0), np.float32)
     if not isinstance(rows[0][1], bytes):

@@ -1,6 +1,6 @@
 """SQLite through apsw: one file, many processes and threads, every acknowledged write synced.
 
-Connections are lent from a pool and never shared by two threads at once. A writer takes a file lock
+Connections come from a pool and are never used by two threads at once. A writer takes a file lock
 before ``BEGIN IMMEDIATE``: waiting writers then queue in the kernel instead of polling, until the
 busy timeout ends their wait (``file_lock``).
 """
@@ -37,19 +37,19 @@ from reverie.errors import (
     StoreReadOnly,
 )
 
-# Every older SQLite can corrupt a shared file when writers and checkpointers race.
+# Older versions can corrupt a shared file when a writer and a checkpoint race.
 MIN_SQLITE_VERSION = (3, 51, 3)
 _INCREMENTAL = 2
 _FULL = 2
 
-# Of the file, kept in it: auto_vacuum before the first table, and before WAL writes page one.
-# Setting either takes a write lock, so only the one who makes the file does.
+# Settings that the file keeps. auto_vacuum must be set before the first table, and before WAL mode
+# writes page one. Setting either takes a write lock, so only the creator of the file sets them.
 FILE_PRAGMAS: tuple[tuple[str, str, object], ...] = (
     ("auto_vacuum", "INCREMENTAL", _INCREMENTAL),
     ("journal_mode", "WAL", "wal"),
 )
 CONNECTION_PRAGMAS: tuple[tuple[str, str, object], ...] = (
-    # SQLite swallows the errors of its own checkpoints; ours are seen (see write).
+    # SQLite ignores errors of its automatic checkpoints; those in SQLiteEngine.write are raised.
     ("wal_autocheckpoint", "0", 0),
     ("synchronous", "FULL", _FULL),
     ("foreign_keys", "ON", 1),
@@ -61,8 +61,9 @@ CONNECTION_PRAGMAS: tuple[tuple[str, str, object], ...] = (
 
 
 def require_safe_sqlite() -> None:
-    found = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
-    if found < MIN_SQLITE_VERSION:
+    """Refuse a version of SQLite that can corrupt a store."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < MIN_SQLITE_VERSION:
         raise StoreError(
             f"SQLite {apsw.sqlite_lib_version()} can corrupt a shared file: "
             "pip install --upgrade apsw"
@@ -70,7 +71,7 @@ def require_safe_sqlite() -> None:
 
 
 def set_pragmas(connection: apsw.Connection, pragmas: Sequence[tuple[str, str, object]]) -> None:
-    """One at a time and read back: a PRAGMA that SQLite does not honour is silent otherwise."""
+    """Set PRAGMAs and read each back: SQLite ignores one it does not support without an error."""
     for name, value, expected in pragmas:
         connection.execute(f"PRAGMA {name} = {value}").fetchall()
         row = connection.execute(f"PRAGMA {name}").fetchone()
@@ -83,7 +84,7 @@ CHECKPOINT_PAGES = 1_000
 
 
 class SQLiteEngine(BaseEngine[SQLiteTransaction]):
-    """One SQLite file."""
+    """A store in a SQLite file; methods without a docstring: see ``protocols.Engine``."""
 
     supports_vector_search = True
 
@@ -105,7 +106,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         self._immutable_fingerprint: tuple[int, ...] | None = None
         self._lock = self._prepare_files()
         try:
-            # Only who makes or upgrades a store waits for its writers.
+            # Only creating or upgrading a store waits for its writers.
             if not self._is_current():
                 with self._holding_write_lock():
                     if self._lock is not None:
@@ -118,7 +119,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
             self.close()
             if isinstance(error, ReverieError):
                 raise
-            # What every store has is not there, or is something else.
+            # A table or value that every store has is missing or of another type.
             raise StoreDamaged(
                 f"{self.path} is damaged ({error}): save what can be read with 'reverie salvage'"
             ) from error
@@ -162,7 +163,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
                 connection.set_busy_timeout(self._busy_ms)
                 if not self.read_only:
                     set_pragmas(connection, CONNECTION_PRAGMAS)
-                    # Behind the PRAGMAs: turning off automatic checkpoints takes hooks away.
+                    # After the PRAGMAs: wal_autocheckpoint removes the hook.
                     connection.set_wal_hook(self._note_wal)
             except BaseException:
                 connection.close()
@@ -181,15 +182,15 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         return int(self._busy_timeout * 1000)
 
     def _is_current(self) -> bool:
-        """Whether the file is a store of this schema, ready to be used."""
+        """Whether the file is a store of the current schema and needs no change."""
         if not self.path.exists() or not store_file.is_store_file(self.path):
             return False
         connection = self._connect()
         self._free.append(connection)
         with self._translating_errors():
-            found = [connection.pragma(name) for name in ("application_id", "user_version")]
+            versions = [connection.pragma(name) for name in ("application_id", "user_version")]
             return (
-                found == [store_file.APPLICATION_ID, schema.SCHEMA_VERSION]
+                versions == [store_file.APPLICATION_ID, schema.SCHEMA_VERSION]
                 and connection.pragma("journal_mode") == "wal"
                 and (self.read_only or planner_stats.has_fixed_stats(connection))
             )
@@ -202,46 +203,42 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         connection = self._connect()
         self._free.append(connection)
         with self._translating_errors():
-            found = connection.pragma("user_version")
+            version = connection.pragma("user_version")
             if connection.pragma("application_id") != store_file.APPLICATION_ID and (
-                found or connection.execute("SELECT count(*) FROM sqlite_schema").get
+                version or connection.execute("SELECT count(*) FROM sqlite_schema").get
             ):
                 raise StoreDamaged(
                     f"{self.path} is a database of another program: give another path"
                 )
-            if found > schema.SCHEMA_VERSION:
+            if version > schema.SCHEMA_VERSION:
                 raise NewerSchema(
-                    f"{self.path} has schema {found}, this Reverie knows {schema.SCHEMA_VERSION}: "
+                    f"{self.path} has schema {version}, "
+                    f"this Reverie knows {schema.SCHEMA_VERSION}: "
                     "upgrade with pip install --upgrade reverie"
                 )
             if self.read_only:
-                if found < schema.SCHEMA_VERSION:
+                if version < schema.SCHEMA_VERSION:
                     raise StoreReadOnly(f"{self.path} needs an upgrade: open it without ?mode=ro")
                 return
-            if not found or connection.pragma("journal_mode") != "wal":
+            if not version or connection.pragma("journal_mode") != "wal":
                 set_pragmas(connection, FILE_PRAGMAS)
-            for number in range(found + 1, schema.SCHEMA_VERSION + 1):
+            for number in range(version + 1, schema.SCHEMA_VERSION + 1):
                 _apply_step(connection, number)
             if not planner_stats.has_fixed_stats(connection):
-                # Without them all works, only slower: a full disk can wait.
+                # They only make queries faster: a full disk is no reason to fail.
                 with contextlib.suppress(apsw.FullError):
                     planner_stats.write_fixed_stats(connection)
-            # The file itself must say that it is a store: who opens it next waits for nobody.
+            # Writes the header into the file itself: the next one to open it needs no write lock.
             _checkpoint(connection)
 
     # -- transactions -------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def read(self, *, allow_replica: bool = False) -> Iterator[SQLiteTransaction]:
-        current = self._current()
-        if current is not None:
-            yield current
-            return
+    def _begin_read(self, allow_replica: bool) -> Iterator[SQLiteTransaction]:
         with (
-            self._detecting_damage(),
             self._detecting_changes(),
             self._translating_errors(),
-            self._lend() as connection,
+            self._lease_connection() as connection,
         ):
             connection.execute("BEGIN")
             try:
@@ -252,12 +249,8 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
                     connection.execute("COMMIT")
 
     @contextlib.contextmanager
-    def write(self, *, wait: bool = True) -> Iterator[SQLiteTransaction]:
-        current = self._current_writer()
-        if current is not None:
-            yield current
-            return
-        with self._detecting_damage(), self._writer(wait=wait) as connection:
+    def _begin_write(self, wait: bool) -> Iterator[SQLiteTransaction]:
+        with self._writer(wait=wait) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 with self._transaction(connection, writing=True) as tx:
@@ -279,26 +272,26 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
             yield transaction
 
     @contextlib.contextmanager
-    def _lend(self) -> Iterator[apsw.Connection]:
+    def _lease_connection(self) -> Iterator[apsw.Connection]:
         with self._pool_lock:
             connection = self._free.pop() if self._free else None
-            frozen = self._immutable_fingerprint
+            fingerprint = self._immutable_fingerprint
         if connection is None:
             connection = self._connect()
         with self._pool_lock:
             self._borrowed.add(connection)
-        spoiled = True
+        discard = True
         try:
             yield connection
-            spoiled = False
+            discard = False
         except BaseException as error:
-            # What a failing disk gave may still be in its cache, or its transaction open.
-            spoiled = errors.is_read_failure(error) or connection.in_transaction
+            # Its cache may hold wrong pages of a failing disk, or its transaction may be open.
+            discard = errors.is_read_failure(error) or connection.in_transaction
             raise
         finally:
             with self._pool_lock:
                 self._borrowed.discard(connection)
-                if self._closed or spoiled or frozen != self._immutable_fingerprint:
+                if self._closed or discard or fingerprint != self._immutable_fingerprint:
                     with contextlib.suppress(apsw.Error):
                         connection.close(True)
                 else:
@@ -317,26 +310,29 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
 
     @contextlib.contextmanager
     def _detecting_changes(self) -> Iterator[None]:
-        """On a read-only medium: notice whoever changes the file in another way."""
+        """On a read-only medium, raise StoreBusy if the file was changed from elsewhere."""
         if not self.read_only:
             yield
             return
-        now = store_file.immutable_fingerprint(self.path)
-        if now != self._immutable_fingerprint:
-            self._immutable_fingerprint = now
+        fingerprint = store_file.immutable_fingerprint(self.path)
+        if fingerprint != self._immutable_fingerprint:
+            self._immutable_fingerprint = fingerprint
             self._drop_connections()
         try:
             yield
         finally:
-            if now is not None and store_file.immutable_fingerprint(self.path) != now:
+            if (
+                fingerprint is not None
+                and store_file.immutable_fingerprint(self.path) != fingerprint
+            ):
                 raise StoreBusy(f"{self.path} was written while it was read: repeat the call")
 
     @contextlib.contextmanager
     def _writer(self, *, wait: bool = True) -> Iterator[apsw.Connection]:
-        """The connection of the one writer there is."""
+        """The connection of the one writer, while the write lock is held."""
         with self._holding_write_lock(wait=wait):
             self._require_working()
-            with self._translating_errors(writing=True), self._lend() as connection:
+            with self._translating_errors(writing=True), self._lease_connection() as connection:
                 yield connection
 
     @contextlib.contextmanager
@@ -347,11 +343,11 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
 
     @contextlib.contextmanager
     def _holding_write_lock(self, *, wait: bool = True) -> Iterator[None]:
-        """The one writer of all threads and processes; again within itself it does nothing."""
+        """Be the only writer of all threads and processes. Nested calls do nothing."""
         patience = self._busy_timeout if wait else 0.0
         deadline = time.monotonic() + patience
         if not self._write_lock.acquire(timeout=patience):
-            raise self._busy(patience)
+            raise self._busy_error(patience)
         try:
             if self._lock is None or self._lock_depth:
                 yield
@@ -361,7 +357,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
             except (OSError, RuntimeError) as error:
                 raise StoreError(f"{self.path} cannot be locked: {error}") from error
             if not taken:
-                raise self._busy(patience)
+                raise self._busy_error(patience)
             self._lock_depth = 1
             try:
                 yield
@@ -371,8 +367,8 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         finally:
             self._write_lock.release()
 
-    def _busy(self, patience: float) -> StoreBusy:
-        """Who it is that writes for so long."""
+    def _busy_error(self, patience: float) -> StoreBusy:
+        """The error for a write lock that was not free in time; names the holder."""
         if self._lock is None or self._lock_depth:
             holder = "another thread of this process"
         else:
@@ -390,7 +386,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
 
     @contextlib.contextmanager
     def _translating_errors(self, *, writing: bool = False) -> Iterator[None]:
-        """SQLite's errors as ours. A failed write or sync stops all writing until reopened."""
+        """Translate SQLite's errors. After a failed write or sync no write is accepted."""
         try:
             yield
         except (TypeError, OverflowError, UnicodeEncodeError) as error:
@@ -400,20 +396,20 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         except (apsw.Error, MemoryError) as error:
             if writing and errors.is_write_failure(error):
                 self._note_failure(str(error))
-            ours = errors.translate_error(error, self.path)
-            if ours is None:
+            translated = errors.translate_error(error, self.path)
+            if translated is None:
                 raise
-            if isinstance(ours, StoreDamaged) and self._is_sound():
-                ours = errors.read_failure(self.path)
+            if isinstance(translated, StoreDamaged) and self._is_intact():
+                translated = errors.read_failure(self.path)
             if isinstance(error, apsw.BusyError) and (
-                found := file_lock.find_lock_holders(self.path.with_name(self.path.name + "-shm"))
+                holders := file_lock.find_lock_holders(self.path.with_name(self.path.name + "-shm"))
             ):
-                who = " and ".join(map(file_lock.describe_process, found))
-                ours = StoreBusy(f"{who} keeps {self.path} locked: try again")
-            raise ours from error
+                names = " and ".join(map(file_lock.describe_process, holders))
+                translated = StoreBusy(f"{names} keeps {self.path} locked: try again")
+            raise translated from error
 
-    def _is_sound(self) -> bool:
-        """Look again before a store is called damaged: SQLite says so of a failed read as well."""
+    def _is_intact(self) -> bool:
+        """Check the file again before calling it damaged: SQLite reports a failed read the same."""
         self._drop_connections()
         try:
             with contextlib.closing(self._bare_connection()) as fresh:
@@ -422,10 +418,10 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         except apsw.Error as error:
             return not errors.is_damage(error)
 
-    # -- upkeep -------------------------------------------------------------------------------
+    # -- maintenance --------------------------------------------------------------------------
 
     def scrub(self, erased: Sequence[str] = ()) -> bool:
-        """Rewrite the file and empty the write-ahead log.
+        """Rewrite the file and truncate the write-ahead log.
 
         secure_delete alone leaves copies of moved rows in the unused parts of pages.
         """
@@ -435,42 +431,44 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
                 connection.set_busy_timeout(SCRUB_TIMEOUT_MS)
                 try:
                     connection.execute("VACUUM")
-                    return _truncate_wal(connection) and not self._holds(connection, erased)
+                    return _truncate_wal(connection) and not self._contains_erased(
+                        connection, erased
+                    )
                 finally:
                     connection.set_busy_timeout(self._busy_ms)
         except (StoreBusy, StoreFull):
-            # What was erased is erased; a job comes back to this.
+            # The erasure itself is done; a job repeats the scrub later.
             return False
 
-    def _holds(self, connection: apsw.Connection, erased: Sequence[str]) -> bool:
-        """Whether the file has bytes of these texts that belong to no living row."""
+    def _contains_erased(self, connection: apsw.Connection, erased: Sequence[str]) -> bool:
+        """Whether the file has parts of these texts that no row contains any more."""
         for text in erased:
             for piece in store_file.sample_substrings(text):
-                living = (
+                rows_containing = (
                     "SELECT 1 FROM log WHERE instr(body, ?1) OR instr(reason, ?1) "
                     "UNION ALL SELECT 1 FROM session_state "
                     "WHERE instr(summary, ?1) OR instr(scratchpad, ?1) LIMIT 1"
                 )
                 if (
                     store_file.file_contains(self.path, piece.encode())
-                    and not connection.execute(living, (piece,)).fetchall()
+                    and not connection.execute(rows_containing, (piece,)).fetchall()
                 ):
                     return True
         return False
 
     def backup(self, target: Path) -> None:
-        """Copy the store into a new file. A copy that cannot be finished is taken away."""
+        """Copy the store into a new file. An unfinished copy is removed."""
         self._require_usable()
         with (
             store_file.new_file(target),
             self._detecting_changes(),
             self._translating_errors(),
-            self._lend() as connection,
+            self._lease_connection() as connection,
         ):
             store_file.copy_pages(connection, target)
 
     def restore(self, source: Path) -> None:
-        """Through SQLite itself: other processes see one big change, never a swapped file."""
+        """Replace everything with a backup, through SQLite: other processes see one change."""
         self._require_usable()
         with self._holding_write_lock():
             with self._writer() as connection:
@@ -486,23 +484,29 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
     def check(self) -> list[str]:
         self._require_usable()
         self.drop_caches()
-        found = self._checked()
-        if found:
-            # A page that could not be read is a problem to SQLite, and may be none of the file.
+        problems = self._integrity_problems()
+        if problems:
+            # integrity_check also reports pages that a failing disk could not read: check again.
             self._drop_connections()
-            again = self._checked()
+            again = self._integrity_problems()
             if not again:
                 raise errors.read_failure(self.path)
             return again
-        return found
+        return problems
 
-    def _checked(self) -> list[str]:
-        with self._detecting_changes(), self._translating_errors(), self._lend() as connection:
+    def _integrity_problems(self) -> list[str]:
+        with (
+            self._detecting_changes(),
+            self._translating_errors(),
+            self._lease_connection() as connection,
+        ):
             problems = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
-            broken = connection.execute("PRAGMA foreign_key_check").fetchall()
+            dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
             changed = store_file.changed_tables(connection)
-        found = changed + [problem for problem in problems if problem != "ok"]
-        return found + [f"{row[0]} row {row[1]} refers to a missing {row[2]}" for row in broken]
+        all_problems = changed + [problem for problem in problems if problem != "ok"]
+        return all_problems + [
+            f"{row[0]} row {row[1]} refers to a missing {row[2]}" for row in dangling
+        ]
 
     def describe(self) -> Mapping[str, str]:
         with self.read() as tx:
@@ -526,7 +530,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
         with self._pool_lock:
             self._closed = True
         self._drop_connections()
-        # A write of another thread still holds the lock: its caller gets an answer first.
+        # Waits for a write of another thread, which still holds the lock.
         with self._write_lock:
             if self._lock is not None and not self._lock_depth:
                 self._lock.close()
@@ -534,7 +538,7 @@ class SQLiteEngine(BaseEngine[SQLiteTransaction]):
 
 
 def _checkpoint(connection: apsw.Connection) -> None:
-    """Move the write-ahead log into the file. The commit is safe already: a full disk can wait."""
+    """Move the write-ahead log into the file; a failure does not matter, the commit is durable."""
     with contextlib.suppress(apsw.BusyError, apsw.FullError):
         connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
@@ -544,7 +548,7 @@ def _truncate_wal(connection: apsw.Connection) -> bool:
     return not busy
 
 
-# A process of an earlier version may still have the store open: what it writes has no seal.
+# A process of an earlier version that still has the store open would write rows without a seal.
 _UNSEALED_TRIGGER = """CREATE TRIGGER log_sealed BEFORE INSERT ON log WHEN NEW.seal = '' BEGIN
     SELECT RAISE(ABORT, 'this store was upgraded: start this process again with the new Reverie');
     END"""
@@ -577,10 +581,10 @@ _parent_connections: list[apsw.Connection] = []
 
 
 def _after_fork() -> None:
-    """A child must neither hold the parent's file lock nor close the parent's connections."""
+    """In a forked child, drop the parent's file locks, and never close its connections."""
     for engine in _open_engines:
         if engine._lock is not None:
-            engine._lock.forget()
+            engine._lock.close_after_fork()
             engine._lock = None
         _parent_connections.extend(engine._free)
         _parent_connections.extend(engine._borrowed)

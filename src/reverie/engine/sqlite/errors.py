@@ -1,4 +1,4 @@
-"""What SQLite raises, as ours."""
+"""Translates SQLite's errors into Reverie's."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from reverie.errors import (
     StoreReadOnly,
 )
 
-# A transaction that ends with one of these wrote nothing: it can be repeated as soon as the disk
-# answers, without opening the store again.
+# Failed reads. A transaction that ends with one of these wrote nothing: it can be repeated without
+# opening the store again.
 _READ_FAILED = {
     apsw.SQLITE_IOERR_READ,
     apsw.SQLITE_IOERR_SHORT_READ,
@@ -29,7 +29,7 @@ _READ_FAILED = {
 
 
 def translate_error(error: apsw.Error | MemoryError, path: Path) -> ReverieError | None:
-    """One line that says what happened and what to do next; None: the caller's own mistake."""
+    """Reverie's error for one of SQLite, with what to do next; None for an error in the SQL."""
     if isinstance(error, apsw.NoMemError | MemoryError) or _code(error) == apsw.SQLITE_IOERR_NOMEM:
         return StoreError(f"not enough memory to work with {path}: free some and try again")
     if isinstance(error, apsw.FullError):
@@ -66,13 +66,14 @@ def _disk_failure(error: apsw.IOError, path: Path) -> StoreError:
 
 
 def read_failure(path: Path) -> StoreFailed:
+    """The error for a read that the disk failed."""
     return StoreFailed(
         f"the disk failed to read {path}: try again, a write with the same key, and check the disk"
     )
 
 
 def is_write_failure(error: BaseException) -> bool:
-    """Whether what is on the disk is not known any more: a write or a sync failed."""
+    """Whether a write or a sync failed, after which the state of the file is unknown."""
     return isinstance(error, apsw.IOError) and _code(error) not in {
         *_READ_FAILED,
         apsw.SQLITE_IOERR_NOMEM,
@@ -88,18 +89,19 @@ def is_database_intact(connection: apsw.Connection) -> bool:
 
 
 def is_bad_value(error: BaseException) -> bool:
-    """Whether a caller gave a value that no column holds; nothing stored can cause that."""
+    """Whether the caller passed a value that no column can hold."""
     if isinstance(error, TypeError):
         return str(error).startswith("Bad binding argument")
     return isinstance(error, OverflowError | UnicodeEncodeError)
 
 
 def is_damage(error: BaseException) -> bool:
+    """Whether SQLite reports that the file is damaged."""
     return isinstance(error, apsw.NotADBError | apsw.CorruptError)
 
 
 def is_read_failure(error: BaseException) -> bool:
-    """Whether what was read may be wrong, by the disk's or the file's fault."""
+    """Whether a read failed or gave wrong data, because of the disk or the file."""
     return is_damage(error) or (isinstance(error, apsw.IOError) and _code(error) in _READ_FAILED)
 
 

@@ -1,12 +1,13 @@
-"""A lock on a file that processes share: first come first served, with a deadline.
+"""A file lock between processes: first come first served, with a timeout.
 
-``flock`` queues waiting processes in the kernel but cannot time out. The wait therefore happens in
-a helper thread, and only when the lock is taken: the caller waits for the helper with a deadline.
-A helper whose caller gave up keeps the place of this process in the queue for the next caller, and
-lets go of the lock at once if nobody wants it when it comes.
+``flock`` queues waiting processes in the kernel but cannot time out. If the lock is taken, a helper
+thread therefore waits for it, and the caller waits for the helper with a timeout. A helper whose
+caller gave up keeps this process's place in the queue for the next caller; if nobody wants the lock
+when it is granted, the helper releases it at once.
 
-The file itself holds two records: whether its store was ever made (``mark``), and who took the
-lock last. The second is for systems without ``/proc/locks``; it counts while that process lives.
+The lock file holds two records: whether its store was ever created (``mark``), and the process that
+took the lock last. The second is for systems without ``/proc/locks``, and valid while that process
+is alive.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_N
 
 
 class FileLock:
-    """The lock on one file, for one handle. Threads that share a handle take turns before it."""
+    """A lock on one file for one engine. Threads that share the engine take turns before it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,7 +43,7 @@ class FileLock:
         self._error: OSError | None = None
 
     def acquire(self, timeout: float) -> bool:
-        """Take the lock; False if it was not free within ``timeout`` seconds."""
+        """Take the lock; False if it was not granted within ``timeout`` seconds."""
         if fcntl is None or self._file is None:
             return True
         with self._changed:
@@ -51,7 +52,9 @@ class FileLock:
                     return True
                 if timeout <= 0:
                     return False
-                threading.Thread(target=self._queue, name="reverie-lock", daemon=True).start()
+                threading.Thread(
+                    target=self._wait_in_queue, name="reverie-lock", daemon=True
+                ).start()
                 self._queued = True
             elif timeout <= 0:
                 return False
@@ -69,7 +72,7 @@ class FileLock:
         if error is not None:
             raise error
         if granted:
-            self._sign()
+            self._record_holder()
         return granted
 
     def release(self) -> None:
@@ -77,14 +80,14 @@ class FileLock:
             self._release()
 
     def close(self) -> None:
-        """Let go of the file. A helper that still waits closes it when its turn comes."""
+        """Close the file. A helper that still waits closes it when it is granted the lock."""
         with self._changed:
             self._closing = True
             if not self._queued:
                 self._close()
 
-    def forget(self) -> None:
-        """Drop the file of the parent process after a fork; its lock stays the parent's."""
+    def close_after_fork(self) -> None:
+        """Close the file in a forked child; the lock stays with the parent process."""
         self._changed = threading.Condition()
         self._queued = False
         self._close()
@@ -97,10 +100,10 @@ class FileLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        self._sign()
+        self._record_holder()
         return True
 
-    def _queue(self) -> None:
+    def _wait_in_queue(self) -> None:
         taken, error = False, None
         try:
             assert self._file is not None
@@ -130,34 +133,34 @@ class FileLock:
                 os.close(self._file)
             self._file = None
 
-    # -- what the file says -------------------------------------------------------------------
+    # -- records in the lock file -------------------------------------------------------------
 
     def is_marked(self) -> bool:
-        """Whether a store was made beside this file."""
+        """Whether the store that this lock belongs to was ever created."""
         return self._file is not None and _read(self._file, len(MARK), 0) == MARK
 
     def mark(self, made: bool = True) -> None:
-        """Say that the store beside this file was made, or that it is yet to be."""
+        """Record that the store was created, or that it is yet to be."""
         if self._file is not None and self.is_marked() != made:
             _write(self._file, MARK if made else bytes(len(MARK)), 0)
 
-    def _sign(self) -> None:
-        """Name this process as the holder. A courtesy: a full disk must not stop a writer."""
+    def _record_holder(self) -> None:
+        """Record this process as the holder; errors are ignored, so that no writer fails here."""
         assert self._file is not None
-        said = f"{os.getpid()} {own_command()}".encode(errors="replace")[:_HOLDER_BYTES]
-        said = said.ljust(_HOLDER_BYTES)
-        if _read(self._file, _HOLDER_BYTES, len(MARK)) != said:
+        record = f"{os.getpid()} {own_command()}".encode(errors="replace")[:_HOLDER_BYTES]
+        record = record.ljust(_HOLDER_BYTES)
+        if _read(self._file, _HOLDER_BYTES, len(MARK)) != record:
             with contextlib.suppress(OSError):
-                _write(self._file, said, len(MARK))
+                _write(self._file, record, len(MARK))
 
     def holder(self) -> str:
-        """Who holds the lock now, in words."""
-        found = find_lock_holders(self.path)
-        if not found and self._file is not None:
+        """Describe the process that holds the lock now."""
+        pids = find_lock_holders(self.path)
+        if not pids and self._file is not None:
             pid = _read(self._file, _HOLDER_BYTES, len(MARK)).split(b" ")[0]
             if pid.isdigit() and _is_alive(int(pid)):
-                found = [int(pid)]
-        return " and ".join(describe_process(pid) for pid in found) or "another process"
+                pids = [int(pid)]
+        return " and ".join(describe_process(pid) for pid in pids) or "another process"
 
 
 def _read(file: int, size: int, offset: int) -> bytes:
@@ -181,51 +184,51 @@ def _write(file: int, data: bytes, offset: int) -> None:
 
 
 def find_lock_holders(path: Path) -> list[int]:
-    """The processes that hold a lock on a file for writing, as the kernel says; Linux only."""
+    """The ids of the processes that hold a write lock on a file, from /proc/locks (Linux)."""
     try:
-        here = path.stat()
+        status = path.stat()
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return []
-    exact = f"{os.major(here.st_dev):02x}:{os.minor(here.st_dev):02x}:{here.st_ino}"
-    # Some file systems show another device here than in stat.
-    return _parse_lock_holders(lines, exact) or _parse_lock_holders(lines, f":{here.st_ino}")
+    exact = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    # Some file systems show another device there than in stat.
+    return _parse_lock_holders(lines, exact) or _parse_lock_holders(lines, f":{status.st_ino}")
 
 
 def _parse_lock_holders(lines: list[str], file: str) -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for line in lines:
-        # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131074 0 EOF; who waits has an arrow after "1:".
+        # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:131074 0 EOF; a waiting process has "->" after "1:".
         words = line.split()
         if len(words) < 8 or words[1] == "->" or words[3] != "WRITE":
             continue
         pid = int(words[4]) if words[4].isdigit() else 0
-        if words[5].endswith(file) and pid > 0 and pid not in found:
-            found.append(pid)
-    return found
+        if words[5].endswith(file) and pid > 0 and pid not in pids:
+            pids.append(pid)
+    return pids
 
 
 def describe_process(pid: int) -> str:
-    """A process: its number, its command without arguments, and whether it is stopped."""
+    """Describe a process: its id, its command without arguments, and whether it is stopped."""
     if pid == os.getpid():
         return "another handle of this process"
     command = _command_of(pid)
-    said = f"process {pid} ({command})" if command else f"process {pid}"
+    description = f"process {pid} ({command})" if command else f"process {pid}"
     return (
-        f"{said}, which is stopped ('kill -CONT {pid}' lets it go on),"
+        f"{description}, which is stopped ('kill -CONT {pid}' lets it go on),"
         if _is_stopped(pid)
-        else said
+        else description
     )
 
 
 @cache
 def own_command() -> str:
-    """What this process runs, without arguments: they may hold what nobody else should read."""
+    """The command of this process without arguments, which may contain secrets."""
     return command_name([sys.executable, *getattr(sys, "orig_argv", sys.argv)[1:]])
 
 
 def command_name(arguments: list[str]) -> str:
-    """The program of a command line; of Reverie's own also the first word after it."""
+    """The program name of a command line; for ``reverie`` also its subcommand."""
     words = list(arguments)
     if words and Path(words[0]).name.startswith("python"):
         script = words.pop(0)

@@ -1,9 +1,11 @@
-"""Rows read from the pages of a SQLite file, past everything that leads to them.
+"""Reads rows directly from the pages of a damaged SQLite file, without its b-trees.
 
-Where a b-tree is broken SQL finds nothing behind the break. Rows of the tables that are sealed can
-be found all the same: each begins with a list of its columns' types, and whatever looks like one
-is decoded and then proves itself by its seal. So it does no harm to look everywhere: at every page
-of the file, and of its write-ahead log, whose newer pages take the place of older ones.
+Where a b-tree is broken, SQL does not find the rows after the break. Rows of sealed tables can be
+found all the same: a record begins with a list of its columns' types, so whatever looks like one is
+decoded, and its seal tells whether it is a row. That makes it safe to search everywhere: every page
+of the file and of its write-ahead log, whose newer pages replace older ones.
+
+See https://www.sqlite.org/fileformat2.html for records, overflow pages and the write-ahead log.
 """
 
 from __future__ import annotations
@@ -16,26 +18,26 @@ from typing import Any
 
 from reverie.engine import seals
 
-# A column of this type is a text of 22 bytes: a hash (see engine/seals.py).
+# The serial type of a text of 22 bytes: a hash (see engine/seals.py).
 HASH_TYPE = b"\x39"
 _INT = rb"[\x01-\x06\x08\x09]"
 _ANY = rb"(?:[\x80-\xff]{0,8}[\x00-\x7f])"
 _SIZES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
-_FRAME, _WAL = 24, 32
+_FRAME_HEADER_SIZE, _WAL_HEADER_SIZE = 24, 32
 DEFAULT_PAGE_SIZE = 4096
-# An entry: its header, what it says, and what proves it.
+# The columns of a log entry: header, erasable content and seal.
 _ENTRY_COLUMNS = (
     len(seals.HEADER_COLUMNS.split(", ")) + len(seals.Erasable._fields) + len(seals.Seal._fields)
 )
 
 
 def _row_pattern(ints: int, others: int) -> re.Pattern[bytes]:
-    """Where a row may begin: so many whole numbers, other columns, and a seal at the end."""
+    """Matches the start of a record of ``ints`` integers, ``others`` of any type, and a seal."""
     columns = _INT * ints + _ANY * others + HASH_TYPE
     return re.compile(rb"(?s)(?=[\x04-\x7f]" + columns + rb")")
 
 
-# The rows of each sealed table.
+# The records of each sealed table.
 ENTRY_PATTERN = _row_pattern(3, _ENTRY_COLUMNS - 4)
 HEAD_PATTERN = _row_pattern(5, 1)
 SPACE_PATTERN = _row_pattern(1, 1)
@@ -44,7 +46,7 @@ STATE_PATTERN = _row_pattern(2, 7)
 
 
 class PageReader:
-    """The pages of a file as its last committed transaction left them, and older ones."""
+    """The pages of a file as of its last committed transaction, and older versions of them."""
 
     def __init__(self, path: Path) -> None:
         self._data = path.read_bytes()
@@ -58,7 +60,7 @@ class PageReader:
         self._read_wal(wal)
 
     def _page_size(self) -> int:
-        """As the header says, if the file agrees: it may be the header that was changed."""
+        """The page size of the header if it fits the file's size: the header may be damaged."""
         size = int.from_bytes(self._data[16:18], "big")
         size = 65536 if size == 1 else size
         if 512 <= size <= 65536 and size & (size - 1) == 0:
@@ -68,46 +70,52 @@ class PageReader:
         return DEFAULT_PAGE_SIZE
 
     def _read_wal(self, wal: bytes) -> None:
-        """Take over committed frames; what no checksum vouches for only proves itself by rows."""
-        begun = wal[:4] in (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
+        """Let committed frames replace pages; frames with wrong checksums are only searched."""
+        has_magic = wal[:4] in (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83")
         order = ">" if wal[3:4] == b"\x83" else "<"
-        sums = _wal_checksum(wal[:24], (0, 0), order) if begun else (0, 0)
-        valid = begun and sums == struct.unpack(">II", wal[24:32])
-        waiting: dict[int, bytes] = {}
-        for at in range(_WAL, len(wal) - self.size - _FRAME + 1, self.size + _FRAME):
-            head, page = wal[at : at + _FRAME], wal[at + _FRAME : at + _FRAME + self.size]
+        sums = _wal_checksum(wal[:24], (0, 0), order) if has_magic else (0, 0)
+        valid = has_magic and sums == struct.unpack(">II", wal[24:32])
+        uncommitted: dict[int, bytes] = {}
+        for at in range(
+            _WAL_HEADER_SIZE,
+            len(wal) - self.size - _FRAME_HEADER_SIZE + 1,
+            self.size + _FRAME_HEADER_SIZE,
+        ):
+            begin = at + _FRAME_HEADER_SIZE
+            header, page = wal[at:begin], wal[begin : begin + self.size]
             if valid:
-                sums = _wal_checksum(page, _wal_checksum(head[:8], sums, order), order)
-                valid = head[8:16] == wal[16:24] and sums == struct.unpack(">II", head[16:24])
+                sums = _wal_checksum(page, _wal_checksum(header[:8], sums, order), order)
+                valid = header[8:16] == wal[16:24] and sums == struct.unpack(">II", header[16:24])
             if not valid:
                 self._others.append(page)
                 continue
-            number, committed = struct.unpack(">II", head[:8])
-            waiting[number] = page
+            number, committed = struct.unpack(">II", header[:8])
+            uncommitted[number] = page
             if committed:
-                self._newer |= waiting
-                waiting = {}
-        self._others += waiting.values()
+                self._newer |= uncommitted
+                uncommitted = {}
+        self._others += uncommitted.values()
 
     def page(self, number: int) -> bytes:
+        """The current content of a page, numbered from 1."""
         if number in self._newer:
             return self._newer[number]
         return self._data[(number - 1) * self.size : number * self.size]
 
-    def _images(self) -> Iterator[bytes]:
+    def _page_versions(self) -> Iterator[bytes]:
         count = -(-len(self._data) // self.size)
         for number in range(1, max([count, *self._newer]) + 1):
             yield self.page(number)
         yield from self._others
-        # Where a page lies over an older one that still stands in the file.
+        # The older versions in the file of pages that the write-ahead log replaces.
         for number in self._newer:
             yield self._data[(number - 1) * self.size : number * self.size]
 
     def rows(self, looks: re.Pattern[bytes], columns: int) -> Iterator[tuple[Any, ...]]:
-        """Whatever decodes as a row of so many columns. Most of it may be none."""
-        for page in self._images():
-            for found in looks.finditer(page):
-                row = self._row(page, found.start(), columns)
+        """Yield everything that decodes as a record of ``columns`` columns; not all are rows."""
+        for page in self._page_versions():
+            for match in looks.finditer(page):
+                row = self._row(page, match.start(), columns)
                 if row is not None:
                     yield row
 
@@ -135,30 +143,30 @@ class PageReader:
         return tuple(values)
 
     def _payload(self, page: bytes, at: int, length: int) -> bytes | None:
-        """The bytes of a record, with those that overflowed to other pages."""
+        """The bytes of a record, including those on overflow pages."""
         usable = self._usable
         most, least = (usable - 12) * 64 // 255 - 23, (usable - 12) * 32 // 255 - 23
         if length <= most:
-            found = page[at : at + length]
-            return found if len(found) == length else None
+            record = page[at : at + length]
+            return record if len(record) == length else None
         local = least + (length - least) % (usable - 4)
         local = local if local <= most else least
         parts, left = [page[at : at + local]], length - local
-        following = int.from_bytes(page[at + local : at + local + 4], "big")
-        seen = set[int]()
+        next_page = int.from_bytes(page[at + local : at + local + 4], "big")
+        visited = set[int]()
         while left > 0:
-            more = self.page(following) if following else b""
-            if following in seen or len(more) < usable:
+            more = self.page(next_page) if next_page else b""
+            if next_page in visited or len(more) < usable:
                 return None
-            seen.add(following)
+            visited.add(next_page)
             parts.append(more[4 : 4 + min(left, usable - 4)])
             left -= usable - 4
-            following = int.from_bytes(more[:4], "big")
+            next_page = int.from_bytes(more[:4], "big")
         return b"".join(parts)
 
 
 def _wal_checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
-    """The running checksum of a write-ahead log."""
+    """The running checksum of a write-ahead log, continued over ``data``."""
     one, two = sums
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for at in range(0, len(words), 2):

@@ -1,7 +1,7 @@
-"""Fixed statistics for SQLite's planner: every store plans alike, whatever is in it.
+"""Fixed statistics for SQLite's query planner: every store gets the same query plans.
 
-Without any, SQLite takes a walk through all rows of an owner for as good as an index. With those
-that ANALYZE gathers, the plans would follow the data, and samples of the keys would be kept.
+Without statistics SQLite rates a scan of all rows of an owner as good as an index. With those that
+ANALYZE gathers, plans would depend on the data, and samples of keys would be stored.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import apsw
 
 from reverie.protocols import Row
 
-# How many rows share a value of a column, within their owner behind the first three. A column that
-# is not named tells rows apart. These are no measurements: they say what an index is worth beside a
-# walk through the rows of an owner. With larger numbers a sort would seem worse than any walk.
+# The number of rows that share a value of a column, after the first three within their owner. A
+# column that is not listed is unique. These are not measurements: they set what an index is worth
+# compared with a scan of an owner's rows. With larger numbers a sort would be rated worse than any
+# scan.
 _ROWS_PER_VALUE = {
     "space": 200,
     "state": 200,
@@ -32,7 +33,7 @@ _ROWS_PER_VALUE = {
     "chain": 2,
 }
 _ROWS = 1_000_000
-# Of so many rows an index holds one.
+# A partial index holds one of this many rows.
 _PARTIAL_INDEX_RATIO = {"memories_pinned": 50, "memories_changed": 50, "memories_private": 50}
 
 _TABLES = ("sqlite_stat1", "sqlite_stat4")
@@ -43,25 +44,25 @@ _COLUMNS = """SELECT t.name, i.name, i.origin, i."unique", c.name
 
 
 def has_fixed_stats(connection: apsw.Connection) -> bool:
-    """Whether a store has these statistics and no other."""
-    named = [name for name in _TABLES if connection.table_exists("main", name)]
-    if "sqlite_stat1" not in named:
+    """Whether a store has exactly these statistics."""
+    existing = [name for name in _TABLES if connection.table_exists("main", name)]
+    if "sqlite_stat1" not in existing:
         return False
-    # Not every SQLite keeps samples.
-    if "sqlite_stat4" in named and connection.execute("SELECT 1 FROM sqlite_stat4 LIMIT 1").get:
+    # Not every build of SQLite has sqlite_stat4.
+    if "sqlite_stat4" in existing and connection.execute("SELECT 1 FROM sqlite_stat4 LIMIT 1").get:
         return False
-    found = connection.execute("SELECT tbl, idx, stat FROM sqlite_stat1").fetchall()
-    return sorted(found) == sorted(_statistics(connection))
+    rows = connection.execute("SELECT tbl, idx, stat FROM sqlite_stat1").fetchall()
+    return sorted(rows) == sorted(_statistics(connection))
 
 
 def write_fixed_stats(connection: apsw.Connection) -> None:
-    """Give a store these statistics; open connections see them with their next statement."""
+    """Write these statistics; open connections use them from their next statement on."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # New tables, not new rows: only a change of the schema makes others read them again.
+        # New tables, not new rows: other connections only reload them after a schema change.
         for name in _TABLES:
             connection.execute(f"DROP TABLE IF EXISTS {name}")
-        # It makes the tables, gathers nothing, and loads what is in them.
+        # Creates the tables without gathering statistics; below, it loads the rows.
         connection.execute("ANALYZE sqlite_schema")
         connection.executemany(
             "INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES (?, ?, ?)", _statistics(connection)
@@ -75,8 +76,8 @@ def write_fixed_stats(connection: apsw.Connection) -> None:
 
 
 def _statistics(connection: apsw.Connection) -> list[tuple[str, str, str]]:
-    """A row for each index: how many rows it has, and how many share its first columns."""
-    found = []
+    """A row of sqlite_stat1 for each index: its rows, and how many share its first columns."""
+    result = []
     rows: list[Row] = connection.execute(_COLUMNS).fetchall()
     for (table, index, origin, unique), columns in groupby(rows, key=lambda row: row[:4]):
         counts = [_ROWS]
@@ -84,8 +85,8 @@ def _statistics(connection: apsw.Connection) -> list[tuple[str, str, str]]:
             counts.append(min(counts[-1], _ROWS_PER_VALUE.get(column, 1)))
         if unique:
             counts[-1] = 1
-        left = [max(count // _PARTIAL_INDEX_RATIO.get(index, 1), 1) for count in counts]
-        # The key of a clustered table goes by the name of its table.
+        scaled = [max(count // _PARTIAL_INDEX_RATIO.get(index, 1), 1) for count in counts]
+        # The primary key of a WITHOUT ROWID table is named after the table.
         name = table if origin == "pk" else index
-        found.append((table, name, f"{' '.join(map(str, left))} noskipscan"))
-    return found
+        result.append((table, name, f"{' '.join(map(str, scaled))} noskipscan"))
+    return result

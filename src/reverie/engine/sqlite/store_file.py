@@ -1,4 +1,4 @@
-"""The files of SQLite stores: what an address means, whether a file is one, and what is in it."""
+"""The files of SQLite stores: addresses, creating, copying, recognising and searching them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ MAX_SHOWN_CHARS = 100
 
 
 def parse_url(url: str) -> tuple[Path, dict[str, str]]:
-    """A path, or ``sqlite://`` and an absolute path; ``?mode=ro`` or ``?vfs=NAME`` may follow."""
+    """Parse an address into a path and its options (``mode=ro``, ``vfs=NAME``).
+
+    An address is a path, or ``sqlite://`` and an absolute path, then optionally ``?`` and options.
+    """
     text, _, query = url.removeprefix("sqlite://").rpartition("?")
     options = dict(urllib.parse.parse_qsl(query)) if text else {}
     if not options or not options.keys() <= {"mode", "vfs"}:
@@ -38,7 +41,7 @@ def parse_url(url: str) -> tuple[Path, dict[str, str]]:
 
 
 def usable_path(text: str | Path) -> Path:
-    """A path that the system can be asked about, with the home folder in the place of ``~``."""
+    """Expand ``~`` in a path, and refuse text that the system does not accept as a path."""
     shown = repr(str(text)[:MAX_SHOWN_CHARS])
     try:
         path = Path(text).expanduser()
@@ -53,48 +56,49 @@ def usable_path(text: str | Path) -> Path:
 
 
 def immutable_fingerprint(path: Path) -> tuple[int, ...] | None:
-    """What tells whether a file on a read-only medium was changed, None on any other medium.
+    """A value that differs after a file on a read-only medium was changed; None on other media.
 
-    SQLite cannot read such a file as any other: it would have to make two files beside it. It can
-    with ``immutable``, which trusts that nobody writes. A writer that reaches the file in another
-    way makes a write-ahead log before it changes anything; while there is one, with its index,
-    SQLite reads the file as any other.
+    SQLite cannot read such a file in the usual way, because it would have to create two files
+    beside it. It can with ``immutable``, which assumes that nobody writes. A writer that reaches
+    the file from elsewhere creates a write-ahead log before it changes anything; while there is
+    one, with its index, SQLite reads the file in the usual way.
     """
     try:
         if not os.statvfs(path).f_flag & os.ST_RDONLY:
             return None
-        found = path.stat()
-        log, index = (path.with_name(path.name + end) for end in ("-wal", "-shm"))
-        pending = log.stat().st_size if log.exists() else -1
-        if pending >= 0 and index.exists():
+        status = path.stat()
+        wal, shm = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+        pending = wal.stat().st_size if wal.exists() else -1
+        if pending >= 0 and shm.exists():
             return None
     except (OSError, AttributeError):
         return None
     if pending > 0:
         raise StoreReadOnly(
-            f"{log} holds writes that cannot be read on a read-only medium: copy it and {path} to "
+            f"{wal} holds writes that cannot be read on a read-only medium: copy it and {path} to "
             "a folder that can be written, and open that copy"
         )
-    return (found.st_ino, found.st_size, found.st_mtime_ns, pending)
+    return (status.st_ino, status.st_size, status.st_mtime_ns, pending)
 
 
 def immutable_uri(path: Path) -> str:
+    """The URI by which SQLite opens a file on a read-only medium."""
     return f"file:{urllib.parse.quote(str(path))}?immutable=1"
 
 
 def ensure_file(path: Path, lock: FileLock) -> None:
-    """Make the file of a new store, for the holder of its lock.
+    """Create the file of a new store; the caller holds its lock.
 
-    A file without content was a store if its lock file or its write-ahead log says so: SQLite would
-    take it for a new one, and throw that log away.
+    Refuse an empty file whose lock file or write-ahead log shows that it was a store: SQLite would
+    treat it as a new database and discard that log.
     """
-    log = path.with_name(path.name + "-wal")
+    wal = path.with_name(path.name + "-wal")
     try:
         if not path.exists():
             lock.mark(False)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         elif path.stat().st_size <= 1 and (
-            lock.is_marked() or (log.exists() and log.stat().st_size)
+            lock.is_marked() or (wal.exists() and wal.stat().st_size)
         ):
             raise StoreDamaged(
                 f"{path} was a store and is empty now: move it away, then bring a backup back with "
@@ -105,22 +109,25 @@ def ensure_file(path: Path, lock: FileLock) -> None:
 
 
 @contextlib.contextmanager
-def new_file(target: Path) -> Iterator[None]:
-    """An empty file that is the owner's alone, gone again if it cannot be finished."""
-    remove_store(target)
+def new_file(path: Path, target: Path | None = None) -> Iterator[None]:
+    """Create an empty file that only its owner may read; remove it again when the block fails.
+
+    ``target`` is the name for messages where ``path`` is only a temporary one.
+    """
+    remove_store(path)
     try:
-        os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error.strerror}") from error
+        raise StoreError(f"{target or path} cannot be written: {error.strerror}") from error
     try:
         yield
     except BaseException:
-        remove_store(target)
+        remove_store(path)
         raise
 
 
 def move_into_place(part: Path, target: Path) -> None:
-    """Give a finished file its name, and see that the name is kept over a power cut."""
+    """Rename a finished file to its final name, and sync the folder."""
     part.rename(target)
     with contextlib.suppress(OSError):  # not every system lets a folder be opened
         folder = os.open(target.parent, os.O_RDONLY)
@@ -131,28 +138,28 @@ def move_into_place(part: Path, target: Path) -> None:
 
 
 def remove_store(path: Path) -> None:
-    """Take away a file and what SQLite and its lock left beside it."""
-    for beside in ("", "-journal", "-wal", "-shm", "-lock"):
+    """Delete a store file, and the files of SQLite and the lock beside it."""
+    for suffix in ("", "-journal", "-wal", "-shm", "-lock"):
         with contextlib.suppress(OSError):
-            path.with_name(path.name + beside).unlink(missing_ok=True)
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def copy_store_file(source: Path, target: Path) -> None:
-    """Through SQLite: bytes alone would leave out what only the write-ahead log has."""
+    """Copy a store through SQLite: its bytes alone lack what is only in the write-ahead log."""
     if not is_store_file(source):
         raise StoreDamaged(f"{source} is not a store, or only a part of one: use another")
     try:
-        frozen = immutable_fingerprint(source) is not None
-        here = apsw.Connection(
-            immutable_uri(source) if frozen else str(source),
+        immutable = immutable_fingerprint(source) is not None
+        connection = apsw.Connection(
+            immutable_uri(source) if immutable else str(source),
             flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-            if frozen
+            if immutable
             else apsw.SQLITE_OPEN_READWRITE,
         )
         try:
-            copy_pages(here, target)
+            copy_pages(connection, target)
         finally:
-            here.close()
+            connection.close()
     except (apsw.NoMemError, MemoryError) as error:
         raise StoreError(f"not enough memory to copy {source}: free some and try again") from error
     except apsw.BusyError as error:
@@ -168,23 +175,23 @@ def copy_store_file(source: Path, target: Path) -> None:
 
 
 def copy_pages(source: apsw.Connection, target: Path) -> None:
-    """Copy a database into a new file. What fails there is said of that file."""
-    there = apsw.Connection(str(target))
+    """Copy a database into a new file; errors that concern the new file name it."""
+    copy = apsw.Connection(str(target))
     try:
-        # In one step: between two, a writer would make it start again, for ever.
-        with there.backup("main", source, "main") as task:
+        # In one step: a write between two steps would make the backup start again, without end.
+        with copy.backup("main", source, "main") as task:
             task.step(-1)
-        there.pragma("journal_mode", "delete")
+        copy.pragma("journal_mode", "delete")
     except apsw.FullError as error:
         raise StoreFull(f"no space left for {target}: free some and try again") from error
     except apsw.ReadOnlyError as error:
         raise StoreError(f"{target} cannot be written: check the rights to its folder") from error
     finally:
-        there.close()
+        copy.close()
 
 
 def is_store_file(path: Path) -> bool:
-    """By the header of the file format: page size and count, user version, application id."""
+    """Whether a file is a store, by its header: size, user version and application id."""
     try:
         with path.open("rb") as file:
             header = file.read(100)
@@ -210,25 +217,25 @@ def _unreadable(path: Path, error: OSError) -> StoreError:
 
 
 def changed_tables(connection: apsw.Connection) -> list[str]:
-    """Tables whose columns are not those they were made with: the schema itself was changed."""
+    """Describe tables that lack a column: the schema itself was damaged."""
     from reverie.engine.table_copy import TABLES
 
-    found = []
+    problems = []
     for table in TABLES:
         try:
             rows = connection.execute(f"PRAGMA table_info({table.name})").fetchall()
-            whole = {*table.key, *table.others} <= {row[1] for row in rows}
+            complete = {*table.key, *table.others} <= {row[1] for row in rows}
         except UnicodeDecodeError:
-            whole = False
-        if not whole:
-            found.append(f"the columns of {table.name} are not those it was made with")
-    return found
+            complete = False
+        if not complete:
+            problems.append(f"the columns of {table.name} are not those it was made with")
+    return problems
 
 
 def sample_substrings(text: str) -> list[str]:
-    """A few stretches of a text, each short enough to lie within one page.
+    """A few substrings of a text, each short enough to fit into one page.
 
-    A short text proves nothing: its bytes may well stand for something else.
+    None of a short text: its bytes may occur in the file by chance.
     """
     if len(text.encode()) < 16:
         return []
@@ -237,5 +244,6 @@ def sample_substrings(text: str) -> list[str]:
 
 
 def file_contains(path: Path, needle: bytes) -> bool:
+    """Whether these bytes are anywhere in a file."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
         return pages.find(needle) >= 0

@@ -1,4 +1,4 @@
-"""A transaction on one SQLite connection: statements, and the vectors kept in blocks."""
+"""A transaction on one SQLite connection: runs the shared SQL, and reads and writes vectors."""
 
 from __future__ import annotations
 
@@ -20,16 +20,37 @@ if TYPE_CHECKING:
 _NULL_CONTEXT = contextlib.nullcontext()
 
 
-class Undivided:
-    """A transaction that is told whose rows it is about, and shows all of them."""
+class SQLiteTransaction:
+    """A transaction on one connection: a snapshot, or the only writer of the store.
+
+    Its methods are those of ``protocols.Transaction``. SQLite has no row-level security, so the
+    methods that restrict the visible rows do nothing: only the conditions in the statements keep
+    owners apart.
+    """
 
     skip_locked = ""
     full_scan_hint = " NOT INDEXED"
 
-    def __init__(self, *, writing: bool, damaged: set[tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        vectors: VectorCache,
+        writing: bool,
+        damaged: set[tuple[int, int]] | None = None,
+    ) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._vectors = vectors
+        self._blocks = VectorBlocks(connection)
         self.writing = writing
-        self.damaged = damaged
+        self.damaged: set[tuple[int, int]] = set() if damaged is None else damaged
         self.kept: dict[object, Any] = {}
+
+    def close(self) -> None:
+        """Close the last statement: while it is open, its snapshot is too."""
+        self._cursor.close(True)
+
+    # -- visible rows -------------------------------------------------------------------------
 
     def restrict_to_names(self, space: str, user: str) -> None:
         pass
@@ -43,26 +64,7 @@ class Undivided:
     def enter_all_owners(self) -> None:
         pass
 
-
-class SQLiteTransaction(Undivided):
-    """One snapshot on one connection. A writer is the only one there is."""
-
-    def __init__(
-        self,
-        connection: apsw.Connection,
-        vectors: VectorCache,
-        writing: bool,
-        damaged: set[tuple[int, int]] | None = None,
-    ) -> None:
-        self._connection = connection
-        self._cursor = connection.cursor()
-        self._vectors = vectors
-        self._blocks = VectorBlocks(connection)
-        super().__init__(writing=writing, damaged=set() if damaged is None else damaged)
-
-    def close(self) -> None:
-        """Let go of the last statement: while it is open its snapshot is too."""
-        self._cursor.close(True)
+    # -- statements ---------------------------------------------------------------------------
 
     def new_space_number(self) -> int:
         row = self.one("SELECT COALESCE(MAX(space), 0) + 1 FROM spaces")
@@ -80,6 +82,8 @@ class SQLiteTransaction(Undivided):
 
     def many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
         self._cursor.executemany(sql, rows)
+
+    # -- vectors ------------------------------------------------------------------------------
 
     def put_vectors(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
         self._blocks.put(owner, generation, first, rows)
@@ -118,6 +122,6 @@ class SQLiteTransaction(Undivided):
     def _vectors_of(
         self, owner: Owner, generation: int
     ) -> contextlib.AbstractContextManager[OwnerVectors]:
-        # What a writer sees may yet be undone: it must not stay in memory.
+        # A writer sees rows that may be rolled back: they must not get into the shared cache.
         cache = VectorCache() if self.writing else self._vectors
         return cache.current(self, self._blocks, owner, generation)

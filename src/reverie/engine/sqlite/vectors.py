@@ -1,8 +1,9 @@
-"""Vectors in SQLite: blocks of 64, written in place, scanned exactly in process.
+"""Vectors in SQLite: stored in blocks of 64, written in place, and searched exactly in memory.
 
 A passage's vector is the slot ``passage % 64`` of block ``passage // 64`` of its owner. An all-zero
-slot means "no vector". A process keeps each owner's matrix in memory and follows other processes'
-writes: passages beyond those it has are new, and ``touched`` lists the ones that changed since.
+slot means "no vector". A process caches each owner's matrix in memory and keeps it current with the
+writes of other processes: passages beyond those it has are new, and the table ``touched`` lists the
+ones that changed since.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CACHE_BYTES = 1 << 30
 
 
 class VectorBlocks:
-    """The stored form."""
+    """Reads and writes the table ``vectors`` on one connection."""
 
     TABLE = """CREATE TABLE vectors (
         id INTEGER PRIMARY KEY, space INTEGER NOT NULL, owner INTEGER NOT NULL,
@@ -42,6 +43,7 @@ class VectorBlocks:
         self._connection = connection
 
     def put(self, owner: Owner, generation: int, first: int, rows: Matrix) -> None:
+        """Write the vectors of consecutive passages."""
         dimensions = rows.shape[1]
         size = BLOCK_SLOTS * dimensions * FLOAT_BYTES
         done = 0
@@ -69,6 +71,7 @@ class VectorBlocks:
             )
 
     def clear(self, owner: Owner, first: int, count: int) -> None:
+        """Overwrite the vectors of consecutive passages with zeros, in every generation."""
         rows: list[Any] = self._connection.execute(
             "SELECT id, block FROM vectors WHERE space = ? AND owner = ? AND generation IN "
             "(SELECT DISTINCT generation FROM vectors WHERE space = ? AND owner = ?) "
@@ -86,7 +89,7 @@ class VectorBlocks:
     def read(
         self, owner: Owner, generation: int, first: int, end: int
     ) -> Iterator[tuple[int, Matrix]]:
-        """Slots of the passages in [first, end), a block at a time, with the first one's number."""
+        """Yield the vectors of the passages in [first, end) by block, after the first's number."""
         if first >= end:
             return
         for block, data in self._connection.execute(
@@ -99,6 +102,7 @@ class VectorBlocks:
             yield block * BLOCK_SLOTS + begin, rows[begin : end - block * BLOCK_SLOTS]
 
     def numbers(self, owner: Owner, generation: int) -> list[int]:
+        """The passages that have a vector."""
         last = self._connection.execute(
             "SELECT COALESCE(MAX(block), 0) FROM vectors "
             "WHERE space = ? AND owner = ? AND generation = ?",
@@ -119,9 +123,9 @@ class VectorBlocks:
 
 
 class OwnerVectors:
-    """One owner's vectors in memory, with the distance of each from the middle of the first ones.
+    """One owner's vectors in memory, with the distance of each from the mean of the first ones.
 
-    The middle moves only when one of those does, so that what comes later costs what it is.
+    The mean changes only when one of those changes, so that adding later vectors is cheap.
     """
 
     def __init__(self, epoch: int, touches: int) -> None:
@@ -136,28 +140,28 @@ class OwnerVectors:
 
     @property
     def memory_bytes(self) -> int:
-        """The bytes of memory it takes."""
+        """The bytes of memory that the vectors take."""
         return self.rows[: self.count].nbytes
 
     def extend(self, parts: Iterable[tuple[int, Matrix]], count: int) -> None:
-        """Take in the passages up to ``count``; those of no part have no vector."""
+        """Add the passages up to ``count``; those that are not in ``parts`` have no vector."""
         for first, rows in parts:
             self._make_room(count, rows.shape[1])
             self.rows[first : first + len(rows)] = rows
         if self.rows.shape[1]:
             self._make_room(count, self.rows.shape[1])
-            self._settle(slice(self.count, count))
+            self._update_norms(slice(self.count, count))
         self.count = count
 
     def put(self, first: int, rows: Matrix) -> None:
-        """Write rows over what is there, or over nothing yet."""
+        """Replace the vectors of consecutive passages."""
         self._make_room(self.count, rows.shape[1])
         here = slice(first, first + len(rows))
         self.rows[here] = rows
-        self._settle(here)
+        self._update_norms(here)
 
-    def _settle(self, here: slice) -> None:
-        """Reckon with what these rows are now."""
+    def _update_norms(self, here: slice) -> None:
+        """Update norms, counts and distances after these rows changed."""
         rows, squared = self.rows[here], vector_math.squared_norms(self.rows[here])
         self.live += int((squared > 0).sum()) - int((self._squared[here] > 0).sum())
         self._squared[here] = squared
@@ -168,7 +172,7 @@ class OwnerVectors:
 
     def _make_room(self, count: int, dimensions: int) -> None:
         if len(self.rows) < count:
-            # For half as many again: zeros that nobody wrote over take no memory yet.
+            # Half as many again: zeroed memory that was never written to is not allocated yet.
             rows = np.zeros((count * 3 // 2, dimensions), np.float32)
             if len(self.rows):
                 rows[: len(self.rows)] = self.rows
@@ -181,10 +185,11 @@ class OwnerVectors:
     def nearest(
         self, query: Vector, limit: int, allowed: Sequence[int] | None, without: Sequence[int]
     ) -> list[tuple[int, float]]:
-        if not self._comparable(query):
+        """The passages most similar to the query, best first."""
+        if not self._can_compare(query):
             return []
         rows, numbers = self.rows[: self.count], None
-        mean, apart = self._centred()
+        mean, apart = self._mean_and_distances()
         if allowed is not None:
             numbers = np.asarray(allowed, dtype=np.int64)
             numbers = numbers[numbers < self.count]
@@ -196,21 +201,23 @@ class OwnerVectors:
         return vector_math.top_k(scores, limit, numbers)
 
     def similar(self, query: Vector, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-        if not self._comparable(query):
+        """The similarity of these passages to the query; -inf for one without a vector."""
+        if not self._can_compare(query):
             return np.full(len(numbers), -np.inf)
-        mean, _ = self._centred()
+        mean, _ = self._mean_and_distances()
         return vector_math.exact_cosine(self.rows[numbers], mean, query)
 
     def vectors(self, numbers: NDArray[np.int64]) -> Matrix:
+        """The vectors of these passages, a row of zeros for one that has none."""
         return self.rows[numbers] if self.live else np.zeros((len(numbers), 0), np.float32)
 
-    def _comparable(self, query: Vector) -> bool:
+    def _can_compare(self, query: Vector) -> bool:
         if self.live and self.rows.shape[1] != len(query):
             raise DimensionMismatchError(self.rows.shape[1], len(query))
         return self.live > 0
 
-    def _centred(self) -> tuple[Vector, Vector]:
-        """The middle, and how far each row is from it."""
+    def _mean_and_distances(self) -> tuple[Vector, Vector]:
+        """The mean, and the distance of each row from it."""
         if self._mean is None:
             self._mean = vector_math.mean_vector(self.rows[: self.count])
             rows, squared = self.rows[: self.count], self._squared[: self.count]
@@ -219,7 +226,7 @@ class OwnerVectors:
 
 
 class VectorCache:
-    """Every matrix this process has read, the least recently used given up beyond CACHE_BYTES."""
+    """The matrices this process has read; above CACHE_BYTES the least recently used is dropped."""
 
     def __init__(self) -> None:
         self._loaded: OrderedDict[tuple[Owner, int], OwnerVectors] = OrderedDict()
@@ -229,15 +236,15 @@ class VectorCache:
     def current(
         self, tx: Transaction, blocks: VectorBlocks, owner: Owner, generation: int
     ) -> Iterator[OwnerVectors]:
-        """An owner's vectors as this transaction sees them, or newer; held still meanwhile."""
+        """An owner's vectors as this transaction sees them, or newer; locked while in use."""
         with self._lock:
             yield self._current(tx, blocks, owner, generation)
 
     def _current(
         self, tx: Transaction, blocks: VectorBlocks, owner: Owner, generation: int
     ) -> OwnerVectors:
-        known = index.statistics(tx, owner)
-        epoch, count, touches = known.epoch, known.next_passage, known.touches
+        statistics = index.statistics(tx, owner)
+        epoch, count, touches = statistics.epoch, statistics.next_passage, statistics.touches
         key = (owner, generation)
         loaded = self._loaded.get(key)
         if loaded is None or loaded.epoch != epoch:
@@ -246,14 +253,14 @@ class VectorCache:
             self._loaded[key] = loaded
         else:
             if touches > loaded.touches:
-                self._follow(loaded, tx, blocks, owner, generation, touches)
+                self._apply_touches(loaded, tx, blocks, owner, generation, touches)
             if count > loaded.count:
                 loaded.extend(blocks.read(owner, generation, loaded.count, count), count)
         self._loaded.move_to_end(key)
-        self._give_up_oldest()
+        self._evict()
         return loaded
 
-    def _follow(
+    def _apply_touches(
         self,
         loaded: OwnerVectors,
         tx: Transaction,
@@ -272,7 +279,7 @@ class VectorCache:
                     loaded.put(first, rows)
         loaded.touches = touches
 
-    def _give_up_oldest(self) -> None:
+    def _evict(self) -> None:
         held = sum(loaded.memory_bytes for loaded in self._loaded.values())
         while held > CACHE_BYTES and len(self._loaded) > 1:
             _, oldest = self._loaded.popitem(last=False)

@@ -1,1 +1,1 @@
-"""Learning without a model: what a person states outright, in their own words."""
+"""Learning without a model: English patterns find what a person states about themselves."""

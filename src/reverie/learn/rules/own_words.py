@@ -1,9 +1,9 @@
-"""Decide which stretches of a user's message are the person's own statements.
+"""Find the parts of a user's message that are the person's own statements.
 
-Learning reads only these. Text that was pasted, quoted or forwarded, that was handed over to be
-read or worked on, or that belongs to role play and fiction, is somebody else's or nobody's. A
-message that asks not to be remembered has no stretch at all. In doubt a stretch is left out: the
-turn is stored verbatim in any case and stays findable.
+Learning reads only these. It leaves out text that was pasted, quoted or forwarded, text that the
+assistant should read or work on, role play and fiction. A message that asks not to be remembered
+has no such part. Doubtful text is left out: the turn is stored verbatim in any case and can still
+be found.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ from reverie.learn.rules.sentences import (
     without_lead_in,
 )
 
-# Stands for what was left out, in the question put to a model.
+# Replaces omitted text in the question to a model.
 OMISSION_MARK = "[pasted text]"
-# Prose of at least this length, or in this many paragraphs, must speak of the person to be theirs.
+# Prose of at least this length, or this many paragraphs, counts as the person's own only when most
+# of its sentences speak of the person or to the assistant.
 _LONG_PROSE = 420
 _MANY_PARAGRAPHS = 3
-# A line at least this long that ends within a sentence was broken to fit.
+# A line of at least this length that ends within a sentence was wrapped.
 _MIN_WRAPPED_CHARS = 55
 
 
 @dataclass(frozen=True, slots=True)
 class OwnWords:
-    """The person's own stretches of a message, verbatim and in order."""
+    """The person's own parts of a message, verbatim and in order."""
 
     segments: tuple[str, ...] = ()
     opted_out: bool = False  # the person asked that this message not be remembered
@@ -46,17 +47,17 @@ class OwnWords:
 
     @property
     def text(self) -> str:
-        """The stretches as one text."""
+        """The parts as one text."""
         return "\n\n".join(self.segments)
 
     @property
     def text_with_omission(self) -> str:
-        """The stretches as one text that says whether something was left out."""
+        """The parts as one text, with a mark at its end when something was left out."""
         return self.text if self.is_whole else "\n\n".join((*self.segments, OMISSION_MARK))
 
 
 class _SentenceSpan(NamedTuple):
-    """A sentence of a line: where it stands in it, and its words without "Actually" before."""
+    """A sentence of a line: its offsets, and its words without a lead-in ("Actually")."""
 
     start: int
     end: int
@@ -315,19 +316,19 @@ _OWN_ITEM = _pattern(r"(?:i|i'm|i've|my|we|our|call me)\b")
 
 
 def find_own_words(text: str) -> OwnWords:
-    """Return the stretches of a user's message that the person says of themselves."""
+    """Return the parts of a user's message that the person wrote themselves, about themselves."""
     if not text.strip() or len(text) > MAX_TEXT_CHARS:
         return OwnWords()
     raw = join_quotations(without_fences(normalize_punctuation(text))).split("\n")
     lines = ["" if pasted.is_quoted_or_indented(line, at) else line for at, line in enumerate(raw)]
     if any(_OPT_OUT.search(sentence) for line in lines for sentence in split_sentences(line)):
         return OwnWords(opted_out=True)
-    kept = _without_role_play(lines, _without_foreign_requests(_without_material(lines, raw)))
-    if _is_foreign_prose(kept):
-        kept = []
-    if kept == raw:
+    own = _without_role_play(lines, _without_foreign_requests(_without_material(lines, raw)))
+    if _is_foreign_prose(own):
+        own = []
+    if own == raw:
         return OwnWords((text,), is_whole=True)
-    return OwnWords(tuple(_split_paragraphs(kept)))
+    return OwnWords(tuple(_split_paragraphs(own)))
 
 
 def _sentences(line: str) -> Iterator[_SentenceSpan]:
@@ -339,64 +340,80 @@ def _sentences(line: str) -> Iterator[_SentenceSpan]:
 
 
 def _split_paragraphs(lines: Sequence[str]) -> Iterator[str]:
-    stretch: list[str] = []
+    paragraph: list[str] = []
     for line in (*lines, ""):
         if line.strip():
-            stretch.append(line)
-        elif stretch:
-            yield split_quotations("\n".join(stretch))
-            stretch = []
+            paragraph.append(line)
+        elif paragraph:
+            yield split_quotations("\n".join(paragraph))
+            paragraph = []
 
 
-def _without_role_play(lines: Sequence[str], kept: list[str]) -> list[str]:
-    """Return what was kept of the lines, or of it what was asked before make-believe began."""
+def _without_role_play(lines: Sequence[str], own: list[str]) -> list[str]:
+    """Return ``own``, the person's lines; if role play starts, only the requests before it."""
     if role_play.is_not_personal("\n".join(lines).strip()):
         return []
     before: list[str] = []
     for sentence in (each.words for line in lines for each in _sentences(line)):
         asked = starts_request(sentence)
         if role_play.starts_role_play(sentence, asked):
-            left = (each.words for line in kept for each in _sentences(line))
-            return [words for words in left if words in before]
+            remaining = (each.words for line in own for each in _sentences(line))
+            return [words for words in remaining if words in before]
         if asked:
             before.append(sentence)
-    return kept
+    return own
 
 
-# -- material -------------------------------------------------------------------------------------
+# -- text of others in a message ------------------------------------------------------------------
 
 
 def _without_material(lines: list[str], raw: Sequence[str]) -> list[str]:
-    """Return the lines up to what was pasted or handed over, and what was said after it."""
-    kept: list[str] = []
+    """Return the lines before text that was pasted or handed over, and a request after it.
+
+    ``raw`` are the same lines before quoted and indented ones were emptied.
+    """
+    own: list[str] = []
     skipping = False  # until the paragraph ends
     for at, line in enumerate(lines):
         skipping = skipping and bool(line.strip())
         if pasted.starts_pasted_text(lines, at) or _is_foreign_list(lines, at):
-            asked = any(found and found.looks_back for found in map(_find_handover, lines[at:]))
-            return ([] if asked else kept) + _closing_request(lines, at)
-        found = None if skipping else _find_handover(line)
-        if skipping or found is None:
-            kept.append("" if skipping else line)
-        elif found.to_paragraph_end:
-            kept.append(line[: found.start])
+            asked = any(
+                handover and handover.looks_back for handover in map(_find_handover, lines[at:])
+            )
+            return ([] if asked else own) + _closing_request(lines, at)
+        handover = None if skipping else _find_handover(line)
+        if skipping or handover is None:
+            own.append("" if skipping else line)
+        elif handover.to_paragraph_end:
+            own.append(line[: handover.start])
             skipping = True
-        elif line[found.end :].strip() or found.holds_text or _is_followed_by_text(lines, raw, at):
-            kept.append(line[: found.start])
-            return kept + _closing_request(lines, at)
-        elif found.looks_back and (found.hands_over and found.start or any(map(str.strip, kept))):
-            before = line[: found.start]
-            return [before] if not found.hands_over or _only_requests(before) else []
+        elif (
+            line[handover.end :].strip()
+            or handover.holds_text
+            or _is_followed_by_text(lines, raw, at)
+        ):
+            own.append(line[: handover.start])
+            return own + _closing_request(lines, at)
+        elif handover.looks_back and (
+            handover.hands_over and handover.start or any(map(str.strip, own))
+        ):
+            before = line[: handover.start]
+            return [before] if not handover.hands_over or _only_requests(before) else []
         else:
-            # What is worked on stands in quotes or in a block of code, and ends with it.
-            kept.append(line[: found.start] if line.rstrip().endswith(":") else line)
+            # The text to work on is in quotes or in a block of code, so it is known where it ends.
+            own.append(line[: handover.start] if line.rstrip().endswith(":") else line)
         if not skipping and _asks_about_next(line) and _is_followed_by_text(lines, raw, at):
-            return kept + _closing_request(lines, at)
-    return kept
+            return own + _closing_request(lines, at)
+    return own
 
 
 class _Handover(NamedTuple):
-    """A sentence after which the words are not the person's."""
+    """A sentence that introduces words of somebody else.
+
+    ``looks_back``: it may refer to the text before it. ``to_paragraph_end``: the words of others
+    end with the paragraph. ``hands_over``: it asks for work on a text. ``holds_text``: it contains
+    that text itself.
+    """
 
     start: int
     end: int
@@ -407,7 +424,7 @@ class _Handover(NamedTuple):
 
 
 def _find_handover(line: str) -> _Handover | None:
-    """Return the first sentence of a line that hands a text over, or lets others speak."""
+    """Return the first sentence of a line that asks for work on a text, or quotes somebody."""
     for start, end, words in _sentences(line):
         if starts_request(words):
             continue
@@ -433,7 +450,7 @@ def _only_requests(text: str) -> bool:
 
 
 def _asks_about_next(line: str) -> bool:
-    """Tell whether a line ends with a question about a text that may follow it."""
+    """Whether a line ends with a question about a text that may follow it."""
     for last in list(_sentences(line))[-1:]:
         asks = _ASKS.match(last.words) and _POINTS.search(last.words)
         return bool(asks or _INTRODUCES_TEXT.match(last.words))
@@ -441,7 +458,7 @@ def _asks_about_next(line: str) -> bool:
 
 
 def _is_followed_by_text(lines: Sequence[str], raw: Sequence[str], at: int) -> bool:
-    """Tell whether the next thing after a line is text that does not say where it ends."""
+    """Whether the next line that is not blank is plain text: neither quoted nor indented."""
     for place in range(at + 1, len(lines)):
         if raw[place].strip():
             return bool(lines[place].strip())
@@ -449,14 +466,14 @@ def _is_followed_by_text(lines: Sequence[str], raw: Sequence[str], at: int) -> b
 
 
 def _closing_request(lines: Sequence[str], at: int) -> list[str]:
-    """Return the last paragraph when it adds a request after a paste: "Also, remember …"."""
+    """Return the last paragraph if it adds a request after pasted text: "Also, remember …"."""
     last = max((place for place, line in enumerate(lines) if line.strip()), default=0)
     alone = last > at and not lines[last - 1].strip()
     return ["", lines[last]] if alone and _CLOSING_REQUEST.match(lines[last].strip()) else []
 
 
 def _is_foreign_list(lines: Sequence[str], at: int) -> bool:
-    """Tell whether a list starts here whose items do not speak of the person."""
+    """Whether a list starts at a line whose items are not about the person."""
     if not pasted.is_item(lines[at]) or (at and pasted.is_item(lines[at - 1])):
         return False
     before = next((line for line in reversed(lines[:at]) if line.strip()), "")
@@ -470,7 +487,7 @@ def _is_foreign_list(lines: Sequence[str], at: int) -> bool:
 
 
 def _is_foreign_prose(lines: Sequence[str]) -> bool:
-    """Tell whether a long text hardly speaks of the person or to the assistant."""
+    """Whether most sentences of a long text neither speak of the person nor to the assistant."""
     text = "\n".join(lines)
     paragraphs = sum(1 for _ in _split_paragraphs(lines))
     if len(text) < _LONG_PROSE and paragraphs < _MANY_PARAGRAPHS:
@@ -480,30 +497,30 @@ def _is_foreign_prose(lines: Sequence[str]) -> bool:
 
 
 def _without_foreign_requests(lines: list[str]) -> list[str]:
-    """Return the lines without requests that are rules for everybody, or not at a person's place.
+    """Return the lines without requests that are not the person's own.
 
-    "The road is steep. Always use low gear." comes from a guide, whoever sends it. Requests stand
-    in the first paragraph or in the last one.
+    "The road is steep. Always use low gear." comes from a guide, whoever sends it. A person's own
+    request is in the first or in the last paragraph.
     """
     paragraphs = list(_paragraphs(lines))
     pointing = any(map(_asks_about_text, _closing_sentences(lines, paragraphs)))
-    kept = list(lines)
+    remaining = list(lines)
     for number, places in enumerate(paragraphs):
         outside = 0 < number < len(paragraphs) - 1
         foreign = len(paragraphs) > 1 and pointing or _is_wrapped([lines[at] for at in places])
         for at in places:
-            said = list(_sentences(lines[at]))
-            impersonal = foreign or any(_is_impersonal(each.words) for each in said)
-            for start, end, words in reversed(said):
+            sentences = list(_sentences(lines[at]))
+            impersonal = foreign or any(_is_impersonal(each.words) for each in sentences)
+            for start, end, words in reversed(sentences):
                 first = not start and at == paragraphs[0][0] and not foreign
                 general = impersonal and not first and not _FIRST_PERSON.search(words)
                 if starts_request(words) and (outside or general):
-                    kept[at] = kept[at][:start] + kept[at][end:]
-    return kept
+                    remaining[at] = remaining[at][:start] + remaining[at][end:]
+    return remaining
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[list[int]]:
-    """Return the places of the lines of each paragraph."""
+    """Yield the line numbers of each paragraph."""
     places: list[int] = []
     for at, line in enumerate((*lines, "")):
         if line.strip():
@@ -514,7 +531,7 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[list[int]]:
 
 
 def _closing_sentences(lines: Sequence[str], paragraphs: Sequence[list[int]]) -> Iterator[str]:
-    """Return the last sentence of the first paragraph, and of the last one."""
+    """Yield the last sentence of the first paragraph, and that of the last one."""
     for places in (*paragraphs[:1], *paragraphs[-1:]):
         yield from [sentence.words for sentence in _sentences(lines[places[-1]])][-1:]
 
@@ -526,7 +543,7 @@ def _asks_about_text(words: str) -> bool:
 
 
 def _is_wrapped(lines: Sequence[str]) -> bool:
-    """Tell whether lines were broken to fit a width, as no person does who types."""
+    """Whether lines were wrapped to a width, which people do not do when they type."""
     return any(
         len(line) >= _MIN_WRAPPED_CHARS
         and line[-1:] not in ".!?…:;"
@@ -536,7 +553,7 @@ def _is_wrapped(lines: Sequence[str]) -> bool:
 
 
 def _is_impersonal(words: str) -> bool:
-    """Tell whether a sentence speaks neither of the person nor to somebody, and of no word said."""
+    """Whether a sentence is about neither the person, the reader nor what was said before."""
     return (
         len(words.split()) > 3
         and not starts_request(words)

@@ -1,6 +1,6 @@
 """Recognise lines that a person copied from elsewhere: logs, code, mail, chats, markup, tables.
 
-Every pattern is tried on one line, from its start, and takes time linear in the line.
+Every pattern is matched against one line and takes time linear in its length.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAIL = _pattern(
     r"datum|gesendet|de|para|asunto|objet|envoyé): |(?:fwd?|re|aw|wg): |begin forwarded|"
     r"(?:on|am|le) .{1,80} (?:wrote|schrieb|écrit)\b.{0,40}:$|-{2,12} ?(?:original|forwarded)"
 )
-# A greeting alone in its line, to somebody who is not the assistant.
+# A greeting on a line of its own, to somebody other than the assistant.
 _SALUTATION = _pattern(
     r"(?:hi|hello|hey|dear|good (?:morning|afternoon|evening|day)|hallo|liebe[rs]?)"
     r"(?! (?:there|again|assistant|claude|chatgpt|gpt|gemini|copilot|reverie|ai|bot|friend|buddy|"
@@ -67,7 +67,7 @@ _DOCUMENT_PART = _pattern(
     r"curriculum vitae|"
     r"#{2,6} ?(?:instruction|input|system)|\W{0,3}(?:system|assistant|user|human|ai)\W{0,3}: "
 )
-# The kind of a document as its first words: "User manual, page 3."
+# The kind of a document as the first words of a line: "User manual, page 3."
 _DOCUMENT = _pattern(
     r"(?:the |our )?(?:\w{1,20} ){0,2}(?:nda|terms|privacy policy|agreement|contract|lease|manual|"
     r"memo|press release|"
@@ -86,7 +86,7 @@ _OWN_LABEL = _pattern(
     r"on|always|never|my \w{1,20}(?: \w{1,20})?)\s{0,2}:"
 )
 _ITEM = re.compile(r"(?:[-*•–]|\d{1,2}[.)]) {1,4}(?=\S)")
-# A name of what follows, in a line of its own: no sentence, and nothing said to somebody.
+# A title on a line of its own: not a sentence, and not addressed to anybody.
 _TITLE = re.compile(r"[A-Z][^.!?,;:…\"“]{1,60}$")
 _CONVERSATIONAL = _pattern(
     r"(?:i|i'm|i've|i'd|my|me|you|your|please|thanks|thank|thx|hi|hello|hey|ok|okay|yes|no|"
@@ -99,7 +99,7 @@ _NO_TITLE = _pattern(
 
 
 def starts_pasted_text(lines: Sequence[str], at: int) -> bool:
-    """Tell whether material that is not the person's own begins with this line."""
+    """Whether text that the person did not write begins with the line ``lines[at]``."""
     line = lines[at].strip()
     if not line:
         return False
@@ -115,19 +115,19 @@ def starts_pasted_text(lines: Sequence[str], at: int) -> bool:
 
 
 def is_quoted_or_indented(line: str, at: int) -> bool:
-    """Tell whether a line is marked as quoted, indented or part of a table."""
+    """Whether a line is quoted, indented or part of a table."""
     if at and line.startswith("  ") and not is_item(line):
         return True
     return line.startswith((">", "|", "    ", "\t"))
 
 
 def is_item(line: str) -> bool:
-    """Tell whether a line is an item of a list."""
+    """Whether a line is an item of a list."""
     return bool(_ITEM.match(line.strip()))
 
 
 def without_bullet(line: str) -> str:
-    """Return an item of a list without what marks it as one."""
+    """Return an item of a list without its bullet or number."""
     return _ITEM.sub("", line.strip(), count=1)
 
 
@@ -143,7 +143,7 @@ def _is_label(line: str) -> bool:
 
 
 def _is_chat(lines: Sequence[str], at: int) -> bool:
-    """Two lines with a label each: a conversation of others, or a form."""
+    """Whether at least two lines have a label, as in a chat log or a form."""
     if not _is_label(lines[at].strip()):
         return False
     return sum(_is_label(line.strip()) for line in lines) > 1
@@ -159,5 +159,5 @@ def _is_title(lines: Sequence[str], at: int) -> bool:
 
 
 def _is_letter(lines: Sequence[str], at: int) -> bool:
-    """A greeting by name starts a letter when text follows it on lines of their own."""
+    """Whether text follows on later lines, so that a greeting by name starts a letter."""
     return any(following.strip() for following in lines[at + 1 :])

@@ -1,6 +1,7 @@
-"""What a person says outright, found without a model: few rules in English that never guess.
+"""Extract what a person states about themselves or asks to be remembered, by English patterns.
 
-A fact that is missed stays findable in its turn; a wrong one misleads. What is in doubt is left.
+The rules are few and never guess: a missed fact can still be found in its turn, a wrong one
+misleads. Anything doubtful (questions, jokes, conditions, hearsay) is left out.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ MAX_CONTENT_CHARS = 500
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that a person said about themselves, or asked to be kept."""
+    """One thing that a person said about themselves, or asked to be remembered.
+
+    ``single_valued``: a later statement about the same subject replaces it. ``retracts``: it says
+    that something is no longer so. ``explicit``: the person asked for it to be remembered.
+    """
 
     content: str
     category: str
@@ -44,29 +49,29 @@ class Statement:
 
 
 class _FactTemplate(NamedTuple):
-    """What is stated, whatever the words.
+    """The fact that several rules state in different words.
 
-    Filled in are {value} as said and {small} in small letters, and the groups of the opening:
-    {kind} in small letters, {topic} as said.
+    Its texts are filled with {value} as said, {small} (the value in lower case), and the groups of
+    the rule's opening: {kind} in lower case, {topic} as said.
     """
 
-    reader: str  # a name in READERS: what the value must look like
+    reader: str  # a name in READERS: the function that parses the value
     content: str
     category: str
     subject: str | None
     single_valued: bool = True
-    ended: str = ""  # the content once it is no longer so
+    ended: str = ""  # the content when a rule retracts the fact
 
 
 class _Rule(NamedTuple):
-    """A clause that starts with the opening states the fact.
+    """One way to state a fact: a clause that starts with the pattern ``opening``.
 
-    The value is what follows the opening, or its group ``value``.
+    The value is what follows the opening, or the opening's group ``value``.
     """
 
     fact: _FactTemplate
     opening: str
-    happened: bool = False  # an event: it may have been today, but not long ago
+    is_event: bool = False  # states an event ("I moved to"), which must not lie in the far past
     retracts: bool = False
 
 
@@ -143,20 +148,20 @@ _ON_DATE = (
     r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})"
 )
 
-# To add a rule, add a line. The first whose opening and value both fit is taken.
+# The first rule whose opening and value both match a clause is used.
 RULES = (
     _Rule(_NAME, r"my name(?: is|'s)"),
     _Rule(_CALLED, rf"{_AM} called|(?:(?:you can|just) )?call me"),
     _Rule(_HOME, rf"I {_NOW}live in|{_AM} {_NOW}based in"),
-    _Rule(_HOME, rf"{_HAVE} {_JUST}moved to", happened=True),
+    _Rule(_HOME, rf"{_HAVE} {_JUST}moved to", is_event=True),
     _Rule(_HOME, r"I no longer live in", retracts=True),
     _Rule(_HOME, rf"{_DO_NOT} live in (?P<value>{_WORDS}){_ANY_MORE}", retracts=True),
     _Rule(_TEAM, rf"{_AM} {_NOW}(?:on|in) {_THE_TEAM}"),
-    _Rule(_TEAM, rf"{_HAVE} {_JUST}(?:moved to|joined) {_THE_TEAM}", happened=True),
-    _Rule(_TEAM, rf"{_HAVE} {_JUST}moved to {_THE_GROUP}", happened=True),
+    _Rule(_TEAM, rf"{_HAVE} {_JUST}(?:moved to|joined) {_THE_TEAM}", is_event=True),
+    _Rule(_TEAM, rf"{_HAVE} {_JUST}moved to {_THE_GROUP}", is_event=True),
     _Rule(_TEAM, rf"{_AM} no longer (?:on|in) {_THE_TEAM}", retracts=True),
     _Rule(_WORK, rf"I {_NOW}work (?:at|for)"),
-    _Rule(_WORK, rf"{_HAVE} {_JUST}started (?:(?:working|a new job) )?at", happened=True),
+    _Rule(_WORK, rf"{_HAVE} {_JUST}started (?:(?:working|a new job) )?at", is_event=True),
     _Rule(_WORK, r"I no longer work (?:at|for)|I (?:just )?quit my job at", retracts=True),
     _Rule(_WORK, rf"{_DO_NOT} work (?:at|for) (?P<value>{_WORDS}){_ANY_MORE}", retracts=True),
     _Rule(_JOB, rf"I {_NOW}work as"),
@@ -182,7 +187,7 @@ RULES = (
     _Rule(_RELATIONS_FACT, rf"{_SOMEONE_IS}{_IS_NOT} my {_RELATIONS}{_ANY_MORE}", retracts=True),
 )
 
-# What a person tells the assistant to do always or never: "Always a pleasure" is no request.
+# Verbs that make "always" or "never" a request to the assistant: "Always a pleasure" is none.
 _COMMANDS = """
     abbreviate add address answer apologise apologize ask assume avoid be begin book break call
     capitalise capitalize change check cite close comment commit confirm convert delete deploy
@@ -199,7 +204,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-# Something to work on, or make-believe: then the message says nothing about the person.
+# Signs of a text to work on or of role play: then the message says nothing about the person.
 _MATERIAL = _pattern(
     r"\b(?:translat(?:e|es|ing|ion)|rewrit(?:e|ing)|rephras(?:e|ing)|paraphras(?:e|ing)|"
     r"proofread(?:ing)?|summari[sz](?:e|ing)|grammar|spelling|sentences?|lyrics|dialogue|"
@@ -252,7 +257,7 @@ _AFTER_VALUE = _pattern(
     r"for|on|to|though|although|now|too)\b"
 )
 _SINCE_THEN = _pattern(r"\s{1,4}(?:last|today|yesterday|this|recently)\b")
-# "I live in Rome and Paris": half of it would be wrong.
+# A second value follows, as in "I live in Rome and Paris": storing one of them would be wrong.
 _ONE_MORE = re.compile(r"(?:, \S{1,40})?,? and (?:[A-Z]|(?:in|at|for|also)\b)")
 
 _REMEMBER = _pattern(
@@ -270,7 +275,7 @@ _COMMAND = _pattern(
 _PREPOSITION = _pattern(r"(?:in|at|to|for|as|on) ")
 _NO_FACT = _pattern(r"(?:to|when|how|what|why|where|who|me|us|him|her|them|if)\b")
 _OWN = _pattern(r"(?:I|my|this|these)\b")
-# "Remember that time we met" looks back, and tells nothing.
+# "Remember that time we met" looks back, and asks for nothing to be stored.
 _REMINISCENCE = re.compile(
     r"(?!(?i:when|if|in|on|at|after|before|every|for|the|an?|I|my|we|you|he|she|it|they|our)\b)"
     r"(?:\S{1,40}|[a-z]\S{0,40} \S{1,40}) (?:we|I|you|he|she|they|when|where|who|which|from|"
@@ -288,30 +293,30 @@ _VERB = _pattern(
 
 
 class _ClauseMatch(NamedTuple):
-    """A statement, and whether it holds all that its clause says."""
+    """A statement; ``complete`` when it covers everything that its clause says."""
 
     statement: Statement
     complete: bool
 
 
 def extract_statements(text: str) -> list[Statement]:
-    """What the person states outright, in the order said; of what is said twice, the last."""
-    kept: dict[str, Statement] = {}
+    """Return what the person states, in order; a repeated statement counts at its last place."""
+    statements: dict[str, Statement] = {}
     for statement in _extract_all(find_own_words(text).text):
         key = nfkc_casefold(statement.content)
-        earlier = kept.pop(key, statement)
-        kept[key] = replace(statement, explicit=statement.explicit or earlier.explicit)
-    # Of too many the last, for they correct the first.
-    return list(kept.values())[-MAX_STATEMENTS:]
+        earlier = statements.pop(key, statement)
+        statements[key] = replace(statement, explicit=statement.explicit or earlier.explicit)
+    # Later statements may correct earlier ones, so the first are dropped when there are too many.
+    return list(statements.values())[-MAX_STATEMENTS:]
 
 
 def asks_to_remember(text: str) -> bool:
-    """Whether the message asks outright that something be kept in mind."""
+    """Whether the message asks for something to be remembered."""
     return any(True for _ in extract_requests(text))
 
 
 def extract_requests(text: str) -> Iterator[str]:
-    """Return the person's own sentences that ask outright for something to be kept in mind."""
+    """Return the person's own sentences that ask for something to be remembered."""
     return (
         restore_text(each)
         for each in iter_sentences(find_own_words(text).text)
@@ -320,33 +325,38 @@ def extract_requests(text: str) -> Iterator[str]:
 
 
 def apply_correction(before: str, text: str) -> list[Statement]:
-    """Return what a turn that only corrects makes of the last statement of the turn before it."""
-    said = list(iter_with_corrections(find_own_words(before).text))
-    now = list(iter_with_corrections(find_own_words(text).text))
-    if len(now) != 1 or not now[0].correction or not said or _is_request(said[-1].words):
+    """Return the last statement of the turn ``before``, as the turn ``text`` corrects it.
+
+    Nothing when ``text`` says more than a correction ("I meant Milan").
+    """
+    sentences = list(iter_with_corrections(find_own_words(before).text))
+    corrections = list(iter_with_corrections(find_own_words(text).text))
+    if len(corrections) != 1 or not corrections[0].correction:
         return []
-    found = [each.statement for each in _read_sentence(said[-1].words)]
-    amended = _replace_value(said[-1].words, found, now[0].correction)
-    return [each for each in amended[-1:] if each.single_valued and each not in found]
+    if not sentences or _is_request(sentences[-1].words):
+        return []
+    stated = [each.statement for each in _read_sentence(sentences[-1].words)]
+    amended = _replace_value(sentences[-1].words, stated, corrections[0].correction)
+    return [each for each in amended[-1:] if each.single_valued and each not in stated]
 
 
 def _extract_all(text: str) -> Iterator[Statement]:
-    spoken = list(iter_with_corrections(text))
-    said = [sentence.words for sentence in spoken]
-    requests = [_is_request(sentence) for sentence in said]
+    parsed = list(iter_with_corrections(text))
+    sentences = [sentence.words for sentence in parsed]
+    requests = [_is_request(sentence) for sentence in sentences]
     material = [
         place
-        for place, sentence in enumerate(said)
+        for place, sentence in enumerate(sentences)
         if not requests[place] and _MATERIAL.search(sentence)
     ]
-    if any(map(_is_joke, said)):
+    if any(map(_is_joke, sentences)):
         return
-    for place, (sentence, following) in enumerate(pairwise([*said, ""])):
+    for place, (sentence, following) in enumerate(pairwise([*sentences, ""])):
         if requests[place]:
             if not material or place < material[0]:
                 yield from _read_request(sentence)
         elif not material and not _RETRACTION.match(following):
-            later = spoken[place + 1] if following else Sentence("")
+            later = parsed[place + 1] if following else Sentence("")
             stated = _with_correction(sentence, later.correction)
             if later.is_retraction and stated:
                 again = [each.statement for each in _read_sentence(later.words)]
@@ -355,30 +365,36 @@ def _extract_all(text: str) -> Iterator[Statement]:
 
 
 def _with_correction(sentence: str, later: str) -> list[Statement]:
-    """Return what a sentence states once it is corrected, by itself or by the next one."""
+    """Return what a sentence states after its own correction, or that of the next sentence.
+
+    ``later`` is the correction that the next sentence makes, or an empty text.
+    """
     if midway := split_correction(sentence):
-        found = [each.statement for each in _read_sentence(midway[0])]
-        amended = _replace_value(midway[0], found, midway[1])
-        if amended != found:
+        stated = [each.statement for each in _read_sentence(midway[0])]
+        amended = _replace_value(midway[0], stated, midway[1])
+        if amended != stated:
             return amended
-    found = [each.statement for each in _read_sentence(sentence)]
-    return _replace_value(sentence, found, later)
+    stated = [each.statement for each in _read_sentence(sentence)]
+    return _replace_value(sentence, stated, later)
 
 
-def _replace_value(sentence: str, found: list[Statement], correction: str) -> list[Statement]:
-    """Return the statements of a sentence with another value in the place of the last one."""
-    if not found or not correction or not (value := found[-1].value):
-        return found
+def _replace_value(sentence: str, stated: list[Statement], correction: str) -> list[Statement]:
+    """Return the statements of a sentence with the last value replaced by the correction.
+
+    They stay as they are when the sentence with the new value does not state the same kind of fact.
+    """
+    if not stated or not correction or not (value := stated[-1].value):
+        return stated
     before, _, after = sentence.rpartition(value)
     for new in (correction, _PREPOSITION.sub("", correction)):
-        read = [each.statement for each in _read_sentence(f"{before}{new}{after}")]
-        if len(read) == len(found) and _is_same_kind(read[-1], found[-1]):
-            return read
-    return found
+        amended = [each.statement for each in _read_sentence(f"{before}{new}{after}")]
+        if len(amended) == len(stated) and _is_same_kind(amended[-1], stated[-1]):
+            return amended
+    return stated
 
 
 def _is_replaced(old: Statement, new: list[Statement]) -> bool:
-    """Tell whether one of several things may be known, and another was said in its place."""
+    """Whether one of the new statements replaces an old one that a subject does not identify."""
     return not old.single_valued and any(_is_same_kind(each, old) for each in new)
 
 
@@ -391,82 +407,82 @@ def _is_same_kind(new: Statement, old: Statement) -> bool:
 
 
 def _is_joke(sentence: str) -> bool:
-    """Tell whether a sentence would state something, were it not for a laugh."""
-    serious = _LAUGH.sub("", sentence)
-    return serious != sentence and any(True for _ in _read_sentence(serious))
+    """Whether a sentence states something and laughs about it ("lol")."""
+    without_laugh = _LAUGH.sub("", sentence)
+    return without_laugh != sentence and any(True for _ in _read_sentence(without_laugh))
 
 
 def _is_request(sentence: str) -> bool:
     if sentence.endswith("?"):
         return False
-    if found := _REMEMBER.match(sentence):
-        said, link = found["said"], found["link"].strip()
+    if match := _REMEMBER.match(sentence):
+        text, link = match["said"], match["link"].strip()
         if link == "that":
-            return not _REMINISCENCE.match(said)
-        outright = found["please"] or link or _OWN.match(said)
-        return bool(outright) and not _NO_FACT.match(said)
+            return not _REMINISCENCE.match(text)
+        outright = match["please"] or link or _OWN.match(text)
+        return bool(outright) and not _NO_FACT.match(text)
     return bool(_FROM_NOW_ON.match(sentence) or _COMMAND.match(sentence))
 
 
 def _read_request(sentence: str) -> Iterator[Statement]:
     if sentence.endswith(":"):
         return
-    if found := _REMEMBER.match(sentence):
-        said = found["said"]
-        if _is_full_sentence(said, found["link"].strip()):
-            yield from _build_requested(said, said, "general")
-    elif found := _FROM_NOW_ON.match(sentence):
-        yield from _build_requested(found["said"], f"From now on: {found['said']}", "preference")
-    elif found := _COMMAND.match(sentence):
-        stated = found["said"] if found["when"].lower() == "always" else ""
-        yield from _build_requested(stated, found["whole"], "preference")
+    if match := _REMEMBER.match(sentence):
+        text = match["said"]
+        if _is_full_sentence(text, match["link"].strip()):
+            yield from _build_requested(text, text, "general")
+    elif match := _FROM_NOW_ON.match(sentence):
+        yield from _build_requested(match["said"], f"From now on: {match['said']}", "preference")
+    elif match := _COMMAND.match(sentence):
+        stated = match["said"] if match["when"].lower() == "always" else ""
+        yield from _build_requested(stated, match["whole"], "preference")
 
 
-def _is_full_sentence(said: str, link: str) -> bool:
-    """Whether it is a sentence, and not only a thing: "please remember my birthday"."""
-    words = said.split()
-    if link.endswith(":") or _VERB.search(said):
+def _is_full_sentence(text: str, link: str) -> bool:
+    """Whether a request contains a sentence, and not only a noun ("remember my birthday")."""
+    words = text.split()
+    if link.endswith(":") or _VERB.search(text):
         return len(words) > 1
     starts = _CLAUSE_START if link == "that" else re.compile("[Ii] ")
-    return len(words) > 2 and bool(starts.match(said))
+    return len(words) > 2 and bool(starts.match(text))
 
 
-def _build_requested(said: str, content: str, category: str) -> Iterator[Statement]:
-    """What the rules make of it, and the words themselves unless that is all of them."""
-    stated = list(_read_sentence(without_lead_in(said)))
-    for found in stated:
-        yield replace(found.statement, explicit=True)
-    clauses = len(_CONJUNCTION.split(said)) // 2 + 1
-    if len(stated) < clauses or not all(found.complete for found in stated):
+def _build_requested(text: str, content: str, category: str) -> Iterator[Statement]:
+    """Yield the statements in what a request says, and its words if these do not cover them."""
+    matches = list(_read_sentence(without_lead_in(text)))
+    for match in matches:
+        yield replace(match.statement, explicit=True)
+    clauses = len(_CONJUNCTION.split(text)) // 2 + 1
+    if len(matches) < clauses or not all(match.complete for match in matches):
         words = restore_text(content).rstrip(".!; ")
         if words and len(words) <= MAX_CONTENT_CHARS:
             yield Statement(words[0].upper() + words[1:], category, None, explicit=True)
 
 
 def _read_sentence(sentence: str) -> Iterator[_ClauseMatch]:
-    """What each clause of a sentence says, unless what comes before it is in doubt."""
+    """Yield what each clause of a sentence states, up to the first doubtful clause."""
     if "?" in sentence or has_label(sentence) or has_quotation(sentence):
         return
     parts = _CONJUNCTION.split(sentence)
     clauses = parts[::2]
     joints = ["but", *(joint.strip(", ").lower() for joint in parts[1::2])]
-    found: _ClauseMatch | None = None
+    match: _ClauseMatch | None = None
     for place, (clause, joint) in enumerate(zip(clauses, joints, strict=True)):
-        # "In the game I'm a mage and I live in Solitude" goes on as it started.
-        begins = {"but": True, "and": bool(_OPEN_START.match(sentence)), "": found is not None}
-        # What follows may take it back: "I live in Rome, I think", "but only this week".
+        # In "In the game I'm a mage and I live in Solitude" the start applies to both clauses.
+        begins = {"but": True, "and": bool(_OPEN_START.match(sentence)), "": match is not None}
+        # The next clause may qualify this one: "I live in Rome, I think", "but only this week".
         goes_on = joints[place + 1 : place + 2] in (["but"], [""])
         qualified = f"{clause} {clauses[place + 1]}" if goes_on else clause
-        found = _read_clause(clause, qualified) if begins[joint] else None
-        if found:
-            yield found
+        match = _read_clause(clause, qualified) if begins[joint] else None
+        if match:
+            yield match
         if _DOUBT.search(clause):
             return
 
 
 @cache
 def _openings() -> list[tuple[_Rule, re.Pattern[str]]]:
-    """Made with the first text: compiling them takes longer than all else."""
+    """Compile the openings of all rules, on first use: it takes longer than importing the rest."""
     return [(rule, _pattern(rf"(?:{rule.opening})(?!\w)")) for rule in RULES]
 
 
@@ -475,12 +491,12 @@ def _read_clause(clause: str, qualified: str) -> _ClauseMatch | None:
         return None
     for rule, opening in _openings():
         start = opening.match(clause)
-        if start is None or (_LONG_AGO if rule.happened else _TEMPORARY).search(qualified):
+        if start is None or (_LONG_AGO if rule.is_event else _TEMPORARY).search(qualified):
             continue
-        read = _read_value(rule, start)
-        if read is not None and _is_value_end(rule, read.rest):
+        parsed = _read_value(rule, start)
+        if parsed is not None and _is_value_end(rule, parsed.rest):
             return _ClauseMatch(
-                _statement(rule, start, read.value), not re.search(r"\w", read.rest)
+                _statement(rule, start, parsed.value), not re.search(r"\w", parsed.rest)
             )
     return None
 
@@ -490,13 +506,13 @@ def _read_value(rule: _Rule, start: re.Match[str]) -> ParsedValue | None:
     if "value" not in start.re.groupindex:
         return reader(rest.strip(), start[0])
     first, last = start.span("value")
-    read = reader(start["value"], start.string[:first] + start.string[last : start.end()])
-    return None if read is None or read.rest else ParsedValue(read.value, rest)
+    parsed = reader(start["value"], start.string[:first] + start.string[last : start.end()])
+    return None if parsed is None or parsed.rest else ParsedValue(parsed.value, rest)
 
 
 def _is_value_end(rule: _Rule, rest: str) -> bool:
-    """Whether the value ends where it was taken to end: not in "I work at Acme no more"."""
-    ends = _AFTER_VALUE.match(rest) or (rule.happened and _SINCE_THEN.match(rest))
+    """Whether the words after a value may follow it, unlike those of "I work at Acme no more"."""
+    ends = _AFTER_VALUE.match(rest) or (rule.is_event and _SINCE_THEN.match(rest))
     return bool(ends) and not _ONE_MORE.match(rest)
 
 

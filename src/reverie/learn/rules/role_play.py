@@ -1,7 +1,7 @@
-"""Recognise messages in which a person speaks for somebody else, or for nobody.
+"""Recognise messages whose first person is not the user.
 
-Role play, fiction, examples, templates, verse, homework, irony, and texts that were written for a
-model to read: what is said there in the first person is not about the person.
+These are role play, fiction, examples, templates, verse, homework, irony, and prompt injections:
+"I" in them says nothing about the person who sent them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text, re.IGNORECASE)
 
 
-# How a sentence may start before the verb of a request.
+# What may come before the verb of a request: "please", "could you", "help me to".
 REQUEST_PREFIX = (
     r"(?:please,? |pls |kindly |now |then |and |hey,? |hi,? |ok(?:ay)?,? )?(?:(?:can|could|would|"
     r"will) "
@@ -90,14 +90,14 @@ _HOMEWORK = _pattern(
     r"tense\b|\bcorrect the mistakes\b|\bfind the (?:verbs?|nouns?|mistakes?|errors?)\b|"
     r"\bessay\b.{0,30}[:,]|\b(?:please )?grade (?:it|this|my)\b|\bgrammatical\b"
 )
-# Irony colours the whole message.
+# A sign of irony anywhere makes the whole message unreliable.
 _IRONY = _pattern(
     r"🙄|(?:^|\s)/s\b|^(?:oh,? (?:sure|great|joy)[,.!]|yeah,? right\b|wow,? great\.)|, clearly\.|"
     r"\b(?:lmao|rofl|jk|just kidding|just joking)\W{0,20}$|\bknock,? knock\b|^here's a joke\b|"
     r"\btwo (?:men|guys|friends) in a bar\b|\bi just (?-i:LOVE)\b"
 )
 
-# Nobody says this of themselves: somebody else wrote the message, for a model to read.
+# Riddles and prompt injections: nobody says this about themselves.
 _INJECTION = _pattern(
     r"\briddle\b|^quiz\b|\b(?:what|who) am i\?|"
     r"\b(?:ignore|disregard|forget|override) (?:all |any )?(?:of )?(?:the |your |my )?(?:previous|"
@@ -108,19 +108,22 @@ _INJECTION = _pattern(
     r"language model)s? (?:assistant )?(?:reading|processing) this\b"
 )
 
-# Who said it stands after it: "… (Larry Wall)", "… — Mark Twain".
+# A quotation that ends with its author: "… (Larry Wall)", "… — Mark Twain".
 _ATTRIBUTION = re.compile(
     r"(?:[—–] ?|\()[A-Z][\w.'-]{0,20}(?: (?:[a-z]{1,3} )?[A-Z][\w.'-]{1,20}){1,3}\)?\.?$"
 )
 
 
 def is_not_personal(message: str) -> bool:
-    """Tell whether nothing in a message is said of the person, whatever it says."""
+    """Whether a message as a whole says nothing about the person who sent it."""
     return any(sign.search(message) for sign in (_PLACEHOLDER, _IRONY, _INJECTION, _ATTRIBUTION))
 
 
 def starts_role_play(sentence: str, asked: bool) -> bool:
-    """Tell whether make-believe starts with a sentence; ``asked`` is one that asks outright."""
+    """Whether role play, an example, verse or homework starts with a sentence.
+
+    ``asked``: the sentence is a request to remember something, so only role play counts.
+    """
     if _ROLE_PLAY.search(sentence):
         return True
     return not asked and any(sign.search(sentence) for sign in (_EXAMPLE, _VERSE, _HOMEWORK))

@@ -1,4 +1,4 @@
-"""The person's own words in a message, sentence by sentence: no code, quotations or pasted text."""
+"""Split a message into sentences, leaving out code, quotations and pasted text."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from reverie.text.normalize import one_line
 
 # Nobody types more than this about themselves: a longer text was pasted.
 MAX_TEXT_CHARS = 6_000
-# A line at least so long may have been broken only to fit.
+# A line of at least this length may have been wrapped.
 _MIN_WRAPPED_CHARS = 50
 
-# Two characters of no meaning stand for a space in a quotation and for its start: a quotation is
-# then one long word, and cannot end a sentence or start one.
+# Private-use characters that replace the spaces in a quotation and mark its start. This makes a
+# quotation one long word, so that no sentence ends or starts inside it.
 _SPACE, _QUOTE = "\ue000", "\ue001"
 
 _SHORTENED = """
@@ -28,7 +28,7 @@ _QUOTED = re.compile(
     r"(?<!\w)'(?=\w)[^'\n]*+(?:'\w[^'\n]*+)*+'?"
 )
 _ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)]) {1,4}")
-# From such a line on, the text comes from elsewhere: a rule, a tag, a header, a line of a chat.
+# A line after which everything was pasted: a ruler, a tag, a mail header, a line of a chat.
 _PASTED = re.compile(
     r"[-=_*~#+]{3,}|<[a-z/!]|on .{1,80} wrote\b|begin forwarded|(?:from|to|subject|date|sent): |"
     r"\S{1,60}(?: \S{1,60})? \[?\d{1,2}:\d\d(?: ?[ap]m)?\]?$",
@@ -46,7 +46,7 @@ _LEAD_IN = re.compile(
     r"(?:hi|hello|hey)(?:(?: \w{1,40}){0,2}\s{0,4}[,.!–—-]{1,8}\s{0,4}|(?: there| again)?\s{1,4})",
     re.IGNORECASE,
 )
-# How a person takes back the last thing said, and says what it should have been.
+# The words by which a person corrects what they said last.
 _CORRECTS = re.compile(
     r"(?:oops|whoops|sorry|no|nope|er|erm|uh|um|hmm|wait|hold on|actually|i mean|i meant|"
     r"i meant to say|correction|let me correct that|make that|scratch that|or rather|rather|"
@@ -60,7 +60,7 @@ _MIDWAY = re.compile(
     r"no,? wait\b|or rather\b|make that\b))",
     re.IGNORECASE,
 )
-# "Oops, Nantes I mean": the mark may follow.
+# The words of a correction may also follow it: "Oops, Nantes I mean".
 _AFTERTHOUGHT = re.compile(r",? (?:i meant?|that is|rather|sorry)$", re.IGNORECASE)
 _MAX_CORRECTION_WORDS = 6
 _NO_CORRECTION = re.compile(
@@ -89,10 +89,11 @@ _REQUEST = re.compile(
 
 
 class Sentence(NamedTuple):
-    """A sentence without "Actually" before or "btw" after it.
+    """A sentence without a lead-in ("Actually") or an aside ("btw").
 
-    ``correction`` is what it puts in the place of what was said before: "Milan" in "I mean Milan".
-    ``takes_back``: it starts by denying what was said before: "Actually no, I prefer coffee".
+    ``correction`` is the new value in a sentence that corrects the one before it: "Milan" in "I
+    mean Milan". ``is_retraction``: it starts by denying what was said before, as in "Actually no,
+    I prefer coffee".
     """
 
     words: str
@@ -101,12 +102,12 @@ class Sentence(NamedTuple):
 
 
 def iter_sentences(text: str) -> Iterator[str]:
-    """What the person says, a sentence at a time, without "Actually" before or "btw" behind it."""
+    """Yield the person's own sentences, without lead-ins ("Actually") and asides ("btw")."""
     return (sentence.words for sentence in iter_with_corrections(text))
 
 
 def iter_with_corrections(text: str) -> Iterator[Sentence]:
-    """Return what the person says, a sentence at a time, with what each corrects."""
+    """Yield the person's own sentences, each with the correction that it makes."""
     labelled = False
     for line in _lines(text):
         if _PASTED.match(line):
@@ -115,10 +116,10 @@ def iter_with_corrections(text: str) -> Iterator[Sentence]:
         for sentence in split_sentences(line):
             if labelled:
                 break
-            own = _ASIDE.sub("", without_lead_in(sentence))
-            yield Sentence(own, find_correction(sentence), bool(_TAKES_BACK.match(sentence)))
-            # "Bob: I live in Rome" is said by another, "Translate: …" by nobody.
-            labelled = has_label(own) and not _REQUEST.match(own)
+            words = _ASIDE.sub("", without_lead_in(sentence))
+            yield Sentence(words, find_correction(sentence), bool(_TAKES_BACK.match(sentence)))
+            # "Bob: I live in Rome" is said by Bob, and "Translate: …" by nobody.
+            labelled = has_label(words) and not _REQUEST.match(words)
         if line.endswith(":"):
             if not _ABOUT_ME.match(line):
                 return
@@ -126,12 +127,12 @@ def iter_with_corrections(text: str) -> Iterator[Sentence]:
 
 
 def find_correction(sentence: str) -> str:
-    """Return what a sentence puts in the place of something said before, or nothing."""
+    """Return the new value when a sentence corrects the one before it, else an empty text."""
     rest, marked = sentence, False
     for _ in range(4):
-        if not (found := _CORRECTS.match(rest)):
+        if not (match := _CORRECTS.match(rest)):
             break
-        rest, marked = rest[found.end() :], True
+        rest, marked = rest[match.end() :], True
     rest = rest.removeprefix("it's ")
     rest = _AFTERTHOUGHT.sub("", rest.rstrip(" .!…"))
     if not marked or not rest or len(rest.split()) > _MAX_CORRECTION_WORDS or "?" in rest:
@@ -140,54 +141,58 @@ def find_correction(sentence: str) -> str:
 
 
 def split_correction(sentence: str) -> tuple[str, str] | None:
-    """Take "I live in Rome, I mean Milan" apart, into what was said first and the correction."""
-    for found in _MIDWAY.finditer(sentence):
-        if correction := find_correction(sentence[found.end() :]):
-            return sentence[: found.start()], correction
+    """Split "I live in Rome, I mean Milan" into the first statement and its correction."""
+    for match in _MIDWAY.finditer(sentence):
+        if correction := find_correction(sentence[match.end() :]):
+            return sentence[: match.start()], correction
     return None
 
 
 def without_lead_in(sentence: str) -> str:
+    """Return a sentence without up to four lead-ins such as "Actually" or "Oh"."""
     for _ in range(4):
-        if not (found := _LEAD_IN.match(sentence)):
+        if not (match := _LEAD_IN.match(sentence)):
             break
-        sentence = sentence[found.end() :]
+        sentence = sentence[match.end() :]
     return sentence
 
 
 def has_label(sentence: str) -> bool:
+    """Whether a sentence has a label or introduces something by a colon: "Bob: …"."""
     return bool(_LABEL.search(sentence))
 
 
 def has_quotation(sentence: str) -> bool:
+    """Whether a prepared sentence contains a quotation."""
     return _QUOTE in sentence
 
 
 def restore_text(sentence: str) -> str:
-    """The sentence with its quotations as they were, on one line."""
+    """Return a sentence with its quotations restored, on one line."""
     return one_line(sentence.replace(_QUOTE, "").replace(_SPACE, " "))
 
 
 def ends_with_abbreviation(before: str) -> bool:
-    """Whether a full stop after this belongs to its last word: "St", "J", "U.S"."""
+    """Whether a full stop after this text belongs to its last word: "St", "J", "U.S"."""
     word = before.rpartition(" ")[2].lstrip("(\"'")
     return word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper()) or "." in word
 
 
 def split_sentences(line: str) -> Iterator[str]:
+    """Yield the sentences of a line."""
     start = 0
-    for found in _END.finditer(line):
-        goes_on = found[0] == "." and ends_with_abbreviation(line[start : found.start()])
-        if goes_on and not _NEXT.match(line, found.end()):
+    for end in _END.finditer(line):
+        goes_on = end[0] == "." and ends_with_abbreviation(line[start : end.start()])
+        if goes_on and not _NEXT.match(line, end.end()):
             continue
-        yield line[start : found.end()].strip()
-        start = found.end()
+        yield line[start : end.end()].strip()
+        start = end.end()
     if rest := line[start:].strip():
         yield rest
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines, joined where they were broken to fit; an empty one for what is not own."""
+    """Yield the lines of a text, wrapped ones joined, and quoted or indented ones empty."""
     whole, last = "", ""
     for raw in _prepare_text(text).split("\n"):
         line = "" if raw.startswith((">", "|", "    ", "\t")) else one_line(raw)
@@ -205,34 +210,37 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _prepare_text(text: str) -> str:
-    """The text without blocks of code, its apostrophes plain and each quotation one word."""
+    """Remove blocks of code, normalise apostrophes, and make each quotation one word.
+
+    A text longer than MAX_TEXT_CHARS becomes empty.
+    """
     if len(text) > MAX_TEXT_CHARS:
         return ""
     return join_quotations(_FENCE.sub("\n\n", normalize_punctuation(text)))
 
 
 def normalize_punctuation(text: str) -> str:
-    """Return the text with plain line ends and apostrophes, and without characters of ours."""
+    """Return a text with plain line ends and apostrophes, and without our marker characters."""
     plain = re.sub(r"[\ud800-\udfff\ue000\ue001]", "\ufffd", text)
     plain = re.sub(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", "\n", plain)
     return re.sub(r"[\u2018\u2019\u02bc\uff07]", "'", plain)
 
 
 def without_fences(text: str) -> str:
-    """Return the text with each block of code as one quoted line."""
+    """Replace each block of code by one empty quoted line."""
     return _FENCE.sub("\n>\n", text)
 
 
 def join_quotations(text: str) -> str:
-    """Return the text with each quotation as one long word."""
+    """Make each quotation of a text one long word."""
     return _QUOTED.sub(lambda quoted: _QUOTE + re.sub(r"\s", _SPACE, quoted[0]), text)
 
 
 def split_quotations(text: str) -> str:
-    """Return the text with its quotations as they were, spaces for the ends of lines in them."""
+    """Restore the quotations of a text, with spaces for the line ends in them."""
     return text.replace(_QUOTE, "").replace(_SPACE, " ")
 
 
 def starts_request(sentence: str) -> bool:
-    """Tell whether a sentence starts as a request to keep something in mind does."""
+    """Whether a sentence starts like a request to remember something."""
     return bool(_REQUEST.match(sentence))

@@ -1,7 +1,8 @@
-"""What a value must look like to be believed: a name, a place, a thing somebody likes.
+"""Parse the value of a statement: a name, a place, a job, a thing that somebody likes.
 
-Each reader takes what follows the opening of a clause, and the opening; it gives the value and
-what is said after it, or None when it would have to guess.
+Each function in READERS takes the text after the opening of a clause ("Rome for work") and the
+opening itself ("I live in"). It returns the value and the text after it, or None when it would
+have to guess.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DAYS_AND_MONTHS = _words("""
     monday tuesday wednesday thursday friday saturday sunday january february march april may june
     july august september october november december today tomorrow yesterday
 """)
-# "I moved to Linux", "I live in Vim": a capital letter makes no place.
+# "I moved to Linux", "I live in Vim": not every word with a capital letter is a place.
 _NOT_PLACES = _DAYS_AND_MONTHS | _words("""
     android angular ansible apple arch azure bash bitbucket brave chrome clojure cloud cloudflare
     colemak confluence cursor dart debian design development discord django docker dvorak edge
@@ -49,7 +50,7 @@ _PLACE_PREFIXES = _words(
     "cape east fort lake las los lower mount new north port saint san south upper west"
 )
 _ACRONYM_PLACES = frozenset(("DC", "EU", "LA", "NYC", "NZ", "SF", "UAE", "UK", "US", "USA"))
-# "My wife is French", "Coffee is my friend": what is written like a name and is none.
+# "My wife is French", "Coffee is my friend": words with a capital letter that are no names.
 _NOT_NAMES = (_DAYS_AND_MONTHS - {"april", "may", "june"}) | _words("""
     a an the he she it they we you i me him her them us this that these those who what which where
     when why how whose here there one none nobody noone everyone everybody someone somebody anyone
@@ -119,9 +120,9 @@ _AFTER_COMMA = _pattern(
 )
 _SERIES = re.compile(r"[\w' -]+(?:, [\w' -]+)+,? and [\w' -]+")
 _FILLER = _pattern(r"(?<!\s)\s+(?:too|as well|a lot|very much|so much|(?:the )?most|any ?more)$")
-# The same for what is no word: read backwards, so that only one place is tried.
+# Trailing punctuation, matched on the reversed text so that the search is linear.
 _FILLER_SIGNS = re.compile(r"\W+\s")
-# What means something only beside what was said before, or speaks of somebody else.
+# Words that cannot be understood without the conversation, or that refer to somebody else.
 _CONTEXT_DEPENDENT = _pattern(
     r"\b(?:it|its|this|that|these|those|them|they|their|him|his|he|her|she|you|your|yours|me|my|"
     r"mine|i|we|us|our|ours|one|ones|both|not|no|nothing|none|nobody|neither|never|option|version|"
@@ -135,21 +136,21 @@ _UNCLEAR = _pattern(
     r"working)\b"
 )
 _THE_THING = re.compile(r"(?i:the) [^A-Z]")
-# "Flights to Spain", "the bus to work" are no choice between two things.
+# "Tea to coffee" is a choice; "flights to Spain" and "the bus to work" are not.
 _ONE_TO_OTHER = re.compile(r"([a-z]{1,40}) to (?!bed|church|school|town|work)([a-z]{1,40})")
 
 
 class ParsedValue(NamedTuple):
-    """A value, and what the clause says after it."""
+    """A value, and the rest of the clause after it."""
 
     value: str
     rest: str = ""
 
 
-def _name(said: str) -> ParsedValue | None:
-    """As many words as are written like a name, from the first on."""
+def _name(text: str) -> ParsedValue | None:
+    """Parse the leading words that are written like a name."""
     end = 0
-    for token in re.finditer(r"\S+", said):
+    for token in re.finditer(r"\S+", text):
         word = token[0].rstrip(",.!…();")
         # The last full stop of "D.C." belongs to it.
         word += "." if "." in word and token[0].startswith(".", len(word)) else ""
@@ -163,23 +164,23 @@ def _name(said: str) -> ParsedValue | None:
             break
         if punctuation and not (punctuation == "." and ends_with_abbreviation(word)):
             break
-    return ParsedValue(said[:end], said[end:]) if 0 < end <= MAX_VALUE_CHARS else None
+    return ParsedValue(text[:end], text[end:]) if 0 < end <= MAX_VALUE_CHARS else None
 
 
-def _name_with_article(said: str) -> ParsedValue | None:
-    if said[:4].lower() != "the ":
-        return _name(said)
-    read = _name(said[4:])
-    return read and ParsedValue(f"the {read.value}", read.rest)
+def _name_with_article(text: str) -> ParsedValue | None:
+    if text[:4].lower() != "the ":
+        return _name(text)
+    parsed = _name(text[4:])
+    return parsed and ParsedValue(f"the {parsed.value}", parsed.rest)
 
 
-def _place(said: str, opening: str) -> ParsedValue | None:
-    read = _name_with_article(said)
-    if read is None or _is_upper_case(opening):
+def _place(text: str, opening: str) -> ParsedValue | None:
+    parsed = _name_with_article(text)
+    if parsed is None or _is_upper_case(opening):
         return None
-    if not all(map(_is_place_word, words := read.value.split())):
+    if not all(map(_is_place_word, words := parsed.value.split())):
         return None
-    return None if words[-1].lower() in _PLACE_PREFIXES else read
+    return None if words[-1].lower() in _PLACE_PREFIXES else parsed
 
 
 def _is_place_word(word: str) -> bool:
@@ -191,57 +192,57 @@ def _is_place_word(word: str) -> bool:
     return plain and len(word) > 1 and word.lower() not in _NOT_PLACES
 
 
-def _organisation(said: str, opening: str) -> ParsedValue | None:
-    read = _name_with_article(said)
-    if read is None or _is_upper_case(opening):
+def _organisation(text: str, opening: str) -> ParsedValue | None:
+    parsed = _name_with_article(text)
+    if parsed is None or _is_upper_case(opening):
         return None
-    first = read.value.removeprefix("the ").split()[0].lower()
-    return None if first.rstrip("s") in _NOT_ORGANISATIONS else read
+    first = parsed.value.removeprefix("the ").split()[0].lower()
+    return None if first.rstrip("s") in _NOT_ORGANISATIONS else parsed
 
 
-def _person(said: str, opening: str, most_words: int = 3) -> ParsedValue | None:
-    read = _name(said)
-    if read is None or _is_upper_case(opening):
+def _person(text: str, opening: str, most_words: int = 3) -> ParsedValue | None:
+    parsed = _name(text)
+    if parsed is None or _is_upper_case(opening):
         return None
-    words = read.value.split()
-    named = len(words) <= most_words and len(read.value) > 1 and all(map(_is_person_word, words))
-    return read if named else None
+    words = parsed.value.split()
+    named = len(words) <= most_words and len(parsed.value) > 1 and all(map(_is_person_word, words))
+    return parsed if named else None
 
 
 def _is_person_word(word: str) -> bool:
     letters = re.sub(r"[.'-]", "", word)
     if word.lower() in _NOT_NAMES or not letters.isalpha() or word.endswith("'s"):
         return False
-    # "My boss is CEO" tells no name.
+    # An acronym is no name: "My boss is CEO".
     return len(letters) == 1 or not re.fullmatch("[A-Z]+", letters)
 
 
-def _own_name(said: str, opening: str) -> ParsedValue | None:
-    bare = said.rstrip(" .!;")
-    # From those who write all alike; "My name is irrelevant" has a capital letter and no name.
+def _own_name(text: str, opening: str) -> ParsedValue | None:
+    bare = text.rstrip(" .!;")
+    # From somebody who writes everything in lower or upper case, any single word may be a name.
     if (opening.islower() or _is_upper_case(opening)) and bare.isalpha() and len(bare) > 1:
-        known = bare.lower() not in _NOT_NAMES and len(bare) <= MAX_VALUE_CHARS
-        return ParsedValue(bare) if known else None
-    return _person(said, opening, most_words=4)
+        is_name = bare.lower() not in _NOT_NAMES and len(bare) <= MAX_VALUE_CHARS
+        return ParsedValue(bare) if is_name else None
+    return _person(text, opening, most_words=4)
 
 
 def _is_upper_case(opening: str) -> bool:
-    """Whether the words all have capital letters, which then tell no name."""
+    """Whether somebody writes in capital letters, so that they do not mark a name."""
     return bool(re.search("[A-Z]", opening[1:].replace("I", "")))
 
 
-def _team(said: str, opening: str) -> ParsedValue | None:
-    unclear = _CONTEXT_DEPENDENT.search(said) or not _NOT_TEAMS.isdisjoint(said.lower().split())
+def _team(text: str, opening: str) -> ParsedValue | None:
+    unclear = _CONTEXT_DEPENDENT.search(text) or not _NOT_TEAMS.isdisjoint(text.lower().split())
     return (
         None
-        if unclear or not said[0].isalpha() or len(said) > MAX_VALUE_CHARS
-        else ParsedValue(said)
+        if unclear or not text[0].isalpha() or len(text) > MAX_VALUE_CHARS
+        else ParsedValue(text)
     )
 
 
-def _occupation(said: str, opening: str) -> ParsedValue | None:
-    end = _AFTER_JOB.search(said)
-    value, rest = (said[: end.start()], said[end.start() :]) if end else (said, "")
+def _occupation(text: str, opening: str) -> ParsedValue | None:
+    end = _AFTER_JOB.search(text)
+    value, rest = (text[: end.start()], text[end.start() :]) if end else (text, "")
     words = value.lower().split()
     named = value[:1].isupper() or (len(words) > 1 and words[0] in {"a", "an"})
     if not named or len(words) > 5 or len(value) > MAX_VALUE_CHARS:
@@ -253,19 +254,19 @@ def _occupation(said: str, opening: str) -> ParsedValue | None:
     )
 
 
-def _trade(said: str, opening: str) -> ParsedValue | None:
-    """An occupation by its form: "my job is a nightmare"."""
-    read = _occupation(said, opening)
-    return read if read and _TRADE.search(read.value) else None
+def _trade(text: str, opening: str) -> ParsedValue | None:
+    """Parse an occupation that must end like one ("-er", "nurse"), not "my job is a nightmare"."""
+    parsed = _occupation(text, opening)
+    return parsed if parsed and _TRADE.search(parsed.value) else None
 
 
-def _phrase(said: str) -> ParsedValue | None:
-    """What is said up to the end of the thought, when it can be understood by itself."""
-    end = _AFTER_THING.search(said)
-    value, rest = (said[: end.start()], said[end.start() :]) if end else (said, "")
+def _phrase(text: str) -> ParsedValue | None:
+    """Parse the text up to the end of the thought, if it can be understood by itself."""
+    end = _AFTER_THING.search(text)
+    value, rest = (text[: end.start()], text[end.start() :]) if end else (text, "")
     if rest.startswith(",") and not _AFTER_COMMA.match(rest):
         # "Strong, black coffee" must not become "strong"; a series is kept whole.
-        value, rest = said.rstrip(" .!;"), ""
+        value, rest = text.rstrip(" .!;"), ""
         if len(value) > MAX_VALUE_CHARS or not _SERIES.fullmatch(value):
             return None
     if len(value) > MAX_VALUE_CHARS:
@@ -276,33 +277,33 @@ def _phrase(said: str) -> ParsedValue | None:
     return ParsedValue(value, rest) if value and not _CONTEXT_DEPENDENT.search(value) else None
 
 
-def _thing(said: str, opening: str, most_words: int = 4) -> ParsedValue | None:
-    read = _phrase(said)
-    if read is None or _UNCLEAR.search(read.value) or _THE_THING.match(read.value):
+def _thing(text: str, opening: str, most_words: int = 4) -> ParsedValue | None:
+    parsed = _phrase(text)
+    if parsed is None or _UNCLEAR.search(parsed.value) or _THE_THING.match(parsed.value):
         return None
-    most = 2 * most_words if "," in read.value else most_words
-    return read if len(read.value.split()) <= most else None
+    most = 2 * most_words if "," in parsed.value else most_words
+    return parsed if len(parsed.value.split()) <= most else None
 
 
-def _preference(said: str, opening: str) -> ParsedValue | None:
-    read = _phrase(said)
-    if read is None or _THE_THING.match(read.value) or read.value.lower() in _DAYS_AND_MONTHS:
+def _preference(text: str, opening: str) -> ParsedValue | None:
+    parsed = _phrase(text)
+    if parsed is None or _THE_THING.match(parsed.value) or parsed.value.lower() in _DAYS_AND_MONTHS:
         return None
-    two = _ONE_TO_OTHER.fullmatch(read.value)
-    return ParsedValue(f"{two[1]} over {two[2]}", read.rest) if two else read
+    two = _ONE_TO_OTHER.fullmatch(parsed.value)
+    return ParsedValue(f"{two[1]} over {two[2]}", parsed.rest) if two else parsed
 
 
-def _favourite(said: str, opening: str) -> ParsedValue | None:
-    return _phrase(said) if _thing(said.removeprefix("the "), opening, most_words=6) else None
+def _favourite(text: str, opening: str) -> ParsedValue | None:
+    return _phrase(text) if _thing(text.removeprefix("the "), opening, most_words=6) else None
 
 
-def _allergen(said: str, opening: str) -> ParsedValue | None:
-    read = _thing(said, opening, most_words=8)
-    return read if read and _NOT_ALLERGENS.isdisjoint(read.value.lower().split()) else None
+def _allergen(text: str, opening: str) -> ParsedValue | None:
+    parsed = _thing(text, opening, most_words=8)
+    return parsed if parsed and _NOT_ALLERGENS.isdisjoint(parsed.value.lower().split()) else None
 
 
-def _date(said: str, opening: str) -> ParsedValue | None:
-    return ParsedValue(said)
+def _date(text: str, opening: str) -> ParsedValue | None:
+    return ParsedValue(text)
 
 
 READERS: dict[str, Callable[[str, str], ParsedValue | None]] = {

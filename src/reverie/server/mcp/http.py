@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP: each request stands for itself, so any server of many may answer it."""
+"""MCP over streamable HTTP, stateless: any of several servers may answer a request."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class McpEndpoint:
     """The ASGI application at ``/mcp``; ``lifespan`` must surround all that it serves.
 
-    No session is kept and nothing is ever sent unasked, so there is nothing to GET or DELETE.
-    What it needs is loaded for the first message: that takes as long as all the rest of a server.
+    There is no MCP session and the server never sends on its own, so GET and DELETE are refused.
+    The MCP library is loaded for the first message: that takes as long as the rest of the server.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class McpEndpoint:
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         loading = self._loading
-        # What failed, with too many open files for one, need not fail again.
+        # Loading is tried again after a failure, which may have been for want of file descriptors.
         if loading is None or (loading.done() and loading.exception() is not None):
             loading = self._loading = asyncio.create_task(asyncio.to_thread(_load_manager))
         manager = await asyncio.shield(loading)
@@ -58,14 +58,15 @@ class McpEndpoint:
         await manager.handle_request(scope, receive, send)
 
     async def _run(self, manager: StreamableHTTPSessionManager) -> None:
-        """A task of its own: whoever enters a manager's run must be the one who leaves it."""
+        """Run the manager in a task of its own, which must both enter and leave ``manager.run``."""
         async with manager.run():
             self._ready.set()
             await self._stopped.wait()
 
 
 def _load_manager() -> StreamableHTTPSessionManager:
-    from reverie.server.mcp import server  # first: it says what is missing
+    # Imported for the first message, for start-up time, and before mcp: it names the missing extra.
+    from reverie.server.mcp import server
 
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager  # isort: skip
 
@@ -76,8 +77,13 @@ def _load_manager() -> StreamableHTTPSessionManager:
 
 
 def _authorize(request: Any, right: Right) -> tuple[Caller, ToolScope]:
-    come = authorize(request, right)
-    # Whoever's token it is, a model chose the words.
-    may_write, bound = come.caller.may("write"), come.caller.user is not None
-    space = come.space("agent")
-    return come.caller, ToolScope.of(space, come.session, may_write=may_write, bound=bound)
+    access = authorize(request, right)
+    caller = access.caller
+    # Trust is "agent" even with a person's token, because a model chose the words.
+    scope = ToolScope.for_session(
+        access.space("agent"),
+        access.session,
+        may_write=caller.may("write"),
+        user_bound=caller.user is not None,
+    )
+    return caller, scope

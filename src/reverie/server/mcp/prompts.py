@@ -1,11 +1,11 @@
-"""Prompts that clients offer to people, mostly as slash commands."""
+"""The MCP prompts, which most clients offer to people as slash commands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reverie.aio import AsyncHandle
+from reverie.aio import AsyncSpace
 from reverie.errors import InvalidInput
 from reverie.model import Right
 from reverie.server.mcp.format import adapt_profile
@@ -32,7 +32,10 @@ what you kept."""
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt with one argument; ``recalls``: what is known about it is put in."""
+    """A prompt with one argument.
+
+    ``includes_context``: the prompt contains what is remembered about the argument.
+    """
 
     name: str
     title: str
@@ -43,7 +46,7 @@ class Prompt:
     required: bool
     includes_context: bool
 
-    async def written(self, space: AsyncHandle, given: Mapping[str, str]) -> str:
+    async def render(self, space: AsyncSpace, given: Mapping[str, str]) -> str:
         value = given.get(self.argument, "").strip()
         if self.required and not value:
             raise InvalidInput(f"{self.name} needs {self.argument}: {self.argument_description}")

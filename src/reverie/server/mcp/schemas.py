@@ -1,20 +1,21 @@
-"""What each tool takes, as types: checked when it is called, and told to clients as JSON schema.
+"""The arguments of each tool as types: checked on every call, and sent to clients as JSON schema.
 
-The names are those of the library's verbs. Descriptions and bounds are written for models, and
-every word of them is paid for.
+The names are those of the library's verbs. Descriptions are written for models and kept short,
+because every word costs tokens in every conversation.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Required
+from typing import Annotated, Any, Required
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import TypedDict
 
+from reverie import model
 from reverie.errors import InvalidInput
 
-# What a model writes in one go, not what the store can hold.
+# Limits for what a model sends in one call; the store itself can hold more.
 MAX_CONTENT = 100_000
 MAX_ARGUMENT = 2_000
 MAX_LISTED = 100
@@ -22,7 +23,6 @@ MAX_HITS = 50
 MAX_TOKENS = 32_000
 DEFAULT_LISTED = 20
 DEFAULT_HITS = 5
-_STRICT = ConfigDict(extra="forbid", strict=True)
 
 Id = Annotated[str, Field(description="8 characters, from recall or memories", max_length=200)]
 Key = Annotated[
@@ -39,9 +39,7 @@ Category = Annotated[
 Subject = Annotated[str, Field(description="who or what it is about", max_length=200)]
 Tag = Annotated[str, Field(max_length=200)]
 Tags = Annotated[list[Tag], Field(max_length=16)]
-Kind = Annotated[
-    Literal["fact", "note"], Field(description="fact (default): one sentence; note: longer text")
-]
+Kind = Annotated[model.Kind, Field(description="fact (default): one sentence; note: longer text")]
 Reason = Annotated[str, Field(description="why, kept in the history", max_length=MAX_ARGUMENT)]
 When = Annotated[str, Field(description="ISO 8601 time or date", max_length=64)]
 AsOf = Annotated[
@@ -49,8 +47,13 @@ AsOf = Annotated[
 ]
 
 
-class RememberArguments(TypedDict, total=False):
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+class _Arguments(TypedDict, total=False):
+    """Exactly the arguments that a tool names, each of exactly its type."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
+
+
+class RememberArguments(_Arguments, total=False):
     content: Required[
         Annotated[
             str,
@@ -73,14 +76,13 @@ class RememberArguments(TypedDict, total=False):
     force: Annotated[bool, Field(description="keep it beside another of the same subject")]
 
 
-class RecallArguments(TypedDict, total=False):
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+class RecallArguments(_Arguments, total=False):
     query: Required[
         Annotated[str, Field(description="a question or keywords", max_length=MAX_ARGUMENT)]
     ]
     limit: Annotated[int, Field(description=f"default {DEFAULT_HITS}", ge=1, le=MAX_HITS)]
     kinds: Annotated[
-        list[Literal["fact", "note", "event"]],
+        list[model.HitKind],
         Field(description="event: what was said in conversations", max_length=3),
     ]
     category: Category
@@ -90,8 +92,7 @@ class RecallArguments(TypedDict, total=False):
     as_of: AsOf
 
 
-class MemoriesArguments(TypedDict, total=False):
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+class MemoriesArguments(_Arguments, total=False):
     category: Category
     subject: Subject
     tags: Tags
@@ -100,11 +101,10 @@ class MemoriesArguments(TypedDict, total=False):
     as_of: AsOf
     limit: Annotated[int, Field(description=f"default {DEFAULT_LISTED}", ge=1, le=MAX_LISTED)]
     after: Annotated[str, Field(description="the last id of the part before", max_length=200)]
-    order: Literal["newest", "category"]
+    order: model.Order
 
 
-class ReviseArguments(TypedDict, total=False):
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+class ReviseArguments(_Arguments, total=False):
     id: Required[Id]
     content: Annotated[
         str, Field(description="the whole new text", min_length=1, max_length=MAX_CONTENT)
@@ -120,20 +120,17 @@ class ReviseArguments(TypedDict, total=False):
     key: Key
 
 
-class ForgetArguments(TypedDict, total=False):
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+class ForgetArguments(_Arguments, total=False):
     id: Required[Id]
     reason: Reason
     key: Key
 
 
-class HistoryArguments(TypedDict, total=False):
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+class HistoryArguments(_Arguments, total=False):
     id: Required[Id]
 
 
-class ContextArguments(TypedDict, total=False):
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+class ContextArguments(_Arguments, total=False):
     query: Annotated[str, Field(description="what the task is about", max_length=MAX_ARGUMENT)]
     tokens: Annotated[
         int, Field(description="how long the answer may be; default 4000", ge=100, le=MAX_TOKENS)
@@ -141,22 +138,22 @@ class ContextArguments(TypedDict, total=False):
 
 
 class _UntitledSchema(GenerateJsonSchema):
-    """Titles would only repeat the names."""
+    """Leaves titles out: they would only repeat the names."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
 
 class ArgumentValidator:
-    """The arguments of one tool."""
+    """Checks the arguments of one tool, and holds their JSON schema."""
 
     def __init__(self, kind: type[Any]) -> None:
         self._adapter = TypeAdapter[dict[str, Any]](kind)
         self.schema = self._adapter.json_schema(schema_generator=_UntitledSchema)
         self.schema.pop("title", None)
 
-    def checked(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Fit for the verb. What is null is not given: many clients fill in what they leave out."""
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Check arguments. A null counts as not given, because many clients send it for that."""
         try:
             return self._adapter.validate_python(
                 {name: value for name, value in given.items() if value is not None}

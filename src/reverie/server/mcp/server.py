@@ -1,8 +1,8 @@
-"""The MCP server: tools, resources and prompts over whatever transport carries the messages.
+"""The MCP server: tools, resources and prompts, independent of the transport.
 
-The transport says who sent a message and what it reaches. What a caller may not use is not listed
-to them either. Nothing a client sends ends in a traceback: a tool answers with an error of one
-line, anything else with one of the protocol.
+The transport says who sent a message and which scope it works in. A caller is shown only the tools
+and prompts they may use. Nothing a client sends ends in a traceback: a failed tool answers with one
+line, any other request with an error of the protocol.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ MAX_ERROR = 400
 TITLE_CHARS = 60
 
 TOOL_RIGHTS: Mapping[str, Right] = {tool.name: tool.right for tool in TOOLS}
-"""What each tool needs. Resources need ``read``; a prompt says what it needs."""
+"""The right that each tool needs. Resources need ``read``; a prompt has its own ``right``."""
 
 Authorize = Callable[[Any, Right], tuple[Caller, ToolScope]]
-"""Whoever sent a request, if they have the right, and what it reaches. Raises Refused."""
+"""Returns who sent a request and its scope; raises HttpProblem if they lack the right."""
 
 _Context = ServerRequestContext[Any, Any]
 _Given = ParamSpec("_Given")
@@ -66,24 +66,24 @@ _log = logging.getLogger("reverie.server")
 _FAILED = "the server failed: repeat the call, a write with the same key"
 
 
-def create_server(enter: Authorize) -> Server[Any]:
-    """A server whose callers come in through ``enter``."""
-    door = _Handlers(enter)
+def create_server(authorize: Authorize) -> Server[Any]:
+    """Create a server that asks ``authorize`` who sent each request."""
+    handlers = _Handlers(authorize)
     server: Server[Any] = Server(
         "reverie",
         version=__version__,
         title="Reverie",
         instructions=INSTRUCTIONS,
-        on_list_tools=door.list_tools,
-        on_call_tool=door.call_tool,
-        on_list_resources=door.list_resources,
-        on_list_resource_templates=door.list_templates,
-        on_read_resource=door.read_resource,
-        on_list_prompts=door.list_prompts,
-        on_get_prompt=door.get_prompt,
-        on_completion=door.complete,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
+        on_completion=handlers.complete,
     )
-    # What comes along is tracing: nothing here reports to anybody.
+    # The library's own middleware is tracing; Reverie sends no telemetry.
     server.middleware.clear()
     return server
 
@@ -91,12 +91,12 @@ def create_server(enter: Authorize) -> Server[Any]:
 def _with_protocol_errors(
     handler: Callable[Concatenate[_Handlers, _Given], Awaitable[_Result]],
 ) -> Callable[Concatenate[_Handlers, _Given], Awaitable[_Result]]:
-    """Every failure becomes an error of the protocol, and only ours say what was wrong."""
+    """Turn failures into errors of the protocol; only Reverie's own errors keep their text."""
 
     @wraps(handler)
-    async def answered(door: _Handlers, /, *given: _Given.args, **more: _Given.kwargs) -> _Result:
+    async def handle(handlers: _Handlers, /, *given: _Given.args, **more: _Given.kwargs) -> _Result:
         try:
-            return await handler(door, *given, **more)
+            return await handler(handlers, *given, **more)
         except MCPError:
             raise
         except (HttpProblem, ReverieError) as error:
@@ -105,14 +105,14 @@ def _with_protocol_errors(
             _log.error("a message failed: %s", type(error).__name__, exc_info=error)
             raise MCPError(types.INTERNAL_ERROR, _FAILED) from error
 
-    return answered
+    return handle
 
 
 class _Handlers:
-    """The handlers of one server."""
+    """The request handlers of one server."""
 
-    def __init__(self, enter: Authorize) -> None:
-        self._authorize = enter
+    def __init__(self, authorize: Authorize) -> None:
+        self._authorize = authorize
 
     def _scope_for(self, ctx: _Context, right: Right) -> ToolScope:
         return self._authorize(ctx.request, right)[1]
@@ -146,7 +146,7 @@ class _Handlers:
     @_with_protocol_errors
     async def _run_tool(self, ctx: _Context, tool: Tool, given: dict[str, Any]) -> ToolResult:
         scoped = self._scope_for(ctx, tool.right)
-        return await tool.call(scoped, tool.arguments.checked(given))
+        return await tool.call(scoped, tool.arguments.validate(given))
 
     # -- resources ----------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class _Handlers:
     async def complete(
         self, ctx: _Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """Ids of the newest memories; for anything else there is nothing to offer."""
+        """Complete the id of a memory from the newest ones; nothing else is completed."""
         space = self._scope_for(ctx, "read").space
         ids: list[str] = []
         ref = params.ref
@@ -233,9 +233,9 @@ class _Handlers:
         if prompt is None:
             raise _unknown("prompt", params.name)
         scoped = self._scope_for(ctx, prompt.right)
-        text = await prompt.written(scoped.space, params.arguments or {})
-        said = types.PromptMessage(role="user", content=types.TextContent(text=text))
-        return types.GetPromptResult(description=prompt.description, messages=[said])
+        text = await prompt.render(scoped.space, params.arguments or {})
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(description=prompt.description, messages=[message])
 
 
 def _describe_tool(tool: Tool) -> types.Tool:
@@ -257,7 +257,7 @@ def _describe_tool(tool: Tool) -> types.Tool:
 
 
 def _result(answer: ToolResult, *, failed: bool = False) -> types.CallToolResult:
-    """An answer as clients take it. A model may read either part: neither can forge a speaker."""
+    """Convert a result for the client. Both parts are escaped, because a model may read either."""
     return types.CallToolResult(
         content=[types.TextContent(text=escape_text(answer.text))],
         structured_content=None if answer.values is None else escape_json(dict(answer.values)),
@@ -282,16 +282,16 @@ def _unknown(what: str, name: str) -> MCPError:
 
 
 def _error_line(error: Exception) -> str:
-    told = public_detail(error) if isinstance(error, ReverieError) else str(error)
-    text = one_line(escape_text(told))
+    detail = public_detail(error) if isinstance(error, ReverieError) else str(error)
+    text = one_line(escape_text(detail))
     if isinstance(error, NotFound):
-        # What to do next is said for the command line.
+        # The advice after the colon is for the command line; a model has tools instead.
         text = text.partition(": ")[0] + ": recall and memories show the ids there are"
     return _truncate(text, MAX_ERROR)
 
 
-def _truncate(text: str, most: int) -> str:
-    return text if len(text) <= most else text[:most] + "…"
+def _truncate(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else text[:max_chars] + "…"
 
 
 _PROFILE_RESOURCE = types.Resource(

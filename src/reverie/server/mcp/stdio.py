@@ -1,11 +1,10 @@
-"""MCP on standard input and output: one client, the operator's own, in one scope."""
+"""MCP on standard input and output, for one client of the operator, in one scope."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from reverie.errors import MissingExtra
@@ -32,22 +31,22 @@ OPERATOR = Caller("operator", "mcp", "admin")
 
 
 def run(settings: Settings, session: str | None = None) -> None:
-    """Answer until standard input ends. Nothing but the protocol goes to standard output."""
+    """Serve until standard input ends. Nothing but the protocol goes to standard output."""
     try:
         asyncio.run(_serve(settings, session))
     except* BrokenPipeError:
-        # The client is gone, and with it whoever would want to know.
+        # The client has gone; there is nobody to report this to.
         pass
 
 
 async def _serve(settings: Settings, session: str | None) -> None:
     async with aio.open(settings=settings) as store:
-        # Vectors of a remote embedder, for one, would come from nowhere else.
+        # This process may be the only one: without a worker no job, such as embedding, would run.
         await store.start_worker(POLL_SECONDS)
         space = store.space(
             settings.space, user=settings.user or None, actor=OPERATOR.name, trust="agent"
         )
-        scoped = ToolScope.of(space, session)
+        scoped = ToolScope.for_session(space, session)
         server = mcp_server.create_server(lambda request, right: (OPERATOR, scoped))
         async with stdio_server() as (incoming, outgoing):
             answers = ResponseStream(outgoing)
@@ -57,9 +56,9 @@ async def _serve(settings: Settings, session: str | None) -> None:
 
 
 def _stop_on_signals(answers: ResponseStream, store: aio.AsyncStore) -> None:
-    """Ctrl-C and SIGTERM let what is under way finish, and then end the process.
+    """On Ctrl-C and SIGTERM, finish the requests under way, then end the process by that signal.
 
-    The thread that reads standard input cannot be interrupted, so there is no other way out.
+    The thread that reads standard input cannot be interrupted, so the process cannot just return.
     """
     loop, ending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
@@ -73,14 +72,14 @@ def _stop_on_signals(answers: ResponseStream, store: aio.AsyncStore) -> None:
     def begin(number: signal.Signals) -> None:
         ending.add(loop.create_task(end(number)))
 
-    # Where a loop has no signals, Python's own way to end stays.
+    # On Windows the loop has no signal handlers, and Python's default stays.
     with contextlib.suppress(NotImplementedError):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, begin, number)
 
 
 class ResponseStream:
-    """The way out, which knows what is still to be answered."""
+    """The outgoing stream, which keeps track of requests that are not answered yet."""
 
     def __init__(self, outgoing: WriteStream[SessionMessage]) -> None:
         self._outgoing = outgoing
@@ -91,16 +90,16 @@ class ResponseStream:
         if isinstance(message, types.JSONRPCRequest):
             self._pending.add(message.id)
         elif isinstance(message, types.JSONRPCNotification):
-            # What was called off is not answered.
-            called_off = (message.params or {}).get("requestId")
-            self._answered(called_off if isinstance(called_off, str | int) else None)
+            # A cancelled request is not answered.
+            cancelled = (message.params or {}).get("requestId")
+            self._answered(cancelled if isinstance(cancelled, str | int) else None)
 
     def _answered(self, id: str | int | None) -> None:
         self._pending.discard(id)
         self._answered_event.set()
 
     async def wait_until_answered(self) -> None:
-        """Until everything is answered, or it takes too long."""
+        """Wait until every request is answered, at most ``GRACE_SECONDS``."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
                 while self._pending:
@@ -118,20 +117,15 @@ class ResponseStream:
     async def __aenter__(self) -> ResponseStream:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 
 class RequestStream:
-    """The way in. Who sends what cannot be read is told so, and need not wait for an answer.
+    """The incoming stream, which answers a message that cannot be parsed with an error.
 
-    It ends when the input has ended and all that came is answered: otherwise requests from a
-    script, whose input ends at once, would be called off half done.
+    It ends when the input has ended and every request is answered: otherwise requests from a
+    script, whose input ends at once, would be cancelled half done.
     """
 
     def __init__(
@@ -164,12 +158,7 @@ class RequestStream:
     async def __aenter__(self) -> RequestStream:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

@@ -1,7 +1,7 @@
-"""One turn of a chat through the proxy: whose it is, what is kept of it, what is recalled for it.
+"""One chat turn through the proxy: its scope, what is stored of it, and what is recalled for it.
 
-What the client sends is stored before any model sees it; the reply when it is whole, or what came
-of it. Only what the client and the model said is stored, never what was put into the prompt.
+What the client sends is stored before any model sees it; the reply when it has ended, or as much as
+arrived. Only what the client and the model said is stored, never what Reverie added to the prompt.
 """
 
 from __future__ import annotations
@@ -23,57 +23,61 @@ from reverie.text.messages import user_text
 
 ProxyMode = Literal["off", "read", "write"]
 MODE_HEADER = "x-reverie-mode"
-# Open WebUI names its chats and users so when it is told to forward them.
+# The headers of Open WebUI, if it is configured to forward chat and user ids.
 OPEN_WEBUI_CHAT_HEADER, OPEN_WEBUI_USER_HEADER = "x-openwebui-chat-id", "x-openwebui-user-id"
 MAX_HITS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryOptions:
-    """What one request wants of memory. ``limit`` 0: nothing recalled, nothing put in."""
+    """The ``memory_…`` fields of a request. ``limit`` 0: recall nothing and add nothing."""
 
     limit: int | None = None
     recency_weight: float | None = None
     score_threshold: float | None = None
 
     def ranking(self, name: str) -> Ranking:
-        """The ranking of this name, with what the request says otherwise."""
-        asked = {
+        """Return the ranking of this name, changed by what the request gives."""
+        requested = {
             "recency_weight": self.recency_weight,
             "score_threshold": self.score_threshold,
         }
-        given = {field: value for field, value in asked.items() if value is not None}
+        given = {field: value for field, value in requested.items() if value is not None}
         return replace(RANKINGS[name], **cast(dict[str, Any], given))
 
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:
-    """A turn that has begun. ``session`` None: nothing of it is kept."""
+    """A turn whose messages are stored and whose reply is awaited.
+
+    ``session`` None: nothing of the turn is stored.
+    """
 
     space: Space
     history: Sequence[Mapping[str, Any]]
     session: Session | None
     prompt_additions: PromptAdditions
 
-    def keep(self, reply: Mapping[str, Any], *, is_complete: bool) -> None:
+    def store_reply(self, reply: Mapping[str, Any], *, is_complete: bool) -> None:
         """Store what the assistant said; the same reply to the same history is stored once.
 
-        The client may be a turn further already, or have asked twice at once: where the reply
-        belongs is found again.
+        If the session has grown meanwhile, because the client sent the next turn or the same one
+        twice, the place of the reply is found again by its history.
         """
         if self.session is None:
             return
-        reached = self.session.matched_sequence
-        if reached is not None:
+        matched = self.session.matched_sequence
+        if matched is not None:
             with contextlib.suppress(SequenceConflict):
-                self.session.append(reply, sequence=reached + 1, interrupted=not is_complete)
+                self.session.append(reply, sequence=matched + 1, interrupted=not is_complete)
                 return
         fork = self.session.forked_from
-        known = self.session.id if fork is None else fork.session
+        session_id = self.session.id if fork is None else fork.session
         if is_complete:
-            self.space.follow([*self.history, reply], session=known)
+            self.space.follow([*self.history, reply], session=session_id)
         else:
-            self.space.follow(self.history, session=known).append(reply, interrupted=True)
+            session = self.space.follow(self.history, session=session_id)
+            session.append(reply, interrupted=True)
 
 
 def parse_mode(headers: Mapping[str, str]) -> ProxyMode:
@@ -105,17 +109,18 @@ def parse_memory_options(fields: Mapping[str, Any]) -> MemoryOptions:
 def resolve_scope(
     fields: Mapping[str, Any], headers: Mapping[str, str], given: RequestedScope
 ) -> RequestedScope:
-    """Our own headers win; then the body, as agent-cli and OpenAI's clients fill it.
+    """Find the scope of a chat: first in Reverie's own headers, then in the body.
 
-    A user of ours that was left blank is not everyone: it is no name, and refused as such.
+    agent-cli names the session as ``memory_id``, OpenAI's clients the user as ``user``. A blank
+    user in Reverie's own header is kept, and refused later: it must not come to mean everyone.
     """
     session = _text_field(fields, "memory_id") or headers.get(OPEN_WEBUI_CHAT_HEADER)
     user = fields.get("user")
     user = user if isinstance(user, str) else None
-    guessed = user or headers.get(OPEN_WEBUI_USER_HEADER) or None
+    client_user = user or headers.get(OPEN_WEBUI_USER_HEADER) or None
     return RequestedScope(
         given.space,
-        guessed if given.user is None else given.user,
+        client_user if given.user is None else given.user,
         given.session or session or None,
     )
 
@@ -128,42 +133,45 @@ def _text_field(fields: Mapping[str, Any], field: str) -> str | None:
 
 
 def is_client_task(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a chat program asks for something of its own: a title, tags, what to ask next.
+    """Return whether a chat program asks for a title, tags or follow-up questions for itself.
 
-    It quotes the conversation then; nobody says anything.
+    Such a request only quotes the conversation, so nothing of it is stored.
     """
-    asked = user_text(messages[-1]).lstrip() if messages else ""
-    return asked.startswith("### Task:") and "<chat_history>" in asked
+    text = user_text(messages[-1]).lstrip() if messages else ""
+    return text.startswith("### Task:") and "<chat_history>" in text
 
 
 def begin_turn(
     space: Space,
     messages: Sequence[Mapping[str, Any]],
     session: str | None,
-    wish: MemoryOptions,
+    options: MemoryOptions,
     ranking: str,
     *,
     store: bool,
 ) -> ChatTurn:
-    """Store what is new, then look for what the model should know."""
+    """Store the new messages, then recall what the model should know."""
     history = commands.strip_commands(messages)
-    found = space.follow(history, session=session) if store else space.session(session)
+    handle = space.follow(history, session=session) if store else space.session(session)
     additions = PromptAdditions()
-    if wish.limit != 0:
-        additions = found.prompt_additions(
-            last_user_text(messages), limit=wish.limit, ranking=wish.ranking(ranking), freeze=store
+    if options.limit != 0:
+        additions = handle.prompt_additions(
+            last_user_text(messages),
+            limit=options.limit,
+            ranking=options.ranking(ranking),
+            freeze=store,
         )
-    return ChatTurn(space, history, found if store else None, additions)
+    return ChatTurn(space, history, handle if store else None, additions)
 
 
 def last_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What the user said last."""
-    said = (user_text(message) for message in reversed(messages))
-    return next((text for text in said if text), "")
+    """Return the text of the last user message that has any."""
+    texts = (user_text(message) for message in reversed(messages))
+    return next((text for text in texts if text), "")
 
 
 def hit_to_json(hit: Hit) -> dict[str, Any]:
-    """A hit as agent-cli's clients know it, with its id."""
+    """Return a hit with the fields that agent-cli's clients expect, and its id."""
     event, memory = hit.event, hit.memory
     if event is not None:
         role, at = event.role, event.at

@@ -1,7 +1,7 @@
-"""Messages like ``/memory list``: a person looks after the memory, and no model is asked.
+"""Slash commands such as ``/memory list``, which the proxy answers itself, without a model.
 
-Neither such a message nor its answer is kept: a list of memories would be remembered again, and
-what was deleted would live on in the words that say so.
+Neither the command nor its answer is stored: a list of memories would be learned again, and a
+deleted memory would live on in the message that confirms it.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ FOOTER = "Use /memory delete <id> to remove a memory."
 
 
 def parse_command(message: Mapping[str, Any]) -> str | None:
-    """What stands behind ``/memory`` in a message; None when it is no command.
+    """Return what follows ``/memory`` in a message; None when it is not a command.
 
-    People also begin a sentence so: without one of our verbs it is for the model.
+    A sentence may begin with ``/memory`` too: without a known verb it is for the model.
     """
     if role_of(message) != "user":
         return None
-    word, *said = user_text(message).split(maxsplit=2) or [""]
-    if word.lower() != COMMAND or (said and said[0].lower() not in VERBS):
+    word, *arguments = user_text(message).split(maxsplit=2) or [""]
+    if word.lower() != COMMAND or (arguments and arguments[0].lower() not in VERBS):
         return None
-    return " ".join(said).strip()
+    return " ".join(arguments).strip()
 
 
 def strip_commands(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The messages without commands and the answers to them."""
+    """Return the messages without commands and the answers to them."""
     kept: list[Mapping[str, Any]] = []
-    answered = False
+    after_command = False
     for message in messages:
         is_command = parse_command(message) is not None
-        if not is_command and not (answered and role_of(message) == "assistant"):
+        if not is_command and not (after_command and role_of(message) == "assistant"):
             kept.append(message)
-        answered = is_command
+        after_command = is_command
     return kept
 
 
 def run_command(space: Space, command: str, *, may_write: bool) -> str:
-    """Do what a command says, and say what was done; a client shows that to its model later."""
+    """Run a command and return its answer, escaped: the client sends it to its model later."""
     return escape_text(_run_command(space, command, may_write=may_write))
 
 
@@ -113,13 +113,13 @@ def _search(space: Space, query: str) -> str:
 def _delete(space: Space, id: str) -> str:
     if not id:
         return "Usage: /memory delete <id>"
-    # As the list shows it.
+    # The list shows ids in brackets, so people copy them along.
     forgotten = space.forget(id.strip("[]"), reason="the user said /memory delete")
     return f"Deleted: '{one_line(forgotten.content)}'"
 
 
 def _undo(space: Space) -> str:
-    """Bring back what was forgotten last, of what this handle may write."""
+    """Restore the memory that was forgotten last, among those this handle may write."""
     gone = [
         memory
         for memory in space.memories(include_forgotten=True)
@@ -140,11 +140,11 @@ def _line(memory: Memory) -> str:
     return f"• [{memory.id}] {subject}{escape_line(memory.content)}"
 
 
-# -- as a model would say it ----------------------------------------------------------------------
+# -- the answer in OpenAI's formats ---------------------------------------------------------------
 
 
 def completion(text: str, model: object, made_at: int, id: str) -> dict[str, Any]:
-    """The answer in the shape of a completion."""
+    """Build a chat completion that says ``text``."""
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": text},
@@ -159,10 +159,10 @@ def completion(text: str, model: object, made_at: int, id: str) -> dict[str, Any
 
 
 def completion_chunks(text: str, model: object, made_at: int, id: str) -> Iterator[bytes]:
-    """The same as a stream."""
+    """Build the server-sent events of a streamed completion that says ``text``."""
     head = _completion_head("chat.completion.chunk", model, made_at, id)
-    said = {"role": "assistant", "content": text}
-    for delta, end in ((said, None), ({}, "stop")):
+    message = {"role": "assistant", "content": text}
+    for delta, end in ((message, None), ({}, "stop")):
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": end}
         yield b"data: " + json.dumps(head | {"choices": [choice]}).encode() + b"\n\n"
     yield b"data: [DONE]\n\n"

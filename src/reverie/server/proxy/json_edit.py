@@ -1,8 +1,8 @@
-"""The bytes of a chat request, and where memory goes in. All other bytes stay as they came.
+"""Inserts memories into the JSON of a chat request without rewriting the rest of it.
 
-A body is read once, with the place of everything that may change; a change is an insertion or a cut
-at such a place. Nothing is ever written anew, so that numbers, escapes, spaces, the order of keys
-and keys that come twice reach the upstream as the client sent them.
+The body is parsed once, together with the offsets of everything that may change; a change inserts
+or cuts text there. Nothing is serialized again, so that numbers, escapes, whitespace, the order of
+keys and duplicate keys reach the upstream as the client sent them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from json import JSONDecodeError
 from typing import Any, NamedTuple
 
 MEMORY_FIELD_PREFIX = "memory_"
-"""How what a client says to Reverie in the body begins; the upstream never sees it."""
+"""The prefix of the fields that a client sends to Reverie; the upstream never sees them."""
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
 _WHITESPACE = re.compile(r"[ \t\n\r]*")
@@ -23,11 +23,11 @@ _scan = json.JSONDecoder().raw_decode
 
 
 class MalformedBody(ValueError):
-    """A body that is no JSON object in UTF-8."""
+    """Raised for a body that is not a JSON object in UTF-8."""
 
 
 class JsonMember(NamedTuple):
-    """One member of an object: where its key begins, and where its value lies."""
+    """One member of an object: the offset of its key, and start and end of its value."""
 
     name: str
     key: int
@@ -37,7 +37,7 @@ class JsonMember(NamedTuple):
 
 
 class MessageSpan(NamedTuple):
-    """A message and where its content lies; the last of two keys with one name counts."""
+    """A message and the place of its content; of duplicate keys the last one counts."""
 
     start: int
     message: dict[str, Any]
@@ -60,7 +60,7 @@ class TextEdit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A request, read."""
+    """A parsed chat request."""
 
     text: str = field(repr=False)
     members: tuple[JsonMember, ...]
@@ -70,10 +70,10 @@ class ChatRequest:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        return [place.message for place in self.messages]
+        return [span.message for span in self.messages]
 
     def with_memory(self, profile: str = "", recalled: str = "") -> bytes:
-        """The bytes for the upstream: without our own fields, with these two where they belong."""
+        """Return the bytes for the upstream, without Reverie's fields and with these two texts."""
         edits = _cut_memory_fields(self.members)
         if self.messages and profile:
             edits.append(_insert_profile(self.messages[0], profile.strip("\n")))
@@ -83,13 +83,13 @@ class ChatRequest:
 
 
 def parse_request(raw: bytes) -> ChatRequest:
-    """Read a request, or say in what it is no JSON."""
+    """Parse a request; raise MalformedBody with the reason if it is not a JSON object."""
     try:
         text = raw.decode()
         start = _skip_whitespace(text, 0)
         members, end = _scan_object(text, start)
         if _skip_whitespace(text, end) != len(text):
-            raise MalformedBody("there is something behind the JSON object")
+            raise MalformedBody("there is something after the JSON object")
         fields = {member.name: member.value for member in members}
         return ChatRequest(text, tuple(members), fields, _scan_messages(text, members))
     except UnicodeDecodeError as error:
@@ -105,7 +105,7 @@ def parse_request(raw: bytes) -> ChatRequest:
 
 
 def add_member(raw: bytes, name: str, value: Any) -> bytes:
-    """An object with one more member at its end; anything else as it is."""
+    """Add a member at the end of a JSON object; anything else is returned unchanged."""
     try:
         body = parse_request(raw)
     except MalformedBody:
@@ -116,26 +116,26 @@ def add_member(raw: bytes, name: str, value: Any) -> bytes:
     return _apply_edits(body.text, [TextEdit(end, end, member)]).encode()
 
 
-# -- where memory goes ----------------------------------------------------------------------------
+# -- edits ----------------------------------------------------------------------------------------
 
 
 def _insert_profile(first: MessageSpan, profile: str) -> TextEdit:
-    """At the end of the system prompt; without one, in a message of its own before all others."""
+    """Insert at the end of the system prompt; without one, as a new first message."""
     content = first.content
     if first.role not in SYSTEM_ROLES or content is None or not first.has_text:
         message = {"role": "system", "content": profile}
         return TextEdit(first.start, first.start, json.dumps(message) + ", ")
     end = content.end - 1
     if isinstance(content.value, str):
-        between = "\n\n" if content.value else ""
-        return TextEdit(end, end, _escape_string(between + profile))
+        separator = "\n\n" if content.value else ""
+        return TextEdit(end, end, _escape_string(separator + profile))
     return TextEdit(end, end, (", " if content.value else "") + _text_part(profile))
 
 
 def _insert_recalled(messages: Sequence[MessageSpan], recalled: str) -> list[TextEdit]:
-    """In front of what the user said last, whatever tools have answered since."""
-    said = [place for place in messages if place.role == "user" and place.has_text]
-    content = said[-1].content if said else None
+    """Insert before the last text of the user, even if tool results follow it."""
+    from_user = [span for span in messages if span.role == "user" and span.has_text]
+    content = from_user[-1].content if from_user else None
     if content is None:
         return []
     start = content.start + 1
@@ -145,7 +145,7 @@ def _insert_recalled(messages: Sequence[MessageSpan], recalled: str) -> list[Tex
 
 
 def _escape_string(text: str) -> str:
-    """The text as it stands between the quotes of a string."""
+    """Return the text as JSON writes it between the quotes of a string."""
     return json.dumps(text)[1:-1]
 
 
@@ -154,7 +154,7 @@ def _text_part(text: str) -> str:
 
 
 def _cut_memory_fields(members: Sequence[JsonMember]) -> list[TextEdit]:
-    """Our own fields, each run of them with the comma that is one too many then."""
+    """Return the cuts that remove Reverie's fields, each run of them with one comma."""
     cuts: list[TextEdit] = []
     at = 0
     while at < len(members):
@@ -180,7 +180,7 @@ def _apply_edits(text: str, edits: Sequence[TextEdit]) -> str:
     return "".join([*parts, text[at:]])
 
 
-# -- reading --------------------------------------------------------------------------------------
+# -- parsing --------------------------------------------------------------------------------------
 
 
 def _scan_messages(text: str, members: Sequence[JsonMember]) -> tuple[MessageSpan, ...]:
@@ -189,19 +189,19 @@ def _scan_messages(text: str, members: Sequence[JsonMember]) -> tuple[MessageSpa
         return ()
     if not all(isinstance(message, dict) for message in found[-1].value):
         return ()
-    places = []
+    spans = []
     at = _skip_whitespace(text, found[-1].start + 1)
     for _ in found[-1].value:
-        held, end = _scan_object(text, at)
-        contents = [member for member in held if member.name == "content"]
-        message = {member.name: member.value for member in held}
-        places.append(MessageSpan(at, message, contents[-1] if contents else None))
+        members_here, end = _scan_object(text, at)
+        contents = [member for member in members_here if member.name == "content"]
+        message = {member.name: member.value for member in members_here}
+        spans.append(MessageSpan(at, message, contents[-1] if contents else None))
         at = _skip_whitespace(text, _skip_whitespace(text, end) + 1)
-    return tuple(places)
+    return tuple(spans)
 
 
 def _scan_object(text: str, at: int) -> tuple[list[JsonMember], int]:
-    """The members of the object that begins here, and where it ends."""
+    """Return the members of the object that starts at ``at``, and the offset after it."""
     if text[at : at + 1] != "{":
         raise MalformedBody("the body is not a JSON object")
     members: list[JsonMember] = []

@@ -1,11 +1,10 @@
-"""What an assistant said, taken from an upstream's answer: whole, or put together from a stream.
+"""Reads the assistant's message from an upstream's answer, whole or streamed.
 
-Only the first choice counts. What a model thought to itself is left out: providers refuse it when
-it is sent back to them.
+Only the first choice counts. Reasoning is left out: providers refuse it when it is sent back.
 
-Whatever an upstream says is the assistant's. A message is built from the members named here, with
-a role that the upstream has no say in: no other member (``role``, ``name``, ``kind``, ``parts``,
-``type``) can make it the user's, a system prompt or a tool's result.
+The message always has the role ``assistant`` and only the members named here. So an upstream cannot
+use another member (``role``, ``name``, ``kind``, ``parts``, ``type``) to make its answer look like
+a message of the user, a system prompt or a tool's result.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _DROPPED_MEDIA_FIELDS = frozenset({"content", "text", "parts", "refusal", "kind"
 
 
 def parse_completion(body: bytes) -> dict[str, Any] | None:
-    """The message of a completion that came as a whole; None where there is none."""
+    """Return the message of a completion that was not streamed; None if it says nothing."""
     message = _first_choice(_parse_object(body)).get("message")
     return _if_not_empty(_assistant_message(message)) if isinstance(message, dict) else None
 
 
 def is_partial(body: bytes) -> bool:
-    """Whether a completion that came as a whole says that the model failed on the way."""
+    """Return whether a completion that was not streamed says that the model failed midway."""
     if b"error" not in body:
         return False
     answer = _parse_object(body)
@@ -40,7 +39,7 @@ def is_partial(body: bytes) -> bool:
 
 
 class ReplyStream:
-    """The message of a stream of server-sent events, as far as it has come."""
+    """Builds the message from a stream of server-sent events, as far as it has arrived."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -53,11 +52,11 @@ class ReplyStream:
         self._event_type = b""
         self._size = 0
         self.done = False
-        """Whether the stream has said that nothing follows."""
+        """Whether the stream has sent ``[DONE]``."""
 
     @property
     def size(self) -> int:
-        """How many characters of texts and arguments have come, about what indexing costs."""
+        """The characters of text and arguments so far: about what it costs to index the reply."""
         return self._size
 
     def feed(self, chunk: bytes) -> None:
@@ -67,20 +66,20 @@ class ReplyStream:
             self._line.clear()
         if len(self._line) + len(lines[-1]) <= MAX_LINE_BYTES:
             self._line += lines[-1]
-        # A client may look no further than this, whether or not the line is at its end.
+        # A client may stop reading at [DONE], so it counts before its line has ended.
         self.done = self.done or (
             len(self._line) < _MAX_DONE_LINE and _is_done_line(bytes(self._line))
         )
 
     def end(self) -> None:
-        """There is no more: what came last may lack the blank line behind it."""
+        """Read what is left: the last event may lack the blank line that ends it."""
         self.feed(b"\n\n")
 
     def is_complete(self, *, interrupted: bool) -> bool:
-        """Whether the assistant has said all it wanted to say.
+        """Return whether the reply has reached its end.
 
-        An error ends a reply early, whatever the upstream says after it. Some upstreams give a
-        reason to finish with every piece: then it says nothing about a stream that broke off.
+        An error makes a reply incomplete, whatever follows it. Some upstreams send a
+        ``finish_reason`` with every chunk: then it does not show that an interrupted stream ended.
         """
         if self._failed:
             return False
@@ -88,16 +87,16 @@ class ReplyStream:
 
     @property
     def message(self) -> dict[str, Any] | None:
-        """None when nothing was said."""
-        said: dict[str, Any] = {"role": "assistant", "content": None}
-        said |= {name: "".join(texts) for name, texts in self._texts.items()}
+        """The message so far; None when nothing was said."""
+        message: dict[str, Any] = {"role": "assistant", "content": None}
+        message |= {name: "".join(texts) for name, texts in self._texts.items()}
         if self._calls:
-            said["tool_calls"] = list(self._calls.values())
+            message["tool_calls"] = list(self._calls.values())
         if self._function:
-            said["function_call"] = self._function
+            message["function_call"] = self._function
         if self._audio:
-            said["audio"] = self._audio
-        return _if_not_empty(said)
+            message["audio"] = self._audio
+        return _if_not_empty(message)
 
     def _read_line(self, line: bytes) -> None:
         line = line.removesuffix(b"\r")
@@ -146,11 +145,11 @@ class ReplyStream:
             _merge(self._function, delta["function_call"])
         audio = delta.get("audio")
         if isinstance(audio, dict):
-            # Its words: the sound itself comes in pieces that cannot just be put together.
+            # Only the transcript: chunks of sound cannot simply be concatenated.
             _merge(self._audio, {name: held for name, held in audio.items() if name != "data"})
 
     def _call_key(self, call: Mapping[str, Any]) -> object:
-        """Which call this is a part of; some providers leave the index out."""
+        """Return the key of the tool call this is part of; some providers leave the index out."""
         if call.get("index") is not None:
             return str(call["index"])
         known = [place for place, held in self._calls.items() if held.get("id") == call.get("id")]
@@ -160,25 +159,25 @@ class ReplyStream:
 
 
 def _assistant_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of a reply that an assistant's message can have, each of the type it must be."""
-    said: dict[str, Any] = {"role": "assistant", "content": _content(message.get("content"))}
+    """Copy the members that an assistant's message can have, if they have the right type."""
+    copied: dict[str, Any] = {"role": "assistant", "content": _content(message.get("content"))}
     if isinstance(message.get("refusal"), str):
-        said["refusal"] = message["refusal"]
+        copied["refusal"] = message["refusal"]
     calls = message.get("tool_calls")
     kept = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
     if kept:
-        said["tool_calls"] = kept
+        copied["tool_calls"] = kept
     for name in ("function_call", "audio"):
         if isinstance(message.get(name), dict):
-            said[name] = message[name]
+            copied[name] = message[name]
     for name in ("annotations", "images"):
         if isinstance(message.get(name), list) and message[name]:
-            said[name] = message[name]
-    return said
+            copied[name] = message[name]
+    return copied
 
 
 def _content(content: object) -> str | list[dict[str, Any]] | None:
-    """A text, or the parts that an assistant can say or show; anything else says nothing."""
+    """Return a text, or the parts that an assistant can say or show; None for anything else."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -206,7 +205,7 @@ def _is_error(answer: Mapping[str, Any]) -> bool:
 
 
 def _is_failed_choice(choice: Mapping[str, Any]) -> bool:
-    """Whether a choice ended in an error, as some gateways say it beside what came of it."""
+    """Return whether a choice ended in an error; some gateways report one beside partial text."""
     return choice.get("finish_reason") == "error" or _is_error(choice)
 
 
@@ -215,7 +214,7 @@ def _is_done_line(line: bytes) -> bool:
 
 
 def _merge(held: dict[str, Any], part: Mapping[str, Any]) -> None:
-    """Arguments and words come in pieces; whatever else is said of a call is said once."""
+    """Add a chunk of a tool call: streamed fields are concatenated, any other is taken once."""
     for name, value in part.items():
         if name == "index" or value is None:
             continue
@@ -230,7 +229,7 @@ def _merge(held: dict[str, Any], part: Mapping[str, Any]) -> None:
 
 
 def _text(value: object) -> str:
-    """A piece of text, or the texts of a list of parts."""
+    """Return a text, or the joined texts of a list of parts."""
     if isinstance(value, list):
         parts = [part for part in value if isinstance(part, dict) and part.get("type") == "text"]
         return "".join(_text(part.get("text")) for part in parts)
@@ -246,7 +245,7 @@ def _first_choice(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_object(data: bytes) -> dict[str, Any]:
-    """What cannot be read says nothing: it is the client's to complain about."""
+    """Parse a JSON object; what cannot be parsed counts as empty, and the client still gets it."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""A proxy for OpenAI's clients: chats go to the upstream with what is remembered put in.
+"""The routes under ``/v1/``: a proxy for OpenAI's clients that adds memories to chats.
 
-``POST /v1/chat/completions`` is stored, supplemented and sent on; every other path under ``/v1/``
-is only sent on, most of them for the operator alone. Answers pass as they come, byte for byte.
+``POST /v1/chat/completions`` is stored, extended with what is remembered, and sent on. Every other
+path is only sent on, most of them for the operator alone. Streamed answers pass byte for byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from reverie import aio
-from reverie.aio import AsyncHandle
+from reverie.aio import AsyncSpace
 from reverie.errors import ReverieError
 from reverie.memory.space import Space
 from reverie.model import Right
@@ -57,9 +57,9 @@ ProxyEndpoint = Callable[[Request], Awaitable[Response]]
 
 @asynccontextmanager
 async def _upstream_lifespan(app: FastAPI) -> AsyncIterator[None]:
-    serving = app.state.server_context
-    async with Upstream(serving.settings, serving.token) as connected:
-        app.state.upstream = connected
+    server_context = app.state.server_context
+    async with Upstream(server_context.settings, server_context.token) as upstream_client:
+        app.state.upstream = upstream_client
         yield
 
 
@@ -67,31 +67,31 @@ router = APIRouter(include_in_schema=False, lifespan=_upstream_lifespan)
 
 
 def _with_openai_errors(endpoint: ProxyEndpoint) -> ProxyEndpoint:
-    """Errors of our own in the shape that OpenAI's clients show."""
+    """Return Reverie's errors in the form that OpenAI's clients read."""
 
     @wraps(endpoint)
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
         except HttpProblem as refused:
-            return refused.for_openai()
+            return refused.to_openai_response()
         except ReverieError as error:
-            return errors.problem_from_error(error).for_openai()
+            return errors.problem_from_error(error).to_openai_response()
 
     return answer
 
 
 @_with_openai_errors
 async def chat(request: Request) -> Response:
-    """One turn: stored, supplemented, sent on, its reply stored."""
+    """Handle one chat turn: store it, add memories, send it on, and store the reply."""
     mode = chat_turn.parse_mode(request.headers)
     right: Right = "write" if mode == "write" else "read"
-    # Whoever asks the upstream with the operator's key spends what is not theirs.
-    asking: Right = "read" if _upstream(request).uses_client_key else "write"
-    _require_right(request, asking if mode == "off" else right)
+    # A request that uses the operator's key costs the operator money, so it needs "write".
+    upstream_right: Right = "read" if _upstream(request).uses_client_key else "write"
+    _require_right(request, upstream_right if mode == "off" else right)
     raw = await request.body()
     try:
-        # A large body would keep others waiting.
+        # Parsing a large body here would block other requests.
         large = len(raw) > LARGE_BYTES
         body = (
             await asyncio.to_thread(json_edit.parse_request, raw)
@@ -106,24 +106,26 @@ async def chat(request: Request) -> Response:
         return await _relay(request, body.with_memory())
     command = commands.parse_command(body.history[-1]) if body.messages else None
     if command is None:
-        _require_right(request, asking)
+        _require_right(request, upstream_right)
     if chat_turn.is_client_task(body.history):
         return await _relay(request, body.with_memory())
     given = access.scope_from_headers(request.headers)
     named = chat_turn.resolve_scope(body.fields, request.headers, given)
-    visit = access.authorize(request, right, named)
-    space = visit.space_as_person()
+    granted = access.authorize(request, right, named)
+    space = granted.space_as_person()
     if command is not None:
         return await _command_response(space, command, body, may_write=mode == "write")
-    wish = chat_turn.parse_memory_options(body.fields)
-    _upstream(request).require()
+    options = chat_turn.parse_memory_options(body.fields)
+    _upstream(request).require_base_url()
     if not body.messages:
         return await _relay(request, body.with_memory())
-    ranking = visit.server_context.settings.ranking.lower()
+    ranking = granted.server_context.settings.ranking.lower()
 
     def begin(handle: Space) -> tuple[ChatTurn, bytes]:
         store = mode == "write"
-        turn = chat_turn.begin_turn(handle, body.history, named.session, wish, ranking, store=store)
+        turn = chat_turn.begin_turn(
+            handle, body.history, named.session, options, ranking, store=store
+        )
         return turn, body.with_memory(turn.prompt_additions.profile, turn.prompt_additions.recalled)
 
     turn, content = await aio.run_with_handle(space, begin)
@@ -132,7 +134,7 @@ async def chat(request: Request) -> Response:
 
 @_with_openai_errors
 async def pass_through(request: Request) -> Response:
-    """Any other path: to the upstream and back, nothing read and nothing kept."""
+    """Send any other path to the upstream and its answer back; nothing is stored."""
     _require_right(request, "read" if request.method in _SAFE_METHODS else "write")
     if not upstream.is_shared_path(request.method, request.scope["raw_path"]):
         _require_operator(request)
@@ -147,18 +149,18 @@ router.add_route("/v1/{path:path}", pass_through, methods=_METHODS)
 
 
 def _upstream(request: Request) -> Upstream:
-    connected: Upstream = request.app.state.upstream
-    return connected
+    upstream_client: Upstream = request.app.state.upstream
+    return upstream_client
 
 
 def _require_right(request: Request, right: Right) -> None:
-    """Let in who has this right, with a key that the upstream may have."""
+    """Raise unless the caller has this right, and sent no token of this server as upstream key."""
     access.require_caller(request, right)
     _upstream(request).authorization(request.headers.raw)
 
 
 def _require_operator(request: Request) -> None:
-    """Let in whom the upstream's account belongs to."""
+    """Raise unless the caller is the operator, whose account the upstream's key belongs to."""
     if not access.require_caller(request, "read").may("admin"):
         raise HttpProblem(
             403,
@@ -171,20 +173,20 @@ def _require_operator(request: Request) -> None:
 async def _relay(
     request: Request,
     content: bytes | AsyncIterator[bytes] | None,
-    space: AsyncHandle | None = None,
+    space: AsyncSpace | None = None,
     turn: ChatTurn | None = None,
 ) -> Response:
-    """What the upstream answers to this."""
-    connected = _upstream(request)
+    """Send a request to the upstream, and return its answer; store the reply if a turn is given."""
+    upstream_client = _upstream(request)
     scope = request.scope
-    url = connected.address(scope["raw_path"], scope["query_string"])
-    headers = connected.headers(request.headers.raw, readable=turn is not None)
+    url = upstream_client.url_for(scope["raw_path"], scope["query_string"])
+    headers = upstream_client.headers(request.headers.raw, uncompressed=turn is not None)
     length = request.headers.get("content-length")
     if isinstance(content, AsyncIterator) and length is not None:
         headers.append((b"content-length", length.encode()))
     client = DownstreamClient(request.receive, content)
     answer = await client.run_while_connected(
-        connected.send(request.method, url, headers, client.content)
+        upstream_client.send(request.method, url, headers, client.content)
     )
     if turn is None or space is None:
         return RelayResponse(answer, _relay_headers(answer))
@@ -192,15 +194,15 @@ async def _relay(
 
 
 def _relay_headers(answer: httpx2.Response) -> HeaderList:
-    """The headers of a body that passes unchanged."""
+    """Return the headers of an answer whose body passes unchanged, with its length."""
     length = [(b"content-length", value) for value in answer.headers.get_list("content-length")]
     return [*upstream.response_headers(answer), *[(name, text.encode()) for name, text in length]]
 
 
 async def _reply(
-    client: DownstreamClient, answer: httpx2.Response, space: AsyncHandle, turn: ChatTurn
+    client: DownstreamClient, answer: httpx2.Response, space: AsyncSpace, turn: ChatTurn
 ) -> Response:
-    """The upstream's answer to a turn. What it says is kept, unless it is an error."""
+    """Return the upstream's answer to a turn, and store the reply unless it is an error."""
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     own = _own_headers(turn)
     if answer.status_code != 200 or kind not in {"application/json", "text/event-stream"}:
@@ -214,24 +216,28 @@ async def _reply(
         raise upstream.unreachable_problem(error) from error
     finally:
         await answer.aclose()
-    # A large reply would keep others waiting.
+    # Parsing a large reply here would block other requests.
     large = len(raw) > LARGE_BYTES
-    read = (
+    parsed = (
         await asyncio.to_thread(_parse_completion, raw, turn)
         if large
         else _parse_completion(raw, turn)
     )
-    keep = partial(_store_reply, space, turn, read.message, is_complete=read.is_complete)
-    after = BackgroundTask(keep) if len(raw) > STORED_FIRST_CHARS else None
+    store = partial(_store_reply, space, turn, parsed.message, is_complete=parsed.is_complete)
+    after = BackgroundTask(store) if len(raw) > STORED_FIRST_CHARS else None
     if after is None:
-        await keep()
-    told = Response(read.body, background=after)
-    told.raw_headers = [*headers, (b"content-length", str(len(told.body)).encode()), *own]
-    return told
+        await store()
+    response = Response(parsed.body, background=after)
+    response.raw_headers = [
+        *headers,
+        (b"content-length", str(len(response.body)).encode()),
+        *own,
+    ]
+    return response
 
 
 class _Completion(NamedTuple):
-    """A reply that came as a whole: its body for the client, and what is kept of it."""
+    """A reply that was not streamed: its body for the client, and the message to store."""
 
     body: bytes
     message: dict[str, Any] | None
@@ -245,9 +251,9 @@ def _parse_completion(raw: bytes, turn: ChatTurn) -> _Completion:
 
 
 class _StoredStream(reply_parser.ReplyStream):
-    """A stream that is stored when it ends, however it ends."""
+    """Collects a streamed reply, and stores it when it ends or breaks off."""
 
-    def __init__(self, space: AsyncHandle, turn: ChatTurn) -> None:
+    def __init__(self, space: AsyncSpace, turn: ChatTurn) -> None:
         super().__init__()
         self._space, self._turn = space, turn
 
@@ -255,20 +261,22 @@ class _StoredStream(reply_parser.ReplyStream):
     def is_large(self) -> bool:
         return self.size > STORED_FIRST_CHARS
 
-    async def keep(self, *, interrupted: bool) -> None:
+    async def store_reply(self, *, interrupted: bool) -> None:
         self.end()
         is_complete = self.is_complete(interrupted=interrupted)
         await _store_reply(self._space, self._turn, self.message, is_complete=is_complete)
 
 
 async def _store_reply(
-    space: AsyncHandle, turn: ChatTurn, message: dict[str, Any] | None, *, is_complete: bool
+    space: AsyncSpace, turn: ChatTurn, message: dict[str, Any] | None, *, is_complete: bool
 ) -> None:
-    """A reply that cannot be stored is no reason to withhold it: it comes with the next turn."""
+    """Store a reply. A failure is only logged: the client resends the reply with the next turn."""
     if message is None:
         return
     try:
-        await aio.run_with_handle(space, lambda _: turn.keep(message, is_complete=is_complete))
+        await aio.run_with_handle(
+            space, lambda _: turn.store_reply(message, is_complete=is_complete)
+        )
     except ReverieError as error:
         _log.error("a reply could not be stored: %s", one_line(str(error)))
 
@@ -280,14 +288,14 @@ def _own_headers(turn: ChatTurn) -> HeaderList:
 
 
 async def _command_response(
-    space: AsyncHandle, command: str, body: ChatRequest, *, may_write: bool
+    space: AsyncSpace, command: str, body: ChatRequest, *, may_write: bool
 ) -> Response:
     text = await aio.run_with_handle(
         space, lambda handle: commands.run_command(handle, command, may_write=may_write)
     )
-    made = body.fields.get("model"), int(time.time()), uuid.uuid4().hex[:24]
+    fields = body.fields.get("model"), int(time.time()), uuid.uuid4().hex[:24]
     if body.fields.get("stream") is True:
         return StreamingResponse(
-            iter(list(commands.completion_chunks(text, *made))), media_type="text/event-stream"
+            iter(list(commands.completion_chunks(text, *fields))), media_type="text/event-stream"
         )
-    return Json(commands.completion(text, *made))
+    return Json(commands.completion(text, *fields))

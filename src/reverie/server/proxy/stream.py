@@ -1,4 +1,4 @@
-"""An upstream's answer on its way to the client: each piece at once, and noticed on the way."""
+"""Relays the upstream's answer to the client piece by piece, and collects it for storing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ Result = TypeVar("Result")
 
 
 class ReplyCollector(Protocol):
-    """Whoever reads along. ``keep`` is called once, when all was said or the answer broke off.
+    """Collects a reply while it is relayed.
 
-    ``done``: the answer has said that nothing follows. ``large``: keeping it takes so long that
-    the client is not made to wait for it.
+    ``store_reply`` is called once, when the answer has ended or broken off. ``done``: the upstream
+    has said that nothing follows. ``is_large``: storing takes so long that the client does not
+    wait for it.
     """
 
     done: bool
@@ -30,38 +31,38 @@ class ReplyCollector(Protocol):
 
     def feed(self, chunk: bytes) -> None: ...
 
-    async def keep(self, *, interrupted: bool) -> None: ...
+    async def store_reply(self, *, interrupted: bool) -> None: ...
 
 
 class RelayResponse(Response):
-    """Passes an answer on. When the client goes away, the upstream is told to stop.
+    """Relays an answer. When the client disconnects, the upstream connection is closed.
 
-    An answer that breaks off breaks off for the client as well: it must not look whole.
+    If the upstream breaks off, the client's connection does too: the answer must not look complete.
     """
 
     def __init__(
-        self, answer: httpx2.Response, headers: HeaderList, reader: ReplyCollector | None = None
+        self, answer: httpx2.Response, headers: HeaderList, collector: ReplyCollector | None = None
     ) -> None:
         super().__init__(status_code=answer.status_code)
         self.raw_headers = headers
-        self._answer, self._reader = answer, reader
+        self._answer, self._collector = answer, collector
         self._store_task: asyncio.Task[None] | None = None
         self._completed = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_wait_for_disconnect(receive))
-        passing = asyncio.create_task(self._relay(send))
+        relaying = asyncio.create_task(self._relay(send))
         try:
-            await asyncio.wait({gone, passing}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({gone, relaying}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
-            passing.cancel()
-            # Begun before anything is waited for: a server that stops cancels this a second time.
+            relaying.cancel()
+            # Started before anything is awaited: a server that stops cancels this task again.
             self._start_storing(scope, interrupted=not self._completed)
-            await asyncio.gather(gone, passing, return_exceptions=True)
+            await asyncio.gather(gone, relaying, return_exceptions=True)
             await self._answer.aclose()
             await self._wait_until_stored(interrupted=not self._completed)
-        if not passing.cancelled() and (error := passing.exception()) is not None:
+        if not relaying.cancelled() and (error := relaying.exception()) is not None:
             raise error
 
     async def _relay(self, send: Send) -> None:
@@ -72,43 +73,47 @@ class RelayResponse(Response):
         }
         await send(start)
         try:
-            # Whoever reads along needs the text itself, not what it was packed into.
-            pieces = self._answer.aiter_bytes() if self._reader else self._answer.aiter_raw()
+            # The collector needs the decoded text; otherwise compressed bytes pass unchanged.
+            pieces = self._answer.aiter_bytes() if self._collector else self._answer.aiter_raw()
             async for piece in pieces:
-                if self._reader is not None:
-                    self._reader.feed(piece)
-                    if self._reader.done and not self._reader.is_large:
-                        # Whoever is told that this was all may rely on it.
+                if self._collector is not None:
+                    self._collector.feed(piece)
+                    if self._collector.done and not self._collector.is_large:
+                        # When the client sees the end of the reply, it is stored.
                         await self._wait_until_stored(interrupted=False)
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         except httpx2.HTTPError:
             return
         self._completed = True
-        if self._reader is not None and not self._reader.is_large:
+        if self._collector is not None and not self._collector.is_large:
             await self._wait_until_stored(interrupted=False)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _start_storing(self, scope: Scope, *, interrupted: bool) -> None:
-        if self._reader is not None and self._store_task is None:
-            self._store_task = asyncio.create_task(self._reader.keep(interrupted=interrupted))
-            keeping: set[asyncio.Task[None]] = scope["app"].state.server_context.pending_replies
-            keeping.add(self._store_task)
-            self._store_task.add_done_callback(keeping.discard)
+        if self._collector is not None and self._store_task is None:
+            self._store_task = asyncio.create_task(
+                self._collector.store_reply(interrupted=interrupted)
+            )
+            pending: set[asyncio.Task[None]] = scope["app"].state.server_context.pending_replies
+            pending.add(self._store_task)
+            self._store_task.add_done_callback(pending.discard)
 
     async def _wait_until_stored(self, *, interrupted: bool) -> None:
-        """Once, and to the end, even when nobody waits for it any more."""
-        if self._reader is None:
+        """Store the reply once; storing goes on even if the task that waits for it is cancelled."""
+        if self._collector is None:
             return
         if self._store_task is None:
-            self._store_task = asyncio.create_task(self._reader.keep(interrupted=interrupted))
+            self._store_task = asyncio.create_task(
+                self._collector.store_reply(interrupted=interrupted)
+            )
         await asyncio.shield(self._store_task)
 
 
 class DownstreamClient:
-    """The client of one request. What is done for it ends when it leaves.
+    """The client of one request; work for it is cancelled when it disconnects.
 
-    ``content`` is what goes to the upstream: as long as a streamed body is still being read, its
-    reader notices by itself that the client left.
+    ``content`` is the body for the upstream. While a streamed body is still being read, its reader
+    notices a disconnect by itself, so this class starts to look for one only afterwards.
     """
 
     def __init__(self, receive: Receive, content: bytes | AsyncIterator[bytes] | None) -> None:
@@ -120,7 +125,7 @@ class DownstreamClient:
             self._body_read.set()
 
     async def run_while_connected(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """The result of some work; raises ClientDisconnect and cancels it if the client leaves."""
+        """Return the result of ``work``; if the client leaves, cancel it and raise."""
         gone = asyncio.create_task(self._wait_for_disconnect())
         working = asyncio.create_task(work)
         try:
@@ -144,6 +149,6 @@ class DownstreamClient:
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
-    """Until the client is gone."""
+    """Return when the client has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,9 +1,8 @@
-"""The way to the upstream: one address, chosen by the operator, that no request can leave.
+"""Sends requests to the upstream, whose address the operator chose and no request can change.
 
-Everything a client sends goes on but what is meant for this server, and what holds for one
-connection only. The upstream's key is the operator's alone, or the client's own by setting; it is
-never sent to another host, for redirects are passed on and not followed. A token of this server
-never goes there.
+A client's headers are sent on, except those for this server and those of one connection only. The
+API key is the operator's or, by a setting, the client's own. It is never sent to another host:
+redirects are passed back to the client, not followed. A token of this server is never sent on.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ from reverie.config import Settings
 from reverie.server.errors import HttpProblem
 
 if TYPE_CHECKING:
-    from types import TracebackType
+    pass
 
 PATH_PREFIX = b"/v1/"
 CONNECT_TIMEOUT_SECONDS = 10.0
-# A model may think for a long time before it says anything.
+# A model may take minutes before its first word.
 READ_TIMEOUT_SECONDS = 600.0
 MAX_CONNECTIONS = 1_000
 IDLE_CONNECTIONS = 100
 
 HeaderList = list[tuple[bytes, bytes]]
 
-# What holds between two machines only, not from one end to the other.
+# Headers of one connection, which a proxy must not pass on (RFC 9110).
 _HOP_BY_HOP_HEADERS = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer "
     b"trailers transfer-encoding upgrade http2-settings".split()
 )
 _DROPPED_REQUEST_HEADERS = frozenset(
     b"host content-length expect cookie authorization api-key x-api-key origin referer "
-    # These would make another request of the one that was admitted.
+    # These could turn the request that was authorized into another one.
     b"x-http-method-override x-http-method x-method-override x-original-url x-rewrite-url".split()
 )
 # An upstream sets no cookies here, and does not say what other web pages may read.
@@ -48,23 +47,22 @@ _DROPPED_RESPONSE_HEADERS = frozenset(b"content-length set-cookie set-cookie2 da
 _DROPPED_RESPONSE_PREFIXES = (b"access-control-", b"x-reverie-", b"strict-transport-security")
 _OWN_HEADER_PREFIX = b"x-reverie-"
 _SEGMENT = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})+")
-# Wider than a token is: nobody else's key begins like this.
+# Matches more than a whole token: no other service has keys that begin like this.
 _TOKEN = re.compile(rb"(?<![A-Za-z0-9_-])rv_|rv_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}")
 _DOT_SEGMENTS = frozenset({b"", b".", b".."})
-# What every token may be used for at the upstream, by method and by the path under /v1/: calls that
-# begin and end with the request. Files, batches, stored responses and the like are one account's,
-# and the account is the operator's.
+# Paths under /v1/ that every token may POST to: calls that leave nothing at the upstream. Files,
+# batches and stored responses belong to the upstream account, which is the operator's.
 _SHARED_PATHS = frozenset(
     {"chat/completions", "completions", "responses", "messages", "embeddings"}
 )
 _MODELS = "models"
-# A piece of a model's name, such as @cf or Llama-3.2:free. No ";", which some servers cut at.
+# A segment of a model's name, such as @cf or Llama-3.2:free. No ";", where some servers cut.
 _MODEL_SEGMENT = re.compile(r"[A-Za-z0-9@_][A-Za-z0-9._:@+~ -]*")
 MAX_MODEL_PIECES = 4
 
 
 def create_client(settings: Settings) -> httpx2.AsyncClient:
-    """What connects to the upstream: no redirects, no proxies from the environment."""
+    """Create the HTTP client: no redirects, and no proxies from the environment."""
     return http_guard.client(
         settings,
         trust_env=False,
@@ -76,7 +74,7 @@ def create_client(settings: Settings) -> httpx2.AsyncClient:
 
 
 class Upstream:
-    """Where chats go. Used as a context: it holds connections."""
+    """The upstream and its connections; use it as an async context manager."""
 
     def __init__(self, settings: Settings, token: str) -> None:
         self._base = None if not settings.upstream else _base_url(settings.upstream)
@@ -87,16 +85,11 @@ class Upstream:
     async def __aenter__(self) -> Upstream:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
-    def require(self) -> httpx2.URL:
-        """The address, or what to do to have one."""
+    def require_base_url(self) -> httpx2.URL:
+        """Return the upstream's address; raise with advice if none is configured."""
         if self._base is None:
             raise HttpProblem(
                 503,
@@ -106,9 +99,9 @@ class Upstream:
             )
         return self._base
 
-    def address(self, raw_path: bytes, query: bytes) -> httpx2.URL:
-        """Where a path under /v1/ lies at the upstream; nothing but a plain path leads there."""
-        base = self.require()
+    def url_for(self, raw_path: bytes, query: bytes) -> httpx2.URL:
+        """Return the upstream URL of a path under /v1/; raise if it could lead elsewhere."""
+        base = self.require_base_url()
         path = base.raw_path.rstrip(b"/") + b"/" + _relative_path(raw_path)
         url = base.copy_with(raw_path=path + b"?" + query if query else path)
         inside = url.raw_path.startswith(base.raw_path.rstrip(b"/") + b"/")
@@ -116,22 +109,22 @@ class Upstream:
             raise _path_not_found()
         return url
 
-    def headers(self, given: Iterable[tuple[bytes, bytes]], *, readable: bool) -> HeaderList:
-        """What goes on to the upstream; ``readable``: its answer must not be compressed."""
+    def headers(self, given: Iterable[tuple[bytes, bytes]], *, uncompressed: bool) -> HeaderList:
+        """Return the headers for the upstream; ``uncompressed``: ask for a plain answer."""
         kept = _end_to_end_headers(given, _DROPPED_REQUEST_HEADERS)
         kept = [
             (name, value)
             for name, value in kept
             if not name.startswith(_OWN_HEADER_PREFIX) and not self._holds_token(value)
         ]
-        if readable:
+        if uncompressed:
             kept = [pair for pair in kept if pair[0] != b"accept-encoding"]
             kept.append((b"accept-encoding", b"identity"))
         authorization = self.authorization(given)
         return [*kept, (b"authorization", authorization)] if authorization else kept
 
     def authorization(self, given: Iterable[tuple[bytes, bytes]]) -> bytes:
-        """The key that goes on; a client's own must not be a token of this server."""
+        """Return the key for the upstream; raise if the client sent a token of this server."""
         if not self.uses_client_key:
             return b"Bearer " + self._key.encode() if self._key else b""
         sent = {name.lower(): value for name, value in given}
@@ -147,13 +140,13 @@ class Upstream:
         return key
 
     def _holds_token(self, value: bytes) -> bool:
-        """Whether a header holds a token of this server, also packed as Basic packs it."""
-        kind, _, packed = value.partition(b" ")
-        seen = [value]
+        """Return whether a header holds a token of this server, plain or in Basic credentials."""
+        kind, _, credentials = value.partition(b" ")
+        candidates = [value]
         if kind.lower() == b"basic":
             with contextlib.suppress(ValueError):
-                seen.append(base64.b64decode(packed))
-        return any(self._token in each or _TOKEN.search(each) for each in seen)
+                candidates.append(base64.b64decode(credentials))
+        return any(self._token in each or _TOKEN.search(each) for each in candidates)
 
     async def send(
         self,
@@ -162,7 +155,7 @@ class Upstream:
         headers: HeaderList,
         content: bytes | AsyncIterator[bytes] | None,
     ) -> httpx2.Response:
-        """The answer, its body not read yet. Whoever takes it closes it."""
+        """Return the answer with its body unread; the caller closes it."""
         request = httpx2.Request(method, url, headers=headers, content=content)
         try:
             answer = await self._client.send(request, stream=True)
@@ -193,16 +186,16 @@ def unreachable_problem(error: httpx2.HTTPError) -> HttpProblem:
 
 
 def response_headers(answer: httpx2.Response) -> HeaderList:
-    """The headers of an answer as the client gets them."""
+    """Return the headers of an answer that the client gets."""
     kept = _end_to_end_headers(answer.headers.raw, _DROPPED_RESPONSE_HEADERS)
     return [pair for pair in kept if not pair[0].startswith(_DROPPED_RESPONSE_PREFIXES)]
 
 
 def is_shared_path(method: str, raw_path: bytes) -> bool:
-    """Whether a request is one that every token may send on; all others are the operator's.
+    """Return whether every token may send a request on; all others are the operator's.
 
-    The path is compared as it is, after one decoding: in another case, decoded twice or with more
-    behind it, it is another path.
+    The path is decoded once and compared exactly: another case, a second encoding or a suffix makes
+    it a different path.
     """
     if not raw_path.startswith(PATH_PREFIX):
         return False
@@ -230,18 +223,18 @@ def _end_to_end_headers(
         if name == b"connection"
         for part in value.split(b",")
     }
-    gone = _HOP_BY_HOP_HEADERS | dropped | named
-    return [pair for pair in pairs if pair[0] not in gone]
+    left_out = _HOP_BY_HOP_HEADERS | dropped | named
+    return [pair for pair in pairs if pair[0] not in left_out]
 
 
 def _base_url(address: str) -> httpx2.URL:
-    """As OpenAI's clients take it; an address without a path means the usual one."""
+    """Parse the address as OpenAI's clients do; without a path, ``/v1`` is added."""
     url = httpx2.URL(address)
     return url.copy_with(raw_path=b"/v1") if url.raw_path in {b"", b"/"} else url
 
 
 def _relative_path(raw_path: bytes) -> bytes:
-    """What stands behind /v1/: plain segments only, however they are spelled."""
+    """Return the path after /v1/; raise if a segment, decoded fully, could lead elsewhere."""
     if not raw_path.startswith(PATH_PREFIX):
         raise _path_not_found()
     rest = raw_path.removeprefix(PATH_PREFIX)
@@ -249,7 +242,7 @@ def _relative_path(raw_path: bytes) -> bytes:
         plain = segment
         while (decoded := unquote_to_bytes(plain)) != plain:
             plain = decoded
-        # The name of a model may hold a slash, spelled %2F.
+        # A model's name may hold a slash, encoded as %2F.
         leads_away = any(piece.strip() in _DOT_SEGMENTS for piece in plain.split(b"/"))
         hidden = any(byte < 32 or byte in b"\\\x7f" for byte in plain)
         if leads_away or hidden or not _SEGMENT.fullmatch(segment):

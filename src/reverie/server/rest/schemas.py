@@ -1,4 +1,4 @@
-"""What goes over the wire: our own values as schemas, and what requests may hold."""
+"""Pydantic models of what the REST routes receive and return."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ MAX_APPENDED = 1_000
 
 @cache
 def wire_model(kind: type) -> type[BaseModel]:
-    """One of our values as JSON has it: the fields it has, times as ISO 8601 (``plain``)."""
+    """Build the model of one of the library's values as ``to_json_value`` writes it."""
     hints = get_type_hints(kind)
     names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
-    shapes: dict[str, Any] = {name: (_wire_type(hints[name], name), ...) for name in names}
-    return create_model(kind.__name__, **shapes)
+    types: dict[str, Any] = {name: (_wire_type(hints[name], name), ...) for name in names}
+    return create_model(kind.__name__, **types)
 
 
 def _wire_type(hint: Any, name: str) -> Any:
+    """Return the JSON type of a field; a time, named ``at`` or ``…_at``, is ISO 8601."""
     origin, inner = get_origin(hint), get_args(hint)
     if hint is int and (name == "at" or name.endswith("_at")):
         return str
@@ -53,7 +54,7 @@ SummaryShown, Imported = wire_model(model.Summary), wire_model(model.ImportRepor
 
 
 class Problem(BaseModel):
-    """RFC 9457, with what helps to go on: ``existing_id``, ``current_version``, ``errors``."""
+    """RFC 9457; some problems add ``existing_id``, ``current_version`` or ``errors``."""
 
     model_config = ConfigDict(extra="allow")
     type: str
@@ -63,7 +64,7 @@ class Problem(BaseModel):
 
 
 class _ResponseModel(BaseModel):
-    """Answers are made by ``plain``; these say what is in them."""
+    """Describes an answer in /openapi.json; the answer itself is made by ``to_json_value``."""
 
 
 class VersionShown(_ResponseModel):
@@ -86,18 +87,20 @@ class VersionShown(_ResponseModel):
 
 
 class MemoryShown(Memory):  # type: ignore[valid-type, misc]
-    """A memory and its life."""
+    """A memory and its versions."""
 
     versions: list[VersionShown]
-    file: str | None = Field(description="In the vault, from its folder on.")
-    local_file: str | None = Field(description="Where that is, for the operator on that machine.")
+    file: str | None = Field(description="The path inside the vault.")
+    local_file: str | None = Field(
+        description="The full path; only for the operator on that machine."
+    )
 
 
 class Memories(_ResponseModel):
     memories: list[Memory]  # type: ignore[valid-type]
     total: int
-    next: str | None = Field(description="What to give as `after` for the next part.")
-    position: int = Field(description="Where the log stands: what to follow changes from.")
+    next: str | None = Field(description="What to give as `after` for the next page.")
+    position: int = Field(description="The last position of the log: follow changes from here.")
 
 
 class Category(_ResponseModel):
@@ -138,7 +141,7 @@ class WhoAmI(_ResponseModel):
     right: model.Right
     spaces: list[str] | None
     user: str | None
-    space: str = Field(description="The space that is meant when none is named.")
+    space: str = Field(description="The space that is used when none is named.")
 
 
 class Sessions(_ResponseModel):
@@ -196,7 +199,7 @@ class Jobs(_ResponseModel):
     jobs: list[wire_model(model.Job)]  # type: ignore[valid-type]
 
 
-# -- what requests hold ---------------------------------------------------------------------------
+# -- requests -------------------------------------------------------------------------------------
 
 
 class _RequestModel(BaseModel):
@@ -210,7 +213,7 @@ class NewMemory(_RequestModel):
     subject: str | None = None
     tags: list[str] = []
     source: str | None = None
-    trust: model.Trust | None = Field(None, description="Can only lower what the token stands for.")
+    trust: model.Trust | None = Field(None, description="Can only lower the trust of the token.")
     happened_at: Time | None = None
     expires_at: Time | None = None
     pinned: bool = False
@@ -238,7 +241,9 @@ class Question(_RequestModel):
     as_of: Time | None = None
     ranking: str | None = None
     explain: bool = False
-    note: bool = Field(True, description="Whether it counts as a recall; not when people look.")
+    note: bool = Field(
+        True, description="Whether this is noted as a recall; false when a person only browses."
+    )
 
 
 class Erasing(_RequestModel):
@@ -258,7 +263,7 @@ class NewSession(_RequestModel):
 
 
 class Messages(_RequestModel):
-    # Stored all or none, and meanwhile nobody else writes: longer ones go to /follow.
+    # Stored in one transaction, during which nobody else writes: longer lists go to /follow.
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=MAX_APPENDED)
 
 

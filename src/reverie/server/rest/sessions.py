@@ -24,35 +24,37 @@ Limit = Annotated[int, Query(ge=1, le=schemas.MAX_LISTED)]
 
 
 @router.get("", response_model=schemas.Sessions)
-async def listed(visit: ReadAccess, limit: Limit = 50, include_hidden: bool = False) -> Response:
+async def list_sessions(
+    access: ReadAccess, limit: Limit = 50, include_hidden: bool = False
+) -> Response:
     """The sessions of a space, the one with the newest event first."""
-    found = await visit.space().sessions(limit=limit, include_hidden=include_hidden)
+    found = await access.space().sessions(limit=limit, include_hidden=include_hidden)
     return Json({"sessions": to_json_value(found)})
 
 
 @router.post("", status_code=201, response_model=schemas.SessionMade)
-async def made(visit: WriteAccess, body: schemas.NewSession | None = None) -> Response:
-    """An id for a new session; it is there with its first event."""
-    session = visit.space().session(None if body is None else body.id)
+async def create_session(access: WriteAccess, body: schemas.NewSession | None = None) -> Response:
+    """Choose the id of a new session, which exists from its first event on."""
+    session = access.space().session(None if body is None else body.id)
     return Json({"id": session.id, "forked_from": None}, 201)
 
 
 @router.post("/follow", response_model=schemas.SessionMade)
-async def follow(visit: WriteAccess, body: schemas.Resent, key: IdempotencyKey = None) -> Response:
-    """Take in a history that a client resends whole each turn: only what is new is kept."""
-    session = await visit.space_as_person().follow(body.history, session=body.session, key=key)
+async def follow(access: WriteAccess, body: schemas.Resent, key: IdempotencyKey = None) -> Response:
+    """Store what is new in a history that a client sends whole each turn, and find its session."""
+    session = await access.space_as_person().follow(body.history, session=body.session, key=key)
     return Json({"id": session.id, "forked_from": to_json_value(await session.forked_from)})
 
 
 @router.get("/{id:name}", response_model=schemas.SessionInfo)
-async def info(visit: ReadAccess, id: str) -> Response:
+async def info(access: ReadAccess, id: str) -> Response:
     """How many events a session has, how it began, when it was last used."""
-    return Json(to_json_value(await visit.space().session(id).info()))
+    return Json(to_json_value(await access.space().session(id).info()))
 
 
 @router.get("/{id:name}/events", response_model=schemas.Events)
 async def events(
-    visit: ReadAccess,
+    access: ReadAccess,
     id: str,
     limit: Limit = 200,
     until: Annotated[
@@ -60,96 +62,98 @@ async def events(
     ] = None,
 ) -> Response:
     """The last events of a session, or the last until one of them; in order, verbatim."""
-    found = await visit.space().session(id).events(limit, until=until)
+    found = await access.space().session(id).events(limit, until=until)
     return Json({"events": to_json_value(found)})
 
 
 @router.post("/{id:name}/events", status_code=201, response_model=schemas.Events)
 async def append(
-    visit: WriteAccess, id: str, body: schemas.Messages, key: IdempotencyKey = None
+    access: WriteAccess, id: str, body: schemas.Messages, key: IdempotencyKey = None
 ) -> Response:
-    """Keep messages as they are, all of them or none."""
-    kept = await visit.space_as_person().session(id).append_many(body.messages, key=key)
-    return Json({"events": to_json_value(kept)}, 201)
+    """Store messages verbatim, all of them or none."""
+    stored = await access.space_as_person().session(id).append_many(body.messages, key=key)
+    return Json({"events": to_json_value(stored)}, 201)
 
 
 @router.get("/{id:name}/memories", response_model=schemas.SessionMemories)
-async def memories(visit: ReadAccess, id: str) -> Response:
-    """What belongs to this session alone."""
-    return Json({"memories": to_json_value(await visit.space().session(id).memories())})
+async def memories(access: ReadAccess, id: str) -> Response:
+    """The memories that belong to this session alone."""
+    return Json({"memories": to_json_value(await access.space().session(id).memories())})
 
 
 @router.get("/{id:name}/recalls", response_model=schemas.Recalls)
-async def recalls(visit: ReadAccess, id: str) -> Response:
+async def recalls(access: ReadAccess, id: str) -> Response:
     """What was recalled for each turn."""
-    return Json({"recalls": to_json_value(await visit.space().session(id).recalls())})
+    return Json({"recalls": to_json_value(await access.space().session(id).recalls())})
 
 
 @router.post("/{id:name}/context", response_model=schemas.ContextShown)
-async def context(visit: ReadAccess, id: str, body: schemas.ContextAsked | None = None) -> Response:
+async def context(
+    access: ReadAccess, id: str, body: schemas.ContextAsked | None = None
+) -> Response:
     """What a model needs for the next turn: profile, summary, recalled memories, history."""
-    asked: dict[str, Any] = {} if body is None else body.model_dump()
-    # Who may only read leaves no trace, not even of having been the first to ask.
-    found = await visit.space().session(id).context(**asked, freeze=visit.caller.may("write"))
+    arguments: dict[str, Any] = {} if body is None else body.model_dump()
+    # freeze stores the profile for later contexts, which a caller who may only read must not do.
+    found = await access.space().session(id).context(**arguments, freeze=access.caller.may("write"))
     return Json({**to_json_value(found), "system": found.system})
 
 
 @router.get("/{id:name}/summary", response_model=schemas.SummaryShown)
-async def summary(visit: ReadAccess, id: str) -> Response:
+async def summary(access: ReadAccess, id: str) -> Response:
     """The rolling summary."""
-    return Json(to_json_value(await visit.space().session(id).summary()))
+    return Json(to_json_value(await access.space().session(id).summary()))
 
 
 @router.put("/{id:name}/summary", response_model=schemas.SummaryShown)
-async def write_summary(visit: WriteAccess, id: str, body: schemas.SummaryWritten) -> Response:
+async def write_summary(access: WriteAccess, id: str, body: schemas.SummaryWritten) -> Response:
     """Replace the summary that was read; ``applied`` is false when another was written since."""
-    written = await visit.space().session(id).write_summary(**body.model_dump())
+    written = await access.space().session(id).write_summary(**body.model_dump())
     return Json(to_json_value(written))
 
 
 @router.get("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
-async def scratchpad(visit: ReadAccess, id: str) -> Response:
+async def scratchpad(access: ReadAccess, id: str) -> Response:
     """The working list."""
-    return Json(to_json_value(await visit.space().session(id).scratchpad.read()))
+    return Json(to_json_value(await access.space().session(id).scratchpad.read()))
 
 
 @router.put("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
-async def write_scratchpad(visit: WriteAccess, id: str, body: schemas.Items) -> Response:
+async def write_scratchpad(access: WriteAccess, id: str, body: schemas.Items) -> Response:
     """Replace the working list."""
-    return Json(to_json_value(await visit.space().session(id).scratchpad.write(body.items)))
+    return Json(to_json_value(await access.space().session(id).scratchpad.write(body.items)))
 
 
 @router.delete("/{id:name}/scratchpad", status_code=204)
-async def clear_scratchpad(visit: WriteAccess, id: str) -> Response:
+async def clear_scratchpad(access: WriteAccess, id: str) -> Response:
     """Empty the working list."""
-    await visit.space().session(id).scratchpad.clear()
+    await access.space().session(id).scratchpad.clear()
     return Response(status_code=204)
 
 
 @router.post("/{id:name}/refresh", status_code=204)
-async def refresh(visit: WriteAccess, id: str) -> Response:
-    """See the profile as it is now, from the next context on."""
-    await visit.space().session(id).refresh_profile()
+async def refresh(access: WriteAccess, id: str) -> Response:
+    """Use the current profile from the next context on."""
+    await access.space().session(id).refresh_profile()
     return Response(status_code=204)
 
 
 @router.post("/{id:name}/hide", status_code=204)
 async def hide(
-    visit: WriteAccess, id: str, body: schemas.Reasoned | None = None, key: IdempotencyKey = None
+    access: WriteAccess, id: str, body: schemas.Reasoned | None = None, key: IdempotencyKey = None
 ) -> Response:
     """Take a session out of lists and every recall."""
-    await visit.space().session(id).hide(None if body is None else body.reason, key=key)
+    await access.space().session(id).hide(None if body is None else body.reason, key=key)
     return Response(status_code=204)
 
 
 @router.post("/{id:name}/restore", status_code=204)
-async def restore(visit: WriteAccess, id: str, key: IdempotencyKey = None) -> Response:
+async def restore(access: WriteAccess, id: str, key: IdempotencyKey = None) -> Response:
     """Bring a hidden session back."""
-    await visit.space().session(id).restore(key=key)
+    await access.space().session(id).restore(key=key)
     return Response(status_code=204)
 
 
 @router.post("/{id:name}/erase", response_model=schemas.SessionErased)
-async def erase(visit: AdminAccess, id: str, key: IdempotencyKey = None) -> Response:
-    """Destroy every event, and the memories that came from nowhere else."""
-    return Json(to_json_value(await visit.space().session(id).erase(key=key)))
+async def erase(access: AdminAccess, id: str, key: IdempotencyKey = None) -> Response:
+    """Destroy every event, and the memories that came only from this session."""
+    return Json(to_json_value(await access.space().session(id).erase(key=key)))

@@ -27,53 +27,55 @@ _log = logging.getLogger("reverie.server")
 
 @router.get("/history", tags=["Vault"], response_model=schemas.Commits)
 async def history(
-    visit: ReadAccess,
-    id: Annotated[str | None, Query(description="Of one memory's file alone.")] = None,
+    access: ReadAccess,
+    id: Annotated[str | None, Query(description="Only the commits of this memory's file.")] = None,
     limit: Annotated[int, Query(ge=1, le=scoped_history.MAX_COMMITS)] = 10,
 ) -> Response:
-    """What git says of the files of a space, the newest commit first."""
-    found = await _run_in_vault(visit, partial(_history, id=id, limit=limit))
+    """The git commits that changed files of a space, the newest first."""
+    found = await _run_in_vault(access, partial(_history, id=id, limit=limit))
     return Json({"commits": to_json_value(found)})
 
 
 @router.post("/checkpoint", tags=["Vault"], response_model=schemas.Checkpoint)
-async def checkpoint(visit: WriteAccess, body: schemas.Noted | None = None) -> Response:
-    """Commit all that the vault holds, under a note; ``commit`` is null when nothing changed."""
+async def checkpoint(access: WriteAccess, body: schemas.Noted | None = None) -> Response:
+    """Commit the whole vault with a note; ``commit`` is null when nothing changed."""
     note = "" if body is None else body.note
     return Json(
-        {"commit": await _run_in_vault(visit, partial(scoped_history.checkpoint, note=note))}
+        {"commit": await _run_in_vault(access, partial(scoped_history.checkpoint, note=note))}
     )
 
 
-async def memory_file(request: Request, visit: RequestAccess, id: str) -> dict[str, Any]:
-    """Where a memory that this caller sees has its file: from the vault's folder on, and for the
-    operator on this machine whole. No other caller learns where anything stands."""
+async def memory_file(request: Request, access: RequestAccess, id: str) -> dict[str, Any]:
+    """Return the path of a memory's file, relative to the vault.
+
+    Only the operator, on this machine, is given the full path as well.
+    """
     try:
         found = await run_with_handle(
-            visit.space(), partial(scoped_history.find_memory_file, id=id)
+            access.space(), partial(scoped_history.find_memory_file, id=id)
         )
     except VaultError as error:
         _log.warning("%s", error)
         found = None
     if found is None:
         return {"file": None, "local_file": None}
-    own = visit.caller.right == "admin" and is_local(request.scope)
-    return {"file": found[0], "local_file": found[1] if own else None}
+    is_operator = access.caller.right == "admin" and is_local(request.scope)
+    return {"file": found[0], "local_file": found[1] if is_operator else None}
 
 
 def _history(space: Space, id: str | None, limit: int) -> Any:
     if id is not None:
-        # Whoever does not see a memory does not see its file either.
+        # Raises NotFound for a memory that the caller does not see.
         space.get(id)
     return scoped_history.history(space, id, limit)
 
 
-async def _run_in_vault(visit: RequestAccess, work: Any) -> Any:
-    """What the vault answers. Why it cannot is told to the operator: it names folders."""
-    if await visit.server_context.store.vault is None:
+async def _run_in_vault(access: RequestAccess, work: Any) -> Any:
+    """Run a function in the vault. An error names folders, so only the log has its message."""
+    if await access.server_context.store.vault is None:
         raise HttpProblem(404, "NotFound", "the store has no vault")
     try:
-        return await run_with_handle(visit.space(), work)
+        return await run_with_handle(access.space(), work)
     except VaultError as error:
         _log.warning("%s", error)
         detail = "the vault cannot be used at the moment: the server's log says why"

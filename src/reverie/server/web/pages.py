@@ -1,4 +1,4 @@
-"""The page at ``/``: files of this package, served as they are."""
+"""Serves the web page at ``/`` from the files in ``page/``."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# The page itself is asked for each time; what it consists of has the version in its address and is
-# kept for good. So no file of an old page ever meets one of a new, and a page that is opened again
-# asks for one file.
+# A browser asks for the page itself each time. Its scripts and styles have the version in their
+# address and are cached for good, so that files of two versions never mix, and a page that is
+# opened again asks for one file only.
 NO_CACHE = "no-cache"
 IMMUTABLE_CACHE = "public, max-age=31536000, immutable"
 
@@ -32,7 +32,7 @@ router = APIRouter(include_in_schema=False)
 
 
 class PageFile(NamedTuple):
-    """A file as it goes out."""
+    """A file with the headers it is served with."""
 
     body: bytes
     type: str
@@ -42,24 +42,24 @@ class PageFile(NamedTuple):
 
 @router.api_route("/", methods=["GET", "HEAD"])
 async def index(request: Request) -> Response:
-    """The page itself, which shows nothing before it has a token."""
+    """Serve the page itself, which shows nothing before it has a token."""
     return _serve_file(request, INDEX)
 
 
 @router.api_route("/page/{name:path}", methods=["GET", "HEAD"])
 async def asset(request: Request, name: str) -> Response:
-    """What the page consists of."""
+    """Serve a script, style or picture of the page."""
     return _serve_file(request, name)
 
 
 @router.api_route("/favicon.ico", methods=["GET", "HEAD"])
 async def icon(request: Request) -> Response:
-    """Browsers ask for it wherever they are, also where no page names an icon."""
+    """Serve the icon that browsers ask for even where no page names one."""
     return _serve_file(request, ICON)
 
 
 def _serve_file(request: Request, name: str) -> Response:
-    # Looked up by its name and never opened by it: there is no path to walk out of the folder.
+    # Looked up in a dictionary, never opened by name: no path can lead out of the folder.
     file = load_files().get(name)
     if file is None:
         return problem(404, "NotFound", "the page has no such file: load it again")
@@ -72,7 +72,7 @@ def _serve_file(request: Request, name: str) -> Response:
 
 @cache
 def load_files() -> dict[str, PageFile]:
-    """Every file by the name it is asked for, read once."""
+    """Read every file once, keyed by the path below ``/page/`` that it is requested by."""
     found = {
         path.name: path.read_bytes()
         for path in sorted(PAGE_DIR.iterdir())
@@ -80,16 +80,16 @@ def load_files() -> dict[str, PageFile]:
     }
     version = _digest(b"".join(found.values()))
     page = found.pop(INDEX).replace(b'"/page/', f'"/page/{version}/'.encode())
-    own = {INDEX: page, ICON: found[ICON]}
-    parts = {
+    unversioned = {INDEX: page, ICON: found[ICON]}
+    cached = {
         f"{version}/{name}": _page_file(name, body, IMMUTABLE_CACHE) for name, body in found.items()
     }
-    asked_again = {name: _page_file(name, body, NO_CACHE) for name, body in own.items()}
-    return asked_again | parts
+    revalidated = {name: _page_file(name, body, NO_CACHE) for name, body in unversioned.items()}
+    return revalidated | cached
 
 
-def _page_file(name: str, body: bytes, caching: str) -> PageFile:
-    return PageFile(body, MEDIA_TYPES[Path(name).suffix], f'"{_digest(body)}"', caching)
+def _page_file(name: str, body: bytes, cache_control: str) -> PageFile:
+    return PageFile(body, MEDIA_TYPES[Path(name).suffix], f'"{_digest(body)}"', cache_control)
 
 
 def _digest(body: bytes) -> str:

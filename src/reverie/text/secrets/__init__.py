@@ -1,1 +1,1 @@
-"""Secrets in text: how they are recognized."""
+"""Recognises secrets (passwords, keys, tokens) in text, and redacts them."""

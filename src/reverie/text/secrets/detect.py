@@ -1,7 +1,7 @@
-"""Secrets in text: found by how keys look, and by what is said just before them.
+"""Finds secrets in text by the formats of keys, and by the names given to values; redacts them.
 
-Most texts hold none, so what is looked at first is cheap: how long the words are, and whether a few
-words occur at all. Hashes, UUIDs and ids are left alone unless something calls them a secret.
+Most texts have none, so cheap checks come first: how long the words are, and whether a few words
+occur at all. Hashes, UUIDs and ids are not secrets unless a name before them says so.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-# The shortest thing that is taken for a key by its looks alone.
+# The minimum length of a key that is recognised by its format alone.
 MIN_KEY_CHARS = 16
 REDACTION_MARK = "[redacted: {}]"
 OWN_KIND = "key of this program"
 
 
 class SecretMatch(NamedTuple):
-    """A secret: what it is, and where it stands."""
+    """A secret in a text: its kind, and its offsets."""
 
     kind: str
     start: int
@@ -27,43 +27,43 @@ class SecretMatch(NamedTuple):
 
 
 def find_secrets(text: str, own: Iterable[str] = ()) -> list[SecretMatch]:
-    """The secrets of a text in order, none within another. ``own`` are secrets known by heart."""
-    found = [
-        SecretMatch(OWN_KIND, at.start(), at.end())
+    """The secrets in a text, in order and without overlaps. ``own`` are known secrets."""
+    matches = [
+        SecretMatch(OWN_KIND, match.start(), match.end())
         for secret in own
-        for at in re.finditer(re.escape(secret), text)
+        for match in re.finditer(re.escape(secret), text)
     ]
-    # The name of what was taken out says nothing about the word after it.
-    looked_at = _REDACTED.sub(_blank_mark, text) if "[redacted: " in text else text
-    lowered = _lower_same_length(looked_at)
-    runs = _long_runs(looked_at)
+    # A mark such as "[redacted: password]" must not make the word after it a password.
+    searched = _REDACTED.sub(_blank_mark, text) if "[redacted: " in text else text
+    lowered = _lower_same_length(searched)
+    runs = _long_runs(searched)
     if runs or any(map(lowered.__contains__, _HINTS)):
-        # Patterns are many, and most programs end without having met a text that needs them.
+        # Imported late: there are many patterns to compile, and most processes never need them.
         from reverie.text.secrets import rules
 
-        found += rules.find_matches(looked_at, lowered, runs)
-    return _merge_overlaps(text, found) if found else []
+        matches += rules.find_matches(searched, lowered, runs)
+    return _merge_overlaps(text, matches) if matches else []
 
 
-# A chat comes again with every turn of it.
+# A chat client sends the same messages again with every turn.
 _find_cached = lru_cache(maxsize=2_000)(find_secrets)
 _MAX_CACHED_CHARS = 4_000
 _MAX_ROUNDS = 8
 
 
 def redact_text(text: str, own: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
-    """The text with a mark in the place of each secret, and the kinds of what was there."""
+    """Replace each secret by a mark; returns the text, and the kinds of secrets."""
     kinds: dict[str, None] = {}
-    # What stood beside a secret may be one itself once that is gone: what is redacted stays so.
+    # Repeated until nothing is found, so that redacting a redacted text does not change it.
     for _ in range(_MAX_ROUNDS):
-        found = (
+        matches = (
             _find_cached(text, own) if len(text) <= _MAX_CACHED_CHARS else find_secrets(text, own)
         )
-        if not found:
+        if not matches:
             break
-        kinds |= dict.fromkeys(each.kind for each in found)
+        kinds |= dict.fromkeys(each.kind for each in matches)
         parts, last = [], 0
-        for kind, start, end in found:
+        for kind, start, end in matches:
             parts += [text[last:start], REDACTION_MARK.format(kind)]
             last = end
         text = "".join(parts) + text[last:]
@@ -71,22 +71,22 @@ def redact_text(text: str, own: tuple[str, ...] = ()) -> tuple[str, tuple[str, .
 
 
 def redact_values(value: Any, own: tuple[str, ...] = ()) -> tuple[Any, tuple[str, ...]]:
-    """The same for every text within plain values; a name above a value says what it is."""
+    """Redact every text in a JSON value; the key of a value can tell that it is a secret."""
     kinds: dict[str, None] = {}
 
     def clean(each: Any, name: str) -> Any:
         if isinstance(each, str):
-            changed, found = redact_text(each, own)
+            changed, found_kinds = redact_text(each, own)
             if (
-                found
+                found_kinds
                 and name in _SIGNED_FIELDS
                 and len(each) > _MAX_KEY_CHARS
                 and changed[0] != "["
             ):
                 return each
-            if not found and name and _is_secret_named(name, each):
-                changed, found = REDACTION_MARK.format("secret"), ("secret",)
-            kinds.update(dict.fromkeys(found))
+            if not found_kinds and name and _is_secret_named(name, each):
+                changed, found_kinds = REDACTION_MARK.format("secret"), ("secret",)
+            kinds.update(dict.fromkeys(found_kinds))
             return changed
         if isinstance(each, Mapping):
             return {clean(key, ""): clean(held, key) for key, held in each.items()}
@@ -98,8 +98,8 @@ def redact_values(value: Any, own: tuple[str, ...] = ()) -> tuple[Any, tuple[str
     return (cleaned, tuple(kinds)) if kinds else (value, ())
 
 
-# What a model's service signed or sealed, and takes back only as it was. In so many letters some
-# look like a key by chance; a key itself would stand at the beginning.
+# Fields that a model's provider signed or encrypted, and accepts only unchanged. In such long texts
+# some part looks like a key by chance; a real key would be at the beginning.
 _SIGNED_FIELDS = frozenset(
     {"signature", "thought_signature", "thoughtSignature", "encrypted_content"}
 )
@@ -120,7 +120,7 @@ _OWN_TOKEN = re.compile(r"(?<![A-Za-z0-9])rv_[A-Za-z0-9]{8}_[\w-]{43}")
 
 
 def remove_own_secrets(value: Any, own: Iterable[str]) -> Any:
-    """Plain values without our own tokens and keys, whatever else they hold."""
+    """Redact Reverie's own tokens, and the secrets ``own``, in a JSON value; nothing else."""
     if isinstance(value, str):
         text = (
             _OWN_TOKEN.sub(REDACTION_MARK.format("Reverie token"), value)
@@ -140,9 +140,9 @@ def remove_own_secrets(value: Any, own: Iterable[str]) -> Any:
     return value
 
 
-# -- what is looked at first ----------------------------------------------------------------------
+# -- cheap checks ---------------------------------------------------------------------------------
 
-# What may stand before a secret that is no longer than a word.
+# Words that may be before a secret that is as short as a word.
 _HINTS = (
     "passw",
     "passphrase",
@@ -154,7 +154,7 @@ _HINTS = (
     "curl ",
 )
 _RUN = re.compile(r"\S{16,}")
-# What a name has in it that may be given to a secret.
+# Parts of the names of secrets.
 _SECRET_NAME_PARTS = (
     "pass",
     "pwd",
@@ -169,7 +169,7 @@ _SECRET_NAME_PARTS = (
 
 
 def _long_runs(text: str) -> list[tuple[int, int]]:
-    """Where something stands that is longer than most words."""
+    """The offsets of runs without spaces that are long enough for a key."""
     words = text.split()
     if not words or max(map(len, words)) < MIN_KEY_CHARS:
         return []
@@ -177,23 +177,23 @@ def _long_runs(text: str) -> list[tuple[int, int]]:
 
 
 def _lower_same_length(text: str) -> str:
-    """In small letters, each where it was: some letters become two."""
+    """The text in lower case with the same length: the lower case of some letters is longer."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
     return "".join(letter.lower() if letter.isascii() else letter for letter in text)
 
 
-# What stands where a secret was: no key fits into words that short.
+# A redaction mark. Its words are too short to hide a key in.
 _REDACTED = re.compile(r"\[redacted: \w[a-z0-9.]{0,11}(?: [a-z0-9.]{1,11}){0,4}\]")
 
 
 def _blank_mark(mark: re.Match[str]) -> str:
-    """Return a mark of the same length without words."""
+    """A mark of the same length without words."""
     return f"[{' ' * (len(mark[0]) - 2)}]"
 
 
-# What says of itself that it is a digest is none of the kinds that are only guessed.
+# A value labelled as a digest is not a secret of the kinds that are only guessed.
 _DIGEST = re.compile(
     r"\b(?:sha-?\d{1,3}|md5|blake\w{1,4}|integrity|etag|checksum)[=:-]{1,2}\s?[\"']?[\w+/=-]{20,}",
     re.IGNORECASE,
@@ -202,23 +202,23 @@ _GUESSED = frozenset({"key", "secret", "token"})
 
 
 def _merge_overlaps(text: str, found: Iterable[SecretMatch]) -> list[SecretMatch]:
-    """In order; what overlaps another is one with it, under the name of the one before."""
+    """Sort matches and merge those that overlap, under the kind of the first."""
     marks = [mark.span() for mark in _REDACTED.finditer(text)]
     digests = [digest.span() for digest in _DIGEST.finditer(text)]
-    kept: list[SecretMatch] = []
+    merged: list[SecretMatch] = []
     for each in sorted(found, key=lambda one: (one.start, -one.end)):
-        guessed = each.kind in _GUESSED
-        if _overlaps_any(marks, each) or guessed and _overlaps_any(digests, each):
+        is_guess = each.kind in _GUESSED
+        if _overlaps_any(marks, each) or is_guess and _overlaps_any(digests, each):
             continue
-        if kept and each.start < kept[-1].end:
-            if each.end > kept[-1].end:
-                kept[-1] = SecretMatch(kept[-1].kind, kept[-1].start, each.end)
+        if merged and each.start < merged[-1].end:
+            if each.end > merged[-1].end:
+                merged[-1] = SecretMatch(merged[-1].kind, merged[-1].start, each.end)
             continue
-        kept.append(each)
-    return kept
+        merged.append(each)
+    return merged
 
 
 def _overlaps_any(spans: Sequence[tuple[int, int]], each: SecretMatch) -> bool:
-    """Whether one of these, which stand in order and apart, overlaps it."""
+    """Whether one of these spans, which are sorted and do not overlap, overlaps a match."""
     before = bisect_left(spans, (each.end, 0)) - 1
     return before >= 0 and spans[before][1] > each.start

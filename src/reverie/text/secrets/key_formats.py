@@ -1,7 +1,7 @@
-"""How keys look: what each begins with, and what may follow.
+"""Formats of the keys of known services: the prefix, and a pattern for the rest.
 
-Shapes are facts that the services publish. They were collected from the rules of gitleaks (MIT) and
-the services' own pages; lengths are lower bounds, for services lengthen their keys.
+The formats were collected from the rules of gitleaks (MIT) and the services' own pages; lengths are
+lower bounds, because services lengthen their keys.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 WORD = "[A-Za-z0-9]"
 WIDE = r"[\w-]"
 HEX = "[0-9a-fA-F]"
-# Behind a key nothing may follow that could be a part of it.
+# After a key, nothing may follow that could be a part of it.
 END = f"(?!{WORD})"
 
-# A kind, what its keys begin with, and what follows.
+# The kind, the prefixes separated by spaces, and the pattern of the rest.
 KEY_FORMATS: tuple[tuple[str, str, str], ...] = (
     ("Reverie token", "rv_", rf"{WORD}{{8}}_[\w-]{{43}}"),
     ("1password key", "A3-", r"[A-Z0-9]{6}-[A-Z0-9-]{22,}"),
@@ -173,11 +173,11 @@ KEY_FORMATS: tuple[tuple[str, str, str], ...] = (
     ("xai key", "xai-", rf"{WORD}{{40,}}"),
     ("yandex key", "AQVN YCAJ YCM", rf"{WIDE}{{30,}}"),
     ("yandex token", "y0_ t1.", r"[\w=.-]{40,}"),
-    # After those that have a name: many services begin their keys so.
+    # Last, because many services use these prefixes.
     ("secret key", "sk- sk_ rk_", r"(?=[\w-]*\d)[\w-]{20,}"),
 )
 
-# Whose name says that what it is given is a key: theirs have no shape of their own.
+# Services whose keys have no format of their own: a value assigned to such a name is a key.
 SERVICES = """
     adafruit adobe agora airtable algolia alibaba asana assemblyai atlassian beamer bitbucket
     bittrex clarifai cloudflare codecov cohere coinbase confluence confluent contentful datadog

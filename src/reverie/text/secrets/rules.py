@@ -1,4 +1,4 @@
-"""What secrets are found by: how keys begin, how they are spelled, what is said of them."""
+"""The rules that find secrets: key formats, addresses and headers, names, and randomness."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from functools import cache
 from reverie.text.secrets.detect import MIN_KEY_CHARS, SecretMatch
 from reverie.text.secrets.key_formats import KEY_FORMATS, SERVICES
 
-# What is longer without a break is an image or a file, not a key.
+# A longer run without spaces is an image or a file, not a key.
 MAX_RUN_CHARS = 1_500
 _ASSIGNED = re.compile(r"[=:>|][\"'`\\ ]{0,2}[A-Za-z0-9]{20}")
 
 
 def find_matches(text: str, lowered: str, runs: Sequence[tuple[int, int]]) -> list[SecretMatch]:
-    """Everything that any rule finds. ``runs`` are the stretches without spaces that are long."""
-    found = [each for start, end in runs for each in _find_in_run(text, start, end)]
-    found += _find_private_keys(text)
-    found += _find_in_urls_and_headers(text, lowered)
-    found += _find_named_values(text, lowered)
+    """The matches of all rules, unordered. ``runs`` are the long runs without spaces."""
+    matches = [each for start, end in runs for each in _find_in_run(text, start, end)]
+    matches += _find_private_keys(text)
+    matches += _find_in_urls_and_headers(text, lowered)
+    matches += _find_named_values(text, lowered)
     if runs and _ASSIGNED.search(text):
-        found += _find_random_values(text)
-    return found
+        matches += _find_random_values(text)
+    return matches
 
 
 def is_secret_named(name: str, value: str) -> bool:
-    """Whether a value is a secret because of the name it has, as in ``{"password": "…"}``."""
+    """Whether a value is a secret because of its name, as in ``{"password": "…"}``."""
     if len(value) > 4_000 or not _NAME.search(name):
         return False
     if _METADATA_NAME.search(name) or _NOT_A_KEY.search(name):
@@ -34,11 +34,11 @@ def is_secret_named(name: str, value: str) -> bool:
     return bool(_PASSWORD.search(name)) and _is_password(value) or _is_value(value, strong=True)
 
 
-# -- by their looks -------------------------------------------------------------------------------
+# -- by format ------------------------------------------------------------------------------------
 
 
 def _trie_pattern(words: Iterable[str]) -> str:
-    """A pattern that finds any of these words, branching at their first differing letter."""
+    """A pattern that matches any of these words, as a trie: it branches where they differ."""
     branches: dict[str, list[str]] = {}
     ends = False
     for word in words:
@@ -49,8 +49,8 @@ def _trie_pattern(words: Iterable[str]) -> str:
     parts = [re.escape(first) + _trie_pattern(rest) for first, rest in branches.items()]
     if not parts:
         return ""
-    whole = parts[0] if len(parts) == 1 and not ends else f"(?:{'|'.join(parts)})"
-    return f"{whole}?" if ends else whole
+    pattern = parts[0] if len(parts) == 1 and not ends else f"(?:{'|'.join(parts)})"
+    return f"{pattern}?" if ends else pattern
 
 
 _BY_PREFIX: dict[str, list[tuple[str, str]]] = {}
@@ -58,7 +58,7 @@ for _kind, _prefixes, _body in KEY_FORMATS:
     for _prefix in _prefixes.split():
         _BY_PREFIX.setdefault(_prefix, []).append((_kind, re.escape(_prefix) + _body))
 _PREFIX = re.compile(_trie_pattern(_BY_PREFIX))
-# The longest beginning is found; what it might be is looked for from there to the shortest.
+# _PREFIX finds the longest prefix; the formats of all its shorter prefixes are tried after it.
 _CANDIDATES = {
     prefix: [
         shape for size in range(len(prefix), 0, -1) for shape in _BY_PREFIX.get(prefix[:size], ())
@@ -71,7 +71,7 @@ _BLOB = re.compile(
 
 
 def _find_in_run(text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Keys within one stretch without spaces; files and images in it are left alone."""
+    """Keys within one run without spaces; embedded files and images are skipped."""
     if end - start > MAX_RUN_CHARS or text.startswith("data:", start):
         for blob in _BLOB.finditer(text, start, end):
             yield from _find_keys(text, start, blob.start())
@@ -99,7 +99,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _find_known_formats(text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """Keys that begin as a service begins its keys."""
+    """Keys that have the prefix and format of a known service."""
     at = start
     while hit := _PREFIX.search(text, at, end):
         at = hit.start() + 1
@@ -112,7 +112,7 @@ def _find_known_formats(text: str, start: int, end: int) -> Iterator[SecretMatch
                 break
 
 
-# A kind, what must occur for it, and how it looks as a whole.
+# The kind, a substring that must occur, and the pattern of the whole.
 _WHOLE_FORMATS = tuple(
     (kind, needle, re.compile(pattern, re.ASCII))
     for kind, needle, pattern in (
@@ -180,7 +180,7 @@ _IN_QUERY = re.compile(
     r"=([\w.~%+/=-]{8,})"
 )
 _HEADERS = ("bearer", "basic", "token", "digest", "apikey", "ssws", "oauth")
-# Looked for in small letters.
+# Matched against the text in lower case.
 _HEADER = re.compile(
     r"(bearer|basic|token|digest|apikey|ssws|oauth)[ :=]{1,2}[\"'`]?([\w.~+/=:|-]{16,})"
 )
@@ -207,7 +207,7 @@ def _find_in_urls_and_headers(text: str, lowered: str) -> Iterator[SecretMatch]:
         for hit in _HEADER.finditer(lowered):
             value = text[hit.start(2) : hit.end(2)]
             named = lowered[max(0, hit.start() - 15) : hit.end(1)]
-            # "Basic" and "token" are words as well.
+            # "basic" and "token" are also ordinary words.
             strong = hit[1] not in ("basic", "token") or _is_hex(value)
             if _is_value(value, strong=strong) and not _NOT_A_KEY.search(named):
                 yield SecretMatch("token", *hit.span(2))
@@ -216,7 +216,7 @@ def _find_in_urls_and_headers(text: str, lowered: str) -> Iterator[SecretMatch]:
             yield SecretMatch("seed phrase", *hit.span(1))
 
 
-# -- keys of services nobody listed ---------------------------------------------------------------
+# -- keys of unknown services ---------------------------------------------------------------------
 
 _PREFIXED = re.compile(
     r"(?<![A-Za-z0-9_.-])((?:[A-Za-z][A-Za-z0-9]{0,11}[_-]){1,3})"
@@ -228,7 +228,7 @@ _KEY_PREFIX = re.compile(
     r"(?:key|tok|token|secret|api|auth|pat|pk|sk)\d?[_-]$",
     re.IGNORECASE,
 )
-# What models' services call their answers, calls and files; what builds call their parts.
+# Prefixes of ids that model providers and build tools use, which are not secrets.
 _ID_PREFIX = re.compile(
     r"^(?:call|tooluse|toolu|tool|srvtoolu|chatcmpl|cmpl|msg|message|run|thread|file|req|request|"
     r"resp|rs|fc|ws|ci|item|gen|asst|step|batch|conv|sess|session|event|evt|cs|cus|pi|ch|in|sub|"
@@ -243,27 +243,27 @@ _ABBREVIATION = re.compile(
 
 
 def _find_prefixed(text: str, start: int, end: int) -> Iterator[SecretMatch]:
-    """A short word, a line, and a long stretch that no word is made of."""
+    """Keys of unknown services: a short prefix, ``_`` or ``-``, and a long random part."""
     for hit in _PREFIXED.finditer(text, start, end):
         prefix, body = hit.groups()
         if _ID_PREFIX.match(prefix):
             continue
-        keyish = bool(_KEY_PREFIX.search(prefix))
+        has_key_prefix = bool(_KEY_PREFIX.search(prefix))
         if _HEXES.fullmatch(body) or _UUID.fullmatch(body):
-            short = bool(_ABBREVIATION.fullmatch(prefix)) and len(body) >= 32
-            good = (keyish or short) and len(body) >= 28 and len(set(body)) >= 6
+            is_abbreviation = bool(_ABBREVIATION.fullmatch(prefix)) and len(body) >= 32
+            is_key = (has_key_prefix or is_abbreviation) and len(body) >= 28 and len(set(body)) >= 6
         else:
-            mixed = keyish and not body.isalpha() and not body.isdecimal()
-            good = (
+            mixed = has_key_prefix and not body.isalpha() and not body.isdecimal()
+            is_key = (
                 looks_random(body)
-                and (keyish or len(body) >= _LONG_BODY)
+                and (has_key_prefix or len(body) >= _LONG_BODY)
                 or (mixed and len(body) >= 20)
             )
-        if good:
+        if is_key:
             yield SecretMatch("key", *hit.span())
 
 
-# -- by what is said of them ----------------------------------------------------------------------
+# -- by name --------------------------------------------------------------------------------------
 
 _NAME = re.compile(
     r"passw|passphrase|pwd|secret|token|credential|bearer|authorization|--key$|(?<![a-z])pat$|jwt|[a-z0-9][_.-]?api(?![a-z])|"
@@ -272,7 +272,7 @@ _NAME = re.compile(
     r"(?<=[a-z0-9])[_. -]?key(?:[_ -]?\d)?$",
     re.IGNORECASE,
 )
-# A name that ends so names something about a secret, not the secret.
+# A name with this ending is about a secret, but does not name the secret itself.
 _METADATA_NAME = re.compile(
     r"(?:(?<=[_. -])|(?<=[a-z])(?=[A-Z]))(?i:path|file|url|uri|endpoint|name|id|type|count|length|"
     r"size|expiry|expires|at|limit|usage|lifetime|ttl|hash|digest|fingerprint|version|alias|arn|ref|"
@@ -285,7 +285,7 @@ _NOT_A_KEY = re.compile(
     r"(?:page|next|continuation)[_. -]?tokens?\b",
     re.IGNORECASE,
 )
-# What is called so may be anything, unless nothing but chance could have made it.
+# Names that mean little: their values must look random.
 _GENERIC_NAME = re.compile(r"(?:\W|the |my |a )*(?:key|token)s?|(?:.*[\W-])?apis?", re.IGNORECASE)
 _PASSWORD = re.compile(r"passw|passphrase|pwd|\bpass\b|_pass$|passcode", re.IGNORECASE)
 _SERVICE = re.compile(
@@ -295,23 +295,23 @@ _SENSITIVE_WORDS = """
     password passwd passphrase passcode pass pwd secret token credential creds bearer auth key
     api pat dsn jwt hec private
 """
-# Looked for in small letters.
+# Matched against the text in lower case.
 _SECRET_WORD = re.compile(_trie_pattern(sorted([*_SENSITIVE_WORDS.split(), *SERVICES.split()])))
 _VALUE = re.compile(
     r"[\w .-]{0,25}?(?:\\?[\"'`)\]*]){0,3}\s{0,2}"
-    # What connects a name with its value.
+    # The operator or word between a name and its value.
     r"(=>|:=|\?=|\|\||==?|:{1,2}|>|,|\||value=|-|\bis:?\b|\bwas:?\b|\s)"
     r"\s{0,20}(?:\\?[\"'`(\[<]){0,2}"
     r"([^\s\"'`<>()\[\]{},;\\]{4,200})"
 )
-# A value is judged by its first 200 characters, and goes as far as this.
+# A value is judged by its first 200 characters; this matches the rest of it.
 _REST = re.compile(r"[^\s\"'`<>()\[\]{},;\\]{0,3800}")
-# The name before a word, read backwards.
+# The part of a name before a word, matched on the reversed text.
 _BEFORE = re.compile(r"(?: (?=[A-Za-z]))?[\w.-]{0,40}")
-# How far behind the word that calls it a value may begin.
+# How far after the word that names it a value may begin.
 _MAX_VALUE_DISTANCE = 60
 _ASSIGNMENT_OPERATORS = frozenset({"=", ":", ":=", "=>", "==", "::", "?=", "||", ">", "value="})
-# A name that has nothing to do with secrets, and what code gives it.
+# A name that says nothing about secrets, and a value assigned to it.
 _OPAQUE = re.compile(
     r"(?<![\w.-])([A-Za-z][\w.-]{1,30})\\?[\"']?(?:=>|:=|\?=|\|\||=|: ?(?=[\"'])|>|:)\\?[\"'`]?"
     r"([A-Za-z0-9]{20,128})(?![\w/+%=.-])"
@@ -325,7 +325,7 @@ _NON_SECRET_NAME = re.compile(
 
 
 def _find_random_values(text: str) -> Iterator[SecretMatch]:
-    """What no word is made of, nor a hash, given to something that is no id."""
+    """Values that look random and are not hexadecimal, assigned to a name that is not an id."""
     for hit in _OPAQUE.finditer(text):
         value = hit[2]
         if _HEXES.fullmatch(value) or _NON_SECRET_NAME.search(hit[1]):
@@ -335,25 +335,27 @@ def _find_random_values(text: str) -> Iterator[SecretMatch]:
 
 
 def _find_named_values(text: str, lowered: str) -> Iterator[SecretMatch]:
-    """Values that something calls a password, a key or a token."""
+    """Values that are named a password, a key or a token."""
     at = 0
-    while called := _SECRET_WORD.search(lowered, at):
-        at = called.end()
+    while secret_word := _SECRET_WORD.search(lowered, at):
+        at = secret_word.end()
         hit = _VALUE.match(lowered, at)
         if hit is None:
             continue
         start, end = hit.span(2)
         value = text[start:end].rstrip(".:!?")
-        if len(value) < MIN_KEY_CHARS and called[0][0] != "p":
+        if len(value) < MIN_KEY_CHARS and secret_word[0][0] != "p":
             continue
         if _PLAIN.fullmatch(value) and end - start > _MAX_VALUE_DISTANCE:
-            # What is called something within plain words is plain as well.
+            # Within plain words there is no secret: go on near their end.
             at = max(at, end - _MAX_VALUE_DISTANCE)
-        before = _BEFORE.match(text[max(0, called.start() - 40) : called.start()][::-1])
-        name = (before[0][::-1] if before else "") + text[called.start() : hit.start(1)]
+        before = _BEFORE.match(text[max(0, secret_word.start() - 40) : secret_word.start()][::-1])
+        name = (before[0][::-1] if before else "") + text[secret_word.start() : hit.start(1)]
         quoted = text[start - 1] in "\"'`"
-        kind, good = _classify_named_value(name.rstrip(" .-\"'`)]*\\\n"), hit[1], value, quoted)
-        if good:
+        kind, is_secret = _classify_named_value(
+            name.rstrip(" .-\"'`)]*\\\n"), hit[1], value, quoted
+        )
+        if is_secret:
             at = start + len(value)
             if at == end and (rest := _REST.match(text, end)):
                 at = end + len(rest[0].rstrip(".:!?"))
@@ -390,17 +392,17 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _is_named_password(name: str, link: str, value: str, quoted: bool) -> bool:
-    """After a plain word such as "is" only what no sentence would hold."""
+    """Whether a named value is a password; after a word such as "is", only unusual values."""
     if link == "=" and name.isupper() and len(value) >= 6 and "PASS" not in value.upper():
         return not _is_placeholder(value)
     if not _is_password(value):
         return False
     if link in _ASSIGNMENT_OPERATORS:
-        # Words joined by lines are what people write behind a colon, and code between quotes.
+        # Words joined by dashes after a colon are prose, unless they are quoted as in code.
         return link != ":" or quoted or not _JOINED.fullmatch(value)
     mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    telling = _SYMBOL.search(value) or all(any(map(test, value)) for test in _CLASSES[:3])
-    return mixed and len(value) >= 6 and bool(telling) and not _ORDINARY.fullmatch(value)
+    is_unusual = _SYMBOL.search(value) or all(any(map(test, value)) for test in _CLASSES[:3])
+    return mixed and len(value) >= 6 and bool(is_unusual) and not _ORDINARY.fullmatch(value)
 
 
 def _is_password(value: str) -> bool:
@@ -417,20 +419,20 @@ _CLASSES: tuple[Callable[[str], bool], ...] = (
     lambda letter: not letter.isalnum(),
 )
 _SYMBOL = re.compile(r"[^\w\s./:'’-]")
-# Words with a number before or behind them, alone or joined: Windows11, 14-day, wiki/page42.
+# Words with a number before or after them, alone or joined: Windows11, 14-day, wiki/page42.
 _WORD = r"(?:\d{0,4}(?:(?:[a-z]?[A-Z])?[a-z]{2,}|[A-Z]{2,})\d{0,4}|\d{1,8})"
 _ORDINARY = re.compile(rf"{_WORD}(?:[._/:-]{_WORD})*")
 _JOINED = re.compile(rf"{_WORD}(?:[._/:-]{_WORD})+")
-# The end of what Kubernetes calls its pods.
+# The end of the names of Kubernetes pods.
 _POD = re.compile(r"[0-9a-z]{6,10}-[0-9a-z]{5}")
-# Notes, seats, cells: a key has longer parts.
+# Musical notes, seats and cells have shorter parts than a key.
 _PARTS = re.compile(r"[A-Za-z0-9]{4}")
-# Words, names of variables, paths and numbers: what prose and code put behind "password:".
+# Words, variable names, paths and numbers, which prose and code have after "password:".
 _PLAIN = re.compile(r"[A-Za-z]+(?:[._/:-]+[A-Za-z]+)*[._/:-]*|[\d.,:/-]+")
 
 
 def _is_value(value: str, *, strong: bool) -> bool:
-    """Whether something called a key could be one. ``strong``: it can hardly be anything else."""
+    """Whether a value could be a key. ``strong``: its name leaves little doubt."""
     if len(value) < MIN_KEY_CHARS or not _KEY_CHARS.fullmatch(value) or _is_placeholder(value):
         return False
     if _JOINED.fullmatch(value) or _POD.fullmatch(value) or not _PARTS.search(value):
@@ -451,11 +453,11 @@ def _is_hex(value: str) -> bool:
 
 
 def looks_random(value: str) -> bool:
-    """Whether letters and digits change places as no word, name or path lets them."""
+    """Whether letters and digits alternate as they do in no word, name or path."""
     if not any(map(str.isdigit, value)) and not _MIXED.search(value):
         return False
-    turns = sum(1 for _ in _CLASS_CHANGE.finditer(value))
-    return turns * 4 >= len(value) and len(set(value)) >= 8
+    changes = sum(1 for _ in _CLASS_CHANGE.finditer(value))
+    return changes * 4 >= len(value) and len(set(value)) >= 8
 
 
 _MIXED = re.compile(r"[a-z][A-Z][a-z]?[A-Z]|[A-Z]{2}[a-z][A-Z]")

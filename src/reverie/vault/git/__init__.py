@@ -1,1 +1,1 @@
-"""The vault's git repository."""
+"""The git repository of a vault: commits, history, and removal of erased content."""

@@ -1,4 +1,4 @@
-"""What git is told: one commit for what a space learned, in words that say it."""
+"""Commit the vault's pending changes, one commit for each space, with a readable message."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _DONE = {
 
 
 def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
-    """Commit what was written since, each space by itself; the commits made.
+    """Commit the pending changes, each space by itself, and return the commits made.
 
-    The caller holds the lock. Without git, nothing waits for it. What holds a secret waits until
-    it is taken out, and a file that is gone until the person says whether they meant it.
+    The caller must hold the lock. Without git, pending changes are dropped. A file with a secret
+    stays pending until the secret is removed, a deleted file until its deletion is confirmed.
     """
     withheld = vault.files.withheld()
     again = [PendingChange(0, each.space, each.path, "") for each in withheld if each.space]
@@ -46,8 +46,8 @@ def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
     made = []
     if repository is not None:
         repository.init()
-        # The vault's own log tells of all spaces: with the last of them, so that no commit says
-        # of files that they were there which it does not hold.
+        # The vault's own log covers all spaces. It is committed with the last one, so that no
+        # commit has log entries whose files are not committed yet.
         logs = {
             each.path: None for each in pending if each.path.startswith(f"{layout.STATE_FOLDER}/")
         }
@@ -66,16 +66,17 @@ def commit_pending(vault: Vault, redaction: Redaction) -> list[str]:
 
 
 def open_repository(vault: Vault, redaction: Redaction) -> Repository | None:
-    """Return the vault's repository, which commits what the policy lets in; None without git."""
+    """Return the vault's repository, with the policy that keeps secrets out; None without git."""
     return Repository.at(vault.root, policy=CommitPolicy(redaction, vault.files))
 
 
 def record_withheld(
     vault: Vault, repository: Repository, asked: Mapping[str, str], *, everything: bool = False
 ) -> None:
-    """Remember which files were left out; ``asked`` are the spaces of those to be committed.
+    """Record which files a commit left out; ``asked`` has the space of each file to commit.
 
-    ``everything``: nothing else holds a secret. Else what was left out before still counts.
+    With ``everything`` the commit covered all files, so no other file is withheld; otherwise files
+    that were withheld before stay so.
     """
     before = vault.files.withheld()
     known = {each.path: each.space for each in before}
@@ -95,7 +96,7 @@ def record_withheld(
 
 @contextlib.contextmanager
 def log_withheld(vault: Vault, redaction: Redaction) -> Iterator[None]:
-    """Log the files that a commit made within leaves out for the first time."""
+    """Log the files that a commit in this block leaves out for the first time."""
     known = set(withheld_lines(vault, redaction))
     yield
     for line in withheld_lines(vault, redaction):
@@ -104,7 +105,7 @@ def log_withheld(vault: Vault, redaction: Redaction) -> Iterator[None]:
 
 
 def withheld_lines(vault: Vault, redaction: Redaction) -> list[str]:
-    """Return what is said of the files that stay out of git."""
+    """Return a line for each file that is not committed because of a secret."""
     return [
         f"{one_line(CommitPolicy(redaction).shown(path))}: it holds a secret ({why}) "
         "and stays out of git: take the secret out"
@@ -113,7 +114,7 @@ def withheld_lines(vault: Vault, redaction: Redaction) -> list[str]:
 
 
 def _subject(name: str, line: str) -> str:
-    """One change as the subject of a commit. By its end it is found when it has to be erased."""
+    """Return the subject line for one change; its end, the id, is how an erase finds it."""
     found = _OP.search(line)
     if found is None or len(name) + len(line) + 2 <= SUBJECT:
         return f"{name}: {line}"
@@ -127,7 +128,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def message(space: str, changes: Sequence[PendingChange]) -> str:
-    """One line for one change, else how many of what, and a line for each."""
+    """Return the commit message: the change itself, or the number of changes and a line each."""
     lines = list(dict.fromkeys(each.line for each in changes if each.line))
     name = one_line(space)
     if len(lines) == 1:

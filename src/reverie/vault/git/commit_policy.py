@@ -1,10 +1,10 @@
-"""What may go into git: the setting ``secrets``, applied to the bytes that are committed.
+"""Apply the setting ``secrets`` to the bytes that are committed.
 
-Texts pass that setting on their way into the store. Git takes files as they lie on the disk, and a
-person's file may never have been read into the store: its front matter is broken, it is a copy kept
-beside a record, it was saved a moment ago, it has keys of its own. So the bytes are looked at again
-where they are committed, by every commit of ours. A file that holds a secret is left as it is in
-its folder, and stays out of git until the secret is taken out.
+Texts pass that setting on their way into the store. But git commits files as they are on disk, and
+a person's file may never have been read into the store: its front matter is broken, it is a copy
+kept beside a record, it was saved a moment ago, or it has keys of its own. So every commit checks
+the bytes again. A file with a secret stays in its folder and is not committed until the secret is
+removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SEEN = "clean:"
 _CHANGE = re.compile(r" ?\(\w+ \w+\)\Z")
 # Where a link of an index leads.
 _TARGET = re.compile(r"\]\([^()\s]*\)")
-# What is a secret by the word before it, and not by its own looks.
+# Kinds of secrets that are recognised by the word before them.
 _CALLED = frozenset({"password", "secret"})
 # What says where the capitals of a folder's name are.
 _CAPITALS = re.compile(r"=[0-9a-f]+\Z")
@@ -40,7 +40,7 @@ _PRINTABLE = bytes(byte if 32 <= byte < 127 or byte in b"\t\n\r" else 32 for byt
 
 
 class MetaStore(Protocol):
-    """Where it is kept how far a file that only grows was looked at."""
+    """Stores up to which byte a file that only grows was checked."""
 
     def fact(self, name: str) -> str | None: ...
 
@@ -48,16 +48,16 @@ class MetaStore(Protocol):
 
 
 class CommitPolicy:
-    """Finds in files, names and messages the secrets that ``redaction`` does not let in."""
+    """Finds secrets in files, names and commit messages that ``redaction`` does not allow."""
 
     def __init__(self, redaction: Redaction, facts: MetaStore | None = None) -> None:
         self._redaction = redaction
         self._meta = facts
 
     def message(self, text: str) -> str:
-        """Return the text of a commit as it may be kept, line by line.
+        """Return a commit message with secrets redacted, line by line.
 
-        How a line ends says which memory it tells of, and is what an erasure finds it by.
+        The end of a line, the id of its memory, stays: an erase finds the line by it.
         """
         parts = ((line, _CHANGE.search(line)) for line in text.split("\n"))
         return "\n".join(
@@ -88,9 +88,9 @@ class CommitPolicy:
         return tuple(found)
 
     def _in_names(self, path: str) -> Kinds:
-        """Look at the names of a file and its folders.
+        """Return the kinds of secrets in the names of a file and its folders.
 
-        Words joined by lines, as our own names are, say nothing of what follows them.
+        Words joined by hyphens, as in our own names, do not make the next word a secret.
         """
         return tuple(
             kind
@@ -100,7 +100,7 @@ class CommitPolicy:
         )
 
     def _in_log(self, path: str, raw: bytes) -> Kinds:
-        """Look at the lines that were added since the last time: a log only grows."""
+        """Return the kinds of secrets in the lines added to a log since the last check."""
         done = self._done(path, raw)
         found = self._kinds(_entries(raw[done:]))
         if not found and self._meta is not None:
@@ -109,7 +109,7 @@ class CommitPolicy:
         return found
 
     def _done(self, path: str, raw: bytes) -> int:
-        """Return how many bytes were found clean already, under the same policy."""
+        """Return how many bytes were checked before under the same policy."""
         told = None if self._meta is None else self._meta.fact(_SEEN + path)
         if told is None:
             return 0
@@ -122,7 +122,7 @@ class CommitPolicy:
 
 
 def _entries(raw: bytes) -> Iterator[Any]:
-    """Yield what the lines of a log say, as it was looked at on its way into the store."""
+    """Yield the texts in the lines of a log, split as when they were checked for the store."""
     for line in raw.splitlines():
         entry = log_file.decode_line(line)
         if entry is None:
@@ -132,7 +132,7 @@ def _entries(raw: bytes) -> Iterator[Any]:
 
 
 def _values(path: str, raw: bytes) -> Iterator[Any]:
-    """Yield the texts of a file, each by itself: words of two texts together are no secret."""
+    """Yield the texts of a file one by one, since words of two texts do not make a secret."""
     if b"\0" in raw:
         # UTF-16 keeps a zero beside every plain letter.
         yield raw.replace(b"\0", b"").translate(_PRINTABLE).decode("ascii")
@@ -152,7 +152,7 @@ def _values(path: str, raw: bytes) -> Iterator[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return front matter as plain values, whatever it is made of."""
+    """Convert parsed front matter to plain Python values."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

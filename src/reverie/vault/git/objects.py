@@ -1,5 +1,4 @@
-"""Git's objects as bytes: commits and tags taken apart, trees read, packs written. Pure but for a
-pack's own file."""
+"""Parse and write git's objects: commits, tags, trees and packs."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _PERSON = re.compile(rb"^(?P<name>[^<\n]*?) ?<[^>]*+>(?: (?P<seconds>-?\d{1,12})
 
 
 def object_id(kind: bytes, content: bytes, hash_name: str) -> str:
-    """What git calls an object."""
+    """Return the id of an object."""
     found = hashlib.new(hash_name, b"%s %d\0" % (kind, len(content)), usedforsecurity=False)
     found.update(content)
     return found.hexdigest()
@@ -27,7 +26,7 @@ def object_id(kind: bytes, content: bytes, hash_name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CommitOrTag:
-    """A commit or a tag: header lines, then a message. Written again, it is the same bytes."""
+    """A commit or a tag: header lines and a message. Encoding it gives the same bytes again."""
 
     headers: tuple[tuple[bytes, bytes], ...]
     message: bytes
@@ -86,7 +85,7 @@ def person(value: bytes) -> tuple[str, int]:
 
 
 class TreeEntry(NamedTuple):
-    """A line of a tree; ``mode`` as it stands there."""
+    """An entry of a tree, with ``mode`` as the tree spells it."""
 
     mode: bytes
     name: bytes
@@ -144,9 +143,9 @@ def tree_of(found: Iterable[TreeEntry]) -> bytes:
 
 
 class PackWriter:
-    """Objects into a file that ``git index-pack`` reads and checks.
+    """Writes objects to a pack file that ``git index-pack`` reads and checks.
 
-    Versions of one folder differ little: each is kept as its difference from the one before.
+    Versions of one folder differ little, so each is written as a delta of the one before it.
     """
 
     def __init__(self, file: IO[bytes], hash_name: str) -> None:

@@ -1,9 +1,9 @@
-"""The git program, run so that nothing in a repository makes it run anything else.
+"""Run the git program so that nothing in a repository can make it run another program.
 
-Every call names its repository, so that none is searched for; sees no environment and no settings
-but ours; has a time limit; and fails with a VaultError only. Settings inside a repository that name
-programs are overridden here, or the commands that would obey them are not used anywhere: nothing
-of ours lets git read or write files of the work tree, so no filter is ever asked.
+Every call names its repository, so that git does not search for one; it sees only the environment
+and the settings given here; it has a time limit; and it fails only with a VaultError. Settings of a
+repository that name programs are overridden here, or the commands that obey them are not used: git
+never reads or writes files of the work tree, so no filter runs.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _LOCKED = re.compile(r"Unable to create '((?:(?!Unable to create ')[^\n])+\.lock
 
 @cache
 def git_version(program: str) -> tuple[int, int] | None:
-    """None for what is not git, or does not say which."""
+    """Return the version of a git program; None when it is not git, or gives none."""
     try:
         done = subprocess.run(  # noqa: S603
             [program, "--version"], capture_output=True, timeout=30, env=_environment(), check=False
@@ -108,7 +108,7 @@ def git_version(program: str) -> tuple[int, int] | None:
 
 
 def find_git(root: Path) -> str | None:
-    """The program of this machine: never one that lies in the vault itself."""
+    """Return the path of the git program, never one inside the vault."""
     program = shutil.which("git")
     if program is None:
         return None
@@ -126,7 +126,7 @@ def _environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """Git for one repository: the vault's folder, and the git folder that belongs to it."""
+    """Runs git for one repository: the vault's folder and its git folder."""
 
     program: str
     root: Path
@@ -140,7 +140,7 @@ class Git:
         fine: tuple[int, ...] = (0,),
         seconds: float = TIMEOUT_SECONDS,
     ) -> bytes:
-        """What git says. A lock that somebody holds is waited for, a forgotten one removed."""
+        """Run git and return its output; wait for a held lock, and remove a forgotten one."""
         waited_until = time.monotonic() + LOCK_WAIT_SECONDS
         while True:
             code, said, complaint = self._once(arguments, given, more, seconds)
@@ -151,7 +151,7 @@ class Git:
                 raise failure(complaint, arguments, self.root)
 
     def query_line(self, *arguments: str) -> str | None:
-        """One line of an answer, or None where git has none."""
+        """Run git and return the one line of its output; None when it has no answer (status 1)."""
         code, said, complaint = self._once(arguments, b"", None, TIMEOUT_SECONDS)
         if code not in {0, 1}:
             raise failure(complaint, arguments, self.root)
@@ -165,9 +165,9 @@ class Git:
         given: IO[bytes] | None = None,
         seconds: float = LONG_TIMEOUT_SECONDS,
     ) -> Iterator[GitPipe]:
-        """A git that is written to and read from; it must end well when the talk does.
+        """Run git with pipes to write to and read from; it must exit with success.
 
-        What is ``given`` as a file cannot block, however much git says before it has read it.
+        Input ``given`` as a file cannot block, however much git writes before it has read it.
         """
         with tempfile.TemporaryFile() as complaints:
             process = self._start(arguments, None, complaints, given)
@@ -202,7 +202,7 @@ class Git:
                 f"git {arguments[0]} took longer than {seconds:.0f} s in {self.root}: try again"
             ) from error
         except OSError as error:
-            raise VaultError(f"git {arguments[0]} cannot be talked to ({error})") from error
+            raise VaultError(f"git {arguments[0]} does not answer ({error})") from error
         finally:
             _end(process)
         return process.returncode, said, complaint.decode("utf-8", "replace")
@@ -240,7 +240,7 @@ class Git:
             yield setting
 
     def _may_retry(self, lock: Path, until: float) -> bool:
-        """Only a lock inside the repository is ever removed, and only when it is old."""
+        """Whether to try again after a lock; an old lock inside the repository is removed."""
         inside = any(lock.is_relative_to(place) for place in (self.folder, self.common()))
         if not inside:
             return False
@@ -258,7 +258,7 @@ class Git:
         return True
 
     def common(self) -> Path:
-        """Where refs and objects are: elsewhere when the vault is a linked work tree."""
+        """The folder of refs and objects, which a linked work tree shares with its main one."""
         try:
             text = (self.folder / "commondir").read_text(encoding="utf-8").strip()
         except (OSError, UnicodeError):
@@ -267,7 +267,7 @@ class Git:
 
 
 class GitPipe:
-    """Both ends of a running git."""
+    """The input and output of a running git process."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -279,7 +279,7 @@ class GitPipe:
             self._in.write(part)
 
     def ask(self, line: bytes) -> bytes:
-        """The next line of the answer, without its end."""
+        """Write a line and return the next line of the answer, without its line end."""
         self._in.write(line)
         self._in.flush()
         return self.line()
@@ -291,19 +291,19 @@ class GitPipe:
         return found[:-1]
 
     def maybe_line(self) -> bytes:
-        """Empty at the end of what it says."""
+        """Return the next line of the output, empty at its end."""
         found = self._out.readline()
         return found[:-1]
 
     def pieces(self, size: int) -> Iterator[bytes]:
-        """So many bytes, never all of them at once."""
+        """Yield a number of bytes of the output in pieces."""
         while size:
             piece = self.exactly(min(size, 1 << 20))
             size -= len(piece)
             yield piece
 
     def until_nul(self) -> Iterator[bytes]:
-        """Everything it still says, cut at NUL bytes."""
+        """Yield the rest of the output, split at NUL bytes."""
         rest = b""
         while piece := self._out.read1(1 << 20):  # type: ignore[attr-defined]
             *whole, rest = (rest + piece).split(b"\0")
@@ -318,14 +318,14 @@ class GitPipe:
         return found
 
     def object(self, name: bytes) -> tuple[bytes, bytes]:
-        """Kind and content, asked of ``cat-file --batch``."""
+        """Return type and content of an object, from ``cat-file --batch``."""
         head = self.ask(name + b"\n").split(b" ")
         if len(head) != 3:
             raise VaultError(f"object {name.decode()} is missing: run 'git fsck' in the vault")
         return head[1], self.exactly(int(head[2]) + 1)[:-1]
 
     def close_stdin(self) -> None:
-        """The last word was said; answers may still follow."""
+        """End the input; output may still follow."""
         if not self._in.closed:
             self._in.close()
 
@@ -349,13 +349,13 @@ def _read_all(file: IO[bytes]) -> str:
 
 
 def _disk_time(folder: Path) -> float:
-    """By the clock that dates the files there, which need not be this machine's."""
+    """Return the time by the clock of the file system, which may be another machine's."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix="tmp_reverie_") as file:
         return os.fstat(file.fileno()).st_mtime
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Nothing that was started outlives its call, helpers of git included."""
+    """End the process and the helpers that git started."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""What the store erased, taken out of git as well, and looked for afterwards.
+"""Remove erased content from the history of the vault's git repository, and check that it is gone.
 
-The vault's own log says what was erased: entries without a body, or with other words than they had.
-In the history the same entries still say it: that is what must go, from files, messages and the
-names of files.
+The vault's own log names what was erased: entries without a body, or with an overwritten content.
+Older commits still have the content of these entries; it is removed from files, commit messages and
+file names.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Named = tuple[Scope, str]
 
 @dataclass
 class ErasedEntries:
-    """What the store erased, and what of it has other words since."""
+    """The entries that the store erased, and those whose content was overwritten."""
 
     lines: dict[Named, log_file.LogLine] = field(default_factory=dict)
     """Entries by their uuid, as they are now."""
@@ -84,7 +84,7 @@ class ErasedEntries:
 
 @dataclass(frozen=True, slots=True)
 class ScrubReport:
-    """What a scrub came to. ``found`` is where something erased can still be read."""
+    """What a scrub did. ``found`` names the places where erased content can still be read."""
 
     commits: int
     files: int
@@ -96,7 +96,7 @@ class ScrubReport:
 
 
 def collect_erasures(lines: Iterable[log_file.LogLine]) -> ErasedEntries:
-    """What a log says was erased."""
+    """Collect from the lines of a vault's log what was erased."""
     gone, ended, living = ErasedEntries(), set[Named](), set[Named]()
     for line in lines:
         scope, op, body = Scope(line["space"], line["user"]), line.get("op"), line.get("body")
@@ -128,9 +128,9 @@ def collect_erasures(lines: Iterable[log_file.LogLine]) -> ErasedEntries:
 
 
 def scrub(vault: Vault) -> ScrubReport:
-    """Take what the store erased out of the history, and look whether it is gone.
+    """Remove what the store erased from the history, and check that it is gone.
 
-    The caller holds the lock; files and log of the vault are as the store is now.
+    The caller must hold the lock, and must have written the vault's files and log.
     """
     gone = collect_erasures(vault.journal.lines())
     repository = Repository.at(vault.root)
@@ -146,7 +146,7 @@ def scrub(vault: Vault) -> ScrubReport:
     eraser = Eraser(vault.parse_path, gone, current)
     # First a look at all of it: an index or a summary may quote what a later commit erases.
     rewrite(repository, change_blob=eraser.collect, change_message=str)
-    done = rewrite(repository, change_blob=eraser.changed, change_message=eraser.clean_message)
+    done = rewrite(repository, change_blob=eraser.clean_file, change_message=eraser.clean_message)
     vault.files.scrub()
     needles = {text: _needles(text) for text in eraser.texts}
     looked_for = {*eraser.names, *(part for parts in needles.values() for part in parts)}
@@ -160,7 +160,7 @@ def scrub(vault: Vault) -> ScrubReport:
 
 @dataclass
 class _ErasedTexts:
-    """Erased texts of one owner, and how an index and the subject of a commit quote them."""
+    """The erased texts of one owner, and how index files and commit subjects quote them."""
 
     texts: set[str] = field(default_factory=set)
     lines: set[str] = field(default_factory=set)
@@ -174,21 +174,21 @@ class _ErasedTexts:
 
 
 def scrub_damaged_lines(vault: Vault, lines: Iterable[log_file.LogLine]) -> bool:
-    """Take out of what was put aside of the log what these lines say was erased."""
+    """Remove erased content from the damaged log lines that were set aside."""
     path = vault.own / log_file.DAMAGED_FILE
     if disk.stamp(path) is None:
         return False
     raw = disk.read(path)
-    left = Eraser(vault.parse_path, collect_erasures(lines)).changed(_ASIDE, raw)
+    left = Eraser(vault.parse_path, collect_erasures(lines)).clean_file(_ASIDE, raw)
     if left is not None and left != raw:
         disk.write(path, left)
     return left != raw
 
 
 class Eraser:
-    """Changes one file of the history at a time, and remembers the texts it took out.
+    """Removes erased content from one file of the history at a time, and collects what it removed.
 
-    ``current`` gives a file as it is now: what stands in it was not erased.
+    ``current`` returns a file as it is now; a text that is in it was not erased.
     """
 
     def __init__(
@@ -223,12 +223,12 @@ class Eraser:
         return {name.encode() for known in self._names.values() for name in known}
 
     def collect(self, path: str, raw: bytes) -> bytes:
-        """The file as it is, once its texts are known."""
-        self.changed(path, raw)
+        """Collect the erased texts of a file, and return it unchanged."""
+        self.clean_file(path, raw)
         return raw
 
-    def changed(self, path: str, raw: bytes) -> bytes | None:
-        """The file without what was erased; None: nothing of it may stay."""
+    def clean_file(self, path: str, raw: bytes) -> bytes | None:
+        """Return a file without erased content; None when the file has to be removed."""
         if _LOG.fullmatch(path):
             return b"".join(self._line(line) for line in raw.splitlines(keepends=True))
         if path == _ASIDE:

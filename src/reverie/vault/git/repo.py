@@ -1,9 +1,9 @@
-"""The vault's git repository: commits of exactly what changed, their log and their differences.
+"""The git repository of a vault: commit exactly the changed files, and show log and diffs.
 
-A commit is written through ``git fast-import`` from content that we read ourselves, and only then
-put into the index and on the branch. So git never looks at the work tree: no filter, hook or
-attribute takes part, what somebody else staged stays staged, and the cost is that of the change.
-Killed between the steps, the worst that is left is a change that is staged and not yet committed.
+A commit is written by ``git fast-import`` from content that this module reads itself, and only then
+added to the index and the branch. So git never reads the work tree: filters, hooks and attributes
+have no effect, what somebody else staged stays staged, and the cost depends on the change alone. If
+the process is killed in between, a change may be staged and not yet committed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _COMMIT_ID = re.compile(rb"[0-9a-f]{40}([0-9a-f]{24})?")
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """One commit; ``at`` in milliseconds, ``paths`` what it changed against its first parent."""
+    """One commit: ``at`` in milliseconds, ``paths`` as changed against its first parent."""
 
     id: str
     author: str
@@ -80,7 +80,7 @@ class CommitInfo:
 
 
 class Repository:
-    """The repository whose top is ``root``. Needs the vault's lock for what changes something."""
+    """The repository whose top folder is ``root``. Changes require the lock of the vault."""
 
     def __init__(
         self,
@@ -101,17 +101,17 @@ class Repository:
     def at(
         cls, root: Path, *, clock: Clock | None = None, policy: CommitPolicy | None = None
     ) -> Repository | None:
-        """None where there is no git, or one older than 2.30."""
+        """Open the repository of a folder; None without git 2.30 or newer."""
         program = find_git(root)
         return None if program is None else cls(root, program=program, clock=clock, policy=policy)
 
     @property
     def git(self) -> Git:
-        """Looked up anew: a ``.git`` file may be pointed elsewhere at any time."""
+        """Git for this repository, resolved on each use since a ``.git`` file may change."""
         return Git(self._program, self.root, _git_folder(self.root))
 
     def init(self) -> None:
-        """Makes the repository if the vault is not the top of one, and what it needs beside it."""
+        """Create the repository, ``.gitignore`` and ``.gitattributes`` if missing; commit these."""
         dot = self.root / ".git"
         if not dot.is_file() and not (dot / "HEAD").is_file():
             self._make()
@@ -128,9 +128,9 @@ class Repository:
             git.run("init", "-q", f"--template={empty}", "--initial-branch=main")
 
     def keep_private(self) -> None:
-        """Let the owner's own git write objects, refs and logs that nobody else can read.
+        """Configure the repository so that git creates files readable by the owner only.
 
-        A setting that the owner made is left; so is a repository that lies outside the vault.
+        A setting of the owner's is kept; a repository outside the vault is left alone.
         """
         name, git = "core.sharedRepository", self.git
         dot, config = self.root / ".git", self.root / ".git" / "config"
@@ -140,9 +140,9 @@ class Repository:
             git.run("config", "--local", name, PRIVATE_MODE)
 
     def commit(self, paths: Iterable[str], message: str, *, author: str) -> str | None:
-        """Commits these paths as they are on disk, a folder with all below it; None if equal.
+        """Commit these files and folders as they are on disk; None when nothing changed.
 
-        What holds a secret is left out, and ``withheld`` tells of it.
+        Files with a secret are left out, and listed in ``withheld``.
         """
         given = sorted({check_path(path) for path in paths})
         if not given:
@@ -178,7 +178,7 @@ class Repository:
         return None
 
     def _allowed(self, tree: WorkTree, names: Iterable[str], kind: str) -> dict[str, str]:
-        """The files that may be committed, and the ids of what they say; none of what is gone."""
+        """Return the files that may be committed, with the ids of their contents if they exist."""
         allowed = dict[str, str]()
         for name in names:
             found = tree.read(name)
@@ -187,7 +187,7 @@ class Repository:
         return allowed
 
     def _is_clean(self, name: str, found: tuple[bytes, bytes] | None) -> bool:
-        """Whether a file may be committed as it was read; what is gone may."""
+        """Whether a file has no secret; the removal of a file may always be committed."""
         secrets = () if found is None else self._policy.find_secrets(name, found[1])
         self.withheld.pop(name, None)
         if secrets:
@@ -195,7 +195,7 @@ class Repository:
         return not secrets
 
     def checkpoint(self, note: str, author: str, leave: Iterable[str] = ()) -> str | None:
-        """Commits everything that changed in the vault but these files."""
+        """Commit everything that changed in the vault except these files."""
         git, left = self.git, set(leave)
         tree = self._ready(git)
         found = _changed(git, tree, self._head(git), None)
@@ -203,7 +203,7 @@ class Repository:
         return self.commit(changed, f"checkpoint: {note.strip() or 'manual'}", author=author)
 
     def log(self, path: str | None = None, limit: int = 10) -> list[CommitInfo]:
-        """The newest commits first, of one file or folder if named."""
+        """Return the commits, newest first, of one file or folder if given."""
         git = self.git
         below = [] if path is None else [check_path(path)]
         self._refuse_programs(git)
@@ -227,7 +227,7 @@ class Repository:
         ]
 
     def diff(self, path: str | None = None, *, since: str | None) -> str:
-        """What is on disk against a commit, or against the last one; as unified text."""
+        """Return the difference between a commit, by default the last, and the files on disk."""
         git = self.git
         below = None if path is None else check_path(path)
         tree = self._worktree(git)
@@ -239,11 +239,11 @@ class Repository:
             raise VaultError(f"a comparison needs a temporary folder ({error})") from error
 
     def require_quiet(self) -> None:
-        """A VaultError while a merge or the like is in progress, or settings name a program."""
+        """Raise VaultError during a merge or the like, or when settings name a program."""
         self._ready(self.git)
 
     def _ready(self, git: Git) -> WorkTree:
-        """Before anything is committed: nothing is half done, and nothing would be run."""
+        """Check before a commit that no merge is in progress and no program would run."""
         for name, what in _UNFINISHED.items():
             if (git.folder / name).exists():
                 raise VaultError(
@@ -257,7 +257,7 @@ class Repository:
         return WorkTree(self.root, modes=settings.get("core.filemode") not in {"false", "0", "no"})
 
     def _refuse_programs(self, git: Git) -> dict[str, str]:
-        """Hooks that stand in the settings cannot be switched off from outside."""
+        """Raise VaultError for hooks in the settings, which cannot be disabled per call."""
         pattern = r"^(hook\..*\.command|core\.filemode)$"
         said = git.run("config", "--includes", "-z", "--get-regexp", pattern, fine=(0, 1))
         settings = {}
@@ -286,7 +286,7 @@ class Repository:
         return found.decode()
 
     def _spread(self, git: Git, tree: WorkTree, given: list[str]) -> list[str]:
-        """Folders as the changed files below them."""
+        """Replace folders by the changed files below them."""
         names: set[str] = set()
         head: str | None = None
         for path in given:
@@ -307,7 +307,7 @@ class Repository:
         message: bytes,
         author: bytes,
     ) -> str:
-        """Objects of the new commit, which no ref knows yet."""
+        """Write the objects of the new commit, without updating any ref."""
         when = b"%d +0000" % (self._clock.now() // 1000)
         with git.open_pipe(
             "-c", "core.ignoreCase=false", "fast-import", "--quiet", "--force"
@@ -333,7 +333,7 @@ class Repository:
 
 
 def _compared(git: Git, tree: WorkTree, base: str | None, below: str | None, folder: Path) -> str:
-    """Through an index and objects of our own: looking leaves nothing in the repository."""
+    """Compare with a temporary index and object folder, so that the repository stays unchanged."""
     aside = {
         "GIT_INDEX_FILE": str(folder / "index"),
         "GIT_OBJECT_DIRECTORY": str(folder),
@@ -371,7 +371,7 @@ def _modified(name: str, found: tuple[bytes, bytes] | None) -> Iterator[bytes]:
 
 
 def _index_lines(git: Git, commit: str) -> bytes:
-    """What the commit changed, as the index takes it; removals first, names may become folders."""
+    """Return input for ``update-index``; removals first, since a file may become a folder."""
     said = git.run(
         *("diff-tree", "--root", "--no-commit-id", "-r", "-z", "--no-renames", "--no-ext-diff"),
         commit,
@@ -385,7 +385,7 @@ def _index_lines(git: Git, commit: str) -> bytes:
 
 
 def _changed(git: Git, tree: WorkTree, base: str | None, below: str | None) -> list[str]:
-    """Files that are not on disk as they are in a commit; what is ignored does not count."""
+    """Return the files that differ between disk and a commit, without ignored ones."""
     where = [] if below is None else [below]
     stored = _listed(git, base, "-r", *where)
     names = set(stored)
@@ -403,7 +403,7 @@ Stored: TypeAlias = dict[str, tuple[bytes, bytes]]
 
 
 def _listed(git: Git, commit: str | None, *options: str) -> Stored:
-    """Mode and id of what a commit holds."""
+    """Return mode and id of the files in a commit."""
     if commit is None:
         return {}
     how, where = options[:1], options[1:]
@@ -416,7 +416,7 @@ def _listed(git: Git, commit: str | None, *options: str) -> Stored:
 
 
 def _stored(git: Git, commit: str | None, names: list[str]) -> Stored:
-    """Few are asked for by name, many at once: a command line has an end."""
+    """Return mode and id of paths: a few by name, many by listing all (argument limits)."""
     if len(names) > MANY:
         return _listed(git, commit, "-rt")
     return _listed(git, commit, "-t", *names)
@@ -475,7 +475,7 @@ def _git_folder(root: Path) -> Path:
 
 
 def hash_name_of(git: Git) -> str:
-    """How this repository names its objects."""
+    """Return the hash algorithm of the repository's object ids."""
     return git.query_line("rev-parse", "--show-object-format") or "sha1"
 
 
@@ -488,7 +488,7 @@ def _write_loose(folder: Path, kind: bytes, content: bytes, name: str) -> str:
 
 
 def _message(text: str) -> bytes:
-    """Without control characters, which could forge lines; the subject cut to a line's length."""
+    """Clean a commit message: no control characters, and a subject of limited length."""
     plain = _plain(text.replace("\r\n", "\n"), keep="\n\t").strip()
     subject, _, body = plain.partition("\n")
     if len(subject) > SUBJECT:

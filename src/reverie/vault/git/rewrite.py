@@ -1,12 +1,12 @@
-"""Rewrites the whole history of a repository, so that what was erased is nowhere in it.
+"""Rewrite the whole history of a repository, so that erased content is nowhere in it.
 
-Objects are read with ``cat-file --batch`` and written as one pack that ``index-pack`` checks, and
-not through ``fast-export`` and ``fast-import``: those lose what they have no word for (encodings,
-odd modes, further headers, tags of trees, older stashes), give every commit a new id, and pass a
-content once however many paths it has. Here what is not changed keeps its bytes and its id.
+Objects are read with ``cat-file --batch`` and written as one pack that ``index-pack`` checks.
+``fast-export`` and ``fast-import`` are not used: they lose what they cannot express (encodings, odd
+modes, further headers, tags of trees, older stashes), give every commit a new id, and pass a
+content once however many paths it has. Here, an unchanged object keeps its bytes and its id.
 
-Nothing is destroyed before all refs were switched in one transaction. Killed anywhere, it is run
-again: it finds what is left to do.
+Nothing is destroyed before all refs were switched in one transaction. A rewrite that was killed can
+be run again, and does what is left to do.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LEFT_OVER = (
 
 @dataclass(frozen=True, slots=True)
 class RewriteReport:
-    """How much became different; ``files`` counts contents, once for each path they had."""
+    """How much a rewrite changed; ``files`` counts a content once for each of its paths."""
 
     commits: int
     files: int
@@ -68,7 +68,7 @@ class RewriteReport:
 
 
 class Ref(NamedTuple):
-    """Something that keeps an object; ``place`` is the git folder that it is changed through."""
+    """A reference to an object; ``place`` is the git folder through which it is updated."""
 
     place: Path
     name: str
@@ -77,7 +77,7 @@ class Ref(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """An entry of an index; ``away``: it is not to be in the work tree."""
+    """An entry of an index; ``away`` when the file is not in the work tree (skip-worktree)."""
 
     place: Path
     mode: bytes

@@ -1,7 +1,7 @@
-"""The vault's history as one handle may see it.
+"""The history of a vault, restricted to what one handle may see.
 
-A commit tells of a whole space, and a folder holds its users' folders: what others wrote is taken
-out here, for commands, REST and tools alike.
+A commit covers a whole space, and the folder of a space contains those of its users. What belongs
+to others is removed here, for the command line, REST and tools alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v":
 
 
 def history(space: Space, id: str | None = None, limit: int = 10) -> list[CommitInfo]:
-    """The commits that changed what this handle writes, or one memory's file, the newest first."""
+    """Return the commits that changed files of this handle, or one memory's file, newest first."""
     scope, many = Scope(space.name, space.user), limit
     while True:
         found = service.history(space, id, many)
@@ -37,7 +37,7 @@ def history(space: Space, id: str | None = None, limit: int = 10) -> list[Commit
 
 
 def diff(space: Space, id: str | None = None, *, since: str | None = None) -> str:
-    """What has changed since a commit, or since the last one."""
+    """Return the changes since a commit, or since the last one, as a unified diff."""
     said = service.diff(space, id, since=since)
     if space.user is not None:
         return said
@@ -50,22 +50,22 @@ def diff(space: Space, id: str | None = None, *, since: str | None = None) -> st
 
 
 def checkpoint(space: Space, note: str = "") -> str | None:
-    """Commit all that the vault holds, in this handle's name; None: nothing has changed."""
-    return service.checkpoint(Store(space._runtime), one_line(note), author=_author(space))
+    """Commit everything in the vault, in the name of this handle; None when nothing changed."""
+    return service.checkpoint(Store(space.runtime), one_line(note), author=_author(space))
 
 
 def find_memory_file(space: Space, id: str) -> tuple[str, str] | None:
-    """The file of a memory, from the vault's folder on and whole; None: there is none."""
+    """Return the file of a memory: its path in the vault and its full path; None if none exists."""
     path = service.find_memory_file(space, id)
     if path is None:
         return None
-    root = vault_link.find_path(space._runtime)
+    root = vault_link.find_path(space.runtime)
     assert root is not None
     return path.relative_to(root).as_posix(), str(path)
 
 
 def _redact_commit(commit: CommitInfo, scope: Scope) -> CommitInfo | None:
-    """A commit without what is others'; None: it is theirs alone."""
+    """Return a commit without what belongs to others; None when nothing is left."""
     about = [path for path in commit.paths if not path.startswith(".")]
     own = tuple(path for path in about if _is_seen(path, scope))
     if about and not own:
@@ -78,7 +78,7 @@ def _redact_commit(commit: CommitInfo, scope: Scope) -> CommitInfo | None:
 
 
 def _is_seen(path: str, scope: Scope) -> bool:
-    """A user's own files and those that the space shares."""
+    """Whether a path is one of the user's own files or a shared one of the space."""
     shared = layout.owner_folder(Scope(scope.space, None))
     if scope.user is not None and path.startswith(f"{layout.owner_folder(scope)}/"):
         return True
@@ -86,8 +86,8 @@ def _is_seen(path: str, scope: Scope) -> bool:
 
 
 def _others(space: str) -> tuple[str, ...]:
-    """The folders of a space that hold what is not everybody's, in small letters: a disk may not
-    tell them from others."""
+    """Return the folders of a space that hold users' files, in lower case, since a disk may
+    ignore case."""
     shared = layout.owner_folder(Scope(space, None)).lower()
     return f"{shared}/{layout.USERS}/", f"{shared}/{layout.DELETED}/{layout.USERS}/"
 
@@ -98,13 +98,13 @@ def _author(who: Space | Scope) -> str:
 
 
 def _names(file: str, folder: str) -> bool:
-    """Whether the first line of a file's part names something below a folder."""
+    """Whether the first line of a file's diff names a path below a folder."""
     line = file.partition("\n")[0]
     return folder in _QUOTED.sub(lambda found: _plain(found[1]), line).lower()
 
 
 def _plain(quoted: str) -> str:
-    """A name as git writes it in quotes: bytes in octal."""
+    """Decode a name that git wrote in quotes, with bytes in octal."""
 
     def each(found: re.Match[str]) -> str:
         code = found[1]

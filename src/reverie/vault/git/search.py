@@ -1,4 +1,4 @@
-"""Looks through everything a git repository keeps on disk for bytes that should be gone."""
+"""Search everything that a git repository keeps on disk for bytes that should be gone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _Needles:
 
 
 def find_bytes(repo: Repository, *needles: bytes) -> list[str]:
-    """Where one of these still is: objects, reachable or not, and every file of the repository."""
+    """Return the objects, reachable or not, and the files of a repository that contain a needle."""
     wanted = _Needles(needles)
     git = repo.git
     found = [f"{kind} {name}" for name, kind in _objects(git, wanted)]

@@ -1,4 +1,4 @@
-"""The files of a vault as git would keep them, read by us: no filter, no link is followed."""
+"""Read the files of a vault as git would store them, without filters or following links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNSEEN = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
 def check_path(path: str) -> str:
-    """A path below the vault that git can keep, or a VaultError."""
+    """Return a path below the vault that git can store, or raise VaultError."""
     parts = path.split("/")
     if "\0" in path or any(part in {"", ".", ".."} or _is_git(part) for part in parts):
         raise VaultError(f"{path!r} is no path of a file in the vault: give one below its folder")
@@ -31,13 +31,13 @@ def check_path(path: str) -> str:
 
 
 def _is_git(part: str) -> bool:
-    """Also as Windows and macOS would read it."""
+    """Whether a name means ``.git``, also by the rules of Windows and macOS."""
     plain = _UNSEEN.sub("", part).split(":")[0].rstrip(" .").lower()
     return plain in {".git", "git~1"}
 
 
 def quote_path(path: bytes) -> bytes:
-    """As git reads names that hold any byte at all."""
+    """Quote a path for git, which may contain any byte."""
     inner = b"".join(
         b"\\%03o" % byte if byte in _CONTROL or byte in b'"\\' else bytes((byte,)) for byte in path
     )
@@ -46,14 +46,14 @@ def quote_path(path: bytes) -> bytes:
 
 @dataclass(slots=True)
 class WorkTree:
-    """Reads files below ``root``. ``modes`` says whether the disk knows what is a program."""
+    """Reads files below ``root``. ``modes`` says whether the disk has an executable flag."""
 
     root: Path
     modes: bool = True
     _real: dict[str, bool] = field(default_factory=dict)
 
     def read(self, path: str) -> tuple[bytes, bytes] | None:
-        """Mode and content of a file or a link; None for what git cannot keep, or is gone."""
+        """Return mode and content of a file or link; None if git cannot store it or it is gone."""
         folder, _, _ = path.rpartition("/")
         if not self._is_real(folder):
             return None
@@ -81,7 +81,7 @@ class WorkTree:
             return PROGRAM if program else FILE, file.read()
 
     def has(self, path: str) -> bool:
-        """A file or a link: something that ``read`` would give."""
+        """Whether ``read`` would return something: there is a file or a link."""
         try:
             mode = (self.root / path).lstat().st_mode
         except (OSError, ValueError):
@@ -92,7 +92,7 @@ class WorkTree:
         return self._is_real(path)
 
     def _is_real(self, folder: str) -> bool:
-        """A folder that is reached through folders only."""
+        """Whether a path is a folder that is reached without following a link."""
         if not folder:
             return True
         known = self._real.get(folder)
@@ -107,7 +107,7 @@ class WorkTree:
 
 
 def add_missing_lines(path: Path, lines: Iterable[str]) -> bool:
-    """Ours behind a person's own; a link is left alone. Says whether the file changed."""
+    """Append our missing lines to a file, unless it is a link; return whether it changed."""
     try:
         if path.is_symlink():
             return False

@@ -1,0 +1,320 @@
+"""Writing memories: remember, revise, forget, restore and erase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from reverie.agenda import jobs
+from reverie.engine import index, index_check, log, sessions
+from reverie.engine.index import MemoryRow
+from reverie.engine.log import LogEntry
+from reverie.errors import (
+    InvalidInput,
+    KeyConflict,
+    NotFound,
+    SharedReadOnly,
+    SubjectExists,
+    VersionConflict,
+)
+from reverie.model import TRUSTS, ErasureReport, Memory, Op, Origin, Trust
+from reverie.protocols import Clock, Owner, Transaction
+from reverie.text.normalize import require_name, subject_key
+from reverie.write import proposals, validate
+from reverie.write.runtime import Runtime
+from reverie.write.validate import Draft, PreparedText
+from reverie.write.writer import (
+    Author,
+    StateChange,
+    Writer,
+    WriteStamp,
+    finish_scrub,
+    open_writer,
+)
+
+# How many memories of a source are read at once.
+CHUNK = 500
+
+
+def remember(w: Writer, draft: Draft, stamp: WriteStamp, force: bool) -> Memory:
+    """Add a memory. Unless ``force``, raise SubjectExists if its subject is known already."""
+    done = w.repeated(stamp)
+    if done is not None:
+        return _repeated_memory(w, done)
+    key = subject_key(draft.subject)
+    if key is not None and not force:
+        existing = index.find_subject(w.tx, w.owner, draft.category, key, w.now(), draft.session)
+        if existing is not None:
+            raise SubjectExists(w.read_memory(existing))
+    return w.add_memory(draft, stamp)
+
+
+def change(
+    w: Writer,
+    memory_id: str,
+    op: Op,
+    stamp: WriteStamp,
+    alter: StateChange,
+    text: PreparedText | None = None,
+) -> Memory:
+    """Append the next version of a memory that this author may write."""
+    done = w.repeated(stamp)
+    if done is not None:
+        return _repeated_memory(w, done)
+    return w.change_memory(_find_writable(w, memory_id), op, stamp, alter, text)
+
+
+def _repeated_memory(w: Writer, entry: LogEntry) -> Memory:
+    """Return what the first request with a key returned."""
+    if entry.body is None or entry.op == "erase":
+        raise NotFound(f"memory {entry.memory} was erased after this key was used")
+    return entry.state(w.user)
+
+
+def _find_writable(w: Writer, memory_id: str) -> MemoryRow:
+    """Find a memory that this author may write, or raise SharedReadOnly or NotFound."""
+    place = index.find(w.tx, w.owner, memory_id)
+    if place is not None:
+        return place
+    shared = Owner(w.owner.space, log.SHARED_OWNER)
+    if w.owner != shared and index.find(w.tx, shared, memory_id) is not None:
+        raise SharedReadOnly(memory_id)
+    raise memory_not_found(memory_id)
+
+
+def memory_not_found(memory_id: str) -> NotFound:
+    """Return the error for an id that this scope has no memory of."""
+    return NotFound(
+        f"there is no memory {memory_id!r} here: a list shows the ones there are, "
+        "and another space or user may have it"
+    )
+
+
+# -- changes of one memory ------------------------------------------------------------------------
+
+
+class Revision(NamedTuple):
+    """The fields that change, and the new content, split and embedded, if there is one."""
+
+    changes: dict[str, Any]
+    text: PreparedText | None
+
+    def alter(self, trust: Trust, expected_version: int | None) -> StateChange:
+        """Return the change that a revision by an author of this trust makes."""
+
+        def altered(old: Memory, at: int) -> Memory:
+            if old.forgotten_at is not None:
+                raise NotFound(f"memory {old.id} is forgotten: restore it first")
+            _check_version(old, expected_version)
+            # Changing only a label must not raise the trust of a content that another wrote.
+            kept = trust if self.text is not None else less_trusted(old.trust, trust)
+            more: dict[str, Any] = (
+                {} if self.text is None else {"concept_tags": self.text.concept_tags}
+            )
+            return replace(old, **self.changes, **more, trust=kept, updated_at=at)
+
+        return altered
+
+
+def prepare_revision(
+    runtime: Runtime, content: str | None, given: Mapping[str, Any], kind: Callable[[], str]
+) -> Revision:
+    """Check a revision, redact it, and embed its content, before the write transaction.
+
+    ``given`` maps each field to its new value, ``...`` where the caller gave none. ``kind`` returns
+    the memory's kind; it is called only when there is a content.
+    """
+    changes = dict[str, Any]()
+    if given["category"] is not ...:
+        changes["category"] = validate.redact_category(runtime, given["category"])
+    if given["subject"] is not ...:
+        changes["subject"] = validate.redact_subject(runtime, given["subject"])
+    if given["tags"] is not ...:
+        changes["tags"] = validate.redact_tags(runtime, given["tags"])
+    if given["pinned"] is not ...:
+        changes["pinned"] = bool(given["pinned"])
+    if content is None and not changes:
+        raise InvalidInput("nothing to revise: give a content, category, subject, tags or pinned")
+    if content is None:
+        return Revision(changes, None)
+    content = validate.redact_content(runtime, content, kind())
+    return Revision(changes | {"content": content}, validate.prepare_text(runtime, content))
+
+
+def forget_change(expected_version: int | None) -> StateChange:
+    """Return the change that forgets a memory; it does nothing to a forgotten one."""
+
+    def altered(old: Memory, at: int) -> Memory | None:
+        if old.forgotten_at is not None:
+            return None
+        _check_version(old, expected_version)
+        return replace(old, forgotten_at=at)
+
+    return altered
+
+
+def restore_change(clock: Clock) -> StateChange:
+    """Return the change that restores a forgotten memory; it does nothing to any other."""
+
+    def altered(old: Memory, at: int) -> Memory | None:
+        if old.forgotten_at is None:
+            return None
+        # An expiry in the past would make the restored memory disappear again at once.
+        expires_at = None if old.is_expired(clock.now()) else old.expires_at
+        return replace(old, forgotten_at=None, expires_at=expires_at)
+
+    return altered
+
+
+def _check_version(memory: Memory, version: int | None) -> None:
+    if version is not None and memory.version != version:
+        raise VersionConflict(memory.id, version, memory.version)
+
+
+def less_trusted(one: Trust, other: Trust) -> Trust:
+    """Return the lower of two trusts."""
+    return max(one, other, key=TRUSTS.index)
+
+
+# -- all memories of one source -------------------------------------------------------------------
+
+
+def normalize_source(runtime: Runtime, source: str) -> str:
+    """Return the name of a source as memories store it, redacted."""
+    require_name(source, "source", validate.MAX_SOURCE_CHARS)
+    kept = runtime.redaction.quiet(source, "source")
+    return require_name(kept, "source", validate.MAX_SOURCE_CHARS)
+
+
+def memories_from_source(runtime: Runtime, author: Author, source: str) -> list[Memory]:
+    """List the memories that ``forget_source`` would forget, the oldest first."""
+    with runtime.engine.read() as tx:
+        owner = log.resolve_owner(tx, author.scope)
+        if owner is None:
+            return []
+        return [entry.state(author.scope.user) for _, entry in _read_source(tx, owner, source)]
+
+
+def forget_source(w: Writer, source: str, stamp: WriteStamp) -> list[Memory]:
+    """Forget every memory that a source wrote, each with a version that ``restore`` undoes."""
+    done = w.repeated(stamp)
+    if done is not None:
+        return _repeated_forgets(w, done)
+    # The first version carries the key; the request, which all carry, tells which belong to it.
+    keys = iter([stamp.key])
+    return [
+        w.change_memory(
+            place,
+            "forget",
+            stamp._replace(key=next(keys, None)),
+            lambda old, at: replace(old, forgotten_at=at),
+        )
+        for place, _ in list(_read_source(w.tx, w.owner, source))
+    ]
+
+
+def _read_source(
+    tx: Transaction, owner: Owner, source: str
+) -> Iterator[tuple[MemoryRow, LogEntry]]:
+    """Read the memories from a source, those of single sessions included."""
+    places = index.list_memories(tx, owner, index.Filter(sessions=None))
+    places.sort(key=lambda place: place.first_position)
+    for first in range(0, len(places), CHUNK):
+        chunk = places[first : first + CHUNK]
+        for place, entry in index_check.read_current_entries(tx, owner, chunk):
+            if entry.body is not None and entry.body["source"] == source:
+                yield place, entry
+
+
+def _repeated_forgets(w: Writer, done: LogEntry) -> list[Memory]:
+    """Return what the first request with a key returned: its entries follow each other."""
+    states = []
+    for entry in log.all_entries(w.tx, w.owner, after=done.position - 1):
+        if entry.request != done.request or entry.op != "forget":
+            break
+        if entry.body is None:
+            raise NotFound(f"memory {entry.memory} was erased after this key was used")
+        states.append(entry.state(w.user))
+    return states
+
+
+# -- erasing --------------------------------------------------------------------------------------
+
+
+def erase(
+    runtime: Runtime, author: Author, memory_id: str, with_source: bool, stamp: WriteStamp
+) -> ErasureReport:
+    """Destroy every version of a memory, then remove its text from the database files."""
+    with open_writer(runtime, author) as w:
+        done = w.repeated(stamp)
+        if done is not None:
+            if (done.op, done.memory) != ("erase", memory_id):
+                raise KeyConflict(stamp.key or "")
+            return _report(done, pending=jobs.has_job(w.tx, w.owner, "scrub"))
+        place = _find_writable(w, memory_id)
+        held = log.versions(w.tx, w.owner, memory_id)
+        erased = {log.encode(entry.body["content"])[1:-1] for entry in held if entry.body}
+        if with_source:
+            said = [
+                sessions.find_event_entry(w.tx, w.owner, entry.origin)
+                for entry in held
+                if entry.origin
+            ]
+            erased |= {encoded_text(entry) for entry in said if entry is not None}
+        entry = erase_memory(w, place, held, with_source, stamp)
+        job = w.queue("scrub")
+    return _report(entry, pending=not finish_scrub(runtime, w.owner, job, sorted(erased)))
+
+
+def erase_memory(
+    w: Writer, place: MemoryRow, held: list[LogEntry], with_source: bool, stamp: WriteStamp
+) -> LogEntry:
+    """Blank every version of a memory, ``held``, in the log, and return the ``erase`` entry.
+
+    ``with_source`` blanks the events that they came from as well.
+    """
+    tx, owner = w.tx, w.owner
+    old = w.read_memory(place)
+    index.remove_memory(tx, owner, place, old)
+    tx.run(
+        "DELETE FROM documents WHERE space = ? AND owner = ? AND born = ?",
+        (*owner, place.first_position),
+    )
+    positions = [entry.position for entry in held] + proposals.erase_for_memory(tx, owner, old.id)
+    sources = sorted({entry.origin for entry in held if entry.origin}) if with_source else []
+    events = [found for origin in sources for found in erase_event(tx, owner, origin)]
+    log.erase_content(tx, owner, positions + events)
+    body = {"entries": positions + events, "passages": place.passages, "sources": sources}
+    version = held[-1].version + 1
+    entry = w.build_entry(stamp, "erase", w.next_position(), body, old.id, version)
+    w.append(entry)
+    return entry
+
+
+def erase_event(tx: Transaction, owner: Owner, origin: Origin) -> list[int]:
+    """Blank one event in the log; return the positions of the entries that held its text."""
+    entry = sessions.find_event_entry(tx, owner, origin)
+    if entry is None:
+        return []
+    sessions.drop_event(tx, owner, entry)
+    log.erase_content(tx, owner, [entry.position])
+    sessions.recompute_session(tx, owner, *origin)
+    return [entry.position, *proposals.erase_for_event(tx, owner, origin)]
+
+
+def encoded_text(entry: LogEntry) -> str:
+    """Return the text of an event as the log encodes it, to search the database files for."""
+    return log.encode(sessions.event_from_entry(entry, None).text)[1:-1]
+
+
+def _report(entry: LogEntry, pending: bool) -> ErasureReport:
+    body = entry.body or {}
+    return ErasureReport(
+        memory_id=entry.memory,
+        entries=tuple(body.get("entries", ())),
+        passages=body.get("passages", 0),
+        sources=tuple(Origin(*source) for source in body.get("sources", ())),
+        position=entry.position,
+        pending=pending,
+    )
