@@ -115,6 +115,11 @@ def shape(memory: Any) -> State:
     )
 
 
+def distinct_words(content: str) -> tuple[str, ...]:
+    """The words of a text, each once, in the order in which they come."""
+    return tuple(dict.fromkeys(content.split()))
+
+
 class Model(RuleBasedStateMachine):
     """Every rule does the same to the store and to the model."""
 
@@ -365,15 +370,15 @@ class Model(RuleBasedStateMachine):
 
     @rule(who=OWNERS, word=st.sampled_from(WORDS))
     def recall_what_says_the_same_once(self, who: Who, word: str) -> None:
-        """So short a text says the same as another only if it is of the same words."""
+        """So short a text says the same as another only if it has its words in the same order."""
         log = self.logs[who[0]]
         alive = {state.id: state for state in log.seen(who[1], len(log.lines))}
         wanted = Counter(
-            frozenset(state.content.split()) for state in alive.values() if word in state.content
+            distinct_words(state.content) for state in alive.values() if word in state.content
         )
         hits = self.handle(who).recall(word, mode="keyword", limit=100, explain=True)
         found = {
-            frozenset(alive[hit.id].content.split()): 1 + int(hit.parts.get("collapsed") or 0)
+            distinct_words(alive[hit.id].content): 1 + int(hit.parts.get("collapsed") or 0)
             for hit in hits
         }
         assert found == wanted and len(found) == len(hits)
