@@ -235,19 +235,13 @@ def append(tx: Transaction, owner: Owner, *entries: LogEntry) -> None:
         seal = seals.seal_entry(chain, header, content)
         chain = seal.chain
         rows.append((*header, *content, *seal))
-    tx.many(_INSERT, rows)
+    tx.many(log_rows.INSERT, rows)
     recorded_at = max(before, entries[-1].recorded_at)
     tx.many(
         "UPDATE counters SET recorded_at = ?, chain = ?, seal = ? WHERE space = ?",
         [(recorded_at, chain, seals.head_seal(owner.space, last, recorded_at, chain), owner.space)],
     )
     tx.kept[_head_key(owner)] = (chain, recorded_at, None)
-
-
-_INSERT = (
-    f"INSERT INTO log ({seals.HEADER_COLUMNS}, body, reason, request, salt, digest, chain, seal) "
-    f"VALUES ({', '.join('?' * 23)})"
-)
 
 
 def erase_content(tx: Transaction, owner: Owner, positions: Iterable[int]) -> None:

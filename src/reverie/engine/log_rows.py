@@ -21,11 +21,11 @@ from reverie.text.normalize import SURROGATE
 
 logger = logging.getLogger("reverie.damage")
 
-# The last four are the columns of the seal.
-COLUMNS = (
-    "position, op, recorded_at, actor, trust, reason, origin_session, origin_sequence, "
-    "key, request, memory, version, uuid, session, sequence, body, schema, salt, digest, chain, "
-    "seal"
+# What is read of an entry: all but the owner, who is known. The last four are the seal.
+COLUMNS = ", ".join(name for name in seals.ENTRY_COLUMNS if name not in ("space", "owner"))
+INSERT = (
+    f"INSERT INTO log ({', '.join(seals.ENTRY_COLUMNS)}) "
+    f"VALUES ({', '.join('?' * len(seals.ENTRY_COLUMNS))})"
 )
 # Stands for the position of an entry whose position cannot be read.
 UNKNOWN_POSITION = 0
@@ -203,7 +203,7 @@ def _check_row(tx: Transaction, owner: Owner, row: Row) -> LogEntry | StoreDamag
 
 def _describe_row(row: Row) -> str:
     """What a damaged row seems to be about, for the error message."""
-    memory, version, session, sequence = row[10], row[11], row[13], row[14]
+    memory, version, _, session, sequence = row[9:14]
     if memory:
         return f" (memory {memory!s:.40}, version {version})"
     if session:
@@ -241,29 +241,13 @@ class LogRow(NamedTuple):
     @classmethod
     def from_row(cls, owner: Owner, row: Row) -> LogRow:
         """Divide the values of ``COLUMNS``."""
-        (position, op, at, actor, trust, reason, from_session, from_sequence, key, request) = row[
-            :10
-        ]
-        memory, version, uuid, session, sequence, body, schema = row[10:17]
-        header = (
-            owner.space,
-            position,
-            owner.number,
-            op,
-            at,
-            schema,
-            actor,
-            trust,
-            from_session,
-            from_sequence,
-            key,
-            memory,
-            version,
-            uuid,
-            session,
-            sequence,
-        )
-        return cls(header, Erasable(body, reason, request), Seal(*row[17:21]))
+        header = (owner.space, row[0], owner.number, *row[1:14])
+        return cls(header, Erasable(*row[14:17]), Seal(*row[17:]))
+
+    @property
+    def log_key(self) -> tuple[int, int]:
+        """Space and position."""
+        return self.header[0], self.header[1]
 
     def is_intact(self) -> bool:
         """Whether the row matches its seal."""

@@ -12,26 +12,18 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from reverie.engine import seals, table_copy
+from reverie.engine.log_rows import LogRow
 from reverie.engine.seals import Erasable, Seal
 from reverie.errors import ConfigError
 from reverie.protocols import Engine, Row
 
-_CONTENT_COLUMNS = "body, reason, request"
-_SEAL_COLUMNS = "salt, digest, chain, seal"
-_HEADER_COUNT = seals.HEADER_COLUMNS.count(",") + 1
-_COLUMN_COUNT = _HEADER_COUNT + 7
 # The columns of the log in the order in which a record of a SQLite file has them.
 _LOG = next(table for table in table_copy.TABLES if table.name == "log")
 _AS_STORED = (*_LOG.key, *_LOG.others)
-_COLUMNS = [
-    *seals.HEADER_COLUMNS.split(", "),
-    *_CONTENT_COLUMNS.split(", "),
-    *_SEAL_COLUMNS.split(", "),
-]
-_ORDER = [_AS_STORED.index(name) for name in _COLUMNS]
+_ORDER = [_AS_STORED.index(name) for name in seals.ENTRY_COLUMNS]
 JOB_COLUMNS = (
     "space, job, owner, kind, lane, state, due_at, attempts, token, payload, error, created_at"
 )
@@ -39,24 +31,11 @@ JOB_COLUMNS = (
 Select = Callable[[str, Sequence[Any]], Iterable[Row]]
 
 
-class SealedRow(NamedTuple):
-    """One entry of the log as it was read, undecoded."""
-
-    header: tuple[Any, ...]
-    content: Erasable
-    seal: Seal
-
-    @property
-    def log_key(self) -> tuple[int, int]:
-        """Space and position."""
-        return self.header[0], self.header[1]
-
-
 @dataclass
 class SalvagedRows:
     """All that could be read of a store."""
 
-    lines: dict[tuple[int, int], SealedRow] = field(default_factory=dict)
+    lines: dict[tuple[int, int], LogRow] = field(default_factory=dict)
     spaces: dict[int, str] = field(default_factory=dict)
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     states: dict[tuple[int, int, str], Row] = field(default_factory=dict)
@@ -71,13 +50,11 @@ class SalvagedRows:
 
     def add_entry(self, row: Sequence[Any]) -> None:
         """Keep an entry if its seal matches. Of two copies that match, an erased one is kept."""
-        entry = SealedRow(
-            tuple(row[:_HEADER_COUNT]), Erasable(*row[_HEADER_COUNT:-4]), Seal(*row[-4:])
-        )
+        entry = LogRow(tuple(row[:-7]), Erasable(*row[-7:-4]), Seal(*row[-4:]))
         if not _is_valid_header(entry.header):
             return
         try:
-            if self.sealed and not seals.is_intact(entry.header, entry.seal, entry.content):
+            if self.sealed and not entry.is_intact():
                 return
         except (TypeError, ValueError, AttributeError):
             return
@@ -85,7 +62,7 @@ class SalvagedRows:
         if kept is None or (kept.seal.salt is not None and entry.seal.salt is None):
             self.lines[entry.log_key] = entry
 
-    def is_successor(self, before: SealedRow | None, line: SealedRow) -> bool:
+    def is_successor(self, before: LogRow | None, line: LogRow) -> bool:
         """Whether an entry directly follows another in its space (None: is the first)."""
         if not self.sealed:
             return line.log_key[1] == (before.log_key[1] if before else 0) + 1
@@ -97,7 +74,7 @@ class SalvagedRows:
     def is_chain_complete(self) -> bool:
         """Whether the log of every space is complete from its first entry to its last."""
         for space in {space for space, _ in self.lines} | set(self.heads):
-            before: SealedRow | None = None
+            before: LogRow | None = None
             for line in self.of_space(space):
                 if not self.is_successor(before, line):
                     return False
@@ -116,7 +93,7 @@ class SalvagedRows:
         owner_keys = {line.header[:3:2] for line in self.lines.values()}
         return all(place in self.owners and place[0] in self.spaces for place in owner_keys)
 
-    def of_space(self, space: int) -> list[SealedRow]:
+    def of_space(self, space: int) -> list[LogRow]:
         """The entries of a space in the order of their positions."""
         return [self.lines[place] for place in sorted(self.lines) if place[0] == space]
 
@@ -130,9 +107,9 @@ def _is_valid_header(header: Sequence[Any]) -> bool:
 
 def read_by_sql(select: Select, found: SalvagedRows) -> None:
     """Add all rows that SQL still reaches. After a failure the other tables are still tried."""
-    columns = ", ".join(_COLUMNS)
+    columns = ", ".join(seals.ENTRY_COLUMNS)
     if not found.sealed:
-        columns = f"{seals.HEADER_COLUMNS}, {_CONTENT_COLUMNS}, NULL, '', '', ''"
+        columns = columns.removesuffix("salt, digest, chain, seal") + "NULL, '', '', ''"
     for row in _rows(select, found, "the log", f"SELECT {columns} FROM log"):
         found.add_entry(row)
     _read_names(select, found)
@@ -295,7 +272,7 @@ def _read_pages(pages: Any, found: SalvagedRows) -> None:
     """Add the rows that are found by searching the pages of the file."""
     from reverie.engine.sqlite import page_reader
 
-    for row in pages.rows(page_reader.ENTRY_PATTERN, _COLUMN_COUNT):
+    for row in pages.rows(page_reader.ENTRY_PATTERN, len(_ORDER)):
         found.add_entry([row[at] for at in _ORDER])
     heads: dict[int, tuple[int, str]] = {}
     for space, position, recorded_at, _, _, chain, seal in pages.rows(page_reader.HEAD_PATTERN, 7):

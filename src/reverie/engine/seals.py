@@ -64,6 +64,10 @@ class Seal(NamedTuple):
     seal: str
 
 
+# All columns of an entry, in the order in which it is inserted.
+ENTRY_COLUMNS = (*HEADER_COLUMNS.split(", "), *Erasable._fields, *Seal._fields)
+
+
 def new_salt() -> str:
     return _base64(os.urandom(_HASH_BYTES))
 

@@ -151,10 +151,9 @@ def _check_log(tx: Transaction, space: int, read: Callable[[int], None] | None) 
 def _check_row(row: Row | None) -> tuple[str | None, LogRow | None]:
     if row is None:
         return "its text cannot be decoded", None
-    number, *columns = row
+    number, *columns, space = row
     try:
-        raw = LogRow.from_row(Owner(0, number), tuple(columns))
-        raw = raw._replace(header=(row[-1], *raw.header[1:]))
+        raw = LogRow.from_row(Owner(space, number), tuple(columns))
         if not raw.is_intact():
             return f"it is not as it was written{_about(raw)}", raw
         raw.entry()

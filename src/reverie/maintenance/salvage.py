@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 
 from reverie.engine import (
     log,
+    log_rows,
     open_engine,
     salvage_reader,
     seals,
 )
-from reverie.engine.salvage_reader import JOB_COLUMNS, SalvagedRows, SealedRow
+from reverie.engine.log_rows import LogRow
+from reverie.engine.salvage_reader import JOB_COLUMNS, SalvagedRows
 from reverie.engine.seals import Erasable, Seal
 from reverie.engine.sqlite.store_file import new_file
 from reverie.errors import ConfigError, StoreDamaged, StoreError
@@ -108,14 +110,14 @@ class _SpaceLog(NamedTuple):
     """
 
     name: str
-    lines: list[SealedRow]
+    lines: list[LogRow]
     lost: list[tuple[int, int]]
     reached: int
 
 
 def _recover_space(salvaged: SalvagedRows, space: int) -> _SpaceLog:
     lines, lost = salvaged.of_space(space), list[tuple[int, int]]()
-    before: SealedRow | None = None
+    before: LogRow | None = None
     for line in lines:
         if not salvaged.is_successor(before, line):
             lost.append(((before.log_key[1] if before else 0) + 1, line.log_key[1] - 1))
@@ -130,11 +132,11 @@ def _recover_space(salvaged: SalvagedRows, space: int) -> _SpaceLog:
     return _SpaceLog(name, _fill_versions(lines, lost), lost, reached)
 
 
-def _fill_versions(lines: list[SealedRow], lost: list[tuple[int, int]]) -> list[SealedRow]:
+def _fill_versions(lines: list[LogRow], lost: list[tuple[int, int]]) -> list[LogRow]:
     """Add a replacement entry, at a lost position, for each missing version before another one."""
     free = [at for first, end in lost for at in range(first, min(end, first + 10_000) + 1)]
     taken = set[int]()
-    by_memory: dict[str, dict[int, SealedRow]] = {}
+    by_memory: dict[str, dict[int, LogRow]] = {}
     for line in lines:
         if line.header[11]:
             by_memory.setdefault(line.header[11], {})[line.header[12]] = line
@@ -156,16 +158,14 @@ def _fill_versions(lines: list[SealedRow], lost: list[tuple[int, int]]) -> list[
     return sorted([*lines, *added], key=lambda line: line.log_key)
 
 
-def _lost_version(later: SealedRow, position: int, version: int) -> SealedRow:
+def _lost_version(later: LogRow, position: int, version: int) -> LogRow:
     header = list(later.header)
     header[1], header[3] = position, "remember" if version == 1 else "revise"
     header[6], header[8:11] = ACTOR, [None, None, None]
     header[12], header[13] = version, str(uuid.uuid4())
     content = Erasable(None, LOST_VERSION, None)
     salt = seals.new_salt()
-    return SealedRow(
-        tuple(header), content, Seal(salt, seals.content_digest(salt, content), "", "")
-    )
+    return LogRow(tuple(header), content, Seal(salt, seals.content_digest(salt, content), "", ""))
 
 
 # -- writing --------------------------------------------------------------------------------------
@@ -253,14 +253,8 @@ def _write_names(
     return renamed
 
 
-_INSERT = (
-    f"INSERT INTO log ({seals.HEADER_COLUMNS}, body, reason, request, salt, digest, chain, seal) "
-    f"VALUES ({', '.join('?' * 23)})"
-)
-
-
 def _write_log(tx: Transaction, space: int, space_log: _SpaceLog) -> None:
-    tx.many(_INSERT, _rechain(space_log.lines))
+    tx.many(log_rows.INSERT, _rechain(space_log.lines))
     last = tx.one(
         "SELECT recorded_at, chain FROM log WHERE space = ? ORDER BY position DESC LIMIT 1",
         (space,),
@@ -278,7 +272,7 @@ def _write_log(tx: Transaction, space: int, space_log: _SpaceLog) -> None:
     )
 
 
-def _rechain(lines: Iterable[SealedRow]) -> Iterator[Row]:
+def _rechain(lines: Iterable[LogRow]) -> Iterator[Row]:
     """Yield the rows of the entries with a new hash chain and new seals."""
     chain = seals.NO_CHAIN
     for header, content, seal in lines:

@@ -51,25 +51,24 @@ def import_records(
     numbered = enumerate(records, 1)
     names: dict[str, str] = {}
     while batch := list(islice(numbered, BATCH)):
-        prepared = [_prepare(runtime, number, record) for number, record in batch]
-        plain = [item for item in prepared if isinstance(item, _PlainRecord)]
+        prepared = [(number, _prepare(runtime, number, record)) for number, record in batch]
+        plain = [item for _, item in prepared if isinstance(item, _PlainRecord)]
         texts = validate.prepare_texts(runtime, [item.content for item in plain])
         ready = zip(plain, texts, strict=True)
         with open_writer(runtime, author) as w:
-            for form, run in groupby(prepared, type):
+            for form, run in groupby(prepared, lambda each: type(each[1])):
                 items = list(run)
                 if form is _PlainRecord:
                     new = _add_plain(w, islice(ready, len(items)))
                     added, unchanged = added + new, unchanged + len(items) - new
-                for item in items:
+                for number, item in items:
                     if isinstance(item, str):
                         skipped.append(item)
-                    elif isinstance(item, _LogRecord):
+                    elif isinstance(item, LogEntry):
                         try:
-                            told = _limit_trust(author, item.entry)
-                            new = add_entry(w, told, names)
+                            new = add_entry(w, _limit_trust(author, item), names)
                         except InvalidInput as error:
-                            skipped.append(f"record {item.number}: {error}")
+                            skipped.append(f"record {number}: {error}")
                             continue
                         added, unchanged = added + new, unchanged + (not new)
             if added:
@@ -84,24 +83,16 @@ def import_records(
 
 
 class _PlainRecord(NamedTuple):
-    """A checked record that Reverie did not export; ``number`` is its place in the import."""
+    """A checked record that Reverie did not export."""
 
-    number: int
     content: str
     fields: dict[str, Any]
     uuid: str
 
 
-class _LogRecord(NamedTuple):
-    """A checked record of a log entry; ``number`` is its place in the import."""
-
-    number: int
-    entry: LogEntry
-
-
 def _prepare(
     runtime: Runtime, number: int, record: Record | UnreadableRecord
-) -> _PlainRecord | _LogRecord | str:
+) -> _PlainRecord | LogEntry | str:
     """Check and parse a record, or return one line that says why it is skipped."""
     if isinstance(record, UnreadableRecord):
         return f"{record.place}: {record.why}"
@@ -113,8 +104,8 @@ def _prepare(
         if "reverie" in record:
             from reverie.transfer import record_schema
 
-            return _LogRecord(number, record_schema.parse_record(record))
-        return _parse_plain(runtime, number, record)
+            return record_schema.parse_record(record)
+        return _parse_plain(runtime, record)
     except (ReverieError, KeyError, TypeError, ValueError) as error:
         why = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         return f"record {number}: {why}"
@@ -151,7 +142,7 @@ def redact_record(runtime: Runtime, record: Record) -> Record:
     return {**record, **kept}
 
 
-def _parse_plain(runtime: Runtime, number: int, record: Record) -> _PlainRecord:
+def _parse_plain(runtime: Runtime, record: Record) -> _PlainRecord:
     content = record["content"]
     longer = isinstance(content, str) and len(content) > runtime.settings.fact_chars
     kind = validate.check_kind(record.get("kind") or ("note" if longer else "fact"))
@@ -168,7 +159,7 @@ def _parse_plain(runtime: Runtime, number: int, record: Record) -> _PlainRecord:
         "created_at": None if created is None else to_ms(created, "created_at"),
         "pinned": bool(record.get("pinned", False)),
     }
-    return _PlainRecord(number, content, fields, _derived_uuid(content, fields))
+    return _PlainRecord(content, fields, _derived_uuid(content, fields))
 
 
 def _add_plain(w: Writer, items: Iterable[tuple[_PlainRecord, validate.PreparedText]]) -> int:

@@ -35,6 +35,10 @@ class ReplayRecord(NamedTuple):
     where: str
     position: int = 0
 
+    @property
+    def recorded_at(self) -> int:
+        return int(self.record["recorded_at"])
+
 
 def replay(
     runtime: Runtime, told: Iterable[ReplayRecord], progress: Callable[[int], None] | None = None

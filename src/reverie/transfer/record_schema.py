@@ -203,23 +203,8 @@ def parse_record(record: Mapping[str, Any]) -> LogEntry:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InvalidInput(f"{place}: {first['msg']}") from error
-    common = {name: getattr(parsed, name) for name in _EntryFields.model_fields}
-    if isinstance(parsed, SessionRecord):
-        return LogEntry(
-            position=0,
-            op=parsed.op,
-            memory="",
-            version=0,
-            body=parsed.body,
-            session=parsed.session,
-            sequence=parsed.sequence,
-            **common,
-        )
-    return LogEntry(
-        position=0,
-        op=parsed.op,
-        memory=parsed.memory,
-        version=parsed.version,
-        body=None if parsed.body is None else parsed.body.model_dump(exclude_unset=True),
-        **common,
-    )
+    fields: dict[str, Any] = {"memory": "", "version": 0}
+    fields |= {name: getattr(parsed, name) for name in shape.model_fields}
+    if isinstance(parsed.body, MemoryBody):
+        fields["body"] = parsed.body.model_dump(exclude_unset=True)
+    return LogEntry(position=0, **fields)

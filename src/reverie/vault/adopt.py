@@ -131,7 +131,7 @@ class _Adoption:
             if old.uuid not in before
             for record in self._records(old)
         ]
-        told.sort(key=lambda each: int(each.record["recorded_at"]))
+        told.sort(key=lambda each: each.recorded_at)
         done = 0
 
         def advance(count: int) -> None:

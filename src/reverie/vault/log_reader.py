@@ -20,11 +20,12 @@ from reverie.text.normalize import one_line
 from reverie.transfer import record_schema
 from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import disk, log_file, markdown_log
-from reverie.vault.log_file import LogLine
-from reverie.vault.markdown_log import DatedRecord, MarkdownSession
+from reverie.vault.log_file import MAX_POSITION, LogLine
+from reverie.vault.markdown_log import MarkdownSession
 
 Report = Callable[[str], None]
-MAX_POSITION = 1 << 53
+# A record that the log has lost, after the two positions between which it belongs.
+_Missing = tuple[int, int, ReplayRecord]
 # So many versions of a memory in a row are filled in.
 MAX_LOST = 1_000
 
@@ -35,13 +36,6 @@ class _LineLocation(NamedTuple):
     path: Path
     number: int
     offset: int
-
-
-class GapEntry(NamedTuple):
-    """A record for a position that is missing in the log."""
-
-    position: int
-    happened: DatedRecord
 
 
 class LogReader:
@@ -97,47 +91,45 @@ class LogReader:
                     spot = spots[position]
                     yield _read(spot), f"{spot.path.name}, line {spot.number}"
 
-    def to_records(self, filled: Iterable[GapEntry] = ()) -> Iterator[ReplayRecord]:
+    def to_records(self, filled: Iterable[ReplayRecord] = ()) -> Iterator[ReplayRecord]:
         """Yield the entries as records to replay, with ``filled`` at the positions of the gaps."""
-        waiting: dict[str, list[GapEntry]] = {}
+        waiting: dict[str, list[ReplayRecord]] = {}
         for each in filled:
-            waiting.setdefault(each.happened.scope.space, []).append(each)
+            waiting.setdefault(each.scope.space, []).append(each)
         for space in dict.fromkeys((*self._spaces, *waiting)):
             more = deque(sorted(waiting.get(space, ()), key=lambda each: each.position))
             for line, where in self.lines(space):
                 while more and more[0].position < line["position"]:
-                    yield _to_replay(more.popleft())
+                    yield more.popleft()
                 scope = Scope(line["space"], line["user"])
                 yield ReplayRecord(scope, line, where, line["position"])
-            yield from map(_to_replay, more)
+            yield from more
 
     # -- what is missing ----------------------------------------------------------------------
 
-    def fill_gaps(self, conversations: Iterable[MarkdownSession], now: int) -> list[GapEntry]:
+    def fill_gaps(self, conversations: Iterable[MarkdownSession], now: int) -> list[ReplayRecord]:
         """Return records for events that the log has lost and the files of sessions still show.
 
         And in the place of each lost version of a memory the one beside it.
         """
-        wanted: dict[str, list[_MissingEntry]] = {space: [] for space in self._spaces}
+        wanted: dict[str, list[_Missing]] = {space: [] for space in self._spaces}
         lives = self._lives()
         for one in conversations:
             life = lives.get((one.scope, one.session), _SessionEntries())
             own = wanted.setdefault(one.scope.space, [])
             for sequence in sorted(set(one.turns) - set(life.events)):
                 event = markdown_log.event_record(one, one.turns[sequence], now)
-                own.append(_MissingEntry(*life.around(sequence), event))
+                own.append((*life.around(sequence), event))
             for after, before, at in life.returns:
                 # It went on, so it was brought back: what says so is lost.
-                own.append(
-                    _MissingEntry(after, before, markdown_log.visibility_record(one, "restore", at))
-                )
+                own.append((after, before, markdown_log.visibility_record(one, "restore", at)))
         return [
             each
             for space, own in wanted.items()
             for each in self._placed(space, [*own, *self._versions(space)])
         ]
 
-    def _versions(self, space: str) -> Iterator[_MissingEntry]:
+    def _versions(self, space: str) -> Iterator[_Missing]:
         """Yield replacements for versions of memories that are lost before another version."""
         latest: dict[str, tuple[int, int]] = {}
         for line, where in self.lines(space):
@@ -148,8 +140,8 @@ class LogReader:
             for lost in range(version + 1, min(line["version"], version + MAX_LOST)):
                 beside = _read(self._spaces[space][position]) if version else line
                 record = markdown_log.lost_version_record(beside, lost, line["recorded_at"])
-                dated = DatedRecord(Scope(space, line["user"]), line["recorded_at"], record, where)
-                yield _MissingEntry(position, line["position"], dated)
+                scope = Scope(space, line["user"])
+                yield position, line["position"], ReplayRecord(scope, record, where)
 
     def _lives(self) -> dict[tuple[Scope, str], _SessionEntries]:
         lives: dict[tuple[Scope, str], _SessionEntries] = {}
@@ -159,29 +151,22 @@ class LogReader:
                 lives.setdefault((scope, line["session"]), _SessionEntries()).live(line)
         return lives
 
-    def _placed(self, space: str, wanted: Sequence[_MissingEntry]) -> Iterator[GapEntry]:
+    def _placed(self, space: str, wanted: Iterable[_Missing]) -> Iterator[ReplayRecord]:
         """Assign a free position to each missing entry, in the order of their deadlines."""
-        coming = deque(sorted(enumerate(wanted), key=lambda each: each[1].after))
-        waiting: list[tuple[int, int]] = []
+        # The numbers, which differ, decide between equal positions.
+        coming = deque(sorted((each[0], number, *each[1:]) for number, each in enumerate(wanted)))
+        waiting: list[tuple[int, int, ReplayRecord]] = []
         taken, position = sorted(self._spaces.get(space, ())), 0
         while coming or waiting:
-            position = _next_free(taken, position if waiting else coming[0][1].after, position)
-            while coming and coming[0][1].after < position:
-                number, each = coming.popleft()
-                heappush(waiting, (each.before, number))
+            position = _next_free(taken, position if waiting else coming[0][0], position)
+            while coming and coming[0][0] < position:
+                _, number, before, missing = coming.popleft()
+                heappush(waiting, (before, number, missing))
             while waiting and waiting[0][0] <= position:
-                record = wanted[heappop(waiting)[1]].record
-                self._report(f"{record.path}: what the log has lost has no place in it any more")
+                lost = heappop(waiting)[2]
+                self._report(f"{lost.where}: what the log has lost has no place in it any more")
             if waiting:
-                yield GapEntry(position, wanted[heappop(waiting)[1]].record)
-
-
-class _MissingEntry(NamedTuple):
-    """A missing entry, and the positions between which it belongs."""
-
-    after: int
-    before: int
-    record: DatedRecord
+                yield heappop(waiting)[2]._replace(position=position)
 
 
 class _SessionEntries:
@@ -236,8 +221,3 @@ def _read(spot: _LineLocation) -> LogLine:
         line = log_file.decode_line(file.readline())
     assert line is not None
     return line
-
-
-def _to_replay(filled: GapEntry) -> ReplayRecord:
-    scope, _, record, path = filled.happened
-    return ReplayRecord(scope, record, path, filled.position)

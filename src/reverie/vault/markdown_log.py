@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import merge
 from typing import Any, NamedTuple
 
 from reverie.clock import ID_LENGTH
@@ -18,6 +19,7 @@ from reverie.text.frontmatter import Document
 from reverie.text.normalize import category_slug, one_line
 from reverie.text.tags import clean_tags, concept_tags
 from reverie.transfer import export
+from reverie.transfer.log_replay import ReplayRecord
 from reverie.vault import (
     disk,
     edits,
@@ -45,15 +47,6 @@ class MarkdownFile(NamedTuple):
     path: str
     place: ParsedPath
     raw: bytes
-
-
-class DatedRecord(NamedTuple):
-    """A record with its scope and the time it was recorded."""
-
-    scope: Scope
-    at: int
-    record: Record
-    path: str
 
 
 @dataclass
@@ -121,7 +114,7 @@ def memory_id(document: Document) -> str | None:
 
 def memory_records(
     seen: MarkdownFile, document: Document, now: int, report: Report
-) -> list[DatedRecord]:
+) -> list[ReplayRecord]:
     """Return records for the memory of a file: its current state, and a forget if need be."""
     id = memory_id(document)
     if id is None or not one_line(document.content):
@@ -135,11 +128,10 @@ def memory_records(
     body = _body(seen, document) | times | {"created_at": created, "updated_at": created}
     living = _record(seen, id, "remember", 1, created, body)
     living["body"] = body | {"forgotten_at": None}
-    happened = [DatedRecord(seen.place.scope, created, living, seen.path)]
+    records = [living]
     if forgotten is not None:
-        gone = _record(seen, id, "forget", 2, forgotten, body)
-        happened.append(DatedRecord(seen.place.scope, max(created, forgotten), gone, seen.path))
-    return happened
+        records.append(_record(seen, id, "forget", 2, forgotten, body))
+    return [ReplayRecord(seen.place.scope, record, seen.path) for record in records]
 
 
 def lost_version_record(beside: Mapping[str, Any], version: int, at: int) -> Record:
@@ -250,7 +242,7 @@ def _forked_from(document: Document) -> tuple[str, int] | None:
     return None if named is None else (named["session"], int(named["sequence"]))
 
 
-def event_record(one: MarkdownSession, turn: render.EventBlock, now: int) -> DatedRecord:
+def event_record(one: MarkdownSession, turn: render.EventBlock, now: int) -> ReplayRecord:
     """Return the record of an event for a turn in a file."""
     try:
         at = to_ms(turn.at, "at")
@@ -262,12 +254,12 @@ def event_record(one: MarkdownSession, turn: render.EventBlock, now: int) -> Dat
     begins = turn.sequence == min(one.turns)
     record = _about(one, "append", at, body, turn.sequence)
     record["origin"] = one.forked_from if begins else None
-    return DatedRecord(one.scope, at, record, one.path)
+    return ReplayRecord(one.scope, record, one.path)
 
 
-def visibility_record(one: MarkdownSession, op: str, at: int) -> DatedRecord:
+def visibility_record(one: MarkdownSession, op: str, at: int) -> ReplayRecord:
     """Return a record that hides or restores a session."""
-    return DatedRecord(one.scope, at, _about(one, op, at, {}), one.path)
+    return ReplayRecord(one.scope, _about(one, op, at, {}), one.path)
 
 
 def _about(
@@ -289,15 +281,17 @@ def _about(
     }
 
 
-def session_records(one: MarkdownSession, now: int) -> list[DatedRecord]:
+def session_records(one: MarkdownSession, now: int) -> list[ReplayRecord]:
     """Return the records of a session from its files, ordered by sequence and not by time."""
-    told = list[DatedRecord]()
-    for sequence in sorted(one.turns):
-        event = event_record(one, one.turns[sequence], now)
-        told.append(event._replace(at=max(event.at, told[-1].at if told else event.at)))
+    told = [event_record(one, one.turns[sequence], now) for sequence in sorted(one.turns)]
     if one.hidden and told:
-        told.append(visibility_record(one, "hide", told[-1].at))
+        told.append(visibility_record(one, "hide", max(each.recorded_at for each in told)))
     return told
+
+
+def merge_by_time(told: Iterable[Iterable[ReplayRecord]]) -> list[ReplayRecord]:
+    """Merge the records of several files by time; those of each file stay in their order."""
+    return list(merge(*told, key=lambda each: each.recorded_at))
 
 
 def parse_summary(seen: MarkdownFile) -> Summary | None:

@@ -23,8 +23,8 @@ from reverie.vault import (
     markdown_log,
 )
 from reverie.vault.git.commit import commit_pending
-from reverie.vault.log_reader import GapEntry, LogReader, problem
-from reverie.vault.markdown_log import DatedRecord, MarkdownFile
+from reverie.vault.log_reader import LogReader, problem
+from reverie.vault.markdown_log import MarkdownFile
 from reverie.vault.reader import Sync, SyncReport
 from reverie.vault.session_edits import ACTOR, MOVED
 from reverie.vault.vault import Vault
@@ -107,26 +107,24 @@ class _Rebuild:
         if len(book):
             filled = book.fill_gaps(talks, now)
         else:
-            told = [each for one in talks for each in markdown_log.session_records(one, now)]
-            told += self._unknown_memories()
-            told.sort(key=lambda each: each.at)
-            filled = [GapEntry(0, each) for each in told]
+            told = [markdown_log.session_records(one, now) for one in talks]
+            filled = markdown_log.merge_by_time([*told, *self._unknown_memories()])
         self._replay(book.to_records(filled), len(book) + len(filled))
         self.from_files += len(filled)
         self._note_filled([each for each in filled if each.position])
         if self.problems:
             self._set_aside_damaged()
 
-    def _note_filled(self, filled: Sequence[GapEntry]) -> None:
+    def _note_filled(self, filled: Sequence[ReplayRecord]) -> None:
         """Add the entries that filled gaps to the vault's log, so that it is complete again."""
         lines = []
         known = self._vault.journal.cursors() if filled else {}
-        for position, happened in filled:
+        for scope, _, _, position in filled:
             with self._runtime.engine.read() as tx:
-                owner = log.resolve_owner(tx, happened.scope)
+                owner = log.resolve_owner(tx, scope)
                 entry = None if owner is None else log.find_at_position(tx, owner, position)
-            if entry is not None and position <= known.get(happened.scope, 0):
-                lines.append(log_file.build_line(happened.scope, entry))
+            if entry is not None and position <= known.get(scope, 0):
+                lines.append(log_file.build_line(scope, entry))
         if lines:
             self._vault.journal.append(lines)
 
@@ -153,13 +151,12 @@ class _Rebuild:
 
     def replay_memories(self) -> None:
         """Add the memories of which the log has no version, from their files."""
-        told = self._unknown_memories()
-        told.sort(key=lambda each: each.at)
-        each = (ReplayRecord(one.scope, one.record, one.path) for one in told)
-        self.from_files += self._replay(each, len(told))
+        told = markdown_log.merge_by_time(self._unknown_memories())
+        self.from_files += self._replay(told, len(told))
 
-    def _unknown_memories(self) -> list[DatedRecord]:
-        told, seen_ids = list[DatedRecord](), set[tuple[str, str]]()
+    def _unknown_memories(self) -> list[list[ReplayRecord]]:
+        """Return the records of each file whose memory the store does not have."""
+        told, seen_ids = list[list[ReplayRecord]](), set[tuple[str, str]]()
         now = self._runtime.clock.now()
         for seen in markdown_log.read_files(self._vault, "memory"):
             document = frontmatter.load(seen.raw)
@@ -168,7 +165,7 @@ class _Rebuild:
             if id is None or name in seen_ids or self._is_taken(seen.place.scope, id):
                 continue
             seen_ids.add(name)
-            told += markdown_log.memory_records(seen, document, now, self.problems.append)
+            told.append(markdown_log.memory_records(seen, document, now, self.problems.append))
         return told
 
     def _is_taken(self, scope: Scope, id: str) -> bool:

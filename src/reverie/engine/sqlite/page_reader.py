@@ -25,10 +25,6 @@ _ANY = rb"(?:[\x80-\xff]{0,8}[\x00-\x7f])"
 _SIZES = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0)
 _FRAME_HEADER_SIZE, _WAL_HEADER_SIZE = 24, 32
 DEFAULT_PAGE_SIZE = 4096
-# The columns of a log entry: header, erasable content and seal.
-_ENTRY_COLUMNS = (
-    len(seals.HEADER_COLUMNS.split(", ")) + len(seals.Erasable._fields) + len(seals.Seal._fields)
-)
 
 
 def _row_pattern(ints: int, others: int) -> re.Pattern[bytes]:
@@ -38,7 +34,7 @@ def _row_pattern(ints: int, others: int) -> re.Pattern[bytes]:
 
 
 # The records of each sealed table.
-ENTRY_PATTERN = _row_pattern(3, _ENTRY_COLUMNS - 4)
+ENTRY_PATTERN = _row_pattern(3, len(seals.ENTRY_COLUMNS) - 4)
 HEAD_PATTERN = _row_pattern(5, 1)
 SPACE_PATTERN = _row_pattern(1, 1)
 OWNER_PATTERN = _row_pattern(2, 1)
