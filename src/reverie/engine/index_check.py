@@ -1,4 +1,4 @@
-"""Reads log entries through the index, and checks that each is the entry that the index names.
+"""Reads the log entries that rows of the index point to, and detects rows that point wrongly.
 
 The index is a view of the log, and its rows have no seals. A damaged row could point to another
 entry and show one memory in the place of another. Such a row is left out of lists and counted; a

@@ -1,4 +1,4 @@
-"""Numbers that stand for log positions where users must not learn how much others write.
+"""Replace log positions by numbers that do not reveal how much other users write.
 
 A position counts every entry of a space, so a user who reads two of them learns how many entries
 others wrote in between. Such a user gets numbers instead: the n-th entry that the user sees (their
@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from reverie.memory.space import Space
-from reverie.write.visible_positions import visible_owners
+from reverie.write.owners import visible_owners
 
 
 def visible_numbers(space: Space, positions: Sequence[int]) -> list[int]:

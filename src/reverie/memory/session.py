@@ -38,9 +38,9 @@ from reverie.text.messages import starts_turn, trim_history, without_system
 from reverie.text.normalize import one_line
 from reverie.transfer import export as transfer_export
 from reverie.write import events, recall_log, session_state, validate
+from reverie.write.owners import visible_owners
 from reverie.write.runtime import Runtime
 from reverie.write.validate import request_hash
-from reverie.write.visible_positions import visible_owners
 from reverie.write.writer import Author, WriteStamp
 
 if TYPE_CHECKING:

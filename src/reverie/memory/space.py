@@ -51,9 +51,9 @@ from reverie.text.tags import clean_tags
 from reverie.transfer import export as transfer_export
 from reverie.transfer import import_
 from reverie.write import documents, memories, proposals, validate
+from reverie.write.owners import visible_owners
 from reverie.write.runtime import Runtime
 from reverie.write.validate import request_hash
-from reverie.write.visible_positions import visible_owners
 from reverie.write.writer import Author, Writer, WriteStamp, open_writer
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Compare the Markdown file of a memory with a version of it."""
+"""Tell whether a person changed the Markdown file of a memory: its content or its labels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make records from the Markdown files of a vault, for entries that its log has lost."""
+"""Make log records from a vault's Markdown files, where the vault's own log has lost entries."""
 
 from __future__ import annotations
 

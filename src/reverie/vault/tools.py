@@ -1,6 +1,7 @@
-"""Tools for agents: functions on the vault that always return a text, also on errors.
+"""Functions that an agent can call as tools: commit the vault, and read its history.
 
-Give them to any toolkit, bound to the agent's own space:
+What failed is returned as text, too, for the agent to read. Give them to any toolkit, bound to
+the agent's own space:
 
     tools = [partial(memory_checkpoint, space), partial(memory_history, space)]
 """

@@ -1,4 +1,7 @@
-"""Projecting the log to the tables of sessions and proposals: one entry, or all of an owner."""
+"""Update the tables of sessions, events and proposals from log entries.
+
+``apply_entry`` does so for one entry, ``rebuild`` for all entries of an owner.
+"""
 
 from __future__ import annotations
 

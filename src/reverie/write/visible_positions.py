@@ -1,4 +1,4 @@
-"""Which owners and which positions of the log a scope sees; positions are cached."""
+"""A cache of log positions: for each user, those of the entries that the user may see."""
 
 from __future__ import annotations
 
@@ -9,22 +9,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from reverie.engine import log
-from reverie.model import Scope
 from reverie.protocols import Owner, Transaction
 
 MAX_POSITIONS = 4_000_000
 """How many positions the cache holds, 8 bytes each; those of other users are read again."""
-
-
-def visible_owners(tx: Transaction, scope: Scope) -> dict[Owner, str | None]:
-    """Map each of the one or two owners that a scope reads, its own first, to its user."""
-    space = log.find_space(tx, scope.space, scope.user)
-    if space is None:
-        return {}
-    own = log.find_owner(tx, space, scope.user)
-    owners: dict[Owner, str | None] = {} if own is None else {own: scope.user}
-    owners[Owner(space, log.SHARED_OWNER)] = None
-    return owners
 
 
 _Key = tuple[int, tuple[Owner, ...]]
