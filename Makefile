@@ -40,7 +40,7 @@ test: check $(VENV)/.browser  ## everything that gates a change; says how many c
 cover: $(VENV)/.browser  ## every case of every test, and how much of the code they run
 	$(BIN)/pytest --prove -n $(WORKERS) --cov --cov-report=term
 
-crash: $(VENV)/.ready  ## 5,000 rounds of kill -9, 200 of a server that stops at once
+crash: $(VENV)/.ready  ## 5,000 rounds of kill -9, 200 of a PostgreSQL server that is shut down without finishing anything
 	REVERIE_CRASH_ROUNDS=5000 REVERIE_CRASH_SERVER_ROUNDS=200 $(BIN)/pytest --prove -n $(WORKERS) tests/crash
 
 serving: $(VENV)/.browser  ## the server's long proofs: 64 clients for a minute, 1,000 slow ones, 200 idle feeds, official MCP tools, thousands of requests
@@ -48,7 +48,7 @@ serving: $(VENV)/.browser  ## the server's long proofs: 64 clients for a minute,
 	  $(BIN)/pytest --prove -n $(WORKERS) -rP tests/server/rest/test_openapi.py tests/server/mcp/test_conformance.py tests/server/mcp/test_malformed.py tests/crash/test_load.py \
 	  tests/crash/test_slow_clients.py tests/crash/test_idle_feeds.py
 
-vault: $(VENV)/.ready  ## the vault's long proofs: every setting of git, 500 queries, thousands of random lives
+vault: $(VENV)/.ready  ## the vault's long proofs: every setting of git, 500 queries, thousands of random series of edits
 	REVERIE_PROPERTY_EXAMPLES=1000 $(BIN)/pytest --prove -n $(WORKERS) tests/vault tests/property/test_vault.py
 
 # A row, a quick run or one that goes on does the table alone; a failing case does not keep it waiting.

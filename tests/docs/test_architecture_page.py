@@ -20,6 +20,12 @@ def references(page: str) -> list[str]:
     return sorted(set(re.findall(r"`((?:\w+/)*\w+\.py(?::[\w.]+)?)`", text)))
 
 
+def bare_names(page: str) -> list[str]:
+    """Names of methods and private names that stand in backticks without their file."""
+    text = (ROOT / page).read_text("utf-8")
+    return sorted(set(re.findall(r"`([A-Z]\w+\.[a-z_]\w*|_\w+)`", text)) - {"CHANGELOG.md"})
+
+
 @cache
 def names_in(path: Path) -> set[str]:
     """Top-level names, and members of classes as ``Class.member``."""
@@ -47,3 +53,9 @@ def test_page_names_existing_files_and_functions(page: str) -> None:
             wrong.append(each)
     assert wrong == []
     assert len(references(page)) > 10
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_names_methods_with_their_file(page: str) -> None:
+    """A name without its file is not checked by the test above."""
+    assert bare_names(page) == []
