@@ -11,6 +11,8 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from reverie import model
+from reverie.vault.git.repo import CommitInfo
+from reverie.write.session_state import ScratchpadState
 
 Time = int | str
 Number = Annotated[int, Path(ge=0, le=2**62)]
@@ -19,12 +21,12 @@ MAX_APPENDED = 1_000
 
 
 @cache
-def wire_model(kind: type) -> type[BaseModel]:
+def wire_model(kind: type, title: str | None = None) -> type[BaseModel]:
     """Build the model of one of the library's values as ``to_json_value`` writes it."""
     hints = get_type_hints(kind)
     names = getattr(kind, "_fields", None) or [field.name for field in fields(kind)]
     types: dict[str, Any] = {name: (_wire_type(hints[name], name), ...) for name in names}
-    return create_model(kind.__name__, **types)
+    return create_model(title or kind.__name__, **types)
 
 
 def _wire_type(hint: Any, name: str) -> Any:
@@ -43,6 +45,12 @@ def _wire_type(hint: Any, name: str) -> Any:
     return wire_model(hint)
 
 
+def _list_model(title: str, name: str, kind: type[BaseModel]) -> type[BaseModel]:
+    """Build the model of an answer that is one list."""
+    types: dict[str, Any] = {name: (list[kind], ...)}  # type: ignore[valid-type]
+    return create_model(title, **types)
+
+
 Memory, Hit, Event = wire_model(model.Memory), wire_model(model.Hit), wire_model(model.Event)
 SessionInfo, SpaceInfo, Proposal = (
     wire_model(model.SessionInfo),
@@ -51,6 +59,15 @@ SessionInfo, SpaceInfo, Proposal = (
 )
 Erased, SessionErased = wire_model(model.ErasureReport), wire_model(model.SessionErasure)
 SummaryShown, Imported = wire_model(model.Summary), wire_model(model.ImportReport)
+Scratchpad = wire_model(ScratchpadState, "Scratchpad")
+
+Events, Hits = _list_model("Events", "events", Event), _list_model("Hits", "hits", Hit)
+Jobs = _list_model("Jobs", "jobs", wire_model(model.Job))
+Proposals = _list_model("Proposals", "proposals", Proposal)
+Recalls = _list_model("Recalls", "recalls", wire_model(model.RecallNote))
+SessionMemories = _list_model("SessionMemories", "memories", Memory)
+Sessions = _list_model("Sessions", "sessions", SessionInfo)
+Spaces = _list_model("Spaces", "spaces", SpaceInfo)
 
 
 class Problem(BaseModel):
@@ -112,14 +129,6 @@ class Categories(_ResponseModel):
     categories: list[Category]
 
 
-class SessionMemories(_ResponseModel):
-    memories: list[Memory]  # type: ignore[valid-type]
-
-
-class Hits(_ResponseModel):
-    hits: list[Hit]  # type: ignore[valid-type]
-
-
 class Health(_ResponseModel):
     status: str
 
@@ -132,10 +141,6 @@ class Profile(_ResponseModel):
     profile: str
 
 
-class Spaces(_ResponseModel):
-    spaces: list[SpaceInfo]  # type: ignore[valid-type]
-
-
 class WhoAmI(_ResponseModel):
     name: str
     right: model.Right
@@ -144,21 +149,9 @@ class WhoAmI(_ResponseModel):
     space: str = Field(description="The space that is used when none is named.")
 
 
-class Sessions(_ResponseModel):
-    sessions: list[SessionInfo]  # type: ignore[valid-type]
-
-
 class SessionMade(_ResponseModel):
     id: str
     forked_from: wire_model(model.Origin) | None = None  # type: ignore[valid-type]
-
-
-class Events(_ResponseModel):
-    events: list[Event]  # type: ignore[valid-type]
-
-
-class Recalls(_ResponseModel):
-    recalls: list[wire_model(model.RecallNote)]  # type: ignore[valid-type]
 
 
 class ContextShown(wire_model(model.Context)):  # type: ignore[misc]
@@ -167,24 +160,8 @@ class ContextShown(wire_model(model.Context)):  # type: ignore[misc]
     system: str
 
 
-class Scratchpad(_ResponseModel):
-    items: list[str]
-    updated_at: str | None
-
-
-class Proposals(_ResponseModel):
-    proposals: list[Proposal]  # type: ignore[valid-type]
-
-
-class Commit(_ResponseModel):
+class Commit(wire_model(CommitInfo)):  # type: ignore[misc]
     """One commit of the vault."""
-
-    id: str
-    author: str
-    at: str
-    subject: str
-    body: str
-    paths: list[str]
 
 
 class Commits(_ResponseModel):
@@ -193,10 +170,6 @@ class Commits(_ResponseModel):
 
 class Checkpoint(_ResponseModel):
     commit: str | None
-
-
-class Jobs(_ResponseModel):
-    jobs: list[wire_model(model.Job)]  # type: ignore[valid-type]
 
 
 # -- requests -------------------------------------------------------------------------------------
