@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli import memories as commands
+from reverie.cli import options
 from reverie.cli.explain import STAGES
 from tests.cli.conftest import CommandLine
 
@@ -332,7 +332,7 @@ def test_erase_asks_for_confirmation_on_a_terminal(
     class Sys:
         stdin = Terminal()
 
-    monkeypatch.setattr(commands, "sys", Sys)
+    monkeypatch.setattr(options, "sys", Sys)
     result = reverie.run("erase", memory, given="n\n", code=1)
     assert result.stdout == "" and "Aborted." in result.stderr
     assert "cannot be undone" in result.stderr and "a secret" in result.stderr

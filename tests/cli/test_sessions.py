@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reverie.cli import memories
+from reverie.cli import options
 from tests.cli.conftest import CommandLine
 from tests.cli.test_memories import ISO, Terminal
 
@@ -229,7 +229,7 @@ def test_erase_session_asks_for_confirmation_on_a_terminal(
     class Sys:
         stdin = Terminal()
 
-    monkeypatch.setattr(memories, "sys", Sys)
+    monkeypatch.setattr(options, "sys", Sys)
     result = reverie.run("sessions", "erase", "chat", given="n\n", code=1)
     assert result.stdout == "" and "Aborted." in result.stderr
     assert "Erase session chat (1 event): a secret" in result.stderr
@@ -254,7 +254,7 @@ def test_erase_event_destroys_one_event_only(
     class Sys:
         stdin = Terminal()
 
-    monkeypatch.setattr(memories, "sys", Sys)
+    monkeypatch.setattr(options, "sys", Sys)
     assert "has no event 3" in reverie.error(*erase, code=3)
     result = reverie.run("sessions", "erase", "chat", "--event", "4", given="n\n", code=1)
     assert "Erase chat:4 (assistant): behind" in result.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reverie.cli import transfer
+from reverie.cli import options, transfer
 from tests.cli.conftest import CommandLine
 from tests.cli.test_memories import Terminal
 from tests.crash.test_faults import fill_up, small_disk
@@ -132,7 +132,7 @@ def test_backup_and_restore_bring_back_the_store(
     class Sys:
         stdin = Terminal()
 
-    monkeypatch.setattr(transfer, "sys", Sys)
+    monkeypatch.setattr(options, "sys", Sys)
     result = reverie.run("backup", "restore", str(copy), given="n\n", code=1)
     assert "Aborted." in result.stderr and result.stdout == ""
     assert "No problems found." in reverie.text("backup", "restore", str(copy), given="y\n")

@@ -109,7 +109,7 @@ class _Reverie(LazyGroup):
     epilog=EPILOG,
     help="A memory for LLM agents that keeps every word, needs no model to work and survives "
     f"kill -9.\n\n{EXAMPLES}",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="reverie")
 def app() -> None:

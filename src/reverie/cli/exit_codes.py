@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any
 
 import click
@@ -59,7 +60,7 @@ class OutputClosed(Exception):
 
 def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
     """Run a command line, print its error if it fails, and return the exit code."""
-    as_json = "--json" in _before_double_dash(arguments)
+    as_json = "--json" in takewhile(lambda argument: argument != "--", arguments)
     try:
         code = call()
         if sys.stdout is not None:
@@ -72,7 +73,8 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             error.show()
             return USAGE
-        return _print_error(_usage_name(error), _usage_message(error), USAGE, as_json)
+        name = "UsageError" if isinstance(error, click.UsageError) else type(error).__name__
+        return _print_error(name, _usage_message(error), USAGE, as_json)
     except (BrokenPipeError, OutputClosed):
         _silence_stdout()
         return BROKEN_PIPE
@@ -85,6 +87,12 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
         _silence_stdout()
         return _print_error("OSError", f"{what}{error.strerror or error}", STORE, as_json)
     return code if isinstance(code, int) else 0
+
+
+def exit_on_problems(problems: object) -> None:
+    """End the command with exit code 1 if there are problems."""
+    if problems:
+        click.get_current_context().exit(PROBLEMS_FOUND)
 
 
 def exit_code(error: ReverieError) -> int:
@@ -109,15 +117,6 @@ def _usage_message(error: click.ClickException) -> str:
     if ctx is None or "--help" in message:
         return message
     return f"{message} ('{ctx.command_path} --help' shows what it takes)"
-
-
-def _usage_name(error: click.ClickException) -> str:
-    return "UsageError" if isinstance(error, click.UsageError) else type(error).__name__
-
-
-def _before_double_dash(arguments: Sequence[str]) -> Sequence[str]:
-    given = list(arguments)
-    return given[: given.index("--")] if "--" in given else given
 
 
 def _silence_stdout() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from reverie import __version__
-from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.exit_codes import exit_on_problems
 from reverie.cli.options import (
     POSITIVE_INT,
     CommonOptions,
@@ -31,9 +31,7 @@ from reverie.cli.output import (
     print_pairs,
     print_problems,
     print_stderr,
-    print_table,
     progress,
-    table,
     to_line,
 )
 from reverie.cli.runtime import log_to_stderr, stop_on_signals, watch_vault
@@ -53,23 +51,22 @@ def spaces_command(options: CommonOptions) -> None:
     """List the spaces of a store."""
     with options.open_store() as store:
         spaces = store.spaces()
-    if options.as_json:
-        print_json({"spaces": spaces})
-        return
-    if not spaces:
-        print_stderr("The store has no spaces yet.")
-        return
-    shown = table("space", "facts", "notes", "position", "users", content="users")
-    for space in spaces:
-        users = ", ".join(space.users)
-        shown.add_row(
-            to_line(space.name),
-            str(space.facts),
-            str(space.notes),
-            str(space.position),
-            to_line(users),
-        )
-    print_table(shown)
+    options.print_list(
+        {"spaces": spaces},
+        ("space", "facts", "notes", "position", "users"),
+        [
+            (
+                to_line(each.name),
+                each.facts,
+                each.notes,
+                each.position,
+                to_line(", ".join(each.users)),
+            )
+            for each in spaces
+        ],
+        content="users",
+        empty="The store has no spaces yet.",
+    )
 
 
 @click.command("doctor", epilog=examples("reverie doctor", "reverie doctor --json"))
@@ -98,8 +95,7 @@ def doctor_command(options: CommonOptions) -> None:
         found.pop("ahead of the clock", None)
         print_pairs({name: _as_text(value) for name, value in found.items()})
         print_problems(problems)
-    if problems:
-        click.get_current_context().exit(PROBLEMS_FOUND)
+    exit_on_problems(problems)
 
 
 def _model_problems(settings: Settings) -> list[str]:
@@ -156,28 +152,19 @@ def list_jobs_command(options: CommonOptions) -> None:
     """
     with options.open_store() as store:
         jobs = store.jobs()
-    if options.as_json:
-        print_json({"jobs": jobs})
-        return
-    if not jobs:
-        print_stderr("There are no jobs.")
-        return
     now = time.time_ns() // 1_000_000
-    shown = table("job", "space", "kind", "state", "due", "tries", "about", content="about")
-    # The reason of a failure is wrapped, not cut.
-    shown.columns[-1].no_wrap, shown.columns[-1].overflow = False, "fold"
+    rows = []
     for job in jobs:
-        state = "retry" if _will_retry(job) else job.state
-        shown.add_row(
-            str(job.id),
-            to_line(job.space),
-            job.kind,
-            state,
-            _due(job, now),
-            str(job.attempts),
-            _about(job),
-        )
-    print_table(shown)
+        state, due = "retry" if _will_retry(job) else job.state, _due(job, now)
+        rows.append((job.id, to_line(job.space), job.kind, state, due, job.attempts, _about(job)))
+    options.print_list(
+        {"jobs": jobs},
+        ("job", "space", "kind", "state", "due", "tries", "about"),
+        rows,
+        content="about",
+        fold=True,
+        empty="There are no jobs.",
+    )
 
 
 def _will_retry(job: Job) -> bool:
@@ -259,10 +246,10 @@ def drop_job_command(options: CommonOptions, job: int) -> None:
 
 
 def _print_job(options: CommonOptions, space: str, job: int, state: str) -> None:
-    if options.as_json:
-        print_json({"space": space, "job": job, "state": state})
-    else:
-        print_line(f"Job {job} of space {space!r} is {'due now' if state == 'due' else state}.")
+    options.print_result(
+        {"space": space, "job": job, "state": state},
+        f"Job {job} of space {space!r} is {'due now' if state == 'due' else state}.",
+    )
 
 
 # -- worker ---------------------------------------------------------------------------------------
@@ -279,7 +266,6 @@ def _print_job(options: CommonOptions, space: str, job: int, state: str) -> None
     "--poll",
     type=click.FloatRange(0.05, 3600),
     default=1.0,
-    show_default=True,
     metavar="SECONDS",
     help="How long to wait when no job is due.",
 )
@@ -298,23 +284,16 @@ def worker_command(options: CommonOptions, once: bool, poll: float) -> None:
         with stop_on_signals() as stop, watch_vault(store):
             logging.getLogger("reverie.worker").info("working on %s", store.url)
             store.run_worker(stop, poll)
-    if options.as_json:
-        print_json({"stopped": stop.name})
-    else:
-        print_line(f"Stopped by {stop.name}.")
+    options.print_result({"stopped": stop.name}, f"Stopped by {stop.name}.")
 
 
 def _work_once(options: CommonOptions, store: Store) -> None:
     before = {(job.space, job.id): job for job in store.jobs()}
     done = store.run_pending_jobs()
     failed = sum(_failed_since(before.get((job.space, job.id)), job) for job in store.jobs())
-    if options.as_json:
-        print_json({"jobs": done, "failed": failed})
-    else:
-        why = f", {failed} failed: 'reverie jobs list' shows why" if failed else ""
-        print_line(f"Ran {pluralize(done, 'job')}{why}.")
-    if failed:
-        click.get_current_context().exit(PROBLEMS_FOUND)
+    why = f", {failed} failed: 'reverie jobs list' shows why" if failed else ""
+    options.print_result({"jobs": done, "failed": failed}, f"Ran {pluralize(done, 'job')}{why}.")
+    exit_on_problems(failed)
 
 
 def _failed_since(before: Job | None, now: Job) -> bool:
@@ -337,7 +316,7 @@ def reembed_command(options: CommonOptions) -> None:
     """
     with options.open_store() as store, progress("reembedding") as shown:
         done = store.reembed(shown)
-    _print_done(options, "passages", done, f"Made {pluralize(done, 'vector')} anew.")
+    options.print_result({"passages": done}, f"Made {pluralize(done, 'vector')} anew.")
 
 
 @click.command("rebuild", epilog=examples("reverie rebuild", "reverie rebuild --json"))
@@ -350,14 +329,7 @@ def rebuild_command(options: CommonOptions) -> None:
     with options.open_store() as store, progress("rebuilding") as shown:
         done = store.rebuild(shown)
     line = f"Indexed {pluralize(done, 'memory', 'memories')} anew."
-    _print_done(options, "memories", done, line)
-
-
-def _print_done(options: CommonOptions, what: str, number: int, line: str) -> None:
-    if options.as_json:
-        print_json({what: number})
-    else:
-        print_line(line)
+    options.print_result({"memories": done}, line)
 
 
 @click.command("vacuum", epilog=examples("reverie vacuum", "reverie vacuum --json"))
@@ -369,10 +341,10 @@ def vacuum_command(options: CommonOptions) -> None:
         before = _store_bytes(path)
         store.vacuum()
         after = _store_bytes(path)
-    if options.as_json:
-        print_json({"bytes_before": before, "bytes_after": after})
-    else:
-        print_line(f"The store had {format_bytes(before)}, now it has {format_bytes(after)}.")
+    options.print_result(
+        {"bytes_before": before, "bytes_after": after},
+        f"The store had {format_bytes(before)}, now it has {format_bytes(after)}.",
+    )
 
 
 def _store_bytes(path: Path | None) -> int:

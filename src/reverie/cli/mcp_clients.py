@@ -73,14 +73,9 @@ class McpClient(NamedTuple):
 def config(name: str, installation: Installation) -> dict[str, Any]:
     """Return the configuration of one client: JSON values, or text if its file is not JSON."""
     client = CLIENTS[name]
-    result: dict[str, Any] = {"title": client.title, "where": client.where}
-    if client.commands is not None:
-        result["commands"] = client.commands(installation)
-    if client.stdio is not None:
-        result["stdio"] = client.stdio(installation)
-    if client.http is not None:
-        result["http"] = client.http(installation)
-    return result
+    parts = {"commands": client.commands, "stdio": client.stdio, "http": client.http}
+    made = {part: make(installation) for part, make in parts.items() if make is not None}
+    return {"title": client.title, "where": client.where, **made}
 
 
 def _stdio(root: str, **more: str) -> Callable[[Installation], Any]:

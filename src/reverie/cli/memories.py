@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reverie.cli.exit_codes import PROBLEMS_FOUND
 from reverie.cli.options import (
+    KEY_OPTION,
+    LIMIT_OPTION,
     POSITIVE_INT,
     CommonOptions,
     examples,
@@ -29,21 +29,18 @@ from reverie.cli.output import (
     print_pairs,
     print_stderr,
     print_table,
-    table,
     to_line,
     truncate_line,
 )
 from reverie.cli.purge import REWRITE_OPTION, add_purge_report, purge_history, report_purge
 from reverie.dates import parse_as_of
-from reverie.errors import InvalidInput, VaultError
+from reverie.errors import VaultError
 from reverie.memory import Space
 from reverie.model import HIT_KINDS, KINDS, MODES, ORDERS, RANKINGS, Hit, Origin
 from reverie.serialize import to_json_value
 
 TAG_OPTION = click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; repeatable.")
-KEY_OPTION = click.option(
-    "--key", metavar="KEY", help="Idempotency key: a write repeated with the same key acts once."
-)
+
 AS_OF_OPTION = click.option(
     "--as-of",
     type=parse_as_of,
@@ -147,14 +144,11 @@ def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], categ
     ),
 )
 @click.argument("query")
-@click.option(
-    "--limit", type=POSITIVE_INT, default=5, show_default=True, help="Show at most this many hits."
-)
+@click.option("--limit", type=POSITIVE_INT, default=5, help="Show at most this many hits.")
 @click.option(
     "--mode",
     type=click.Choice(MODES),
     default="hybrid",
-    show_default=True,
     help="Search by keywords, by vectors, or by both.",
 )
 @click.option(
@@ -205,18 +199,14 @@ def recall_command(
 
 
 def _print_hits(hits: list[Hit]) -> None:
-    shown = table("score", "id", "category", "content", content="content")
+    rows = []
     for hit in hits:
         category = hit.memory.category if hit.memory else ""
-        shown.add_row(f"{hit.score:.3f}", to_line(hit.id), category, _hit_text(hit))
-    print_table(shown)
-
-
-def _hit_text(hit: Hit) -> str:
-    """Return the text of a hit; for an event, with a second line of who said it and when."""
-    if hit.event is None:
-        return to_line(hit.text)
-    return f"{to_line(hit.text)}\n{to_line(hit.event.role)}, {format_minute(hit.event.at)}"
+        text = to_line(hit.text)
+        if hit.event is not None:
+            text += f"\n{to_line(hit.event.role)}, {format_minute(hit.event.at)}"
+        rows.append((f"{hit.score:.3f}", to_line(hit.id), category, text))
+    print_table(("score", "id", "category", "content"), rows)
 
 
 @click.command(
@@ -234,15 +224,9 @@ def _hit_text(hit: Hit) -> str:
 @click.option("--kind", type=click.Choice(KINDS), help="Only this kind.")
 @click.option("--forgotten", is_flag=True, help="Include forgotten memories.")
 @AS_OF_OPTION
+@LIMIT_OPTION
 @click.option(
-    "--limit", type=POSITIVE_INT, default=20, show_default=True, help="Show at most this many."
-)
-@click.option(
-    "--order",
-    type=click.Choice(ORDERS),
-    default="newest",
-    show_default=True,
-    help="Sort by time, or by category.",
+    "--order", type=click.Choice(ORDERS), default="newest", help="Sort by time, or by category."
 )
 @scope_options
 def list_command(options: CommonOptions, forgotten: bool, limit: int, **given: Any) -> None:
@@ -252,23 +236,22 @@ def list_command(options: CommonOptions, forgotten: bool, limit: int, **given: A
         found = space.memories(include_forgotten=forgotten, limit=limit + 1, **given)
         name, user = space.name, space.user
     memories, more = found[:limit], len(found) > limit
-    if options.as_json:
-        print_json({"memories": memories, "more": more})
-        return
-    if not memories:
-        print_stderr(f"No memories found in space {name!r}.")
-        return
     more_columns = (*(("user",) if user else ()), *(("state",) if forgotten else ()))
-    shown = table("id", "created", "category", *more_columns, "content", content="content")
+    rows = []
     for memory in memories:
         middle = [memory.user or "(shared)"] if user else []
         if forgotten:
             middle.append("" if memory.forgotten_at is None else "forgotten")
-        mark = "* " if memory.pinned else ""
-        line = f"{mark}{to_line(memory.content)}"
-        shown.add_row(memory.id, format_minute(memory.created_at), memory.category, *middle, line)
-    print_table(shown)
-    if more:
+        content = ("* " if memory.pinned else "") + to_line(memory.content)
+        created = format_minute(memory.created_at)
+        rows.append((memory.id, created, memory.category, *middle, content))
+    options.print_list(
+        {"memories": memories, "more": more},
+        ("id", "created", "category", *more_columns, "content"),
+        rows,
+        empty=f"No memories found in space {name!r}.",
+    )
+    if more and not options.as_json:
         print_stderr(f"There are more than {limit}: --limit shows them.")
 
 
@@ -328,20 +311,14 @@ def history_command(options: CommonOptions, id: str) -> None:
     if options.as_json:
         print_json({"id": id, "versions": versions})
         return
-    shown = table("version", "position", "recorded", "op", "by", "content", content="content")
-    for version in versions:
-        content = "(erased)" if version.content is None else to_line(version.content)
-        reason = f"\nbecause: {to_line(version.reason)}" if version.reason else ""
-        origin = f"\nfrom: {event_id(version.origin)}" if version.origin else ""
-        shown.add_row(
-            str(version.version),
-            str(version.position),
-            format_minute(version.recorded_at),
-            version.op,
-            version.actor or "",
-            content + reason + origin,
-        )
-    print_table(shown)
+    rows = []
+    for v in versions:
+        content = "(erased)" if v.content is None else to_line(v.content)
+        content += f"\nbecause: {to_line(v.reason)}" if v.reason else ""
+        content += f"\nfrom: {event_id(v.origin)}" if v.origin else ""
+        recorded = format_minute(v.recorded_at)
+        rows.append((v.version, v.position, recorded, v.op, v.actor or "", content))
+    print_table(("version", "position", "recorded", "op", "by", "content"), rows)
 
 
 @click.command(
@@ -388,15 +365,10 @@ def revise_command(
         raise click.UsageError("give --subject or --no-subject, not both")
     if tags and no_tags:
         raise click.UsageError("give --tag or --no-tags, not both")
-    changes: dict[str, Any] = {}
-    if category is not None:
-        changes["category"] = category
-    if subject is not None or no_subject:
-        changes["subject"] = subject
-    if tags or no_tags:
-        changes["tags"] = tags
-    if pinned is not None:
-        changes["pinned"] = pinned
+    named = {"category": category, "subject": subject, "pinned": pinned, "tags": tags or None}
+    changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    changes |= {"subject": None} if no_subject else {}
+    changes |= {"tags": ()} if no_tags else {}
     text = None if content is None else read_text_argument(content)
     with options.open_space() as space:
         memory = space.revise(id, text, **changes, **given)
@@ -463,10 +435,10 @@ def _forget_source(
 def _remaining_sources(space: Space, id: str, how: str) -> str:
     """Say which events still hold the words of a memory, and how to destroy those too."""
     left = [origin for origin in _origins(space, id) if _event_exists(space, origin)]
+    if not left:
+        return ""
     stay = "stays" if len(left) == 1 else "stay"
-    return (
-        f"It was said in {_event_ids(left)}, which {stay}: {how} destroys that too." if left else ""
-    )
+    return f"It was said in {_event_ids(left)}, which {stay}: {how} destroys that too."
 
 
 def _event_exists(space: Space, origin: Origin) -> bool:
@@ -537,26 +509,16 @@ def erase_command(
 
 def confirm_erase(line: str, options: CommonOptions, more: str = "") -> None:
     """Ask the person at the terminal whether to destroy this, and exit if they do not want it."""
-    if options.as_json or not sys.stdin.isatty():
-        raise InvalidInput("erase cannot be undone: repeat it with --yes")
-    if more:
-        print_stderr(more)
-    shown = escape_control(truncate_line(line))
-    if not click.confirm(f"{shown}\nThis cannot be undone. Go on?", err=True):
-        print_stderr("Aborted.")
-        click.get_current_context().exit(PROBLEMS_FOUND)
+    shown = escape_control(f"{more}\n{truncate_line(line)}".lstrip())
+    options.confirm(
+        f"{shown}\nThis cannot be undone. Go on?", "erase cannot be undone: repeat it with --yes"
+    )
 
 
 @click.command(
     "profile", epilog=examples("reverie profile", "reverie profile --user alice --tokens 500")
 )
-@click.option(
-    "--tokens",
-    type=POSITIVE_INT,
-    default=2000,
-    show_default=True,
-    help="Use at most this many tokens.",
-)
+@click.option("--tokens", type=POSITIVE_INT, default=2000, help="Use at most this many tokens.")
 @scope_options
 def profile_command(options: CommonOptions, tokens: int) -> None:
     """Print the profile: what is known, as text for a prompt.

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -14,7 +14,8 @@ from typing import Any, TypeVar, cast
 import click
 
 from reverie import config
-from reverie.cli.output import print_stderr, to_line
+from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.output import print_json, print_line, print_stderr, print_table, to_line
 from reverie.config import Settings
 from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import Space, Store
@@ -32,6 +33,19 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON doc
 
 # The largest integer that every database column takes.
 POSITIVE_INT = click.IntRange(1, 2**31 - 1)
+KEY_OPTION = click.option(
+    "--key", metavar="KEY", help="Idempotency key: a write repeated with the same key acts once."
+)
+LIMIT_OPTION = click.option(
+    "--limit", type=POSITIVE_INT, default=20, help="Show at most this many."
+)
+OUTPUT_OPTION = click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=lambda ctx, option, path: None if path == Path("-") else path,
+    help="Write to this file, atomically, instead of standard output.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +94,44 @@ class CommonOptions:
             yield store.space(
                 settings.space, user=settings.user or None, actor="cli", trust="person"
             )
+
+    def confirm(self, question: str, refusal: str) -> None:
+        """Ask the person at the terminal, and exit if they decline.
+
+        Where nobody can be asked, InvalidInput is raised with ``refusal``.
+        """
+        if self.as_json or not sys.stdin.isatty():
+            raise InvalidInput(refusal)
+        if not click.confirm(question, err=True):
+            print_stderr("Aborted.")
+            click.get_current_context().exit(PROBLEMS_FOUND)
+
+    def print_result(self, value: Any, line: str) -> None:
+        """Print the result of a command: as JSON, or as one line."""
+        if self.as_json:
+            print_json(value)
+        else:
+            print_line(line)
+
+    def print_list(
+        self,
+        value: Any,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        empty: str,
+        **layout: Any,
+    ) -> None:
+        """Print a list: as JSON, or as a table, or ``empty`` on standard error without rows.
+
+        ``layout`` is as in ``print_table``.
+        """
+        if self.as_json:
+            print_json(value)
+        elif found := list(rows):
+            print_table(columns, found, **layout)
+        else:
+            print_stderr(empty)
 
 
 def _update_vault(store: Store) -> None:

@@ -6,10 +6,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -19,7 +19,6 @@ from reverie.text.normalize import one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 # Characters that could move the cursor, hide text or reverse it, and lone surrogates, which no
 # terminal takes. Line breaks and tabs stay.
@@ -28,6 +27,7 @@ MIN_WIDTH = 60
 UNLIMITED_WIDTH = 1_000_000
 BAR_WIDTH = 10
 INDENT = 4
+MAX_SHOWN = 20
 
 Progress = Callable[[int, int], None]
 
@@ -61,8 +61,17 @@ def _is_width_limited() -> bool:
     return sys.stdout is not None and (sys.stdout.isatty() or "COLUMNS" in os.environ)
 
 
-def table(*columns: str, content: str | None = None) -> Table:
-    """Create a table whose column ``content`` takes the remaining width, shortened with …"""
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    content: str = "content",
+    fold: bool = False,
+) -> None:
+    """Print a table whose column ``content`` takes the remaining width, shortened with …
+
+    With ``fold`` that column is wrapped instead of shortened.
+    """
     from rich import box
     from rich.table import Table
 
@@ -71,19 +80,18 @@ def table(*columns: str, content: str | None = None) -> Table:
         show_edge=False,
         pad_edge=False,
         padding=(0, 1, 0, 0),
-        expand=content is not None and _is_width_limited(),
+        expand=content in columns and _is_width_limited(),
     )
     for name in columns:
         if name == content:
-            made.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1)
+            overflow: Literal["fold", "ellipsis"] = "fold" if fold else "ellipsis"
+            made.add_column(name, no_wrap=not fold, overflow=overflow, ratio=1)
         elif name in {"id", "memory", "version", "position", "job"}:
             made.add_column(name, no_wrap=True, min_width=8 if name in {"id", "memory"} else None)
         else:
             made.add_column(name, no_wrap=True, overflow="ellipsis", max_width=24)
-    return made
-
-
-def print_table(made: Table) -> None:
+    for row in rows:
+        made.add_row(*map(str, row))
     console().print(made)
 
 
@@ -221,6 +229,14 @@ def print_problems(problems: Sequence[str]) -> None:
     print_line(f"{pluralize(len(problems), 'problem')} found:")
     for problem in problems:
         print_line(f"  - {to_line(problem)}")
+
+
+def print_first(lines: Sequence[str]) -> None:
+    """Print the first lines of a long list, and how many more there are."""
+    for line in lines[:MAX_SHOWN]:
+        print_line(f"  - {line}")
+    if len(lines) > MAX_SHOWN:
+        print_line(f"  … and {len(lines) - MAX_SHOWN} more: --json lists them all.")
 
 
 # -- progress -------------------------------------------------------------------------------------

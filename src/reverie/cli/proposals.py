@@ -11,9 +11,6 @@ from reverie.cli.output import (
     memory_line,
     print_json,
     print_line,
-    print_stderr,
-    print_table,
-    table,
     to_line,
     truncate_line,
 )
@@ -49,24 +46,17 @@ def list_command(options: CommonOptions, answered: bool) -> None:
     with options.open_space() as space:
         proposals = space.proposals(include_answered=answered)
         name = space.name
-    if options.as_json:
-        print_json({"proposals": proposals})
-        return
-    if not proposals:
-        print_stderr(f"No proposals found in space {name!r}.")
-        return
-    more = ("answer",) if answered else ()
-    shown = table("id", "proposed", "category", *more, "from", "content", content="content")
-    for proposal in proposals:
-        shown.add_row(
-            proposal.id,
-            format_minute(proposal.proposed_at),
-            proposal.category,
-            *([proposal.answer or ""] if answered else []),
-            event_id(proposal.origin),
-            to_line(proposal.content),
-        )
-    print_table(shown)
+    rows = []
+    for each in proposals:
+        answer = [each.answer or ""] if answered else []
+        proposed, origin = format_minute(each.proposed_at), event_id(each.origin)
+        rows.append((each.id, proposed, each.category, *answer, origin, to_line(each.content)))
+    options.print_list(
+        {"proposals": proposals},
+        ("id", "proposed", "category", *(("answer",) if answered else ()), "from", "content"),
+        rows,
+        empty=f"No proposals found in space {name!r}.",
+    )
 
 
 @proposals_command.command(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.exit_codes import exit_on_problems
 from reverie.cli.output import pluralize, print_line, print_stderr
 from reverie.memory import Space, Store
 from reverie.model import ErasureReport, SessionErasure
@@ -73,10 +73,4 @@ def report_purge(done: ScrubReport | str | None) -> None:
         print_stderr(done)
     elif done is not None:
         print_purge(done)
-        exit_if_found(done)
-
-
-def exit_if_found(done: ScrubReport) -> None:
-    """End with exit code 1 if erased text is still found."""
-    if done.found:
-        click.get_current_context().exit(PROBLEMS_FOUND)
+        exit_on_problems(done.found)

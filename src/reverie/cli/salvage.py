@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.exit_codes import exit_on_problems
 from reverie.cli.options import CommonOptions, examples, json_option
 from reverie.cli.output import (
     pluralize,
@@ -16,11 +15,11 @@ from reverie.cli.output import (
     print_problems,
     print_table,
     progress,
-    table,
     to_line,
 )
 from reverie.memory import salvage_store
-from reverie.model import SalvagedSpace, SalvageReport
+from reverie.model import SalvagedSpace
+from reverie.serialize import to_json_value
 
 
 @click.command(
@@ -44,17 +43,22 @@ def salvage_command(options: CommonOptions, source: str, target: Path) -> None:
     with progress("salvaging") as shown:
         report = salvage_store(source, target, progress=shown)
     if options.as_json:
-        print_json({"file": str(target), "complete": report.complete, **_report_json(report)})
+        answer = {"file": str(target), "complete": report.complete}
+        print_json(answer | to_json_value(report))
     else:
-        shown_table = table("space", "entries", "lost positions", "affected", content="affected")
-        for space in report.spaces:
-            shown_table.add_row(
-                to_line(space.space),
-                str(space.entries),
-                _position_ranges(space),
-                to_line("; ".join(space.affected)),
-            )
-        print_table(shown_table)
+        print_table(
+            ("space", "entries", "lost positions", "affected"),
+            [
+                (
+                    to_line(each.space),
+                    each.entries,
+                    _ranges(each),
+                    to_line("; ".join(each.affected)),
+                )
+                for each in report.spaces
+            ],
+            content="affected",
+        )
         for line in report.unread:
             print_line(f"Not all of it could be read by SQL: {to_line(line)}.")
         for space in report.spaces:
@@ -68,15 +72,11 @@ def salvage_command(options: CommonOptions, source: str, target: Path) -> None:
         print_line(f"Saved {pluralize(report.entries, 'entry', 'entries')} in {target}: {lost}.")
         if report.problems:
             print_problems(report.problems)
-    if not report.complete or report.problems:
-        click.get_current_context().exit(PROBLEMS_FOUND)
+    exit_on_problems(not report.complete or report.problems)
 
 
-def _report_json(report: SalvageReport) -> dict[str, object]:
-    return {**asdict(report), "spaces": [space._asdict() for space in report.spaces]}
-
-
-def _position_ranges(space: SalvagedSpace) -> str:
+def _ranges(space: SalvagedSpace) -> str:
+    """Return the positions that were lost, such as ``3, 7-9``."""
     return ", ".join(
         str(first) if first == last else f"{first}-{last}" for first, last in space.lost
     )

@@ -6,15 +6,7 @@ import click
 
 from reverie import config
 from reverie.cli.options import CommonOptions, examples, store_options
-from reverie.cli.output import (
-    format_minute,
-    print_json,
-    print_line,
-    print_stderr,
-    print_table,
-    table,
-    to_line,
-)
+from reverie.cli.output import format_minute, print_json, print_line, print_stderr, to_line
 from reverie.errors import MissingExtra
 from reverie.model import RIGHTS, Right
 
@@ -103,13 +95,7 @@ def token_command() -> None:
     "create", epilog=examples("reverie token create phone --right read --space ana")
 )
 @click.argument("name")
-@click.option(
-    "--right",
-    type=click.Choice(RIGHTS),
-    default="write",
-    show_default=True,
-    help="What the token may do.",
-)
+@click.option("--right", type=click.Choice(RIGHTS), default="write", help="What the token may do.")
 @click.option(
     "--space",
     "spaces",
@@ -144,25 +130,17 @@ def list_command(options: CommonOptions) -> None:
     """List the tokens."""
     with options.open_store() as store:
         tokens = store.tokens()
-    if options.as_json:
-        print_json({"tokens": tokens})
-        return
-    if not tokens:
-        print_stderr("No tokens: only the operator may come in.")
-        return
-    shown = table("id", "name", "right", "spaces", "user", "created")
+    rows = []
     for token in tokens:
         spaces = "all" if token.spaces is None else ", ".join(map(to_line, token.spaces))
-        created = format_minute(token.created_at)
-        shown.add_row(
-            token.id,
-            to_line(token.name),
-            token.right,
-            spaces,
-            to_line(token.user) or "any",
-            created,
-        )
-    print_table(shown)
+        user, created = to_line(token.user) or "any", format_minute(token.created_at)
+        rows.append((token.id, to_line(token.name), token.right, spaces, user, created))
+    options.print_list(
+        {"tokens": tokens},
+        ("id", "name", "right", "spaces", "user", "created"),
+        rows,
+        empty="No tokens: only the operator may come in.",
+    )
 
 
 @token_command.command("revoke", epilog=examples("reverie token revoke Ab3dE6gH"))
@@ -172,7 +150,4 @@ def revoke_command(options: CommonOptions, id: str) -> None:
     """Revoke a token, from the next request on."""
     with options.open_store() as store:
         store.revoke_token(id)
-    if options.as_json:
-        print_json({"revoked": id})
-    else:
-        print_line(f"Revoked {id}.")
+    options.print_result({"revoked": id}, f"Revoked {id}.")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
-from reverie.cli.memories import KEY_OPTION, PENDING_NOTE, confirm_erase
+from reverie.cli.memories import PENDING_NOTE, confirm_erase
 from reverie.cli.options import (
+    KEY_OPTION,
+    LIMIT_OPTION,
+    OUTPUT_OPTION,
     POSITIVE_INT,
     CommonOptions,
     examples,
@@ -26,13 +27,11 @@ from reverie.cli.output import (
     print_json,
     print_line,
     print_stderr,
-    print_table,
-    table,
     to_line,
     truncate_line,
 )
 from reverie.cli.purge import REWRITE_OPTION, add_purge_report, purge_history, report_purge
-from reverie.cli.transfer import atomic_write
+from reverie.cli.transfer import as_lines, write_output
 from reverie.errors import InvalidInput, NotFound
 from reverie.memory import Session
 from reverie.model import Context, Event, SessionInfo
@@ -65,9 +64,7 @@ def sessions_command() -> None:
 @sessions_command.command(
     "list", epilog=examples("reverie sessions list", "reverie sessions list --hidden --json")
 )
-@click.option(
-    "--limit", type=POSITIVE_INT, default=20, show_default=True, help="Show at most this many."
-)
+@LIMIT_OPTION
 @click.option("--hidden", is_flag=True, help="Include hidden sessions.")
 @scope_options
 def list_command(options: CommonOptions, limit: int, hidden: bool) -> None:
@@ -80,20 +77,19 @@ def list_command(options: CommonOptions, limit: int, hidden: bool) -> None:
         found = space.sessions(limit=limit + 1, include_hidden=hidden)
         name = space.name
     sessions, more = found[:limit], len(found) > limit
-    if options.as_json:
-        print_json({"sessions": sessions, "more": more})
-        return
-    if not sessions:
-        print_stderr(f"No sessions found in space {name!r}.")
-        return
-    state = ("state",) if hidden else ()
-    shown = table("id", "updated", "events", *state, "began with", content="began with")
+    rows = []
     for info in sessions:
-        middle = ["" if info.hidden_at is None else "hidden"] if hidden else []
+        state = ["" if info.hidden_at is None else "hidden"] if hidden else []
         updated = format_minute(info.updated_at)
-        shown.add_row(to_line(info.id), updated, str(info.events), *middle, to_line(info.preview))
-    print_table(shown)
-    if more:
+        rows.append((to_line(info.id), updated, info.events, *state, to_line(info.preview)))
+    options.print_list(
+        {"sessions": sessions, "more": more},
+        ("id", "updated", "events", *(("state",) if hidden else ()), "began with"),
+        rows,
+        content="began with",
+        empty=f"No sessions found in space {name!r}.",
+    )
+    if more and not options.as_json:
         print_stderr(f"There are more than {limit}: --limit shows them.")
 
 
@@ -355,9 +351,7 @@ def _info_line(verb: str, info: SessionInfo) -> str:
     ),
 )
 @click.argument("id")
-@click.option(
-    "--limit", type=POSITIVE_INT, default=20, show_default=True, help="Show at most this many."
-)
+@LIMIT_OPTION
 @scope_options
 def resume_command(options: CommonOptions, id: str, limit: int) -> None:
     """Print the last messages, ready to be sent again.
@@ -513,12 +507,7 @@ def _require_events(session: Session) -> Session:
     ),
 )
 @click.argument("id")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file, atomically, instead of standard output.",
-)
+@OUTPUT_OPTION
 @scope_options
 def export_command(options: CommonOptions, id: str, output: Path | None) -> None:
     """Export a session as JSON lines.
@@ -526,27 +515,10 @@ def export_command(options: CommonOptions, id: str, output: Path | None) -> None
     'reverie import' reads them again. The output is JSON with or without --json; with --output,
     --json prints a JSON document about the written file.
     """
-    if output == Path("-"):
-        output = None
     with options.open_space() as space:
-        records = _require_events(space.session(id)).export()
-        if output is None:
-            _write(records, sys.stdout.buffer)
-            return
-        with atomic_write(output) as file:
-            written = _write(records, file)
-    if options.as_json:
-        print_json({"file": str(output), "session": id, "written": written})
-    else:
-        print_line(f"Exported {pluralize(written, 'record')} to {output}.")
-
-
-def _write(records: Iterable[Mapping[str, Any]], file: IO[bytes]) -> int:
-    written = 0
-    for record in records:
-        line = json.dumps(record, ensure_ascii=False) + "\n"
-        # A lone surrogate is not valid UTF-8; backslashreplace writes it as JSON's \u escape.
-        file.write(line.encode(errors="backslashreplace"))
-        written += 1
-    file.flush()
-    return written
+        written = write_output(output, as_lines(_require_events(space.session(id)).export()))
+    if output is not None:
+        options.print_result(
+            {"file": str(output), "session": id, "written": written},
+            f"Exported {pluralize(written, 'record')} to {output}.",
+        )

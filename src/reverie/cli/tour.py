@@ -18,7 +18,7 @@ from reverie.config import Settings
 from reverie.memory import Store
 from reverie.memory import open as open_store
 from reverie.model import Context, Event, Hit, Memory, VerifyReport, Version
-from reverie.serialize import format_time, to_json_value
+from reverie.serialize import format_time
 
 FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Alec is my boss at TechCorp", {"category": "person", "subject": "Alec", "tags": ["work"]}),
@@ -53,7 +53,7 @@ def tour_command(options: CommonOptions) -> None:
         path = Path(folder) / "tour.db"
         with open_store(path, settings=Settings(embedder="local")) as store:
             if options.as_json:
-                print_json({"steps": [to_json_value(step) for step in _steps(store)]})
+                print_json({"steps": list(_steps(store))})
                 return
             _print_title()
             for step in _steps(store):

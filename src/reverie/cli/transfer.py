@@ -17,9 +17,10 @@ from typing import IO, Any
 import click
 
 from reverie import config
-from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.exit_codes import PROBLEMS_FOUND, exit_on_problems
 from reverie.cli.lazy import DefaultGroup
 from reverie.cli.options import (
+    OUTPUT_OPTION,
     CommonOptions,
     examples,
     json_option,
@@ -30,6 +31,7 @@ from reverie.cli.options import (
 )
 from reverie.cli.output import (
     pluralize,
+    print_first,
     print_json,
     print_line,
     print_pairs,
@@ -44,9 +46,6 @@ from reverie.memory import Space, Store
 from reverie.model import ImportReport, VerifyReport
 from reverie.serialize import format_time
 
-MAX_SHOWN = 20
-
-
 # -- export ---------------------------------------------------------------------------------------
 
 
@@ -59,18 +58,12 @@ MAX_SHOWN = 20
         "reverie export --all -o everything.jsonl",
     ),
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to this file, atomically, instead of standard output.",
-)
+@OUTPUT_OPTION
 @click.option(
     "--format",
     "form",
     type=click.Choice(["jsonl", "array"]),
     default="jsonl",
-    show_default=True,
     help="jsonl: every version, one per line; array: the current memories.",
 )
 @click.option("--all", "everyone", is_flag=True, help="Export every user of every space.")
@@ -93,37 +86,26 @@ def export_command(
         raise InvalidInput(
             "--all writes lines of every space and user: leave the other options out"
         )
-    if output == Path("-"):
-        output = None
     with options.open_store() as store:
         settings = store.settings
         space = store.space(settings.space, user=settings.user or None)
         where = "" if everyone else f" in space {space.name!r}"
-        if everyone:
-            chunks = _as_lines(_all_records(store, skip))
+        if form == "array":
+            chunks = _as_array(space)
         else:
-            lines = space.export(skip_damaged=skip)
-            chunks = _as_lines(lines) if form == "jsonl" else _as_array(space)
-        if output is None:
-            written = _write(chunks, sys.stdout.buffer)
-        else:
-            with atomic_write(output) as file:
-                written = _write(chunks, file)
-        left_out = store.damaged
-    what = (
-        pluralize(written, "record")
-        if form == "jsonl"
-        else pluralize(written, "memory", "memories")
-    )
+            chunks = as_lines(
+                _all_records(store, skip) if everyone else space.export(skip_damaged=skip)
+            )
+        written = write_output(output, chunks)
+        damaged = {"damaged": store.damaged} if store.damaged else {}
     if not written:
         print_stderr(f"The store has no memories{where}: nothing to export.")
-    if output is None:
-        return
-    if options.as_json:
-        answer = {"file": str(output), "format": form, "written": written}
-        print_json({**answer, "damaged": left_out} if left_out else answer)
-    else:
-        print_line(f"Exported {what} to {output}.")
+    if output is not None:
+        one, many = ("record", "records") if form == "jsonl" else ("memory", "memories")
+        options.print_result(
+            {"file": str(output), "format": form, "written": written, **damaged},
+            f"Exported {pluralize(written, one, many)} to {output}.",
+        )
 
 
 def _all_records(store: Store, skip: bool) -> Iterator[dict[str, Any]]:
@@ -134,7 +116,8 @@ def _all_records(store: Store, skip: bool) -> Iterator[dict[str, Any]]:
                 yield {**record, "space": info.name, "user": user}
 
 
-def _as_lines(records: Iterable[dict[str, Any]]) -> Iterator[tuple[int, str]]:
+def as_lines(records: Iterable[dict[str, Any]]) -> Iterator[tuple[int, str]]:
+    """Yield a line of JSON for each record, with the number of records that it holds: 1."""
     for record in records:
         yield 1, json.dumps(record, ensure_ascii=False) + "\n"
 
@@ -152,6 +135,14 @@ def _as_array(space: Space) -> Iterator[tuple[int, str]]:
         yield 1, separator + json.dumps(element, ensure_ascii=False)
         separator = ",\n  "
     yield 0, "[]\n" if separator.startswith("[") else "\n]\n"
+
+
+def write_output(path: Path | None, chunks: Iterable[tuple[int, str]]) -> int:
+    """Write to a file, else to standard output; return how many records were written."""
+    if path is None:
+        return _write(chunks, sys.stdout.buffer)
+    with atomic_write(path) as file:
+        return _write(chunks, file)
 
 
 def _write(chunks: Iterable[tuple[int, str]], file: IO[bytes]) -> int:
@@ -246,14 +237,10 @@ def import_command(options: CommonOptions, file: str, everyone: bool) -> None:
         print_line(
             f"Added {report.added}, unchanged {report.unchanged}, skipped {len(report.skipped)}."
         )
-        for line in report.skipped[:MAX_SHOWN]:
-            print_line(f"  - {line}")
-        if len(report.skipped) > MAX_SHOWN:
-            print_line(f"  … and {len(report.skipped) - MAX_SHOWN} more: --json lists them all.")
+        print_first(report.skipped)
         if not (report.added or report.unchanged or report.skipped):
             print_stderr("The file holds nothing to import.")
-    if report.skipped:
-        click.get_current_context().exit(PROBLEMS_FOUND)
+    exit_on_problems(report.skipped)
 
 
 def _record_scope(record: Any, default: tuple[str, str | None]) -> tuple[str, str | None]:
@@ -316,8 +303,7 @@ def create_command(options: CommonOptions, file: Path) -> None:
     with options.open_store() as store:
         report = store.backup(file)
     print_report(report, as_json=options.as_json, heading={"file": str(file)})
-    if not report.ok:
-        click.get_current_context().exit(PROBLEMS_FOUND)
+    exit_on_problems(report.problems)
 
 
 @backup_command.command(
@@ -333,18 +319,10 @@ def restore_backup_command(options: CommonOptions, file: Path, yes: bool) -> Non
     """
     path = store_file(options.settings())
     if not yes and (path is None or path.exists()):
-        if options.as_json or not sys.stdin.isatty():
-            raise InvalidInput("this replaces what is in the store now: repeat it with --yes")
-        if not click.confirm(f"Replace everything in {path or 'the store'} with {file}?", err=True):
-            print_stderr("Aborted.")
-            click.get_current_context().exit(PROBLEMS_FOUND)
-    with _open_for_restore(options, path) as store:
-        report = store.restore_backup(file)
-    print_report(report, as_json=options.as_json, heading={"restored": str(file)})
-
-
-@contextlib.contextmanager
-def _open_for_restore(options: CommonOptions, path: Path | None) -> Iterator[Store]:
+        options.confirm(
+            f"Replace everything in {path or 'the store'} with {file}?",
+            "this replaces what is in the store now: repeat it with --yes",
+        )
     with contextlib.ExitStack() as opened:
         try:
             store = opened.enter_context(options.open_store(create=True))
@@ -353,7 +331,8 @@ def _open_for_restore(options: CommonOptions, path: Path | None) -> Iterator[Sto
                 f"{path} is no store that can be opened: move it away ('reverie salvage' makes a "
                 "new store of what it holds), then repeat this"
             ) from error
-        yield store
+        report = store.restore_backup(file)
+    print_report(report, as_json=options.as_json, heading={"restored": str(file)})
 
 
 # -- verify ---------------------------------------------------------------------------------------
@@ -383,8 +362,7 @@ def verify_command(options: CommonOptions, file: str | None) -> None:
             print_problems([str(error)])
         click.get_current_context().exit(PROBLEMS_FOUND)
     print_report(report, as_json=options.as_json, heading={"store": heading})
-    if not report.ok:
-        click.get_current_context().exit(PROBLEMS_FOUND)
+    exit_on_problems(report.problems)
 
 
 def _verify_copy(file: str) -> VerifyReport:
@@ -431,13 +409,13 @@ def migrate_command(options: CommonOptions, source: str | None, target: str) -> 
     with progress("migrating") as shown:
         report = migrate(settings.url or config.default_url(), target, shown)
     if options.as_json:
-        print_json(report._asdict())
+        print_json(report)
         return
     print_pairs(
         {
-            "spaces": str(report.spaces),
-            "rows": str(report.rows),
-            "copied now": str(report.copied),
+            "spaces": report.spaces,
+            "rows": report.rows,
+            "copied now": report.copied,
             "sha256 of all rows": report.digest,
         }
     )

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reverie.cli.exit_codes import PROBLEMS_FOUND
+from reverie.cli.exit_codes import exit_on_problems
 from reverie.cli.options import (
-    POSITIVE_INT,
+    LIMIT_OPTION,
     CommonOptions,
     examples,
     scope_options,
@@ -24,19 +23,19 @@ from reverie.cli.output import (
     escape_control,
     format_minute,
     pluralize,
+    print_first,
     print_json,
     print_line,
     print_pairs,
     print_stderr,
-    print_table,
     progress,
-    table,
     to_line,
 )
-from reverie.cli.purge import exit_if_found, print_purge
+from reverie.cli.purge import print_purge
 from reverie.cli.runtime import log_to_stderr, stop_on_signals
 from reverie.errors import VaultError
 from reverie.memory import Store
+from reverie.serialize import to_json_value
 from reverie.vault import adopt, service
 from reverie.vault.git import scoped_history
 from reverie.vault.missing_files import MissingAction
@@ -47,7 +46,6 @@ from reverie.vault.watch import Watch
 from reverie.write import vault_link
 
 SHORT_COMMIT = 12
-MAX_SHOWN = 20
 # The word that is printed before each path of a report's list.
 _VERBS = {
     "remembered": "Remembered",
@@ -98,7 +96,6 @@ def vault_command() -> None:
     "--turns",
     type=click.Choice(["together", "apart"]),
     default="together",
-    show_default=True,
     help="One file per conversation, or one per turn.",
 )
 @store_options
@@ -118,7 +115,7 @@ def init_command(options: CommonOptions, path: Path, spaces: tuple[str, ...], tu
             f"The vault is {status.path}: {pluralize(status.files, 'file')}, {_git_state(status)}."
         )
         _print_report(report)
-    _exit_on_problems(report)
+    exit_on_problems(report.problems)
 
 
 @vault_command.command(
@@ -185,7 +182,6 @@ def _git_state(status: VaultStatus) -> str:
     "--missing",
     type=click.Choice(["ask", "forget", "restore"]),
     default="ask",
-    show_default=True,
     help="If many files are gone: report them and wait, forget what they held, or restore them.",
 )
 @store_options
@@ -205,7 +201,7 @@ def sync_command(options: CommonOptions, missing: MissingAction) -> None:
         _print_report(report)
         if not report:
             print_line("Files and store say the same.")
-    _exit_on_problems(report)
+    exit_on_problems(report.problems)
 
 
 @vault_command.command(
@@ -251,11 +247,6 @@ def _print_report(report: SyncReport) -> None:
             print_line(f"{verb:<11}{to_line(line)}")
 
 
-def _exit_on_problems(report: SyncReport) -> None:
-    if report.problems:
-        click.get_current_context().exit(PROBLEMS_FOUND)
-
-
 # -- git history ----------------------------------------------------------------------------------
 
 
@@ -268,9 +259,7 @@ def _exit_on_problems(report: SyncReport) -> None:
     ),
 )
 @click.argument("id", required=False)
-@click.option(
-    "--limit", type=POSITIVE_INT, default=20, show_default=True, help="Show at most this many."
-)
+@LIMIT_OPTION
 @scope_options
 def log_command(options: CommonOptions, id: str | None, limit: int) -> None:
     """List the commits of a space, or of the file of one memory.
@@ -279,16 +268,13 @@ def log_command(options: CommonOptions, id: str | None, limit: int) -> None:
     """
     with options.open_space() as space:
         commits = scoped_history.history(space, id, limit)
-    if options.as_json:
-        print_json({"commits": commits})
-        return
-    if not commits:
-        print_stderr("There are no commits yet.")
-        return
-    shown = table("commit", "when", "what", content="what")
-    for commit in commits:
-        shown.add_row(commit.id[:SHORT_COMMIT], format_minute(commit.at), to_line(commit.subject))
-    print_table(shown)
+    options.print_list(
+        {"commits": commits},
+        ("commit", "when", "what"),
+        [(c.id[:SHORT_COMMIT], format_minute(c.at), to_line(c.subject)) for c in commits],
+        content="what",
+        empty="There are no commits yet.",
+    )
 
 
 @vault_command.command(
@@ -353,7 +339,6 @@ def checkpoint_command(options: CommonOptions, note: str | None) -> None:
     "source",
     type=click.Choice(["vault", "store"]),
     default="vault",
-    show_default=True,
     help="vault: fill an empty store from the vault; store: rewrite the vault from the store.",
 )
 @store_options
@@ -381,33 +366,22 @@ def rebuild_command(options: CommonOptions, path: Path | None, source: str) -> N
 def _write_vault(options: CommonOptions, store: Store, root: Path) -> None:
     with progress("writing") as shown:
         report = to_vault(store, root, shown)
-    if options.as_json:
-        print_json({"vault": str(root), "synced": vars(report)})
-    else:
-        print_line(f"Wrote the vault {root} anew from the store.")
+    options.print_result(
+        {"vault": str(root), "synced": vars(report)}, f"Wrote the vault {root} anew from the store."
+    )
     _print_problems_and_exit([*report.conflicts, *report.problems], options)
 
 
 def _make_store(options: CommonOptions, store: Store, root: Path) -> None:
     with progress("rebuilding") as shown:
         report = from_vault(store, root, shown)
-    if options.as_json:
-        print_json(
-            {
-                "vault": str(root),
-                "store": store.url,
-                "entries": report.entries,
-                "from_files": report.from_files,
-                "summaries": report.summaries,
-                "synced": vars(report.synced),
-                "problems": report.problems,
-            }
-        )
-    else:
-        entries = pluralize(report.entries, "entry", "entries")
-        summaries = pluralize(report.summaries, "summary", "summaries")
-        files = f" ({report.from_files} from Markdown alone)" if report.from_files else ""
-        print_line(f"Made the store of {root}: {entries}{files} and {summaries}.")
+    entries = pluralize(report.entries, "entry", "entries")
+    summaries = pluralize(report.summaries, "summary", "summaries")
+    files = f" ({report.from_files} from Markdown alone)" if report.from_files else ""
+    options.print_result(
+        {"vault": str(root), "store": store.url, **to_json_value(report)},
+        f"Made the store of {root}: {entries}{files} and {summaries}.",
+    )
     _print_problems_and_exit(
         [*report.problems, *report.synced.conflicts, *report.synced.problems], options
     )
@@ -432,21 +406,19 @@ def adopt_command(options: CommonOptions, path: Path) -> None:
     """
     with options.open_store(create=True) as store, progress("adopting") as shown:
         report = adopt.adopt(store, path, space=store.settings.space, progress=shown)
-    if options.as_json:
-        print_json({"vault": str(path), **vars(report)})
-    else:
-        parts = (
-            pluralize(report.memories, "memory", "memories"),
-            f"{report.forgotten} forgotten",
-            pluralize(report.events, "event"),
-            pluralize(report.summaries, "summary", "summaries"),
-        )
-        print_line(f"Adopted {path}: {', '.join(parts)}.")
+    parts = (
+        pluralize(report.memories, "memory", "memories"),
+        f"{report.forgotten} forgotten",
+        pluralize(report.events, "event"),
+        pluralize(report.summaries, "summary", "summaries"),
+    )
+    options.print_result(
+        {"vault": str(path), **vars(report)}, f"Adopted {path}: {', '.join(parts)}."
+    )
     _print_problems_and_exit(report.problems, options)
 
 
 def _vault_path(store: Store) -> Path:
-
     found = vault_link.find_path(store.runtime)
     if found is None:
         raise VaultError("the store has no vault: give its path")
@@ -455,15 +427,10 @@ def _vault_path(store: Store) -> Path:
 
 def _print_problems_and_exit(problems: Iterable[str], options: CommonOptions) -> None:
     """Print the problems, one per line, and end with exit code 1 if there are any."""
-    lines = list(problems)
-    if not lines:
-        return
+    lines = list(map(to_line, problems))
     if not options.as_json:
-        for line in lines[:MAX_SHOWN]:
-            print_line(f"  - {to_line(line)}")
-        if len(lines) > MAX_SHOWN:
-            print_line(f"  … and {len(lines) - MAX_SHOWN} more: --json lists them all.")
-    click.get_current_context().exit(PROBLEMS_FOUND)
+        print_first(lines)
+    exit_on_problems(lines)
 
 
 @vault_command.command(
@@ -480,7 +447,7 @@ def scrub_command(options: CommonOptions) -> None:
     with options.open_store() as store:
         done = service.scrub(store)
     if options.as_json:
-        print_json(asdict(done))
+        print_json(done)
     else:
         print_purge(done)
-    exit_if_found(done)
+    exit_on_problems(done.found)
