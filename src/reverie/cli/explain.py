@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -54,10 +55,6 @@ FULL_SCORE = 1.0
 MAX_ID_WIDTH = 24
 # Smaller scores are printed with more decimals.
 SMALL_SCORE = 0.1
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June", "July"),
-    *("August", "September", "October", "November", "December"),
-)
 
 
 def print_explained(hits: Sequence[Hit], query: str) -> None:
@@ -230,7 +227,7 @@ def _matched_speaker(hit: Hit, hints: QueryHints) -> str:
 
 
 def _date(period: Period) -> str:
-    month = None if period.month is None else MONTHS[period.month - 1]
+    month = None if period.month is None else calendar.month_name[period.month]
     return " ".join(str(part) for part in (period.day, month, period.year) if part is not None)
 
 

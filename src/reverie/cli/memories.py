@@ -25,7 +25,6 @@ from reverie.cli.output import (
     pluralize,
     print_json,
     print_line,
-    print_memory,
     print_pairs,
     print_stderr,
     print_table,
@@ -116,7 +115,7 @@ def remember_command(
             pinned=pin,
             **given,
         )
-    print_memory("Remembered", memory, as_json=options.as_json)
+    options.print_result(memory, memory_line("Remembered", memory), cut=True)
 
 
 def _remember_files(options: CommonOptions, files: tuple[str | Path, ...], category: str) -> None:
@@ -372,7 +371,7 @@ def revise_command(
     text = None if content is None else read_text_argument(content)
     with options.open_space() as space:
         memory = space.revise(id, text, **changes, **given)
-    print_memory("Revised", memory, as_json=options.as_json)
+    options.print_result(memory, memory_line("Revised", memory), cut=True)
 
 
 @click.command(
@@ -410,7 +409,7 @@ def forget_command(
     with options.open_space() as space:
         memory = space.forget(id, **given)
         stays = "" if options.as_json else _remaining_sources(space, id, ERASE_SOURCE_HINT)
-    print_memory("Forgot", memory, as_json=options.as_json)
+    options.print_result(memory, memory_line("Forgot", memory), cut=True)
     if stays:
         print_stderr(stays)
 
@@ -457,7 +456,7 @@ def restore_command(options: CommonOptions, id: str, **given: Any) -> None:
     """
     with options.open_space() as space:
         memory = space.restore(id, **given)
-    print_memory("Restored", memory, as_json=options.as_json)
+    options.print_result(memory, memory_line("Restored", memory), cut=True)
 
 
 @click.command(

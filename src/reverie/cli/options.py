@@ -15,7 +15,14 @@ import click
 
 from reverie import config
 from reverie.cli.exit_codes import PROBLEMS_FOUND
-from reverie.cli.output import print_json, print_line, print_stderr, print_table, to_line
+from reverie.cli.output import (
+    print_json,
+    print_line,
+    print_stderr,
+    print_table,
+    to_line,
+    truncate_line,
+)
 from reverie.config import Settings
 from reverie.errors import InvalidInput, NotFound, ReverieError
 from reverie.memory import Space, Store
@@ -106,12 +113,12 @@ class CommonOptions:
             print_stderr("Aborted.")
             click.get_current_context().exit(PROBLEMS_FOUND)
 
-    def print_result(self, value: Any, line: str) -> None:
-        """Print the result of a command: as JSON, or as one line."""
+    def print_result(self, value: Any, line: str, *, cut: bool = False) -> None:
+        """Print the result of a command: as JSON, or as one line, ``cut`` to the terminal."""
         if self.as_json:
             print_json(value)
         else:
-            print_line(line)
+            print_line(truncate_line(line) if cut else line)
 
     def print_list(
         self,

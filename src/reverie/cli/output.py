@@ -194,14 +194,6 @@ def memory_line(verb: str, memory: Memory) -> str:
     return f"{verb} {memory.id} (version {memory.version}): {to_line(memory.content)}"
 
 
-def print_memory(verb: str, memory: Memory, *, as_json: bool) -> None:
-    """Print the memory that a verb returned."""
-    if as_json:
-        print_json(memory)
-    else:
-        print_line(truncate_line(memory_line(verb, memory)))
-
-
 def truncate_line(line: str) -> str:
     """Cut a line to the width of the terminal."""
     width = max(console().width, MIN_WIDTH)

@@ -113,8 +113,7 @@ def _print_plan(options: CommonOptions, plan: Plan, *, done: bool, how: str) -> 
     """Print the statements with the purpose of each; if they were run, only their number."""
     steps = plan.steps
     if options.as_json:
-        statements = [{"sql": step.sql, "why": step.why} for step in steps]
-        print_json({"done": done, "tables": plan.tables, "statements": statements})
+        print_json({"done": done, "tables": plan.tables, "statements": steps})
         return
     if not steps:
         print_line(f"Nothing to do: every table is {how}.")

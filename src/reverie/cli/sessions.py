@@ -28,7 +28,6 @@ from reverie.cli.output import (
     print_line,
     print_stderr,
     to_line,
-    truncate_line,
 )
 from reverie.cli.purge import REWRITE_OPTION, add_purge_report, purge_history, report_purge
 from reverie.cli.transfer import as_lines, write_output
@@ -177,10 +176,7 @@ def append_command(
         parsed = {"role": role or "user", "content": read_text_argument(text or "")}
     with options.open_space(create=True) as space:
         event = space.session(id).append(parsed, **given)
-    if options.as_json:
-        print_json(event)
-    else:
-        print_line(truncate_line(_event_line("Appended", event)))
+    options.print_result(event, _event_line("Appended", event), cut=True)
 
 
 def _event_line(verb: str, event: Event) -> str:
@@ -331,10 +327,7 @@ def _describe_erase(session: Session, sequence: int | None) -> str:
 
 def _print_info(options: CommonOptions, verb: str, info: SessionInfo) -> None:
     """Print the session that a verb acted on."""
-    if options.as_json:
-        print_json(info)
-    else:
-        print_line(truncate_line(_info_line(verb, info)))
+    options.print_result(info, _info_line(verb, info), cut=True)
 
 
 def _info_line(verb: str, info: SessionInfo) -> str:
