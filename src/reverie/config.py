@@ -36,14 +36,12 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "upstream_key": get_args(UpstreamKey),
 }
 
-_NON_NEGATIVE = (
-    "max_facts",
-    "max_notes",
-    "max_sessions",
-    "recall_days",
-    "max_connections",
-    "max_address_connections",
-)
+_MINIMUMS = {
+    **dict.fromkeys(("max_facts", "max_notes", "max_sessions", "recall_days"), 0),
+    **dict.fromkeys(("max_connections", "max_address_connections"), 0),
+    **dict.fromkeys(("fact_chars", "max_feeds", "max_uploads"), 1),
+    "context_tokens": 100,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,18 +136,14 @@ class Settings:
             value, expected = getattr(self, each.name), int if each.type == "int" else str
             if not isinstance(value, expected) or isinstance(value, bool):
                 raise ConfigError(f"{each.name} must be of type {expected.__name__}, not {value!r}")
-        for name in _NON_NEGATIVE:
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must be 0 or more, not {getattr(self, name)}")
-        for name in ("fact_chars", "max_feeds", "max_uploads"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        for name, minimum in _MINIMUMS.items():
+            if getattr(self, name) < minimum:
+                raise ConfigError(f"{name} must be {minimum} or more, not {getattr(self, name)}")
         if not 0 <= self.busy_timeout <= MAX_BUSY_TIMEOUT:
             raise ConfigError(
                 f"busy_timeout must be 0 to {MAX_BUSY_TIMEOUT} seconds, not {self.busy_timeout}"
             )
-        if self.context_tokens < 100:
-            raise ConfigError(f"context_tokens must be 100 or more, not {self.context_tokens}")
+
         for name, allowed in _CHOICES.items():
             if getattr(self, name).lower() not in allowed:
                 raise ConfigError(
@@ -211,11 +205,8 @@ def load(
     explicit value of None counts as not given.
     """
     env = os.environ if environ is None else environ
-    values: dict[str, Any] = {}
-    values.update(_from_file(_find_file(env, folder)))
-    values.update(_from_environment(env))
-    values.update({name: value for name, value in explicit.items() if value is not None})
-    return Settings(**values)
+    given = {name: value for name, value in explicit.items() if value is not None}
+    return Settings(**_from_file(_find_file(env, folder)) | _from_environment(env) | given)
 
 
 def _find_file(env: Mapping[str, str], folder: Path | None) -> Path | None:
