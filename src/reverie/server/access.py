@@ -6,7 +6,7 @@ This is the only place in the server that opens a space for a request.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import parse_qs, quote, unquote
 
 from fastapi import Depends, Header
@@ -39,7 +39,11 @@ class NameConvertor(Convertor[str]):
 register_url_convertor("name", NameConvertor())
 
 
-SPACE_HEADER, USER_HEADER, SESSION_HEADER = "x-reverie-space", "x-reverie-user", "x-reverie-session"
+SCOPE_HEADERS = {
+    "space": "x-reverie-space",
+    "user": "x-reverie-user",
+    "session": "x-reverie-session",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +61,14 @@ def requested_scope(request: Request) -> RequestedScope:
     The query goes first because it can hold any name; a header cannot.
     """
     return RequestedScope(
-        *(
-            _read_name(request, name, header)
-            for name, header in (
-                ("space", SPACE_HEADER),
-                ("user", USER_HEADER),
-                ("session", SESSION_HEADER),
-            )
-        )
+        **{name: _read_name(request, name, header) for name, header in SCOPE_HEADERS.items()}
     )
 
 
 def scope_from_headers(headers: Headers) -> RequestedScope:
     """Read the scope from the headers alone: the proxy passes the query on to the upstream."""
     return RequestedScope(
-        _header_value(headers, SPACE_HEADER),
-        _header_value(headers, USER_HEADER),
-        _header_value(headers, SESSION_HEADER),
+        **{name: _header_value(headers, header) for name, header in SCOPE_HEADERS.items()}
     )
 
 
@@ -136,21 +131,18 @@ def authorize(request: Request, right: Right, named: RequestedScope | None = Non
     return RequestAccess(server_context, caller, space, user, named.session)
 
 
-async def require_read(request: Request) -> RequestAccess:
-    return authorize(request, "read")
+def _require(right: Right) -> Any:
+    """Return the dependency of a route that needs this right."""
+
+    async def access(request: Request) -> RequestAccess:
+        return authorize(request, right)
+
+    return Depends(access)
 
 
-async def require_write(request: Request) -> RequestAccess:
-    return authorize(request, "write")
-
-
-async def require_admin(request: Request) -> RequestAccess:
-    return authorize(request, "admin")
-
-
-ReadAccess = Annotated[RequestAccess, Depends(require_read)]
-WriteAccess = Annotated[RequestAccess, Depends(require_write)]
-AdminAccess = Annotated[RequestAccess, Depends(require_admin)]
+ReadAccess = Annotated[RequestAccess, _require("read")]
+WriteAccess = Annotated[RequestAccess, _require("write")]
+AdminAccess = Annotated[RequestAccess, _require("admin")]
 IdempotencyKey = Annotated[
     str | None, Header(alias="Idempotency-Key", description="Makes repeating this safe.")
 ]

@@ -7,6 +7,8 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+from reverie.serialize import to_json_value
+
 
 def encode_json(value: Any) -> bytes:
     """Encode as compact JSON in UTF-8; a text with lone surrogates is written with \\u escapes."""
@@ -18,5 +20,7 @@ def encode_json(value: Any) -> bytes:
 
 
 class Json(JSONResponse):
+    """A JSON answer; classes of ``reverie.model`` in it become objects."""
+
     def render(self, content: Any) -> bytes:
-        return encode_json(content)
+        return encode_json(to_json_value(content))

@@ -39,28 +39,25 @@ class Metrics:
             ("route",),
             registry=self._registry,
         )
-        self._jobs = Gauge("reverie_jobs", "Jobs by state.", ("state",), registry=self._registry)
-        self._memories = Gauge(
-            "reverie_memories", "Memories by kind.", ("kind",), registry=self._registry
-        )
-        self._spaces = Gauge("reverie_spaces", "Spaces.", registry=self._registry)
-        self._up = Gauge("reverie_store_up", "Whether it can be read.", registry=self._registry)
-        self._failed = Gauge(
-            "reverie_store_write_failed",
+        self._jobs = self._gauge("jobs", "Jobs by state.", "state")
+        self._memories = self._gauge("memories", "Memories by kind.", "kind")
+        self._spaces = self._gauge("spaces", "Spaces.")
+        self._up = self._gauge("store_up", "Whether it can be read.")
+        self._failed = self._gauge(
+            "store_write_failed",
             "1 after a failed write or sync: nothing is stored until the server starts again.",
-            registry=self._registry,
         )
-        self._damaged = Gauge(
-            "reverie_damaged_entries",
-            "Damaged entries that were left out of answers.",
-            registry=self._registry,
+        self._damaged = self._gauge(
+            "damaged_entries", "Damaged entries that were left out of answers."
         )
-        about = Gauge("reverie_info", "This server.", ("version",), registry=self._registry)
-        about.labels(__version__).set(1)
+        self._gauge("info", "This server.", "version").labels(__version__).set(1)
+
+    def _gauge(self, name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(f"reverie_{name}", description, labels, registry=self._registry)
 
     def gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
         """Add a gauge whose value is read when the metrics are collected."""
-        Gauge(f"reverie_{name}", description, registry=self._registry).set_function(value)
+        self._gauge(name, description).set_function(value)
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         self._requests.labels(method, route, str(status)).inc()

@@ -53,6 +53,7 @@ MAX_COMPLETED = 100
 MAX_ERROR = 400
 TITLE_CHARS = 60
 
+
 TOOL_RIGHTS: Mapping[str, Right] = {tool.name: tool.right for tool in TOOLS}
 """The right that each tool needs. Resources need ``read``; a prompt has its own ``right``."""
 
@@ -60,6 +61,7 @@ Authorize = Callable[[Any, Right], tuple[Caller, ToolScope]]
 """Returns who sent a request and its scope; raises HttpProblem if they lack the right."""
 
 _Context = ServerRequestContext[Any, Any]
+_Page = types.PaginatedRequestParams | None
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 _log = logging.getLogger("reverie.server")
@@ -123,13 +125,10 @@ class _Handlers:
     # -- tools --------------------------------------------------------------------------------
 
     @_with_protocol_errors
-    async def list_tools(
-        self, ctx: _Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
+    async def list_tools(self, ctx: _Context, params: _Page) -> types.ListToolsResult:
         caller = self._caller(ctx)
-        return types.ListToolsResult(
-            tools=[_describe_tool(tool) for tool in TOOLS if caller.may(tool.right)]
-        )
+        shown = [_describe_tool(tool) for tool in TOOLS if caller.may(tool.right)]
+        return types.ListToolsResult(tools=shown)
 
     @_with_protocol_errors
     async def call_tool(
@@ -151,9 +150,7 @@ class _Handlers:
     # -- resources ----------------------------------------------------------------------------
 
     @_with_protocol_errors
-    async def list_resources(
-        self, ctx: _Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
+    async def list_resources(self, ctx: _Context, params: _Page) -> types.ListResourcesResult:
         space = self._scope_for(ctx, "read").space
         after = params.cursor if params is not None else None
         found = await space.memories(limit=PAGE_SIZE + 1, after=after)
@@ -165,7 +162,7 @@ class _Handlers:
 
     @_with_protocol_errors
     async def list_templates(
-        self, ctx: _Context, params: types.PaginatedRequestParams | None
+        self, ctx: _Context, params: _Page
     ) -> types.ListResourceTemplatesResult:
         self._caller(ctx)
         return types.ListResourceTemplatesResult(resource_templates=[_MEMORY_RESOURCE])
@@ -202,28 +199,10 @@ class _Handlers:
     # -- prompts ------------------------------------------------------------------------------
 
     @_with_protocol_errors
-    async def list_prompts(
-        self, ctx: _Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListPromptsResult:
+    async def list_prompts(self, ctx: _Context, params: _Page) -> types.ListPromptsResult:
         caller = self._caller(ctx)
-        return types.ListPromptsResult(
-            prompts=[
-                types.Prompt(
-                    name=each.name,
-                    title=each.title,
-                    description=each.description,
-                    arguments=[
-                        types.PromptArgument(
-                            name=each.argument,
-                            description=each.argument_description,
-                            required=each.required,
-                        )
-                    ],
-                )
-                for each in prompts.PROMPTS
-                if caller.may(each.right)
-            ]
-        )
+        shown = [_describe_prompt(each) for each in prompts.PROMPTS if caller.may(each.right)]
+        return types.ListPromptsResult(prompts=shown)
 
     @_with_protocol_errors
     async def get_prompt(
@@ -239,7 +218,6 @@ class _Handlers:
 
 
 def _describe_tool(tool: Tool) -> types.Tool:
-    reads = tool.right == "read"
     return types.Tool(
         name=tool.name,
         title=tool.title,
@@ -248,11 +226,23 @@ def _describe_tool(tool: Tool) -> types.Tool:
         output_schema=None if tool.result is None else dict(tool.result),
         annotations=types.ToolAnnotations(
             title=tool.title,
-            read_only_hint=reads,
+            read_only_hint=tool.right == "read",
             destructive_hint=tool.destructive,
             idempotent_hint=tool.idempotent,
             open_world_hint=False,
         ),
+    )
+
+
+def _describe_prompt(prompt: prompts.Prompt) -> types.Prompt:
+    argument = types.PromptArgument(
+        name=prompt.argument, description=prompt.argument_description, required=prompt.required
+    )
+    return types.Prompt(
+        name=prompt.name,
+        title=prompt.title,
+        description=prompt.description,
+        arguments=[argument],
     )
 
 

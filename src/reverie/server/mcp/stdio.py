@@ -11,6 +11,8 @@ from reverie.errors import MissingExtra
 
 try:
     import mcp_types as types
+    from anyio import EndOfStream
+    from anyio.abc import ObjectReceiveStream, ObjectSendStream
     from mcp.server.stdio import stdio_server
     from mcp.shared.message import SessionMessage
 except ImportError as error:
@@ -78,7 +80,7 @@ def _stop_on_signals(answers: ResponseStream, store: aio.AsyncStore) -> None:
             loop.add_signal_handler(number, begin, number)
 
 
-class ResponseStream:
+class ResponseStream(ObjectSendStream[SessionMessage]):
     """The outgoing stream, which keeps track of requests that are not answered yet."""
 
     def __init__(self, outgoing: WriteStream[SessionMessage]) -> None:
@@ -114,14 +116,8 @@ class ResponseStream:
     async def aclose(self) -> None:
         await self._outgoing.aclose()
 
-    async def __aenter__(self) -> ResponseStream:
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class RequestStream:
+class RequestStream(ObjectReceiveStream[SessionMessage | Exception]):
     """The incoming stream, which answers a message that cannot be parsed with an error.
 
     It ends when the input has ended and every request is answered: otherwise requests from a
@@ -137,29 +133,17 @@ class RequestStream:
     def last_context(self) -> Any:
         return getattr(self._incoming, "last_context", None)
 
-    def __aiter__(self) -> RequestStream:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
+    async def receive(self) -> SessionMessage | Exception:
         async for item in self._incoming:
             if isinstance(item, SessionMessage):
                 self._answers.expect(item.message)
                 return item
             await self._answers.send(SessionMessage(PARSE_ERROR))
         await self._answers.wait_until_answered()
-        raise StopAsyncIteration
-
-    async def receive(self) -> SessionMessage | Exception:
-        return await self.__anext__()
+        raise EndOfStream
 
     async def aclose(self) -> None:
         await self._incoming.aclose()
-
-    async def __aenter__(self) -> RequestStream:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 PARSE_ERROR = types.JSONRPCError(

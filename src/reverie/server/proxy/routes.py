@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -53,6 +53,7 @@ _METHODS = sorted(_SAFE_METHODS | {"POST", "PUT", "PATCH", "DELETE"})
 _log = logging.getLogger("reverie.server")
 
 ProxyEndpoint = Callable[[Request], Awaitable[Response]]
+Parsed = TypeVar("Parsed")
 
 
 @asynccontextmanager
@@ -91,13 +92,7 @@ async def chat(request: Request) -> Response:
     _require_right(request, upstream_right if mode == "off" else right)
     raw = await request.body()
     try:
-        # Parsing a large body here would block other requests.
-        large = len(raw) > LARGE_BYTES
-        body = (
-            await asyncio.to_thread(json_edit.parse_request, raw)
-            if large
-            else json_edit.parse_request(raw)
-        )
+        body = await _parse(json_edit.parse_request, raw)
     except json_edit.MalformedBody as error:
         if mode == "off":
             return await _relay(request, raw)
@@ -216,13 +211,7 @@ async def _reply(
         raise upstream.unreachable_problem(error) from error
     finally:
         await answer.aclose()
-    # Parsing a large reply here would block other requests.
-    large = len(raw) > LARGE_BYTES
-    parsed = (
-        await asyncio.to_thread(_parse_completion, raw, turn)
-        if large
-        else _parse_completion(raw, turn)
-    )
+    parsed = await _parse(partial(_parse_completion, turn), raw)
     store = partial(_store_reply, space, turn, parsed.message, is_complete=parsed.is_complete)
     after = BackgroundTask(store) if len(raw) > STORED_FIRST_CHARS else None
     if after is None:
@@ -244,7 +233,12 @@ class _Completion(NamedTuple):
     is_complete: bool
 
 
-def _parse_completion(raw: bytes, turn: ChatTurn) -> _Completion:
+async def _parse(parse: Callable[[bytes], Parsed], raw: bytes) -> Parsed:
+    """Parse a body; a large one in a thread, because here it would block other requests."""
+    return await asyncio.to_thread(parse, raw) if len(raw) > LARGE_BYTES else parse(raw)
+
+
+def _parse_completion(turn: ChatTurn, raw: bytes) -> _Completion:
     hits = [chat_turn.hit_to_json(hit) for hit in turn.prompt_additions.hits]
     body = json_edit.add_member(raw, "memory_hits", hits)
     return _Completion(body, reply_parser.parse_completion(raw), not reply_parser.is_partial(raw))

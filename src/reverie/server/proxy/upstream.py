@@ -11,7 +11,6 @@ import base64
 import contextlib
 import re
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 import httpx2
@@ -19,9 +18,6 @@ import httpx2
 from reverie import http_guard
 from reverie.config import Settings
 from reverie.server.errors import HttpProblem
-
-if TYPE_CHECKING:
-    pass
 
 PATH_PREFIX = b"/v1/"
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -111,10 +107,9 @@ class Upstream:
 
     def headers(self, given: Iterable[tuple[bytes, bytes]], *, uncompressed: bool) -> HeaderList:
         """Return the headers for the upstream; ``uncompressed``: ask for a plain answer."""
-        kept = _end_to_end_headers(given, _DROPPED_REQUEST_HEADERS)
         kept = [
             (name, value)
-            for name, value in kept
+            for name, value in _end_to_end_headers(given, _DROPPED_REQUEST_HEADERS)
             if not name.startswith(_OWN_HEADER_PREFIX) and not self._holds_token(value)
         ]
         if uncompressed:

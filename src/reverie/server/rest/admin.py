@@ -45,13 +45,13 @@ NDJSON = "application/x-ndjson"
 async def proposals(access: ReadAccess, include_answered: bool = False) -> Response:
     """What a model proposes to remember and nobody has answered yet, the oldest first."""
     found = await access.space().proposals(include_answered=include_answered)
-    return Json({"proposals": to_json_value(found)})
+    return Json({"proposals": found})
 
 
 @router.post("/proposals/{id:name}/accept", tags=["Proposals"], response_model=schemas.Memory)
 async def accept(access: WriteAccess, id: str, key: IdempotencyKey = None) -> Response:
     """Remember what was proposed."""
-    return Json(to_json_value(await access.space().accept(id, key=key)))
+    return Json(await access.space().accept(id, key=key))
 
 
 @router.post("/proposals/{id:name}/reject", tags=["Proposals"], response_model=schemas.Proposal)
@@ -60,13 +60,13 @@ async def reject(
 ) -> Response:
     """Do not remember what was proposed."""
     reason = None if body is None else body.reason
-    return Json(to_json_value(await access.space().reject(id, reason=reason, key=key)))
+    return Json(await access.space().reject(id, reason=reason, key=key))
 
 
 @router.get("/jobs", tags=["Jobs"], response_model=schemas.Jobs)
 async def jobs(access: AdminAccess) -> Response:
     """Everything that is to be done later, in every space; parked jobs included."""
-    return Json({"jobs": to_json_value(await access.server_context.store.jobs())})
+    return Json({"jobs": await access.server_context.store.jobs()})
 
 
 @router.post("/jobs/{space:name}/{job}/retry", tags=["Jobs"], status_code=204)
@@ -124,7 +124,7 @@ async def import_records(request: Request, access: WriteAccess) -> Response:
         async with access.server_context.import_slots:
             stream = io.TextIOWrapper(file, "utf-8", "surrogateescape")
             report = await access.space().import_records(parse(stream))
-    return Json(to_json_value(report))
+    return Json(report)
 
 
 # -- the feed -------------------------------------------------------------------------------------

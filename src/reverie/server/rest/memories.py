@@ -61,14 +61,7 @@ async def memories(
     found = await space.memories(**filters, limit=limit + 1, after=after, order=order)
     more = found[limit - 1].id if len(found) > limit else None
     total = await space.count(**filters)
-    return Json(
-        {
-            "memories": to_json_value(found[:limit]),
-            "total": total,
-            "next": more,
-            "position": position,
-        }
-    )
+    return Json({"memories": found[:limit], "total": total, "next": more, "position": position})
 
 
 @router.post("/memory/", tags=["Memories"], status_code=201, response_model=schemas.Memory)
@@ -146,7 +139,7 @@ async def erase(
 ) -> Response:
     """Destroy every version of a memory. There is no way back."""
     with_source = body is not None and body.with_source
-    return Json(to_json_value(await access.space().erase(id, with_source=with_source, key=key)))
+    return Json(await access.space().erase(id, with_source=with_source, key=key))
 
 
 @router.get("/categories", tags=["Memories"], response_model=schemas.Categories)
@@ -162,7 +155,7 @@ async def recall(access: ReadAccess, body: schemas.Question) -> Response:
     """What is most worth knowing for a query, best first."""
     arguments = body.model_dump(exclude={"query"})
     arguments["as_of"] = await access.positions().moment(body.as_of)
-    return Json({"hits": to_json_value(await _in_session(access).recall(body.query, **arguments))})
+    return Json({"hits": await _in_session(access).recall(body.query, **arguments)})
 
 
 @router.get("/profile", tags=["Recall"], response_model=schemas.Profile)
@@ -180,7 +173,7 @@ async def spaces(request: Request) -> Response:
     found = [info for info in await store.spaces() if caller.sees(info.name)]
     if caller.user is not None:
         found = [await _user_space_info(store.space(info.name, user=caller.user)) for info in found]
-    return Json({"spaces": to_json_value(found)})
+    return Json({"spaces": found})
 
 
 @router.get("/whoami", tags=["Server"], response_model=schemas.WhoAmI)
@@ -216,11 +209,8 @@ def _in_session(access: RequestAccess, space: AsyncSpace | None = None) -> Any:
 def _memory_response(
     memory: Memory, status: int = 200, headers: dict[str, str] | None = None, **more: Any
 ) -> Response:
-    return Json(
-        {**to_json_value(memory), **more},
-        status,
-        {"ETag": f'"{memory.version}"', **(headers or {})},
-    )
+    etag = {"ETag": f'"{memory.version}"'}
+    return Json({**to_json_value(memory), **more}, status, etag | (headers or {}))
 
 
 def _version_json(version: Version) -> dict[str, Any]:

@@ -29,7 +29,7 @@ async def list_sessions(
 ) -> Response:
     """The sessions of a space, the one with the newest event first."""
     found = await access.space().sessions(limit=limit, include_hidden=include_hidden)
-    return Json({"sessions": to_json_value(found)})
+    return Json({"sessions": found})
 
 
 @router.post("", status_code=201, response_model=schemas.SessionMade)
@@ -43,13 +43,13 @@ async def create_session(access: WriteAccess, body: schemas.NewSession | None = 
 async def follow(access: WriteAccess, body: schemas.Resent, key: IdempotencyKey = None) -> Response:
     """Store what is new in a history that a client sends whole each turn, and find its session."""
     session = await access.space_as_person().follow(body.history, session=body.session, key=key)
-    return Json({"id": session.id, "forked_from": to_json_value(await session.forked_from)})
+    return Json({"id": session.id, "forked_from": await session.forked_from})
 
 
 @router.get("/{id:name}", response_model=schemas.SessionInfo)
 async def info(access: ReadAccess, id: str) -> Response:
     """How many events a session has, how it began, when it was last used."""
-    return Json(to_json_value(await access.space().session(id).info()))
+    return Json(await access.space().session(id).info())
 
 
 @router.get("/{id:name}/events", response_model=schemas.Events)
@@ -63,7 +63,7 @@ async def events(
 ) -> Response:
     """The last events of a session, or the last until one of them; in order, verbatim."""
     found = await access.space().session(id).events(limit, until=until)
-    return Json({"events": to_json_value(found)})
+    return Json({"events": found})
 
 
 @router.post("/{id:name}/events", status_code=201, response_model=schemas.Events)
@@ -72,19 +72,19 @@ async def append(
 ) -> Response:
     """Store messages verbatim, all of them or none."""
     stored = await access.space_as_person().session(id).append_many(body.messages, key=key)
-    return Json({"events": to_json_value(stored)}, 201)
+    return Json({"events": stored}, 201)
 
 
 @router.get("/{id:name}/memories", response_model=schemas.SessionMemories)
 async def memories(access: ReadAccess, id: str) -> Response:
     """The memories that belong to this session alone."""
-    return Json({"memories": to_json_value(await access.space().session(id).memories())})
+    return Json({"memories": await access.space().session(id).memories()})
 
 
 @router.get("/{id:name}/recalls", response_model=schemas.Recalls)
 async def recalls(access: ReadAccess, id: str) -> Response:
     """What was recalled for each turn."""
-    return Json({"recalls": to_json_value(await access.space().session(id).recalls())})
+    return Json({"recalls": await access.space().session(id).recalls()})
 
 
 @router.post("/{id:name}/context", response_model=schemas.ContextShown)
@@ -101,26 +101,26 @@ async def context(
 @router.get("/{id:name}/summary", response_model=schemas.SummaryShown)
 async def summary(access: ReadAccess, id: str) -> Response:
     """The rolling summary."""
-    return Json(to_json_value(await access.space().session(id).summary()))
+    return Json(await access.space().session(id).summary())
 
 
 @router.put("/{id:name}/summary", response_model=schemas.SummaryShown)
 async def write_summary(access: WriteAccess, id: str, body: schemas.SummaryWritten) -> Response:
     """Replace the summary that was read; ``applied`` is false when another was written since."""
     written = await access.space().session(id).write_summary(**body.model_dump())
-    return Json(to_json_value(written))
+    return Json(written)
 
 
 @router.get("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
 async def scratchpad(access: ReadAccess, id: str) -> Response:
     """The working list."""
-    return Json(to_json_value(await access.space().session(id).scratchpad.read()))
+    return Json(await access.space().session(id).scratchpad.read())
 
 
 @router.put("/{id:name}/scratchpad", response_model=schemas.Scratchpad)
 async def write_scratchpad(access: WriteAccess, id: str, body: schemas.Items) -> Response:
     """Replace the working list."""
-    return Json(to_json_value(await access.space().session(id).scratchpad.write(body.items)))
+    return Json(await access.space().session(id).scratchpad.write(body.items))
 
 
 @router.delete("/{id:name}/scratchpad", status_code=204)
@@ -156,4 +156,4 @@ async def restore(access: WriteAccess, id: str, key: IdempotencyKey = None) -> R
 @router.post("/{id:name}/erase", response_model=schemas.SessionErased)
 async def erase(access: AdminAccess, id: str, key: IdempotencyKey = None) -> Response:
     """Destroy every event, and the memories that came only from this session."""
-    return Json(to_json_value(await access.space().session(id).erase(key=key)))
+    return Json(await access.space().session(id).erase(key=key))

@@ -13,7 +13,6 @@ from starlette.responses import Response
 from reverie.aio import run_with_handle
 from reverie.errors import VaultError
 from reverie.memory.space import Space
-from reverie.serialize import to_json_value
 from reverie.server.access import ReadAccess, RequestAccess, WriteAccess
 from reverie.server.errors import HttpProblem
 from reverie.server.guard import is_local
@@ -33,16 +32,15 @@ async def history(
 ) -> Response:
     """The git commits that changed files of a space, the newest first."""
     found = await _run_in_vault(access, partial(_history, id=id, limit=limit))
-    return Json({"commits": to_json_value(found)})
+    return Json({"commits": found})
 
 
 @router.post("/checkpoint", tags=["Vault"], response_model=schemas.Checkpoint)
 async def checkpoint(access: WriteAccess, body: schemas.Noted | None = None) -> Response:
     """Commit the whole vault with a note; ``commit`` is null when nothing changed."""
     note = "" if body is None else body.note
-    return Json(
-        {"commit": await _run_in_vault(access, partial(scoped_history.checkpoint, note=note))}
-    )
+    commit = await _run_in_vault(access, partial(scoped_history.checkpoint, note=note))
+    return Json({"commit": commit})
 
 
 async def memory_file(request: Request, access: RequestAccess, id: str) -> dict[str, Any]:
