@@ -169,36 +169,30 @@ def store_file(settings: Settings) -> Path | None:
     return parse_url(address)[0]
 
 
-def scope_options(command: Command) -> Command:
-    """Add --url, --space, --user and --json, for commands that work in one scope."""
-    return _add_options(command, _URL, _SPACE, _USER, _JSON)
+def _add_options(*options: Callable[[Any], Any]) -> Callable[[Command], Command]:
+    """Return a decorator that adds shared options; the command gets them as CommonOptions."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def collected(*args: Any, **given: Any) -> Any:
+            shared = {name: given.pop(name, None) for name in ("url", "space", "user")}
+            return command(CommonOptions(as_json=given.pop("as_json"), **shared), *args, **given)
+
+        decorated: Any = collected
+        for option in reversed(options):
+            decorated = option(decorated)
+        return cast(Command, decorated)
+
+    return decorate
 
 
-def store_options(command: Command) -> Command:
-    """Add --url and --json, for the operator's commands, which work across spaces."""
-    return _add_options(command, _URL, _JSON)
-
-
-def space_options(command: Command) -> Command:
-    """Add --url, --space and --json, for the operator's commands that name one space."""
-    return _add_options(command, _URL, _SPACE, _JSON)
-
-
-def json_option(command: Command) -> Command:
-    """Add --json alone, for commands that need no store."""
-    return _add_options(command, _JSON)
-
-
-def _add_options(command: Command, *options: Callable[[Any], Any]) -> Command:
-    @functools.wraps(command)
-    def collected(*args: Any, **given: Any) -> Any:
-        shared = {name: given.pop(name, None) for name in ("url", "space", "user")}
-        return command(CommonOptions(as_json=given.pop("as_json"), **shared), *args, **given)
-
-    decorated: Any = collected
-    for option in reversed(options):
-        decorated = option(decorated)
-    return cast(Command, decorated)
+# For commands that work in one scope.
+scope_options = _add_options(_URL, _SPACE, _USER, _JSON)
+# For the operator's commands: those that work across spaces, and those that name one.
+store_options = _add_options(_URL, _JSON)
+space_options = _add_options(_URL, _SPACE, _JSON)
+# For commands that need no store.
+json_option = _add_options(_JSON)
 
 
 def examples(*lines: str) -> str:
