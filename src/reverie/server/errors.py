@@ -39,61 +39,44 @@ from reverie.text.normalize import one_line
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
 
-# The first class that matches decides.
-_STATUS: tuple[tuple[type[ReverieError], int], ...] = (
-    (NotFound, 404),
-    (Conflict, 409),
-    (SharedReadOnly, 403),
-    (EmbedderMissing, 422),
-    (InvalidInput, 422),
-    (ContextTooSmall, 422),
-    (MissingExtra, 501),
-    (ConfigError, 500),
-    (StoreBusy, 503),
-    (StoreUnavailable, 503),
-    (StoreFull, 507),
-    (StoreError, 500),
-    (EmbeddingError, 502),
-    (ModelFailed, 502),
-    (RerankFailed, 502),
-)
 _RETRY_ADVICE = "repeat the request, a write with the same Idempotency-Key"
 _SEE_LOG = "the server's log says why"
 _SERVER_FAILED = f"the server failed: {_RETRY_ADVICE}"
-# The messages of these errors are about the caller's own input, so the client may read them.
-_CALLER_ERRORS = (
-    InvalidInput,
-    NotFound,
-    Conflict,
-    ContextTooSmall,
-    SharedReadOnly,
-    MissingExtra,
-    EmbedderMissing,
-)
-# What a client is told instead of a message that names the server's files, addresses or models; the
-# full message goes to the log, for the operator. The first class that matches decides.
-_PUBLIC_MESSAGES: tuple[tuple[type[ReverieError], str], ...] = (
-    (StoreFull, f"the server has no space left: free some, and {_RETRY_ADVICE}"),
-    (StoreReadOnly, f"the server's store cannot be written: {_SEE_LOG}"),
-    (StoreBusy, f"another writer held the store for too long: {_RETRY_ADVICE}"),
-    (StoreDamaged, f"the server's store is damaged here: {_SEE_LOG}"),
+# The status of an error, and what a client is told instead of a message that names the server's
+# files, addresses or models; that message goes to the log, for the operator. None: the message is
+# about the caller's own input, so the client may read it. The first class that matches decides.
+_STATUS: tuple[tuple[type[ReverieError], int, str | None], ...] = (
+    (NotFound, 404, None),
+    (Conflict, 409, None),
+    (SharedReadOnly, 403, None),
+    (EmbedderMissing, 422, None),
+    (InvalidInput, 422, None),
+    (ContextTooSmall, 422, None),
+    (MissingExtra, 501, None),
+    (StoreFull, 507, f"the server has no space left: free some, and {_RETRY_ADVICE}"),
+    (StoreReadOnly, 500, f"the server's store cannot be written: {_SEE_LOG}"),
+    (StoreBusy, 503, f"another writer held the store for too long: {_RETRY_ADVICE}"),
+    (StoreDamaged, 500, f"the server's store is damaged here: {_SEE_LOG}"),
     (
         StoreFailed,
+        500,
         "the server's disk failed, and nothing is stored until the server starts again: "
         f"then {_RETRY_ADVICE}",
     ),
-    (StoreUnavailable, f"the server's database cannot be reached: {_RETRY_ADVICE}"),
-    (StoreError, f"the server's store cannot do this now: {_SEE_LOG}"),
-    (VaultError, f"the vault cannot be used at the moment: {_SEE_LOG}"),
-    (ConfigError, f"a setting of the server cannot be used: {_SEE_LOG}"),
-    (EmbeddingFailed, f"the embedding service did not answer as it should: {_RETRY_ADVICE}"),
+    (StoreUnavailable, 503, f"the server's database cannot be reached: {_RETRY_ADVICE}"),
+    (StoreError, 500, f"the server's store cannot do this now: {_SEE_LOG}"),
+    (VaultError, 500, f"the vault cannot be used at the moment: {_SEE_LOG}"),
+    (ConfigError, 500, f"a setting of the server cannot be used: {_SEE_LOG}"),
+    (EmbeddingFailed, 502, f"the embedding service did not answer as it should: {_RETRY_ADVICE}"),
     (
         EmbeddingError,
+        502,
         "the store's vectors come from another model than the server's: the operator "
         "runs 'reverie reembed', or configures the former embedder",
     ),
-    (ModelFailed, f"the chat model did not answer as it should: {_RETRY_ADVICE}"),
-    (RerankFailed, f"the reranker cannot be used: {_SEE_LOG}"),
+    (ModelFailed, 502, f"the chat model did not answer as it should: {_RETRY_ADVICE}"),
+    (RerankFailed, 502, f"the reranker cannot be used: {_SEE_LOG}"),
+    (ReverieError, 500, _SERVER_FAILED),
 )
 # The same failure is logged once in this time, because every request may meet it.
 LOG_INTERVAL_SECONDS = 60.0
@@ -147,7 +130,7 @@ def openai_error(
 
 def problem_from_error(error: ReverieError) -> HttpProblem:
     """Translate one of Reverie's own errors into a problem."""
-    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    status, _ = _find_status(error)
     more: dict[str, Any] = {}
     if isinstance(error, SubjectExists):
         existing = error.existing
@@ -164,12 +147,15 @@ def public_detail(error: ReverieError) -> str:
     The full message of an error that is not the caller's own is logged.
     """
     message = one_line(str(error))
-    if isinstance(error, _CALLER_ERRORS):
+    _, public = _find_status(error)
+    if public is None:
         return message
     _log_once(f"{type(error).__name__}: {message}")
-    return next(
-        (text for kind, text in _PUBLIC_MESSAGES if isinstance(error, kind)), _SERVER_FAILED
-    )
+    return public
+
+
+def _find_status(error: ReverieError) -> tuple[int, str | None]:
+    return next((status, public) for kind, status, public in _STATUS if isinstance(error, kind))
 
 
 def _log_once(line: str) -> None:

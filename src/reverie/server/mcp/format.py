@@ -24,13 +24,13 @@ _OPTIONAL = ("subject", "tags", "source", "happened_at", "forgotten_at", "expire
 
 def format_memory(memory: Memory) -> str:
     """``[id] (category, date) content``."""
-    shown = _truncate(memory.content, MAX_SHOWN)
+    shown = memory.content[:MAX_SHOWN]
     return _line(memory, shown + _rest(memory, len(shown)))
 
 
 def format_hit(hit: Hit) -> str:
     """Format a hit like a memory; of a long content the passage that matched is shown."""
-    shown = _truncate(hit.text, MAX_SHOWN)
+    shown = hit.text[:MAX_SHOWN]
     if hit.memory is not None:
         return _line(hit.memory, shown + _rest(hit.memory, len(shown)))
     assert hit.event is not None
@@ -47,17 +47,20 @@ def format_versions(versions: Sequence[Version]) -> str:
     left_out = len(versions) - MAX_VERSIONS
     lines = [f"({left_out} older versions are left out)"] if left_out > 0 else []
     for version in versions[-MAX_VERSIONS:]:
-        max_chars = MAX_WHOLE if version is versions[-1] else MAX_SHOWN
         who = f" by {escape_name(version.actor)}" if version.actor else ""
         why = f" ({escape_name(version.reason)})" if version.reason else ""
         content = version.content or "(erased)"
-        shown = _truncate(content, max_chars)
+        shown = content[: _max_chars(version, versions)]
         cut = _cut_mark(len(content) - len(shown))
         lines.append(
             f"v{version.version} {version.op} {_day(version.recorded_at)}{who}{why}: "
             f"{escape_line(shown)}{cut}"
         )
     return "\n".join([DATA_NOTICE, *lines])
+
+
+def _max_chars(version: Version, versions: Sequence[Version]) -> int:
+    return MAX_WHOLE if version is versions[-1] else MAX_SHOWN
 
 
 def adapt_profile(text: str) -> str:
@@ -71,12 +74,12 @@ def format_message(message: Mapping[str, Any]) -> str:
 
 
 def memory_values(memory: Memory) -> dict[str, Any]:
-    shown = _truncate(memory.content, MAX_SHOWN)
+    shown = memory.content[:MAX_SHOWN]
     return {**_values(memory), "content": shown, **_omitted(len(memory.content) - len(shown))}
 
 
 def hit_values(hit: Hit) -> dict[str, Any]:
-    text = _truncate(hit.text, MAX_SHOWN)
+    text = hit.text[:MAX_SHOWN]
     found = {"id": hit.id, "kind": hit.kind, "text": text, "score": hit.score}
     if hit.memory is not None:
         return {**_values(hit.memory), **found, **_omitted(len(hit.memory.content) - len(text))}
@@ -90,9 +93,7 @@ def version_values(versions: Sequence[Version]) -> list[dict[str, Any]]:
         {
             "version": version.version,
             "op": version.op,
-            "content": _truncate(
-                version.content or "", MAX_WHOLE if version is versions[-1] else MAX_SHOWN
-            ),
+            "content": (version.content or "")[: _max_chars(version, versions)],
             "recorded_at": format_time(version.recorded_at),
             **({"actor": version.actor} if version.actor else {}),
             **({"reason": version.reason} if version.reason else {}),
@@ -103,7 +104,7 @@ def version_values(versions: Sequence[Version]) -> list[dict[str, Any]]:
 
 def existing_values(memory: Memory) -> dict[str, Any]:
     """Return the memory that has the same subject already, under the names that REST uses."""
-    return {"existing_id": memory.id, "existing_content": _truncate(memory.content, MAX_SHOWN)}
+    return {"existing_id": memory.id, "existing_content": memory.content[:MAX_SHOWN]}
 
 
 def _values(memory: Memory) -> dict[str, Any]:
@@ -136,7 +137,3 @@ def _cut_mark(left: int, hint: str = "") -> str:
 
 def _day(ms: int) -> str:
     return format_time(ms)[:10]
-
-
-def _truncate(text: str, max_chars: int) -> str:
-    return text if len(text) <= max_chars else text[:max_chars]
