@@ -49,15 +49,19 @@ class Installation:
         # another folder.
         if settings.url and file is not None:
             arguments.insert(0, f"--url={file.absolute()}")
-        host = "127.0.0.1" if settings.host in {"0.0.0.0", "::"} else settings.host  # noqa: S104
-        place = f"[{host}]" if ":" in host else host
         query = f"?{urlencode(named)}" if named else ""
         return cls(
             start[0],
             (*start[1:], "mcp", *arguments),
-            f"http://{place}:{settings.port or Settings().port}/mcp{query}",
+            f"{server_url(settings.host, settings.port or Settings().port)}/mcp{query}",
             url_hidden=file is None,
         )
+
+
+def server_url(host: str, port: int | None) -> str:
+    """Return the address of a server for a client on the same machine."""
+    near = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
+    return f"http://[{near}]:{port}" if ":" in near else f"http://{near}:{port}"
 
 
 class McpClient(NamedTuple):

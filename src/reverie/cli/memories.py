@@ -268,10 +268,8 @@ def show_command(options: CommonOptions, id: str) -> None:
     if options.as_json:
         print_json({**to_json_value(memory), "origins": to_json_value(origins), "file": file})
         return
-    pairs = memory_pairs(memory)
-    content = {"content": pairs.pop("content")}
-    pairs |= {"origins": _event_ids(origins)} if origins else {}
-    print_pairs(pairs | ({"file": file} if file else {}) | content)
+    pairs = memory_pairs(memory) | ({"origins": _event_ids(origins)} if origins else {})
+    print_pairs(pairs | ({"file": file} if file else {}) | {"content": memory.content})
 
 
 def _vault_file(space: Space, id: str) -> str | None:

@@ -173,7 +173,7 @@ def format_bytes(number: int) -> str:
 
 
 def memory_pairs(memory: Memory) -> dict[str, str]:
-    """Return the fields of a memory that are set, by name; the content last."""
+    """Return the fields of a memory that are set, by name; all but its content."""
     pairs: dict[str, str] = {}
     for field in fields(memory):
         value = getattr(memory, field.name)
@@ -186,7 +186,7 @@ def memory_pairs(memory: Memory) -> dict[str, str]:
         elif isinstance(value, bool):
             value = "yes" if value else "no"
         pairs[field.name] = str(value)
-    return pairs | {"content": memory.content}
+    return pairs
 
 
 def memory_line(verb: str, memory: Memory) -> str:

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from reverie.aio import AsyncStore
+from reverie.cli.mcp_clients import server_url
 from reverie.cli.output import print_json, print_line
 from reverie.cli.runtime import log_to_stderr, watch_vault
 from reverie.config import Settings
@@ -86,9 +87,7 @@ def _accepted_hosts(host: str, allowed_hosts: tuple[str, ...]) -> tuple[str, ...
 def _print_addresses(store: Store, server_context: ServerContext, *, as_json: bool) -> None:
     """Print the addresses of the server, and where its token and its store are."""
     host = server_context.settings.host
-    shown = "127.0.0.1" if host in {"0.0.0.0", "::"} else host  # noqa: S104 - shown, not bound
-    place = f"[{shown}]" if ":" in shown else shown
-    base = f"http://{place}:{server_context.port}"
+    base = server_url(host, server_context.port)
     addresses: dict[str, Any] = {
         "page": f"{base}/#code={server_context.new_login_code()}",
         "rest": f"{base}/docs",

@@ -205,11 +205,10 @@ class GuardMiddleware:
                 421, "Misdirected", "this server does not answer under that name: see --allow-host"
             )
         origin = headers.get("origin")
-        if origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}:
-            raise HttpProblem(403, "Forbidden", "requests from other web pages are not served")
+        foreign = origin is not None and origin.lower() not in {f"http://{host}", f"https://{host}"}
         # A link on another site may lead to the page, which shows nothing without a token.
         cross_site = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-        if cross_site and not any(_is_under(path, each) for each in PUBLIC_PATHS):
+        if foreign or (cross_site and not _is_public(path)):
             raise HttpProblem(403, "Forbidden", "requests from other web pages are not served")
 
     def _check_rate(self, scope: Scope, caller: Caller | None) -> None:
@@ -237,14 +236,10 @@ class GuardMiddleware:
             # Then Authorization holds the client's key for the upstream.
             kind, secret = "bearer", own
         caller = await self._authenticate(secret.strip()) if kind.lower() == "bearer" else None
-        if (
-            caller is None
-            and self._trust_local
-            and _is_under(path, PROXY_PREFIX)
-            and is_local(scope)
-        ):
+        trusted = self._trust_local and _is_under(path, PROXY_PREFIX) and is_local(scope)
+        if caller is None and trusted:
             caller = Caller("local", "local", "write")
-        closed = not any(_is_under(path, each) for each in PUBLIC_PATHS)
+        closed = not _is_public(path)
         # The page is many files, so public paths have no rate limit, except the login, where codes
         # could be guessed.
         if caller is not None or closed or path == LOGIN_PATH:
@@ -439,6 +434,10 @@ def _check_length(scope: Scope, headers: Headers) -> None:
 
 def _is_under(path: str, root: str) -> bool:
     return path.startswith(root) if root.endswith("/") and root != "/" else path == root
+
+
+def _is_public(path: str) -> bool:
+    return any(_is_under(path, each) for each in PUBLIC_PATHS)
 
 
 def _with_port(hosts: Iterable[str], port: int | None) -> frozenset[str]:
